@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from localctx.api import Library, open, plan
     from localctx.document_parts import Citation
     from localctx.engine import events
-    from localctx.engine.capacity import Capacity
+    from localctx.engine.planning.capacity import Capacity
     from localctx.errors import Cancelled, UserError
-    from localctx.library.support import AnswerSentence
+    from localctx.library.citations.support import AnswerSentence
     from localctx.results import Answer, AnswerStats, Summary
     from localctx.session import Session
     from localctx.session_chat import SessionChat
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Answer": "localctx.results",
-    "AnswerSentence": "localctx.library.support",
+    "AnswerSentence": "localctx.library.citations.support",
     "AnswerStats": "localctx.results",
     "Cancelled": "localctx.errors",
     "Citation": "localctx.document_parts",
-    "Capacity": "localctx.engine.capacity",
+    "Capacity": "localctx.engine.planning.capacity",
     "Library": "localctx.api",
     "Session": "localctx.session",
     "SessionChat": "localctx.session_chat",

@@ -5,11 +5,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from localctx.engine.capacity import Capacity
 from localctx.engine.events import Progress
-from localctx.engine.plan_memory import plan_memory
+from localctx.engine.planning.capacity import Capacity
+from localctx.engine.planning.plan_memory import plan_memory
 from localctx.library.add import Added
-from localctx.library.search import Passage
+from localctx.library.search.search import Passage
 from localctx.results import Answer
 from localctx.session import Session, ignore
 from localctx.settings import load_settings, parse_size

@@ -97,9 +97,9 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
     from localctx.kernels.llvm.processor import INSTRUCTIONS, WIDEST
-    from localctx.models.bitsandbytes_layers import bitsandbytes_options
-    from localctx.models.device_choice import pick_device, pick_dtype
-    from localctx.models.weight_formats import precision_name, refuse_weights
+    from localctx.models.choice.device_choice import pick_device, pick_dtype
+    from localctx.models.quantized.bitsandbytes_layers import bitsandbytes_options
+    from localctx.models.quantized.weight_formats import precision_name, refuse_weights
 
     try:
         device = pick_device(settings.device)
@@ -122,7 +122,7 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 
 def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
-    from localctx.models.resolve import list_installed, verify
+    from localctx.models.hub.resolve import list_installed, verify
 
     found = list_installed(settings.models)
     for model in found:
@@ -140,7 +140,7 @@ def _advice(settings: Settings) -> dict[str, Any]:
     """Returns the model recommendation, after measuring the machine again; nothing where the device does not exist,
     which ``_device`` has reported.
     """
-    from localctx.models.model_advice import advise
+    from localctx.models.choice.model_advice import advise
 
     try:
         return advise(settings, remeasure=True).to_json()

@@ -11,7 +11,7 @@ from typing import Any
 
 from localctx.models.adapter_folders import SHIPPED
 from localctx.models.catalog import load_catalog
-from localctx.models.installed import list_installed
+from localctx.models.hub.installed import list_installed
 from localctx.settings import Settings
 from localctx.version import __version__
 

@@ -8,8 +8,8 @@ from localctx.document_parts import Citation
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Done, Event, Note
 from localctx.engine.request_report import AnswerReport
-from localctx.library.answer_groups import AnswerGroup
-from localctx.library.support import AnswerSentence
+from localctx.library.citations.answer_groups import AnswerGroup
+from localctx.library.citations.support import AnswerSentence
 
 
 @dataclass(frozen=True)

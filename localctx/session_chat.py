@@ -7,7 +7,7 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Event
 from localctx.results import Answer, answer_of
 from localctx.store.chats import Message
-from localctx.workflows.whole_document import WholeWay
+from localctx.workflows.chat.whole_document import WholeWay
 from localctx.workflows.workflows import Workflows
 
 Run = Callable[[EngineCoroutine[Any]], Generator[Event, None, Any]]

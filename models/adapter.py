@@ -18,8 +18,8 @@ from torch import Tensor
 
 from localctx.errors import ModelError
 from localctx.models.adapter_folders import CONFIG, READER, WEIGHTS, adapter_bytes, damaged
+from localctx.models.files.safetensors_files import SafetensorsWeights
 from localctx.models.fingerprint import hash_file
-from localctx.models.safetensors_files import SafetensorsWeights
 
 _VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
 _MAX_JSON = 1 << 20  # bytes

@@ -10,7 +10,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.rotary import Rope
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.adapter import Adapter
-from localctx.models.geometry import Geometry
+from localctx.models.architecture.geometry import Geometry
 from localctx.settings import EngineName
 from localctx.shape import KVShape
 

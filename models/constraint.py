@@ -9,7 +9,7 @@ from torch import Tensor
 
 from localctx.errors import UsageError
 from localctx.models.base import Tokenizer
-from localctx.models.chat_tokenizer import ChatTokenizer
+from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
 
 JSON_OBJECT = {"type": "object"}
 MAX_ERROR = 200  # characters of what llguidance says

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from localctx.models.catalog import load_catalog
-from localctx.models.convert import ProgressCallback
+from localctx.models.files.gguf_file import GGUF_ON_HUB, find_gguf
 from localctx.models.fingerprint import hash_file
-from localctx.models.gguf_file import GGUF_ON_HUB, find_gguf
-from localctx.models.llama_embeddings import LlamaEmbeddings, check_embeddings
-from localctx.models.resolve import resolve_gguf, resolve_model
+from localctx.models.hub.convert import ProgressCallback
+from localctx.models.hub.resolve import resolve_gguf, resolve_model
+from localctx.models.llama_cpp.embeddings import LlamaEmbeddings, check_embeddings
 
 if TYPE_CHECKING:
     import torch
 
-    from localctx.models.llama_tokenizer import LlamaTokenizer
+    from localctx.models.llama_cpp.tokenizer import LlamaTokenizer
 
     Encode = Callable[[list[str]], tuple[torch.Tensor, torch.Tensor]]
     """Texts to the last hidden states [texts, n, width] of their tokens, and the mask [texts, n]: 0 at padding."""
@@ -99,10 +99,10 @@ class TransformerEmbedder:
 
     @cached_property
     def _encode(self) -> "Encode":
-        from localctx.models.config_limits import check_config
-        from localctx.models.device_choice import pick_device, pick_dtype
-        from localctx.models.safetensors_files import check_headers
-        from localctx.models.transformers_model import loading
+        from localctx.models.choice.device_choice import pick_device, pick_dtype
+        from localctx.models.decoder.transformers_model import loading
+        from localctx.models.files.config_limits import check_config
+        from localctx.models.files.safetensors_files import check_headers
 
         check_config(self._folder / "config.json")
         check_headers(self._folder)
@@ -118,9 +118,9 @@ def _bert_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -
     """
     import torch
 
-    from localctx.models.bert_encoder import BertEncoder, read_bert_sizes
-    from localctx.models.safetensors_files import open_weights
-    from localctx.models.tokenizer_files import find_encoder_tokenizer
+    from localctx.models.decoder.bert_encoder import BertEncoder, read_bert_sizes
+    from localctx.models.files.safetensors_files import open_weights
+    from localctx.models.tokenizer.tokenizer_files import find_encoder_tokenizer
 
     if (sizes := read_bert_sizes(folder)) is None or (weights := open_weights(folder)) is None:
         return None
@@ -142,7 +142,7 @@ def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.d
     """Returns what encodes texts with the encoder that transformers makes of ``folder``."""
     from transformers import AutoModel, AutoTokenizer
 
-    from localctx.models.transformers_model import LOCAL, load_whole, silence_transformers
+    from localctx.models.decoder.transformers_model import LOCAL, load_whole, silence_transformers
 
     silence_transformers()
     module = load_whole(AutoModel, folder, unused="pooler.", dtype=dtype).to(device).eval()
@@ -197,7 +197,7 @@ class LlamaEmbedder:
     def _loaded(self) -> tuple[LlamaEmbeddings, "LlamaTokenizer"]:
         import torch
 
-        from localctx.models.llama_tokenizer import LlamaTokenizer
+        from localctx.models.llama_cpp.tokenizer import LlamaTokenizer
 
         model = LlamaEmbeddings(self._gguf.path, torch.get_num_threads())
         return model, LlamaTokenizer(model.pointer, model)

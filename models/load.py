@@ -9,23 +9,23 @@ from torch import Tensor
 
 from localctx.kernels.cpu.decode import set_threads
 from localctx.kernels.cpu.warmup import warm, warm_experts
-from localctx.models.bitsandbytes_layers import bitsandbytes_options, is_packed
-from localctx.models.blocked_linear import block_linears
-from localctx.models.chat_tokenizer import ChatTokenizer
-from localctx.models.config_limits import check_config
-from localctx.models.decoder_config import NATIVE_PRECISIONS, DecoderConfig, read_native_config
-from localctx.models.device_choice import pick_device, pick_dtype
+from localctx.models.architecture.decoder_config import NATIVE_PRECISIONS, DecoderConfig, read_native_config
+from localctx.models.choice.device_choice import pick_device, pick_dtype
+from localctx.models.choice.sizing import decoder_parameters, sizing_of, stored_parameters
+from localctx.models.decoder.local_model import LocalModel
+from localctx.models.decoder.native_decoder import NativeDecoder, NativeWeights
+from localctx.models.decoder.rope import parse_rope
+from localctx.models.decoder.transformers_model import TransformersModel, load_module, load_tokenizer, loading
+from localctx.models.files.config_limits import check_config
+from localctx.models.files.published_blocks import PublishedBlocks
+from localctx.models.files.safetensors_files import check_headers, open_weights
 from localctx.models.fingerprint import hash_weights
-from localctx.models.fused_experts import packed_experts
-from localctx.models.local_model import LocalModel
-from localctx.models.native_decoder import NativeDecoder, NativeWeights
-from localctx.models.published_blocks import PublishedBlocks
-from localctx.models.rope import parse_rope
-from localctx.models.safetensors_files import check_headers, open_weights
-from localctx.models.sizing import decoder_parameters, sizing_of, stored_parameters
-from localctx.models.tokenizer_files import find_tokenizer, stops_of
-from localctx.models.transformers_model import TransformersModel, load_module, load_tokenizer, loading
-from localctx.models.weight_formats import BITS, refuse_weights
+from localctx.models.quantized.bitsandbytes_layers import bitsandbytes_options, is_packed
+from localctx.models.quantized.blocked_linear import block_linears
+from localctx.models.quantized.fused_experts import packed_experts
+from localctx.models.quantized.weight_formats import BITS, refuse_weights
+from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
+from localctx.models.tokenizer.tokenizer_files import find_tokenizer, stops_of
 
 
 def load_model(

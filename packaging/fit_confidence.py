@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from reader_examples import Paragraph, ReaderData
 
-from localctx.engine.confidence import Calibration, Evidence
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.confidence import Calibration, Evidence
 from localctx.engine.request import Request
 from localctx.engine.run_request import run_request
 from localctx.engine.scheduler import Scheduler

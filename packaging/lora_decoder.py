@@ -1,5 +1,5 @@
-"""A plain decoder (see ``localctx.models.decoder_config``) with low-rank adapters that act on the tokens after the
-documents only: activated LoRA (arXiv:2504.12397). It is used for training.
+"""A plain decoder (see ``localctx.models.architecture.decoder_config``) with low-rank adapters that act on the tokens
+after the documents only: activated LoRA (arXiv:2504.12397). It is used for training.
 """
 
 import json
@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from localctx.models.decoder_config import DecoderConfig, read_native_config
-from localctx.models.frequencies import frequencies
-from localctx.models.safetensors_files import open_weights
+from localctx.models.architecture.decoder_config import DecoderConfig, read_native_config
+from localctx.models.architecture.frequencies import frequencies
+from localctx.models.files.safetensors_files import open_weights
 
 CHUNK = 192  # tokens
 KV = list[tuple[Tensor, Tensor]]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from localctx.engine.capacity import Capacity, capacity
+from localctx.engine.planning.capacity import Capacity, capacity
 from localctx.models.catalog import CatalogEntry, load_catalog
-from localctx.models.sizing import read_config
-from localctx.models.trial import build_without_weights
+from localctx.models.choice.sizing import read_config
+from localctx.models.decoder.trial import build_without_weights
 from localctx.settings import Settings
 
 ROOT = Path(__file__).parent.parent

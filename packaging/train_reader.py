@@ -29,7 +29,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.adapter_folders import WEIGHTS
 from localctx.models.base import PagedModel, Tokenizer
-from localctx.models.resolve import resolve_model
+from localctx.models.hub.resolve import resolve_model
 from localctx.settings import load_settings
 
 SAVE_EVERY = 600.0  # seconds

@@ -156,7 +156,7 @@ def settings_page(window):
     """The settings page of ``window``, built and not served."""
     import gradio as gr
 
-    from localctx.ui.settings_page import SettingsPage
+    from localctx.ui.settings.settings_page import SettingsPage
 
     page = SettingsPage(window)
     with gr.Blocks():

@@ -14,15 +14,16 @@ from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.http import LOOPBACK, access_key, listen, serve
 from localctx.serving.open_servers import new_key, registered
 from localctx.settings import Settings
-from localctx.ui import document_routes, event_errors, event_stream, uploads
-from localctx.ui.batch_page import BatchPage
-from localctx.ui.chat_page import ChatPage
+from localctx.ui import event_errors, event_stream, uploads
+from localctx.ui.batch.batch_page import BatchPage
+from localctx.ui.chat.chat_page import ChatPage
 from localctx.ui.http_access import BrowserAccess
-from localctx.ui.library_page import LibraryPage
-from localctx.ui.memory_page import MemoryPage
+from localctx.ui.library.library_page import LibraryPage
 from localctx.ui.request_check import RequestCheck
-from localctx.ui.settings_page import SettingsPage
+from localctx.ui.settings.memory_page import MemoryPage
+from localctx.ui.settings.settings_page import SettingsPage
 from localctx.ui.theme import window_theme
+from localctx.ui.viewer import document_routes
 from localctx.ui.window import AppWindow
 
 SCRIPTS, STYLES = ("page.js", "viewer.js"), ("style.css",)

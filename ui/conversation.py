@@ -19,8 +19,8 @@ from localctx.engine.events import (
     Token,
     WholeOffered,
 )
-from localctx.library.cite import likeliest_sentence
-from localctx.library.support import AnswerSentence, check_by_citations
+from localctx.library.citations.cite import likeliest_sentence
+from localctx.library.citations.support import AnswerSentence, check_by_citations
 from localctx.serving.worker import Queued
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store

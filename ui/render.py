@@ -10,8 +10,8 @@ from localctx.document_parts import NEAREST, tell_part
 from localctx.engine.events import PassageAnswered, Planned, Progress
 from localctx.engine.request_report import BY_WORDS
 from localctx.errors import format_bytes
-from localctx.library.excerpt import around, reflowed, words_to_mark
-from localctx.library.support import AnswerSentence, numbered_sources
+from localctx.library.citations.excerpt import around, reflowed, words_to_mark
+from localctx.library.citations.support import AnswerSentence, numbered_sources
 from localctx.ui.everyday import in_everyday_words, phase_name, words
 
 MAX_QUOTE = 600  # characters of the quotation before an answer

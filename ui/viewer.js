@@ -1,4 +1,4 @@
-() => {  // The document beside the chat: opened by any element of class lc-open-source (ui/document_viewer.py).
+() => {  // The document beside the chat: opened by any element of class lc-open-source (ui/viewer/document_viewer.py).
   const NARROW = matchMedia("(max-width: 900px)")
   const WAIT = 300  // milliseconds between the last letter typed into the search and the search
   const OPENERS = ".lc-open-source[data-document], a.lc-open-source[href*='#source/']"

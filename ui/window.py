@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.errors import Cancelled, ModelError
 from localctx.kv.keepers import make_keeper
-from localctx.models.default_model import choose_model
-from localctx.models.engine_choice import choose_engine
-from localctx.models.resolve import check_known
+from localctx.models.choice.default_model import choose_model
+from localctx.models.choice.engine_choice import choose_engine
+from localctx.models.hub.resolve import check_known
 from localctx.serving.folder_watcher import FolderWatcher
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
 from localctx.settings import Settings, overrides, save_settings, with_changes
 from localctx.store.deletions import Deletion, Kind
 from localctx.store.store import Store, store_errors
-from localctx.ui.batch_runs import BatchRuns
-from localctx.ui.model_downloads import ModelDownloads
-from localctx.ui.running_answers import RunningAnswers
-from localctx.ui.tab_readings import TabReadings
+from localctx.ui.running.batch_runs import BatchRuns
+from localctx.ui.running.model_downloads import ModelDownloads
+from localctx.ui.running.running_answers import RunningAnswers
+from localctx.ui.running.tab_readings import TabReadings
 
 if TYPE_CHECKING:
     import gradio as gr

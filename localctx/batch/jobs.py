@@ -7,7 +7,7 @@ from pathlib import Path
 
 from localctx.errors import UsageError
 from localctx.file_names import stored_path
-from localctx.library.find import LEADS_OUT, find_documents
+from localctx.library.folders.find import LEADS_OUT, find_documents
 
 
 @dataclass(frozen=True)

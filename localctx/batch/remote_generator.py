@@ -8,9 +8,9 @@ from localctx.batch.server_client import ServerAnswer, ServerClient
 from localctx.engine.events import Event, Note
 from localctx.engine.prompt_wording import AS_IT_IS, ASK, content
 from localctx.errors import NothingFound, TooLong
-from localctx.library.cite import cite_passages
-from localctx.library.search import Passage
-from localctx.library.sentences import trim_to_sentence
+from localctx.library.citations.cite import cite_passages
+from localctx.library.search.search import Passage
+from localctx.library.wording.sentences import trim_to_sentence
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument, labels, part_labels
 from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts

@@ -16,7 +16,7 @@ from localctx.errors import DocumentError, NoRoom, TooLong
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.read_sources import read_sources
-from localctx.workflows.summarize import SummarizeWorkflow
+from localctx.workflows.summarize.summarize import SummarizeWorkflow
 from localctx.workflows.summary_method import SummaryMethod
 from localctx.workflows.summary_task import SummaryTask
 

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple, Protocol, cast
 from localctx.bench import ENGINES, OWN_VARIANTS
 from localctx.bench.own_engines import IsCancelled, LocalctxEngine, LocalctxLlamaEngine, OwnEngine, SelectEngine
 from localctx.budget import TierLimits
-from localctx.engine.cache_plan import plan_cache
 from localctx.engine.events import Progress
 from localctx.engine.model_loader import ModelLoader
-from localctx.engine.plan import refuse_sparse_reading
+from localctx.engine.planning.cache_plan import plan_cache
+from localctx.engine.planning.plan import refuse_sparse_reading
 from localctx.errors import Cancelled, UserError
 from localctx.models.base import Model, PagedModel
-from localctx.models.llama_model import LlamaModel
+from localctx.models.hub.resolve import resolve_model
+from localctx.models.llama_cpp.model import LlamaModel
 from localctx.models.peers.ggufs import PeerGgufs
 from localctx.models.peers.llama_cpp import LLAMA_CPP_VARIANTS, PUBLISHED, LlamaCppOptions, LlamaCppPeer
 from localctx.models.peers.transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
-from localctx.models.resolve import resolve_model
 from localctx.settings import Settings, prefill_loss
 
 WARM = [1] * 192  # tokens read before anything is timed, so that kernels compile and quantized caches quantize

@@ -7,18 +7,18 @@ from typing import Generic, TypeVar
 
 import torch
 
-from localctx.engine.cache_plan import CachePlan
 from localctx.engine.llama_engine import context_bytes
-from localctx.engine.persist import CachePersister
-from localctx.engine.persist_snapshots import SnapshotPersister
-from localctx.engine.persister import CacheIdentity, Persister
+from localctx.engine.persistence.page_persister import CachePersister
+from localctx.engine.persistence.persister import CacheIdentity, Persister
+from localctx.engine.persistence.snapshot_persister import SnapshotPersister
+from localctx.engine.planning.cache_plan import CachePlan
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest, Model, PagedModel
-from localctx.models.llama_cache import LlamaCache
-from localctx.models.llama_model import LlamaModel
-from localctx.models.llama_options import CELLS
+from localctx.models.llama_cpp.cache import LlamaCache
+from localctx.models.llama_cpp.model import LlamaModel
+from localctx.models.llama_cpp.options import CELLS
 from localctx.store.store import Store
 
 IsCancelled = Callable[[], bool]

@@ -12,7 +12,7 @@ from localctx.bench import MEASUREMENTS
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
 from localctx.kernels.llvm.processor import INSTRUCTIONS, WIDEST
-from localctx.models.weight_formats import precision_name
+from localctx.models.quantized.weight_formats import precision_name
 from localctx.system import processors
 from localctx.version import __version__
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from localctx.bench.measure import DECODE_TOKENS, QUESTION_TOKENS, Bench, SampleKey
 from localctx.bench.own_engines import LocalctxEngine, SelectEngine
 from localctx.bench.time_left import BenchStep, decoding, reading
-from localctx.engine.persister import CacheIdentity
+from localctx.engine.persistence.persister import CacheIdentity
 from localctx.kv.pool import Pool
 from localctx.store.store import Store
 

@@ -19,13 +19,13 @@ from localctx.cli.common import CANCELLED, find_damage_behind
 from localctx.cli.desktop import desktop
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
-from localctx.cli.library import library
-from localctx.cli.library_search import library_search
+from localctx.cli.library.library import library
+from localctx.cli.library.library_search import library_search
 from localctx.cli.mcp import mcp
 from localctx.cli.models import models
 from localctx.cli.plan import plan
 from localctx.cli.printing import print_error
-from localctx.cli.quality import quality
+from localctx.cli.quality.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui

@@ -27,7 +27,7 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
     mark = settings.home / MARK
     if settings.model != FALLBACK or mark.exists():
         return
-    from localctx.models.model_advice import advise
+    from localctx.models.choice.model_advice import advise
 
     with suppress(UserError, OSError):
         mark.touch()

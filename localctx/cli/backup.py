@@ -20,7 +20,7 @@ def backup(file: Path, pages: bool, as_json: bool) -> None:
     localctx backup ~/localctx.lcbackup
     """
     from localctx.cli.terminal import print_json
-    from localctx.store.backup import write_backup
+    from localctx.store.maintenance.backup import write_backup
 
     with open_store() as store:
         made = write_backup(store, file, pages)
@@ -41,7 +41,7 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
     localctx restore ~/localctx.lcbackup
     """
     from localctx.cli.terminal import print_json
-    from localctx.store.backup import restore_backup
+    from localctx.store.maintenance.backup import restore_backup
 
     home = settings_from({}).home
     before = restore_backup(file, home, replace)

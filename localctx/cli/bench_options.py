@@ -31,7 +31,7 @@ class BenchOptions:
 def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
     """Return what the flags ask for, else all that the engine of the settings' model has. Raises UserError."""
     from localctx.bench import CONTEXTS, ENGINES, OTHER_FILES, OWN_VARIANTS, PEER_VARIANTS
-    from localctx.models.engine_choice import choose_engine
+    from localctx.models.choice.engine_choice import choose_engine
 
     llama_cpp = choose_engine(settings.model, settings.engine) == "llama.cpp"
     default = ",".join(OF_GGUF if llama_cpp else ENGINES)
@@ -60,7 +60,7 @@ def _of_torch(what: str | None, codecs: str | None, keeps: str | None) -> tuple[
 
 def _of_llama_cpp(what: str | None, codecs: str | None, keeps: str | None) -> tuple[list[str], list[str], list[str]]:
     from localctx.bench import MEASUREMENTS, OF_LLAMA_CPP
-    from localctx.models.llama_library import NATIVE_CODEC, kv_types
+    from localctx.models.llama_cpp.library import NATIVE_CODEC, kv_types
 
     wanted = parse_words("--what", what, MEASUREMENTS) if what else list(OF_LLAMA_CPP)
     for word, why in (("spill", "spills no keys and values to disk"), ("parallel", "is not measured side by side")):

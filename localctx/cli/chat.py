@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.store.chats import Chat, Chats, Message
-    from localctx.workflows.chat import ChatWorkflow, FullChatAction
+    from localctx.workflows.chat.chat import ChatWorkflow, FullChatAction
 
 FULL_CHAT_ACTIONS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "new")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, open_store
-from localctx.cli.library_trash import removed_line
+from localctx.cli.library.library_trash import removed_line
 from localctx.cli.printing import print_error, print_json_text, print_line, print_text
 from localctx.errors import UserError
 

@@ -171,7 +171,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only erro
 
 def settings_from(flags: dict[str, Any]) -> "Settings":
     """Return settings in which ``flags`` (None: not given) override all else. Raises UsageError."""
-    from localctx.models.default_model import choose_model
+    from localctx.models.choice.default_model import choose_model
     from localctx.settings import load_settings
 
     return choose_model(load_settings(**flags))

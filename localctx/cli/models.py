@@ -13,9 +13,9 @@ from localctx.errors import ModelError, StoreError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.models.catalog import CatalogEntry
-    from localctx.models.model_advice import Advice
-    from localctx.models.model_estimate import MeasuredSpeed
-    from localctx.models.resolve import InstalledModel
+    from localctx.models.choice.model_advice import Advice
+    from localctx.models.choice.model_estimate import MeasuredSpeed
+    from localctx.models.hub.resolve import InstalledModel
 
 
 @click.group()
@@ -51,7 +51,7 @@ def models_list(as_json: bool) -> None:
 
 def _advice() -> "tuple[Advice | None, str]":
     """Return the advice for this machine, and the same as one line; (None, why) if there is none."""
-    from localctx.models.model_advice import advise
+    from localctx.models.choice.model_advice import advise
 
     settings = settings_from({})
     try:
@@ -76,7 +76,7 @@ def _measured(home: Path) -> "dict[str, MeasuredSpeed]":
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
     """Return a row for each model of the catalogue, and for each other one on this machine."""
     from localctx.models.catalog import load_catalog
-    from localctx.models.resolve import list_installed
+    from localctx.models.hub.resolve import list_installed
 
     local, known = {m.name: m for m in list_installed(settings_from({}).models)}, load_catalog()
     others = [_other(m) for m in local.values() if m.name not in known]
@@ -85,13 +85,13 @@ def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
 
 def _sorted(entries: "list[CatalogEntry]", advice: "Advice | None") -> "list[CatalogEntry]":
     """Return known models in the order of what this machine can run, models for search at the end."""
-    from localctx.models.model_estimate import usefulness
+    from localctx.models.choice.model_estimate import usefulness
 
     return sorted(entries, key=lambda e: usefulness(advice.models.get(e.name))) if advice else entries
 
 
 def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | None") -> dict[str, Any]:
-    from localctx.models.model_estimate import estimate_to_json
+    from localctx.models.choice.model_estimate import estimate_to_json
 
     estimate = advice.models.get(e.name) if advice else None
     return {
@@ -112,7 +112,7 @@ def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | 
 
 def _other(m: "InstalledModel") -> dict[str, Any]:
     """Return the row of a model on this machine that is not in the catalogue."""
-    from localctx.models.model_estimate import estimate_to_json
+    from localctx.models.choice.model_estimate import estimate_to_json
 
     nothing: dict[str, Any] = {"kind": "", "licence": "", "terms": None, "context": 0, "longer": []}
     known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **estimate_to_json(None), "recommended": False}
@@ -121,7 +121,7 @@ def _other(m: "InstalledModel") -> dict[str, Any]:
 
 
 def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
-    from localctx.models.model_estimate import describe_estimate, describe_memory
+    from localctx.models.choice.model_estimate import describe_estimate, describe_memory
 
     estimate = advice.models.get(r["name"]) if advice else None
     return {
@@ -148,7 +148,7 @@ def models_use(name: str, weights: str | None) -> None:
     \b
     localctx models use qwen3-1.7b
     """
-    from localctx.models.resolve import check_known
+    from localctx.models.hub.resolve import check_known
     from localctx.settings import overrides, save_settings, variable
 
     settings = settings_from({})
@@ -181,7 +181,7 @@ def models_pull(name: str, quiet: bool) -> None:
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Progress
     from localctx.models.catalog import describe_terms, load_catalog
-    from localctx.models.resolve import pull
+    from localctx.models.hub.resolve import pull
 
     terminal = Terminal(quiet=quiet)
     if (entry := load_catalog().get(name)) and entry.terms:
@@ -201,6 +201,6 @@ def models_rm(name: str) -> None:
     \b
     localctx models rm smollm2-135m-instruct
     """
-    from localctx.models.resolve import remove
+    from localctx.models.hub.resolve import remove
 
     print_line(f"{name} removed, {format_bytes(remove(name, settings_from({}).models))} freed")

@@ -19,7 +19,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
-from localctx.cli.library import SOME_FAILED
+from localctx.cli.library.library import SOME_FAILED
 from localctx.cli.printing import print_error, print_json_text, print_text, printable_line
 from localctx.cli.summarize_remote import refuse_local_flags, remote_batch, server_options
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError

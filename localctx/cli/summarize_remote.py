@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from localctx.batch.remote_server import RemoteServer
     from localctx.batch.run_batch import Batch, JobEvents, Outcome
     from localctx.engine.events import Event
-    from localctx.library.search import Passage, SearchResult
+    from localctx.library.search.search import Passage, SearchResult
     from localctx.session import Session
     from localctx.settings import Settings
     from localctx.store.documents import StoredDocument
-    from localctx.workflows.summarize import SummarizeWorkflow
+    from localctx.workflows.summarize.summarize import SummarizeWorkflow
 
 MAX_PARALLEL = 8  # documents that a server is asked about at a time
 LOCAL_FLAGS = (

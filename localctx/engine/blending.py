@@ -14,10 +14,10 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.prefill_decode import prefill
 from localctx.engine.events import Progress
-from localctx.engine.prefill_decode import prefill
+from localctx.engine.planning.cache_plan import MemoryRelief
 from localctx.engine.prompt import common
 from localctx.errors import ModelError, UsageError
 from localctx.kv.cache import Cache

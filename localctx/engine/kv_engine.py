@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.events import Planned
-from localctx.engine.persister import CacheIdentity, Persister
+from localctx.engine.persistence.persister import CacheIdentity, Persister
+from localctx.engine.persistence.prompt_sharing import Sharing
+from localctx.engine.planning.cache_plan import MemoryRelief
 from localctx.engine.prompt import Prompt
-from localctx.engine.prompt_sharing import Sharing
 from localctx.engine.request_report import KVReport
 from localctx.engine.runtime import Runtime
 from localctx.kv.keepers.keeper import Keeper

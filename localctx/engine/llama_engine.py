@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from localctx.budget import measure_device, measure_ram
-from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
 from localctx.engine.llama_sharing import LlamaSharing
-from localctx.engine.page_map import PageMap
-from localctx.engine.persist_snapshots import SnapshotPersister
-from localctx.engine.persister import CacheIdentity
+from localctx.engine.persistence.page_map import PageMap
+from localctx.engine.persistence.persister import CacheIdentity
+from localctx.engine.persistence.snapshot_persister import SnapshotPersister
+from localctx.engine.planning.cache_plan import MemoryRelief
 from localctx.engine.prompt import Prompt
 from localctx.engine.request_report import KVReport
 from localctx.errors import TooLong, UsageError, format_bytes
 from localctx.kv.keepers import KEEPERS, make_keeper
 from localctx.kv.keepers.keeper import Keeper
-from localctx.models.llama_cache import LlamaCache
-from localctx.models.llama_library import NATIVE_CODEC, kv_types
-from localctx.models.llama_model import MIN_BATCH, LlamaModel
-from localctx.models.llama_options import CELLS, LLAMA_KEEPERS
+from localctx.models.llama_cpp.cache import LlamaCache
+from localctx.models.llama_cpp.library import NATIVE_CODEC, kv_types
+from localctx.models.llama_cpp.model import MIN_BATCH, LlamaModel
+from localctx.models.llama_cpp.options import CELLS, LLAMA_KEEPERS
 from localctx.settings import Settings
 from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument

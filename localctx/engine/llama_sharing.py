@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from localctx.engine.prompt_sharing import Sharing
+from localctx.engine.persistence.prompt_sharing import Sharing
 from localctx.kv.pages import page_names
-from localctx.models.llama_cache import LlamaCache
+from localctx.models.llama_cpp.cache import LlamaCache
 from localctx.shape import PAGE
 
 

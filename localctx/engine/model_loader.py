@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import PREPARING, Progress
 from localctx.engine.llama_settings import refuse_for_gguf
-from localctx.engine.plan import refuse_big_gguf, refuse_sparse_reading, refuse_too_big
+from localctx.engine.planning.cache_plan import PoolSet
+from localctx.engine.planning.plan import refuse_big_gguf, refuse_sparse_reading, refuse_too_big
 from localctx.kernels.cpu.warmup import warm_sparse_prefill
 from localctx.models.base import ForwardRequest, Model
-from localctx.models.default_model import choose_model
-from localctx.models.engine_choice import choose_engine
-from localctx.models.llama_model import load_llama_model
+from localctx.models.choice.default_model import choose_model
+from localctx.models.choice.engine_choice import choose_engine
+from localctx.models.hub.preparation import ProcessorPreparation
+from localctx.models.hub.resolve import resolve_gguf, resolve_model
+from localctx.models.llama_cpp.model import load_llama_model
 from localctx.models.load import load_model
-from localctx.models.preparation import ProcessorPreparation
-from localctx.models.resolve import resolve_gguf, resolve_model
 from localctx.settings import Settings, prefill_loss
 
 LOADED_BY = ("model", "engine", "home", "device", "dtype", "weights", "threads", "rope", "reading")

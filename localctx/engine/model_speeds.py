@@ -1,6 +1,6 @@
 """The speeds at which models have run on this machine, as the store has them."""
 
-from localctx.models.model_estimate import MeasuredSpeed
+from localctx.models.choice.model_estimate import MeasuredSpeed
 from localctx.store.caches import ANSWER_RATE
 from localctx.store.store import Store
 

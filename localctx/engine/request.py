@@ -8,16 +8,16 @@ from torch import Tensor
 
 from localctx.budget import measure_process
 from localctx.document_parts import Citation
-from localctx.engine.cache_plan import MemoryRelief
-from localctx.engine.confidence import Evidence
-from localctx.engine.drafting import PromptLookup
+from localctx.engine.decoding.confidence import Evidence
+from localctx.engine.decoding.drafting import PromptLookup
+from localctx.engine.decoding.repetition import Repetition
 from localctx.engine.events import Planned, Token
 from localctx.engine.kv_engine import KVEngine
-from localctx.engine.persister import Persister
+from localctx.engine.persistence.persister import Persister
+from localctx.engine.persistence.prompt_sharing import Sharing
+from localctx.engine.planning.cache_plan import MemoryRelief
 from localctx.engine.prompt import Prompt
-from localctx.engine.prompt_sharing import Sharing
 from localctx.engine.prompt_wording import NOT_SAID
-from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from localctx.engine.cache_plan import choose_window, longest_prompt
 from localctx.engine.kv_engine import KVEngine, PlannedCache
 from localctx.engine.llama_engine import LlamaEngine
-from localctx.engine.persister import CacheIdentity, Persister
-from localctx.engine.plan import refuse_too_long
+from localctx.engine.persistence.persister import CacheIdentity, Persister
+from localctx.engine.planning.cache_plan import choose_window, longest_prompt
+from localctx.engine.planning.plan import refuse_too_long
 from localctx.engine.prompt import (
     NO_CONVERSATION,
     Conversation,

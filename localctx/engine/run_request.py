@@ -7,12 +7,12 @@ from functools import partial
 
 from torch import Tensor
 
-from localctx.engine.beams import beam_search
-from localctx.engine.continued_text import ContinuedTokenizer
 from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, map_events, run_to_end
-from localctx.engine.drafting import PromptLookup
+from localctx.engine.decoding.beams import beam_search
+from localctx.engine.decoding.continued_text import ContinuedTokenizer
+from localctx.engine.decoding.drafting import PromptLookup
+from localctx.engine.decoding.prefill_decode import decode, decode_each, likelihood, prefill
 from localctx.engine.events import Event, Token
-from localctx.engine.prefill_decode import decode, decode_each, likelihood, prefill
 from localctx.engine.prompt import common
 from localctx.engine.request import Request
 from localctx.errors import Cancelled, NoRoom

@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from localctx.engine.cache_plan import PoolSet
-from localctx.engine.confidence import calibrations
+from localctx.engine.decoding.confidence import calibrations
 from localctx.engine.events import InUse, Note, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
+from localctx.engine.planning.cache_plan import PoolSet
 from localctx.errors import Cancelled, ModelError, UsageError
 from localctx.models.adapter import Adapter, load_adapter
 from localctx.models.adapter_folders import find_adapter
 from localctx.models.base import Model, PagedModel
 from localctx.models.catalog import DEFAULT, FALLBACK, title_of
-from localctx.models.default_model import choose_model
+from localctx.models.choice.default_model import choose_model
 from localctx.models.embedder import Embedder, load_embedder
-from localctx.models.llama_model import LlamaModel
-from localctx.models.resolve import Unavailable
+from localctx.models.hub.resolve import Unavailable
+from localctx.models.llama_cpp.model import LlamaModel
 from localctx.settings import Settings
-from localctx.store.remote_sync import finish_uploads
+from localctx.store.remote.remote_sync import finish_uploads
 from localctx.store.store import Store, read_store
 
 Value = TypeVar("Value")

@@ -26,7 +26,7 @@ from localctx.engine.coroutine import (
 from localctx.engine.events import Event
 from localctx.engine.sequence import Sequence
 from localctx.errors import Cancelled
-from localctx.kv.backend import MAX_DECODE_TOKENS
+from localctx.kv.backends.backend import MAX_DECODE_TOKENS
 from localctx.kv.sequence_cache import SequenceMemory
 from localctx.models.base import ForwardRequest
 

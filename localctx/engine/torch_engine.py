@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from localctx.budget import measure_device
-from localctx.engine.cache_plan import CachePlan, MemoryRelief, choose_codec, plan_cache, smaller_codec
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
-from localctx.engine.page_map import page_map
-from localctx.engine.persist import CachePersister
-from localctx.engine.persister import CacheIdentity
-from localctx.engine.plan import plan
-from localctx.engine.prompt_sharing import PromptSharing, pass_ends, sharing_root
+from localctx.engine.persistence.page_map import page_map
+from localctx.engine.persistence.page_persister import CachePersister
+from localctx.engine.persistence.persister import CacheIdentity
+from localctx.engine.persistence.prompt_sharing import PromptSharing, pass_ends, sharing_root
+from localctx.engine.planning.cache_plan import CachePlan, MemoryRelief, choose_codec, plan_cache, smaller_codec
+from localctx.engine.planning.plan import plan
 from localctx.engine.request_report import KVReport
 from localctx.errors import UsageError
 from localctx.kv.cache import Cache
@@ -20,7 +20,7 @@ from localctx.models.base import PagedModel
 from localctx.settings import Settings, parse_size
 from localctx.shape import FORMATS
 from localctx.store.documents import StoredDocument
-from localctx.store.remote_sync import open_remote
+from localctx.store.remote.remote_sync import open_remote
 
 PROMPTS_DIVISOR = 4  # of the memory that is free, pages of earlier prompts may take this part
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels.reference import Part, attend, attend_reference, flash_runs, merge
-from localctx.kv.backend import PageAddresses
+from localctx.kv.backends.backend import PageAddresses
 from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import AttentionCase, Path, attention_path, records_attention

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kv.backend import PageAddresses
+from localctx.kv.backends.backend import PageAddresses
 from localctx.kv.page_format import ORDINARY, SINK
 from localctx.kv.pool import Pool
 from localctx.shape import FULL, PAGE, SLACK_PAGES, SLIDING

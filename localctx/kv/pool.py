@@ -18,9 +18,9 @@ from torch import Tensor
 from localctx.budget import TierLimits
 from localctx.errors import NoRoom
 from localctx.kernels.device import has_triton
-from localctx.kv.backend import Backend, TorchBackend
+from localctx.kv.backends.backend import Backend, TorchBackend
+from localctx.kv.backends.numba_backend import NumbaBackend
 from localctx.kv.codecs import Codec
-from localctx.kv.numba_backend import NumbaBackend
 from localctx.kv.page_format import ORDINARY, SINK, PageFormat
 from localctx.kv.pages import PageReferences
 from localctx.kv.prefetch import CudaStreams, FetchedRecords, Prefetcher
@@ -392,7 +392,7 @@ class Pool:
 def make_backend(page_format: PageFormat, device: torch.device, in_place: bool, triton: bool) -> Backend:
     """The kernels for pages of this format on ``device``."""
     if triton and FORMATS[page_format.codec].on_triton:
-        from localctx.kv.triton_backend import TritonBackend  # which imports Triton
+        from localctx.kv.backends.triton_backend import TritonBackend  # which imports Triton
 
         return TritonBackend(page_format, device)
     return NumbaBackend(page_format, device) if in_place else TorchBackend(page_format, device)

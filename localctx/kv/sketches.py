@@ -7,7 +7,7 @@ import torch
 
 from localctx.kernels.cpu.decode_layers import arguments_of
 from localctx.kernels.sketch import Sketch, make_sketch
-from localctx.kv.backend import PageAddresses
+from localctx.kv.backends.backend import PageAddresses
 from localctx.kv.block_table import RUN, BlockTable
 
 

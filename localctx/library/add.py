@@ -11,7 +11,7 @@ from localctx.errors import Cancelled, DocumentError
 from localctx.file_names import stored_path
 from localctx.library.read_document import Document, matches_ocr, read_document, recorded_path
 from localctx.store.documents import DocumentRow, text_id
-from localctx.store.eviction import make_room
+from localctx.store.maintenance.eviction import make_room
 from localctx.store.store import Store
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from localctx.errors import DocumentError
 from localctx.file_names import real_path
-from localctx.library.sandbox import PageDrawing, draw_page
-from localctx.library.word_boxes import WordBox, unpack
+from localctx.library.parsers.sandbox import PageDrawing, draw_page
+from localctx.library.parsers.word_boxes import WordBox, unpack
 from localctx.store.documents import DocumentRow, Span
 from localctx.store.originals import content_id
 from localctx.store.store import Store

@@ -17,10 +17,10 @@ from typing import BinaryIO
 
 from localctx.errors import DocumentError
 from localctx.file_names import shown_name, stored_path
-from localctx.library.file_kind import kind_of
-from localctx.library.sandbox import Parsed, parse
-from localctx.library.text import decode_text, headings
-from localctx.library.text_builder import OPTICAL, Mark
+from localctx.library.parsers.file_kind import kind_of
+from localctx.library.parsers.sandbox import Parsed, parse
+from localctx.library.parsers.text import decode_text, headings
+from localctx.library.parsers.text_builder import OPTICAL, Mark
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.originals import content_id
 from localctx.store.word_places import PageBoxes

@@ -10,7 +10,7 @@ from torch import Tensor
 from localctx.engine.blending import BLENDINGS, Blending, CachedPassage, blend, locate, refuse_unmovable
 from localctx.engine.coroutine import compute_alone, run_to_end
 from localctx.engine.events import Progress
-from localctx.engine.plan import refuse_too_long
+from localctx.engine.planning.plan import refuse_too_long
 from localctx.engine.prompt import Prompt, make_prompt
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache

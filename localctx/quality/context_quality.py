@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from localctx.engine.events import Progress
 from localctx.errors import DocumentError
-from localctx.library.sentences import sentences
+from localctx.library.wording.sentences import sentences
 from localctx.models.base import Tokenizer
 from localctx.quality.needles import decode_tokens, make_needles, plant
 

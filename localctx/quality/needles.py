@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localctx.engine.coroutine import compute_alone, drive, run_to_end
+from localctx.engine.decoding.prefill_decode import decode, prefill
 from localctx.engine.events import Progress, Token
-from localctx.engine.prefill_decode import decode, prefill
 from localctx.engine.prompt import Prompt, make_prompt
 from localctx.kv.cache import Cache
 from localctx.models.base import Tokenizer

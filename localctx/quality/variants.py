@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from localctx.budget import TierLimits
-from localctx.engine.cache_plan import CachePlan, plan_cache
+from localctx.engine.planning.cache_plan import CachePlan, plan_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.models.base import PagedModel

@@ -13,7 +13,7 @@ from localctx.engine.events import Progress
 from localctx.engine.model_loader import ModelLoader
 from localctx.errors import UserError
 from localctx.models.base import PagedModel
-from localctx.models.default_model import choose_model
+from localctx.models.choice.default_model import choose_model
 from localctx.models.peers.ggufs import PeerGgufs
 from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, LlamaCppOptions, LlamaCppPeer
 from localctx.quality.compare import Divergence

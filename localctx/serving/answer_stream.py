@@ -8,7 +8,7 @@ from typing import Any
 
 from localctx.engine.events import Done, Planned, Progress, Token
 from localctx.engine.request_report import AnswerReport
-from localctx.models.tool_calls import ToolCall, ToolCallReader
+from localctx.models.tokenizer.tool_calls import ToolCall, ToolCallReader
 from localctx.serving.openai_protocol import CompletionRequest, logprob
 from localctx.serving.worker import Queued
 

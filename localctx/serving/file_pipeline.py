@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localctx.library.folder_scan import FileStamp, SettlingFiles, scan_folders
+from localctx.library.folders.folder_scan import FileStamp, SettlingFiles, scan_folders
 from localctx.serving.watch_status import FileEvent, FileNews, FolderStatus, folder_statuses
 from localctx.serving.worker import SessionJob
 from localctx.settings import Settings
@@ -18,8 +18,8 @@ from localctx.store.watch_list import WatchedFile, WatchedFolder, is_below
 
 if TYPE_CHECKING:
     from localctx.session import Session
-    from localctx.workflows.read_ahead import ReadAheadResult
-    from localctx.workflows.take_in import TakenIn
+    from localctx.workflows.ahead.read_ahead import ReadAheadResult
+    from localctx.workflows.ahead.take_in import TakenIn
 
 GONE = 3  # times as long as a file needs to settle, until one that is missed counts as deleted: it may have moved
 
@@ -132,12 +132,12 @@ class FilePipeline:
         return _is_below(path, [folder.path for folder in self._folders])
 
     def _recipe(self, settings: Settings) -> str:
-        from localctx.workflows.read_ahead import reading_recipe  # imports torch
+        from localctx.workflows.ahead.read_ahead import reading_recipe  # imports torch
 
         return "" if settings.read_ahead == "off" else reading_recipe(settings)
 
     def _deleted(self, files: Sequence[WatchedFile]) -> Iterator[FileEvent]:
-        from localctx.workflows.take_in import note_missing
+        from localctx.workflows.ahead.take_in import note_missing
 
         for file in files:
             del self._missed[file.path]

@@ -10,7 +10,7 @@ from contextlib import closing
 from localctx.error_log import explain
 from localctx.errors import Cancelled, ModelError, StoreError, UserError
 from localctx.idle import MachineMonitor, MachineReading
-from localctx.library.folder_events import FolderEvents
+from localctx.library.folders.folder_events import FolderEvents
 from localctx.serving.file_pipeline import FilePipeline, Task
 from localctx.serving.watch_status import FileEvent, WatchStatus
 from localctx.serving.worker import EngineWorker

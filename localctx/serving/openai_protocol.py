@@ -9,7 +9,7 @@ from typing import Any
 
 from localctx.engine.events import Planned, Token
 from localctx.models.base import Messages
-from localctx.models.tool_calls import ToolCall, call_schema
+from localctx.models.tokenizer.tool_calls import ToolCall, call_schema
 from localctx.serving.api_error import ApiError, Fields, as_text
 from localctx.serving.sampling_fields import (
     check_model,

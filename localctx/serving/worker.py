@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from localctx.engine.events import Event, InUse
 from localctx.error_log import log_error
 from localctx.errors import Cancelled
-from localctx.models.default_model import choose_model
+from localctx.models.choice.default_model import choose_model
 from localctx.serving.last_reports import LastReports
 from localctx.settings import Settings
 from localctx.store.process_locks import at_work
 
 if TYPE_CHECKING:
-    from localctx.engine.cache_plan import PoolSet
     from localctx.engine.model_loader import ModelLoader
+    from localctx.engine.planning.cache_plan import PoolSet
     from localctx.engine.scheduler import Scheduler
     from localctx.engine.sequence import Sequence
     from localctx.session import Session

@@ -20,9 +20,9 @@ from localctx.kv.pages import next_name, unpack_tokens
 from localctx.shape import PAGE
 from localctx.store.caches import CacheRow, cache_id
 from localctx.store.documents import DocumentRow, Span, text_id
-from localctx.store.eviction import make_room
-from localctx.store.page_checksum import page_checksum
-from localctx.store.page_writer import PageWriter
+from localctx.store.maintenance.eviction import make_room
+from localctx.store.pages.page_checksum import page_checksum
+from localctx.store.pages.page_writer import PageWriter
 from localctx.store.store import Store, store_errors
 
 FORMAT = "localctx document 1"

@@ -24,11 +24,11 @@ from localctx.store.disk_reserve import DiskReserve
 from localctx.store.documents import Documents
 from localctx.store.integrity import damaged_rows, examine_database, find_damage, in_a_line
 from localctx.store.originals import Originals
+from localctx.store.pages.stored_pages import StoredPages, mark_as_cache
+from localctx.store.pages.stored_snapshots import StoredSnapshots
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.quality_results import QualityResults
 from localctx.store.search_index import SearchIndex
-from localctx.store.stored_pages import StoredPages, mark_as_cache
-from localctx.store.stored_snapshots import StoredSnapshots
 from localctx.store.watch_list import WatchList
 from localctx.store.word_places import WordPlaces
 

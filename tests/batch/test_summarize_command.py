@@ -27,7 +27,7 @@ from localctx.batch.outputs import JsonLines, file_name
 from localctx.batch.run_batch import Outcome
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
-from localctx.library.cite import Citation
+from localctx.library.citations.cite import Citation
 from localctx.store.store import Store
 
 

@@ -22,7 +22,7 @@ from localctx.bench.measure import Bench, extra_tokens
 from localctx.bench.peer_state import PersistablePeer
 from localctx.bench.store_and_spill import drop_pages
 from localctx.errors import ModelError
-from localctx.models.llama_library import llama_cpp_is_installed
+from localctx.models.llama_cpp.library import llama_cpp_is_installed
 from localctx.models.peers.llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppPeer
 from localctx.models.peers.llama_gguf import write_gguf
 
@@ -299,7 +299,7 @@ def test_a_reopened_document_is_restored_from_the_disk(tmp_path, home, monkeypat
     """Not from what stays in llama.cpp's memory for the next question."""
     from localctx.bench.store_and_spill import reopen
     from localctx.engine.model_loader import ModelLoader
-    from localctx.models.llama_cache import LlamaCache
+    from localctx.models.llama_cpp.cache import LlamaCache
     from localctx.settings import Settings
 
     path = write_tiny_gguf(tmp_path / "tiny.gguf", "llama")

@@ -20,7 +20,7 @@ from localctx.bench.parallel import SEQUENCES, _text, parallel
 from localctx.bench.run_bench import run as run_bench
 from localctx.errors import Cancelled, ModelError
 from localctx.models.catalog import FALLBACK
-from localctx.models.convert import ProgressCallback
+from localctx.models.hub.convert import ProgressCallback
 from localctx.models.peers import ggufs as peer_ggufs
 from localctx.models.peers.ggufs import PeerGgufs
 from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED

@@ -9,9 +9,11 @@ import pytest
 from localctx import licences
 from localctx.errors import ModelError
 from localctx.licences import licence_of
-from localctx.models import catalog, model_advice, resolve
+from localctx.models import catalog
 from localctx.models.catalog import load_catalog
-from localctx.models.download import SourceFailed
+from localctx.models.choice import model_advice
+from localctx.models.hub import resolve
+from localctx.models.hub.download import SourceFailed
 
 TERMS = "its licence, Some Licence, is not open source: not for large companies (https://a.b/licence)"
 

@@ -23,7 +23,7 @@ from localctx.kv.keepers.h2o import H2O
 from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.kv.pool import Pool
 from localctx.kv.splice import rerotated_to_follow, splice_tokens
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
 FAMILIES = ("llama", "qwen2", "deepseek-v3")

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from native_models import plain
 
 from localctx.engine.coroutine import compute_alone, drive, run_to_end
-from localctx.engine.drafting import NGRAM, PromptLookup
+from localctx.engine.decoding.drafting import NGRAM, PromptLookup
+from localctx.engine.decoding.prefill_decode import decode, prefill
 from localctx.engine.events import Token
-from localctx.engine.prefill_decode import decode, prefill
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.models.blocked_linear import block_linears
+from localctx.models.decoder.transformers_model import TransformersModel
+from localctx.models.quantized.blocked_linear import block_linears
 from localctx.models.sampling import Sampler
-from localctx.models.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
 

@@ -10,14 +10,14 @@ from native_models import plain
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from localctx.engine.coroutine import compute_alone, drive, never_cancelled
-from localctx.engine.prefill_decode import decode, prefill
+from localctx.engine.decoding.prefill_decode import decode, prefill
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models.forward_batch import ForwardBatch
+from localctx.models.decoder.forward_batch import ForwardBatch
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
 from localctx.models.sampling import Sampler
-from localctx.models.transformers_model import TransformersModel
 
 CHUNKS = [1, 63, 64, 65, 512]
 

@@ -6,9 +6,9 @@ from native_models import SIZES, build, plain
 
 from localctx.budget import TierLimits
 from localctx.engine.coroutine import compute_alone, drive, map_events, requests_of, run_to_end
+from localctx.engine.decoding.prefill_decode import decode, prefill
 from localctx.engine.events import Token
 from localctx.engine.gather import gather
-from localctx.engine.prefill_decode import decode, prefill
 from localctx.engine.scheduler import Scheduler
 from localctx.errors import Cancelled, NoRoom
 from localctx.kv.cache import Cache

@@ -9,8 +9,8 @@ from ask_in_process import PLAIN
 from required_extras import needs_llama
 from tiny_ggufs import FAMILIES, link_tried, write_tiny_gguf
 
-from localctx.models import llama_context
-from localctx.models.llama_memory import LlamaMemory
+from localctx.models.llama_cpp import context as llama_context
+from localctx.models.llama_cpp.memory import LlamaMemory
 from localctx.session import Session
 from localctx.settings import load_settings
 

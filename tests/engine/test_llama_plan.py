@@ -10,15 +10,16 @@ from tiny_gguf import write_gguf
 from tiny_ggufs import FAMILIES, write_tiny_gguf
 
 from localctx.budget import Measured
-from localctx.engine import model_loader, plan
-from localctx.engine.plan_memory import plan_memory
+from localctx.engine import model_loader
+from localctx.engine.planning import plan
+from localctx.engine.planning.plan_memory import plan_memory
 from localctx.errors import ModelError, TooLong, UserError
-from localctx.models import engine_choice
-from localctx.models.engine_choice import choose_engine
-from localctx.models.llama_context import LlamaContext
-from localctx.models.llama_library import llama_log
-from localctx.models.llama_model import load_llama_model
-from localctx.models.llama_trial import ContextBytes, LlamaSizes, context_bytes
+from localctx.models.choice import engine_choice
+from localctx.models.choice.engine_choice import choose_engine
+from localctx.models.llama_cpp.context import LlamaContext
+from localctx.models.llama_cpp.library import llama_log
+from localctx.models.llama_cpp.model import load_llama_model
+from localctx.models.llama_cpp.trial import ContextBytes, LlamaSizes, context_bytes
 from localctx.session import Session
 from localctx.settings import load_settings
 
@@ -93,7 +94,7 @@ def test_auto_takes_llama_for_what_torch_cannot_run(tmp_path, monkeypatch):
 
 
 def test_a_split_gguf_is_one_model(tmp_path):
-    from localctx.models.gguf_file import find_gguf, open_gguf
+    from localctx.models.files.gguf_file import find_gguf, open_gguf
 
     whole = write_tiny_gguf(tmp_path / "whole.gguf", "llama")
     parts = split(whole, tmp_path / "parts")

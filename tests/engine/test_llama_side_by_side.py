@@ -10,8 +10,8 @@ from required_extras import needs_llama
 from tiny_ggufs import link_tried, write_tiny_gguf
 
 from localctx.engine.events import Done
-from localctx.models import llama_model
-from localctx.models.llama_context import LlamaContext
+from localctx.models.llama_cpp import model as llama_model
+from localctx.models.llama_cpp.context import LlamaContext
 from localctx.serving.worker import EngineWorker
 from localctx.session import Session
 from localctx.settings import Settings, load_settings

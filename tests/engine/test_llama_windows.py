@@ -15,10 +15,10 @@ from localctx.errors import Cancelled, UsageError
 from localctx.kv.eviction_log import EvictedRange
 from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.models.base import ForwardRequest
-from localctx.models.llama_context import LlamaContext
-from localctx.models.llama_model import LlamaModel, load_llama_model
-from localctx.models.native_sequences import NativeSequence
-from localctx.models.sink_windows import surplus
+from localctx.models.llama_cpp.context import LlamaContext
+from localctx.models.llama_cpp.model import LlamaModel, load_llama_model
+from localctx.models.llama_cpp.native_sequences import NativeSequence
+from localctx.models.llama_cpp.sink_windows import surplus
 from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.shape import PAGE

@@ -18,11 +18,18 @@ from ask_in_process import PLAIN, session
 
 from localctx.budget import TierLimits
 from localctx.cli.terminal import Terminal
-from localctx.engine.beams import beam_search
-from localctx.engine.cache_plan import MARGIN, CachePlan, MemoryRelief, choose_window, out_of_memory, plan_cache
 from localctx.engine.coroutine import compute_alone, drive
+from localctx.engine.decoding.beams import beam_search
+from localctx.engine.decoding.prefill_decode import decode
 from localctx.engine.events import Done, Event, Evicted, Note, Planned, Token
-from localctx.engine.prefill_decode import decode
+from localctx.engine.planning.cache_plan import (
+    MARGIN,
+    CachePlan,
+    MemoryRelief,
+    choose_window,
+    out_of_memory,
+    plan_cache,
+)
 from localctx.errors import Cancelled, NoRoom, TooLong, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
@@ -681,7 +688,7 @@ def test_preparing_what_would_be_dropped_is_refused(run, lakes, document):
 @pytest.fixture
 def catalogued(tiny_model, monkeypatch) -> CatalogEntry:
     """The tiny model with a longer window that was tested."""
-    from localctx.engine import cache_plan
+    from localctx.engine.planning import cache_plan
     from localctx.models import catalog
 
     entry = CatalogEntry(str(tiny_model), "", "", 4096, 0, 0, 0, (), (ContextWindow(8192, "yarn:2"),))

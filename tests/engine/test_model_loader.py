@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from localctx.engine import model_loader
 from localctx.engine.events import PREPARING
-from localctx.models import preparation
+from localctx.models.hub import preparation
 from localctx.settings import Settings
 
 

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localctx import cli
-from localctx.engine.capacity import largest_context
-from localctx.models.geometry import Geometry, geometry_of, largest_chunk, shape_of
+from localctx.engine.planning.capacity import largest_context
+from localctx.models.architecture.geometry import Geometry, geometry_of, largest_chunk, shape_of
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 
 LLAMA_70B = {
@@ -220,7 +220,7 @@ from pathlib import Path
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.load import load_model
-from localctx.models.geometry import geometry_of
+from localctx.models.architecture.geometry import geometry_of
 
 def memory(name):
     status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())

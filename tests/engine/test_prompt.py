@@ -5,7 +5,7 @@ from tiny_models import make_tokenizer
 
 from localctx.engine.prompt import estimate_tokens, make_prompt
 from localctx.errors import Cancelled
-from localctx.models.chat_tokenizer import chat_tokenizer_of
+from localctx.models.tokenizer.chat_tokenizer import chat_tokenizer_of
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localctx.engine import span_search
 from localctx.engine.coroutine import logits_for, requests_of, run_to_end
-from localctx.engine.span_index import MAX_SPAN, SpanIndex, _possible_ends, _starts
-from localctx.engine.span_search import SEPARATORS, QuotedAnswer, SpanSearch, likelihood_of
+from localctx.engine.decoding import span_search
+from localctx.engine.decoding.span_index import MAX_SPAN, SpanIndex, _possible_ends, _starts
+from localctx.engine.decoding.span_search import SEPARATORS, QuotedAnswer, SpanSearch, likelihood_of
 
 VOCABULARY = 384
 STOP = 0
@@ -62,7 +62,7 @@ def tokenizer(prose):
     """A byte-level tokenizer with a hundred merges: words of one and of several tokens, characters of several."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    from localctx.models.chat_tokenizer import ChatTokenizer
+    from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
 
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

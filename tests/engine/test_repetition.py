@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.engine.repetition import COPIES, MAX_PERIOD, MIN_TOKENS, Repetition
+from localctx.engine.decoding.repetition import COPIES, MAX_PERIOD, MIN_TOKENS, Repetition
 
 WORDS = list(range(100, 110))
 

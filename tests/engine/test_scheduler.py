@@ -7,14 +7,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from localctx.budget import TierLimits
 from localctx.engine.coroutine import compute_alone, drive
+from localctx.engine.decoding.prefill_decode import decode, prefill
 from localctx.engine.events import Token
-from localctx.engine.prefill_decode import decode, prefill
 from localctx.engine.scheduler import Scheduler
 from localctx.errors import Cancelled, NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.sampling import Sampler
-from localctx.models.transformers_model import TransformersModel
 
 CHUNK, ANSWER = 64, 24
 

@@ -13,7 +13,7 @@ from tiny_models import TEMPLATE
 
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
-from localctx.models.local_model import LocalModel
+from localctx.models.decoder.local_model import LocalModel
 from localctx.shape import PAGE
 from localctx.store.bundle import export_document
 

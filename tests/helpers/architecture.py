@@ -1,15 +1,15 @@
 """Writes the generated part of localctx/docs/architecture.md: python tests/helpers/architecture.py [--write]
 
-It is made from the imports of every module (a picture of the rooms in layers, a table of what each room is for, and the
-order of the files in each room) and from a run of the command (the files between a question and a token). Tests compare
-the page with both. Without --write the part is printed.
+It is made from the imports of every module (a picture of the rooms in layers, and tables of what each room and each of
+its sub-packages is for) and from a run of the command (the files between a question and a token). Tests compare the page
+with both. Without --write the part is printed.
 """
 
 import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from import_graph import Graph, between_rooms, import_graph, levels, modules, room_of, sources, within
+from import_graph import Graph, between_rooms, import_graph, levels, modules, package_folders, sources
 from repository import ROOT
 
 PAGE = ROOT / "localctx" / "docs" / "architecture.md"
@@ -25,13 +25,10 @@ PATHS = {
 
 
 def from_imports(graph: Graph) -> str:
-    """Returns what the imports say: the picture, the table of rooms, and the order of the files in each room."""
+    """Returns what the imports say: the picture, the table of rooms, and that of their sub-packages."""
     rooms = {room: targets - TOP for room, targets in between_rooms(graph).items() if room not in TOP}
-    parts = ["```text", *picture(levels(rooms)), "```", "", *table(rooms), "", "### Files in their order", ""]
-    intro = (
-        "In each room, a file imports only files that come later in its line. Files between two arrows do not import"
-    )
-    return "\n".join([*parts, intro, "each other.", "", *order_of_files(graph)])
+    parts = ["```text", *picture(levels(rooms)), "```", "", *table(rooms), "", "### Sub-packages", ""]
+    return "\n".join([*parts, *sub_packages()])
 
 
 def picture(layers: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -66,19 +63,13 @@ def table(rooms: Graph) -> Iterator[str]:
             yield f"| {number} | `{place(room)}` | {purpose(room)} | {imports} |"
 
 
-def order_of_files(graph: Graph) -> Iterator[str]:
-    """Yields a line for every room of several files: their names from top to bottom, an arrow between levels."""
-    for room in sorted({room_of(name) for name in graph} - TOP, key=place):
-        part = {name: targets for name, targets in within(graph, room).items() if name.count(".") > 1}
-        part = {name: targets & part.keys() for name, targets in part.items()}
-        if part:
-            ordered = [" ".join(f"`{name_in_room(module)}`" for module in level) for level in levels(part)]
-            yield f"- `{place(room)}`: " + " → ".join(reversed(ordered))
-
-
-def name_in_room(module: str) -> str:
-    """Returns how a room's list names a module: kernels.cpu.decode is cpu/decode."""
-    return "/".join(module.split(".")[2:])
+def sub_packages() -> Iterator[str]:
+    """Yields a table of the rooms' sub-packages: where each one is, its number of files, and what it is for."""
+    yield from ("| where | files | what it is for |", "|---|---|---|")
+    for name, folder in sorted(package_folders().items(), key=lambda item: item[1]):
+        if name.count(".") > 1:
+            room = name.removeprefix("localctx.")
+            yield f"| `{place(room)}` | {len(list(folder.glob('*.py'))) - 1} | {purpose(room)} |"
 
 
 def place(room: str) -> str:

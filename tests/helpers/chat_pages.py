@@ -2,7 +2,7 @@
 
 import gradio as gr
 
-from localctx.ui.chat_page import ChatPage
+from localctx.ui.chat.chat_page import ChatPage
 from localctx.ui.window import AppWindow
 
 

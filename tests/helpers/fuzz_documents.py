@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from made_files import docx, epub, pdf, zipped
 from office_files import RTF, mbox, odp, ods, odt, pptx, rent_message, rents
 
-from localctx.library import parse_child
-from localctx.library.sandbox import SandboxLimits
+from localctx.library.parsers import parse_child
+from localctx.library.parsers.sandbox import SandboxLimits
 
 WORDS = "Rivers are long and canals are short. " * 9
 LIMITS = SandboxLimits()

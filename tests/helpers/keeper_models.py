@@ -3,7 +3,7 @@
 import torch
 import transformers as tf
 
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.decoder.transformers_model import TransformersModel
 
 SIZE = {
     "vocab_size": 199,

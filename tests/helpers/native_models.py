@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from localctx.models.chat_tokenizer import ChatTokenizer
-from localctx.models.decoder_config import DecoderConfig, parse_native_config
-from localctx.models.native_decoder import NativeDecoder, NativeWeights
+from localctx.models.architecture.decoder_config import DecoderConfig, parse_native_config
+from localctx.models.decoder.native_decoder import NativeDecoder, NativeWeights
+from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
 
 SIZES = {
     "hidden_size": 64,

@@ -49,7 +49,7 @@ def tokens_of(number: int) -> list[int]:
 def work(home: Path, rounds: int, broken: str) -> None:
     """What is recorded: documents, pages, chats, deletions; each is acknowledged by a line in the file ``acks``."""
     if broken == "fsync":
-        from localctx.store.slot_file import SlotWriter
+        from localctx.store.pages.slot_file import SlotWriter
 
         SlotWriter.sync = lambda self: None
     with closing(Store(home)) as store, store_errors(home), (home / "acks").open("ab", buffering=0) as acks:

@@ -9,9 +9,9 @@ import numpy as np
 
 from localctx.shape import PAGE
 from localctx.store.documents import DocumentRow
-from localctx.store.page_writer import PageWriter
+from localctx.store.pages.page_writer import PageWriter
+from localctx.store.pages.stored_pages import CACHE_TAG
 from localctx.store.store import Store
-from localctx.store.stored_pages import CACHE_TAG
 
 MODEL, OTHER_MODEL = b"m" * 32, b"o" * 32  # fingerprints
 SLOT = 4096

@@ -20,7 +20,7 @@ from localctx.kernels.cpu.linear import (
 )
 from localctx.kernels.llvm.integer_product import ROW_GROUP, rounded
 from localctx.kernels.llvm.weight_groups import BITS, GROUP, group_bytes, int4_groups, int8_groups, pack, unpack
-from localctx.models.blocked_linear import BlockedLinear, block_linears, weight_bytes
+from localctx.models.quantized.blocked_linear import BlockedLinear, block_linears, weight_bytes
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 

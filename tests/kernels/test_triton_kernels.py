@@ -25,10 +25,10 @@ from localctx.kernels.triton import rotation as rotation_triton
 from localctx.kernels.triton import selection as selection_triton
 from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kv.attention import attend_cache
-from localctx.kv.batching import make_decode_batch
+from localctx.kv.batches.batching import make_decode_batch
+from localctx.kv.batches.decode_batch import DecodeBatch
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
-from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.dispatch import AttentionCase, Path, attention_path, joins_batch
 from localctx.kv.keepers import make_keeper
 from localctx.kv.keepers.select import DENSE_LAYERS

@@ -17,7 +17,7 @@ from localctx.kv.pages import PageReferences, pack_tokens, page_names
 from localctx.kv.pool import Pool
 from localctx.kv.tiers import DiskTier, MemoryTier
 from localctx.shape import FORMATS, FULL, PAGE, SLACK_PAGES, SLIDING, KVShape, LayerShape
-from localctx.store.slot_file import SlotFile, SlotWriter
+from localctx.store.pages.slot_file import SlotFile, SlotWriter
 
 WINDOW = 100
 SHAPE = KVShape((LayerShape(2, 8, 8), LayerShape(1, 16, 8, "sliding", WINDOW)))

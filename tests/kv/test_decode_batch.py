@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from localctx.kv.attention import attend_cache
-from localctx.kv.backend import MAX_DECODE_TOKENS
+from localctx.kv.backends.backend import MAX_DECODE_TOKENS
+from localctx.kv.batches.decode_batch import DecodeBatch
 from localctx.kv.cache import Cache
-from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.dispatch import joins_batch
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool

@@ -16,16 +16,16 @@ from graph_recorder import record
 from small_families import build
 
 from localctx.errors import Cancelled
+from localctx.kv.batches.graph_inputs import GraphInputs, pad_to_power_of_two
 from localctx.kv.cache import Cache
-from localctx.kv.graph_inputs import GraphInputs, pad_to_power_of_two
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.models import cuda_graphs as G
 from localctx.models.base import ForwardRequest
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.decoder import cuda_graphs as G
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE, KVShape, LayerShape
 
-from localctx.kv.triton_backend import TritonBackend  # isort: skip
+from localctx.kv.backends.triton_backend import TritonBackend  # isort: skip
 
 assert triton  # whose tests are slow by its interpreter (conftest.is_quick)
 

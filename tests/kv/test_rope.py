@@ -9,9 +9,9 @@ from localctx.errors import ModelError, UsageError
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.catalog import FALLBACK, load_catalog, window_for
+from localctx.models.decoder.rope import parse_rope
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
-from localctx.models.rope import parse_rope
-from localctx.models.transformers_model import TransformersModel
 from localctx.settings import load_settings
 
 TOKENS = torch.arange(5, 35)[None]

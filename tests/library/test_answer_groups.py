@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.library.answer_groups import MAX_PLACES, describe_groups, group_answers, place_of
-from localctx.library.cite import Citation
+from localctx.library.citations.answer_groups import MAX_PLACES, describe_groups, group_answers, place_of
+from localctx.library.citations.cite import Citation
 
 ANSWERS = st.lists(st.sampled_from(["Heron.", "the heron", "a HERON!", "copper", "Copper", "two words", "two  words"]))
 

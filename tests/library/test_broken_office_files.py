@@ -7,8 +7,8 @@ from made_files import old_office, with_member, zipped
 from office_files import RTF, mbox, message, odp, ods, odt, pptx, rents
 
 from localctx.errors import DocumentError
+from localctx.library.parsers.sandbox import SandboxLimits, parse
 from localctx.library.read_document import read_document
-from localctx.library.sandbox import SandboxLimits, parse
 
 LAUGHS = "".join(f"<!ENTITY a{i} '{f'&a{i - 1};' * 10}'>" for i in range(1, 10))
 BOMB = f"<!DOCTYPE l [<!ENTITY a0 'ha'>{LAUGHS}]>"

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keeper_models import FAMILIES, TOKENS, build, decode, read
 
-from localctx.engine.attribution import attention_by_text
+from localctx.engine.decoding.attribution import attention_by_text
 from localctx.engine.prompt import make_prompt
 from localctx.kv.attention import attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_passages, cite_words
-from localctx.library.search import Passage
-from localctx.library.sentences import LONG, sentences
+from localctx.library.citations.cite import ENOUGH, Citation, cite_from_attention, cite_passages, cite_words
+from localctx.library.search.search import Passage
+from localctx.library.wording.sentences import LONG, sentences
 from localctx.models.catalog import FALLBACK
-from localctx.models.chat_tokenizer import chat_tokenizer_of
+from localctx.models.tokenizer.chat_tokenizer import chat_tokenizer_of
 from localctx.shape import PAGE, SINK_PAGES
 from localctx.store.documents import DocumentRow, Span, StoredDocument
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from localctx.library.cite import cite_passages
-from localctx.library.search import Passage
-from localctx.library.sentences import sentences
+from localctx.library.citations.cite import cite_passages
+from localctx.library.search.search import Passage
+from localctx.library.wording.sentences import sentences
 
 
 def split(text: str) -> list[str]:

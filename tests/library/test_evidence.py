@@ -4,12 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.library.cite import cite_from_attention, cite_passages, cite_words, likeliest_sentence, nearest_sentence
-from localctx.library.clauses import LONG_WORDS, MIN_WORDS, count_words, evidence_ranges
-from localctx.library.search import Passage
-from localctx.library.sentences import sentences
-from localctx.library.support import check_quotes
-from localctx.library.yes_no import clause_after
+from localctx.library.citations.cite import (
+    cite_from_attention,
+    cite_passages,
+    cite_words,
+    likeliest_sentence,
+    nearest_sentence,
+)
+from localctx.library.citations.clauses import LONG_WORDS, MIN_WORDS, count_words, evidence_ranges
+from localctx.library.citations.support import check_quotes
+from localctx.library.search.search import Passage
+from localctx.library.wording.sentences import sentences
+from localctx.library.wording.yes_no import clause_after
 from localctx.store.documents import DocumentRow, StoredDocument
 
 ENGLISH = (

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from localctx.library.extract import MAX_WORDS, MIN_SUMMARY, OVER, extract
-from localctx.library.repeated_sentences import ends_in_repeats, repeats, without_repeated_sentences
-from localctx.library.sentences import sentences
-from localctx.library.words import split_words
+from localctx.library.citations.extract import MAX_WORDS, MIN_SUMMARY, OVER, extract
+from localctx.library.wording.repeated_sentences import ends_in_repeats, repeats, without_repeated_sentences
+from localctx.library.wording.sentences import sentences
+from localctx.library.wording.words import split_words
 
 FILLER = "It was warm on that day and nothing at all was heard of it again. "
 STORY = (

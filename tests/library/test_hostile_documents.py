@@ -18,8 +18,8 @@ from processes import opened
 
 from localctx.errors import DocumentError
 from localctx.library.add import add_documents
-from localctx.library.find import find_documents
-from localctx.library.sandbox import SandboxLimits, parse
+from localctx.library.folders.find import find_documents
+from localctx.library.parsers.sandbox import SandboxLimits, parse
 from localctx.store.store import Store
 
 MiB = 1 << 20

@@ -7,8 +7,8 @@ import pytest
 from ask_in_process import session
 
 from localctx.engine.events import Note
-from localctx.library import language
-from localctx.library.language import language_of, language_warnings
+from localctx.library.wording import language
+from localctx.library.wording.language import language_of, language_warnings
 from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 from localctx.store.documents import DocumentRow

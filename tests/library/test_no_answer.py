@@ -2,7 +2,7 @@
 
 import pytest
 
-from localctx.library.no_answer import NO_ANSWER, no_answer
+from localctx.library.wording.no_answer import NO_ANSWER, no_answer
 
 
 @pytest.mark.parametrize(

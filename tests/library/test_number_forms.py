@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.library.number_forms import NUMBER, number_at, number_form
-from localctx.library.source_index import SourceText
-from localctx.library.support import SupportFinder
-from localctx.library.words import in_spaces, split_words
+from localctx.library.citations.source_index import SourceText
+from localctx.library.citations.support import SupportFinder
+from localctx.library.wording.number_forms import NUMBER, number_at, number_form
+from localctx.library.wording.words import in_spaces, split_words
 
 NUMBERS = re.compile(NUMBER)
 SEPARATORS = st.sampled_from([",", ".", "'", "\u2019", " ", "\u00a0", "\u202f"])

@@ -9,11 +9,11 @@ from office_files import RTF, forwarded, mbox, message, odp, ods, odt, pptx, ren
 from localctx.document_parts import tell_part, tell_place
 from localctx.errors import DocumentError, UsageError
 from localctx.library.add import add_documents
-from localctx.library.cite import cite_passages, cite_words
+from localctx.library.citations.cite import cite_passages, cite_words
 from localctx.library.read_document import Document, read_document
 from localctx.library.reading_mark import find_mark
-from localctx.library.search import index, search
-from localctx.library.sections import section_at
+from localctx.library.search.search import index, search
+from localctx.library.search.sections import section_at
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
 from localctx.store.transcript import reference

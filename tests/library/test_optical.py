@@ -23,13 +23,13 @@ from required_extras import needs_ocr
 
 from localctx.child_process import ChildWatch, start_python
 from localctx.errors import DocumentError
-from localctx.library import optical
-from localctx.library import pdf as pdf_reader
 from localctx.library.add import add_documents, find_stored
-from localctx.library.layout import Box, text_of
+from localctx.library.parsers import optical
+from localctx.library.parsers import pdf as pdf_reader
+from localctx.library.parsers.layout import Box, text_of
+from localctx.library.parsers.text_builder import OPTICAL
+from localctx.library.parsers.word_boxes import GRID, unpack
 from localctx.library.read_document import make_spans, matches_ocr, read_document
-from localctx.library.text_builder import OPTICAL
-from localctx.library.word_boxes import GRID, unpack
 from localctx.store.store import Store
 
 PAGES = [
@@ -200,7 +200,7 @@ def test_an_untouched_file_is_not_read_again_by_any_command(home, tmp_path, tiny
 def test_cpu_seconds_begin_anew_with_each_page(renewed, code):
     code_of_child = f"""
 import time
-from localctx.library.parse_child import _limit, _renew
+from localctx.library.parsers.parse_child import _limit, _renew
 request = dict(seconds=1, memory=1 << 32, bytes=0, optical=0)
 _limit(request, 1, 1 << 32)
 for page in range(3):

@@ -6,7 +6,7 @@ import pypdfium2
 import pytest
 from browser import launched
 
-from localctx.library.pdf_page import text_with_tables
+from localctx.library.parsers.pdf_page import text_with_tables
 
 _WORDS = "the tenant shall pay rent on first day of each month without any deduction landlord keeps roof walls"
 WORDS = _WORDS.split()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from made_files import docx, epub, old_office, pdf, with_member, zipped
 
 from localctx.errors import Cancelled, DocumentError
-from localctx.library.find import find_documents
+from localctx.library.folders.find import find_documents
+from localctx.library.parsers.text_builder import TextBuilder
 from localctx.library.read_document import Document, make_spans, read_document
-from localctx.library.text_builder import TextBuilder
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMESPACE = "xmlns:w='w' xmlns:m='m'"

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from localctx.cli.printing import print_marked
 from localctx.errors import Cancelled, ModelError
-from localctx.library.chunk import MAX_CHUNK, TARGET, VIEW, chunks, views
-from localctx.library.search import BATCH, fuse, index, join_adjacent, query_pattern, search, unindexed
+from localctx.library.search.chunk import MAX_CHUNK, TARGET, VIEW, chunks, views
+from localctx.library.search.search import BATCH, fuse, index, join_adjacent, query_pattern, search, unindexed
 from localctx.models.catalog import EMBEDDER
 from localctx.models.embedder import TransformerEmbedder, load_embedder
-from localctx.models.resolve import resolve_model
+from localctx.models.hub.resolve import resolve_model
 from localctx.store.documents import DocumentRow, Span
 from localctx.store.store import Store
 

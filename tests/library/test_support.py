@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.library.cite import Citation
-from localctx.library.claims import claims_something
-from localctx.library.excerpt import around, reflowed, words_to_mark
-from localctx.library.source_index import SourceText
-from localctx.library.support import (
+from localctx.library.citations.cite import Citation
+from localctx.library.citations.claims import claims_something
+from localctx.library.citations.excerpt import around, reflowed, words_to_mark
+from localctx.library.citations.source_index import SourceText
+from localctx.library.citations.support import (
     AnswerSentence,
     SupportFinder,
     check_by_citations,
@@ -18,7 +18,7 @@ from localctx.library.support import (
     checked_summary,
     numbered_sources,
 )
-from localctx.library.word_forms import form_of
+from localctx.library.wording.word_forms import form_of
 
 LEASE = """Lease
 1. Parties. This lease is between Ann Marlow (the landlord) and Joe Tan (the tenant).

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from made_files import assembled, pdf
 
 from localctx.errors import DocumentError
-from localctx.library import optical
-from localctx.library.layout import Box, place, text_of
-from localctx.library.pdf_words import find_words
+from localctx.library.parsers import optical
+from localctx.library.parsers.layout import Box, place, text_of
+from localctx.library.parsers.pdf_words import find_words
+from localctx.library.parsers.sandbox import PNG, draw_page
+from localctx.library.parsers.word_boxes import GRID, WordBox, pack, unpack
 from localctx.library.read_document import read_document
-from localctx.library.sandbox import PNG, draw_page
-from localctx.library.word_boxes import GRID, WordBox, pack, unpack
 
 TEXT = "The rent is 1,150 a month.\nIt is paid (in advance) by\nthe tenant; no pets."
 INK = 128  # gray values below are ink

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from localctx.library.chunk import chunks
+from localctx.library.search.chunk import chunks
 from localctx.settings import load_settings
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "news-from-nowhere.txt"

@@ -21,10 +21,10 @@ from tiny_family_configs import CAUSAL, TYPES, VOCABULARY, tiny_config
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models.sizing import sizing_of
-from localctx.models.text_decoder import loading_options, text_config
-from localctx.models.transformers_model import TransformersModel, load_whole
-from localctx.models.trial import refuse_unfit
+from localctx.models.architecture.text_decoder import loading_options, text_config
+from localctx.models.choice.sizing import sizing_of
+from localctx.models.decoder.transformers_model import TransformersModel, load_whole
+from localctx.models.decoder.trial import refuse_unfit
 
 STEPS = [1, 63, 64, 40, 1, 1, 1]
 LARGEST = 1e-4  # of the largest logit, or of 1

@@ -18,7 +18,7 @@ import with_helpers  # noqa: F401
 from fuzz_documents import FORMATS
 
 from localctx.errors import DocumentError
-from localctx.library.sandbox import parse
+from localctx.library.parsers.sandbox import parse
 
 BLOCK = 250  # inputs of one process
 

@@ -33,7 +33,7 @@ def asked(home: str, model: str, text: str, kv: str) -> None:
 def main(model: str, text: str, tokens: str = "6000", kv: str = "auto") -> None:
     """Ask the first ``tokens`` of the file ``text`` twice in a new data folder, and print both."""
     with tempfile.TemporaryDirectory() as folder:
-        from localctx.models.llama_model import load_llama_model
+        from localctx.models.llama_cpp.model import load_llama_model
 
         tokenizer = load_llama_model(Path(model), model, Path(folder) / "tried", threads=1).tokenizer
         stream = tokenizer.stream()

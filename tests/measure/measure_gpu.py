@@ -24,7 +24,7 @@ from localctx.kv.codecs import make_codec
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.kv.row_parts import split_rows_evenly
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE, LayerShape, record_layout
 
 CODECS = ("bf16", "int8", "k8v4", "int4", "int2")

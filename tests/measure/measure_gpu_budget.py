@@ -21,8 +21,8 @@ from localctx.budget import measure_device
 from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models.geometry import geometry_of
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.architecture.geometry import geometry_of
+from localctx.models.decoder.transformers_model import TransformersModel
 
 WIDE = {**LLAMA_3_8B, "num_hidden_layers": 4}
 FEW_HEADS = {

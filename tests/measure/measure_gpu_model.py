@@ -16,8 +16,8 @@ from measure_gpu import BF16, LLAMA_3_8B, made_model
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.models.attention_function import use_our_attention
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.decoder.attention_function import use_our_attention
+from localctx.models.decoder.transformers_model import TransformersModel
 
 WAYS = ("bf16", "int8", "k8v4", "int4", "int8 select:1/8")
 STEPS = 24

@@ -25,7 +25,7 @@ from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
 WARM, STEPS, CHUNK = 4, 8, 4096

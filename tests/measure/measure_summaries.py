@@ -21,9 +21,9 @@ from typing import Any
 
 from rouge_score.rouge_scorer import RougeScorer
 
-from localctx.library.repeated_sentences import repeats
-from localctx.library.sentences import sentences
-from localctx.library.words import split_words
+from localctx.library.wording.repeated_sentences import repeats
+from localctx.library.wording.sentences import sentences
+from localctx.library.wording.words import split_words
 from localctx.results import Summary
 from localctx.session import Session
 from localctx.settings import Settings, load_settings

@@ -15,8 +15,8 @@ import torch
 
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.models.decoder.local_model import LocalModel
 from localctx.models.load import load_model
-from localctx.models.local_model import LocalModel
 
 CHUNK, AFTER = 512, 512
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tiny_adapters import INVOCATION, save_adapter
 from tiny_models import make_tokenizer, save_tiny_model
 
-from localctx.engine.confidence import calibrations
+from localctx.engine.decoding.confidence import calibrations
 from localctx.errors import ModelError
 from localctx.models import adapter_folders
 from localctx.models.adapter import load_adapter

@@ -12,10 +12,10 @@ from localctx.kv.pages import Activation
 from localctx.kv.pool import Pool
 from localctx.models.adapter import load_adapter
 from localctx.models.base import ForwardRequest
-from localctx.models.blocked_linear import block_linears
+from localctx.models.decoder.local_model import LocalModel
+from localctx.models.decoder.transformers_model import TransformersModel, load_module
 from localctx.models.load import load_model
-from localctx.models.local_model import LocalModel
-from localctx.models.transformers_model import TransformersModel, load_module
+from localctx.models.quantized.blocked_linear import block_linears
 
 TEXT = "The river Quell is 196 km long, and it ends in the sea. " * 3
 TOKENS = make_tokenizer().encode(f"{TEXT}\n\nQuestion: How long is the Quell?")

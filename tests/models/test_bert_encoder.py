@@ -14,10 +14,10 @@ from tiny_bert import save_bert, tiny_bert
 
 from localctx.errors import ModelError
 from localctx.models import embedder
-from localctx.models.bert_encoder import read_bert_sizes
 from localctx.models.catalog import EMBEDDER
+from localctx.models.decoder.bert_encoder import read_bert_sizes
 from localctx.models.embedder import TransformerEmbedder
-from localctx.models.resolve import resolve_model
+from localctx.models.hub.resolve import resolve_model
 from localctx.settings import load_settings
 
 CPU = torch.device("cpu")

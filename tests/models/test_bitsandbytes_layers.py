@@ -17,11 +17,11 @@ from localctx.errors import ModelError
 from localctx.kv.cache import Cache
 from localctx.kv.pages import Activation
 from localctx.kv.pool import Pool
-from localctx.models import bitsandbytes_layers
 from localctx.models.adapter import load_adapter
-from localctx.models.bitsandbytes_layers import bitsandbytes_options, is_packed
 from localctx.models.load import load_model, loading_bytes
-from localctx.models.weight_formats import refuse_weights
+from localctx.models.quantized import bitsandbytes_layers
+from localctx.models.quantized.bitsandbytes_layers import bitsandbytes_options, is_packed
+from localctx.models.quantized.weight_formats import refuse_weights
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 PRECISIONS = {"f32": torch.float32, "bf16": torch.bfloat16}
@@ -157,7 +157,7 @@ def test_a_gpu_needs_bitsandbytes(monkeypatch):
 
 
 def test_its_layers_are_placed_on_the_gpu_while_they_are_loaded():
-    from localctx.models.packing_quantizers import packing_options
+    from localctx.models.quantized.packing_quantizers import packing_options
 
     options = packing_options(None, "nf4", GPU)
     assert options["device_map"] == {"": GPU}
@@ -169,7 +169,7 @@ def test_it_neither_fetches_code_nor_says_anything_when_it_is_imported(tmp_path)
     (tmp_path / "kernels.py").write_text("def get_kernel(*args, **how): print('fetched')\n")
     code = """
 import sys, torch
-from localctx.models.bitsandbytes_layers import bitsandbytes_options
+from localctx.models.quantized.bitsandbytes_layers import bitsandbytes_options
 bitsandbytes_options("nf4", torch.device("cuda"))
 assert "bitsandbytes" in sys.modules and "kernels" not in sys.modules
 import kernels

@@ -11,9 +11,9 @@ from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from localctx.errors import ModelError
-from localctx.models.chat_tokenizer import NO_DATE, chat_tokenizer_of
 from localctx.models.load import load_model
-from localctx.models.tokenizer_files import _QWEN_SPLIT, find_tokenizer, stops_of
+from localctx.models.tokenizer.chat_tokenizer import NO_DATE, chat_tokenizer_of
+from localctx.models.tokenizer.tokenizer_files import _QWEN_SPLIT, find_tokenizer, stops_of
 
 TEMPLATES = {
     "plain": TEMPLATE,

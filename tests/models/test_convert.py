@@ -15,8 +15,8 @@ import pytest
 from tiny_gguf import CONTEXT, TEMPLATE, THETA, tiny_llama, vocabulary, write_gguf
 
 from localctx.errors import ModelError
-from localctx.models.convert import convert_gguf
-from localctx.models.gguf_header import read_header
+from localctx.models.files.gguf_header import read_header
+from localctx.models.hub.convert import convert_gguf
 
 HEAD = 16
 PLAIN = [THETA ** -(i / HEAD) for i in range(0, HEAD, 2)]

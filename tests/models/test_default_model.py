@@ -11,7 +11,6 @@ from tiny_gguf import write_gguf
 
 from localctx.budget import Measured
 from localctx.errors import ModelError
-from localctx.models import default_model, resolve
 from localctx.models.catalog import (
     DEFAULT,
     FALLBACK,
@@ -22,8 +21,10 @@ from localctx.models.catalog import (
     WheelFile,
     load_catalog,
 )
-from localctx.models.default_model import choose_model
-from localctx.models.resolve import Unavailable, resolve_model
+from localctx.models.choice import default_model
+from localctx.models.choice.default_model import choose_model
+from localctx.models.hub import resolve
+from localctx.models.hub.resolve import Unavailable, resolve_model
 from localctx.settings import Settings, load_settings
 
 GB = 10**9

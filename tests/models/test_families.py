@@ -10,10 +10,10 @@ from localctx.budget import TierLimits
 from localctx.errors import ModelError, NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.models.architecture.geometry import shape_of
 from localctx.models.base import ForwardRequest
-from localctx.models.geometry import shape_of
-from localctx.models.transformers_model import TransformersModel
-from localctx.models.trial import refuse_unfit
+from localctx.models.decoder.transformers_model import TransformersModel
+from localctx.models.decoder.trial import refuse_unfit
 
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 PLAIN = [*(name for name in FAMILIES if name.startswith("llama")), "qwen2", "qwen3", "mistral-window"]

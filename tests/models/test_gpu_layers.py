@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from required_extras import needs_llama
 from tiny_ggufs import FAMILIES, LAYERS, write_tiny_gguf
 
-from localctx.models.gguf_file import open_gguf
-from localctx.models.gpu_layers import ALL, CONTEXT, SPARE, GpuLayers, fitting_layers, gpu_layers
-from localctx.models.llama_model import native_layers
-from localctx.models.llama_trial import ContextBytes, LlamaSizes
+from localctx.models.files.gguf_file import open_gguf
+from localctx.models.llama_cpp.gpu_layers import ALL, CONTEXT, SPARE, GpuLayers, fitting_layers, gpu_layers
+from localctx.models.llama_cpp.model import native_layers
+from localctx.models.llama_cpp.trial import ContextBytes, LlamaSizes
 
 BYTES = st.integers(0, 1 << 33)
 CODEC = "f16"

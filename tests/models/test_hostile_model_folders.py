@@ -11,12 +11,12 @@ import pytest
 from command_checks import assert_one_line
 
 from localctx.errors import ModelError
-from localctx.models import chat_template
-from localctx.models.chat_template import render, template_literals
-from localctx.models.config_limits import check_config
+from localctx.models.choice.sizing import read_config
+from localctx.models.files.config_limits import check_config
+from localctx.models.files.safetensors_files import check_headers
 from localctx.models.load import load_model
-from localctx.models.safetensors_files import check_headers
-from localctx.models.sizing import read_config
+from localctx.models.tokenizer import chat_template
+from localctx.models.tokenizer.chat_template import render, template_literals
 
 BILLION = 1_000_000_000
 TALK = [{"role": "user", "content": "Hello"}]

@@ -17,11 +17,11 @@ from fake_sources import COMMIT, Hub, running_hub, silent, stop_at
 from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
-from localctx.models import download
-from localctx.models import hub_download as hub_child
 from localctx.models.catalog import HubSource
-from localctx.models.installed import MANIFEST
-from localctx.models.resolve import check_known, list_installed, pull, resolve_gguf, resolve_model
+from localctx.models.hub import download
+from localctx.models.hub import hub_download as hub_child
+from localctx.models.hub.installed import MANIFEST
+from localctx.models.hub.resolve import check_known, list_installed, pull, resolve_gguf, resolve_model
 
 FILES = {
     "config.json": b'{"model_type": "llama"}',
@@ -100,7 +100,7 @@ def test_a_file_goes_on_where_it_was_cut(hub: Hub, models: Path) -> None:
 def test_a_download_that_is_killed_goes_on(hub: Hub, models: Path) -> None:
     """As with a power cut: neither process gets to clean up."""
     hub.go.clear()
-    code = f"""from pathlib import Path; from localctx.models.resolve import pull
+    code = f"""from pathlib import Path; from localctx.models.hub.resolve import pull
 pull("org/tiny", Path({str(models)!r}), lambda *p: print(*p, flush=True))"""
     command, pipe = [sys.executable, "-c", code], subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, text=True, start_new_session=True) as process:
@@ -158,7 +158,7 @@ def test_a_part_of_another_version_is_not_continued(hub: Hub, models: Path) -> N
 
 def test_a_full_disk_is_told_with_what_to_do(hub: Hub, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = "hub.shutil.disk_usage = lambda _: SimpleNamespace(free=0); hub.main(*sys.argv[1:])"
-    imports = "import sys; from types import SimpleNamespace; import localctx.models.hub_download as hub"
+    imports = "import sys; from types import SimpleNamespace; import localctx.models.hub.hub_download as hub"
     command = [sys.executable, "-c", f"{imports}; {calls}"]
     made = download._hub_command
     monkeypatch.setattr(download, "_hub_command", lambda *given: [*command, *made(*given)[3:]])

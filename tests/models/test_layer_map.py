@@ -2,7 +2,7 @@
 
 from transformers import Gemma3nTextConfig, Gemma4TextConfig, LlamaConfig
 
-from localctx.models.geometry import geometry_of, layer_map, multihead_shape_of, shape_of
+from localctx.models.architecture.geometry import geometry_of, layer_map, multihead_shape_of, shape_of
 from localctx.shape import LayerShape
 
 SLIDING, FULL = "sliding_attention", "full_attention"

@@ -60,7 +60,7 @@ def test_a_long_text_is_cut_and_an_empty_one_has_a_vector(embedder):
 
 def test_a_file_is_tried_once_and_its_content_names_it(path, module, tmp_path, monkeypatch):
     tried, trials = tmp_path / "tried", []
-    from localctx.models import llama_embeddings
+    from localctx.models.llama_cpp import embeddings as llama_embeddings
 
     run_trial = llama_embeddings.run_trial
     monkeypatch.setattr(llama_embeddings, "run_trial", lambda *a: trials.append(a) or run_trial(*a))

@@ -12,7 +12,7 @@ from required_extras import needs_llama
 from tiny_ggufs import write_tiny_gguf
 
 from localctx.errors import UserError
-from localctx.models.llama_model import load_llama_model
+from localctx.models.llama_cpp.model import load_llama_model
 
 pytestmark = needs_llama
 SECONDS = 5

@@ -17,11 +17,10 @@ from tiny_gguf import write_gguf
 from localctx import machine as machines
 from localctx.budget import Measured
 from localctx.machine import FILE, Machine, Rates, measure_machine, measure_rates
-from localctx.models import model_advice as advising
 from localctx.models.catalog import FALLBACK, load_catalog
-from localctx.models.installed import install
-from localctx.models.model_advice import advise, recommend
-from localctx.models.model_estimate import (
+from localctx.models.choice import model_advice as advising
+from localctx.models.choice.model_advice import advise, recommend
+from localctx.models.choice.model_estimate import (
     MeasuredSpeed,
     correct,
     describe_estimate,
@@ -31,6 +30,7 @@ from localctx.models.model_estimate import (
     usefulness,
     with_speed,
 )
+from localctx.models.hub.installed import install
 from localctx.settings import load_settings
 
 GIB, GB = 1 << 30, 10**9

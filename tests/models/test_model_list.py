@@ -9,12 +9,12 @@ from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.machine import Machine, Rates
-from localctx.models import model_list
 from localctx.models.catalog import CatalogEntry, load_catalog, title_of
-from localctx.models.installed import install
-from localctx.models.model_advice import Advice, recommend
-from localctx.models.model_estimate import estimate, estimate_packed, usefulness
-from localctx.models.model_list import find_model, list_models
+from localctx.models.choice import model_list
+from localctx.models.choice.model_advice import Advice, recommend
+from localctx.models.choice.model_estimate import estimate, estimate_packed, usefulness
+from localctx.models.choice.model_list import find_model, list_models
+from localctx.models.hub.installed import install
 from localctx.settings import load_settings
 
 GIB = 1 << 30

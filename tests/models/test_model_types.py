@@ -11,11 +11,11 @@ from tiny_family_configs import LAYERS, TYPES, tiny_config
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models.attention_pass import AttentionPass, current_pass
-from localctx.models.geometry import LayerMap
-from localctx.models.transformers_model import TransformersModel
-from localctx.models.trial import refuse_unfit
-from localctx.models.unsupported import UnsupportedModel
+from localctx.models.architecture.geometry import LayerMap
+from localctx.models.architecture.unsupported import UnsupportedModel
+from localctx.models.decoder.attention_pass import AttentionPass, current_pass
+from localctx.models.decoder.transformers_model import TransformersModel
+from localctx.models.decoder.trial import refuse_unfit
 from localctx.shape import KVShape, LayerShape
 
 WRONG = {  # what a family does that would give wrong answers

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.kv.backend import MAX_DECODE_TOKENS
-from localctx.models.llama_batches import native_batches, passes
-from localctx.models.llama_options import MAX_OUTPUTS
+from localctx.kv.backends.backend import MAX_DECODE_TOKENS
+from localctx.models.llama_cpp.batches import native_batches, passes
+from localctx.models.llama_cpp.options import MAX_OUTPUTS
 
 COUNTS = st.lists(st.integers(1, 900), min_size=1, max_size=40)
 

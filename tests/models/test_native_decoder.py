@@ -17,16 +17,16 @@ from localctx.kernels.cpu.decoder_layer import FEW
 from localctx.kv.cache import Cache
 from localctx.kv.keepers.select import DENSE_LAYERS, Select
 from localctx.kv.pool import Pool
+from localctx.models.architecture.decoder_config import parse_native_config, read_native_config
+from localctx.models.architecture.frequencies import frequencies
+from localctx.models.architecture.geometry import geometry_of, shape_of
 from localctx.models.base import ForwardRequest
-from localctx.models.blocked_linear import block_linears
-from localctx.models.decoder_config import parse_native_config, read_native_config
-from localctx.models.forward_batch import ForwardBatch
-from localctx.models.frequencies import frequencies
-from localctx.models.geometry import geometry_of, shape_of
+from localctx.models.decoder.forward_batch import ForwardBatch
+from localctx.models.decoder.native_decoder import NativeDecoder
+from localctx.models.decoder.rope import positions_of
+from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
-from localctx.models.native_decoder import NativeDecoder
-from localctx.models.rope import positions_of
-from localctx.models.transformers_model import TransformersModel
+from localctx.models.quantized.blocked_linear import block_linears
 from localctx.shape import PAGE
 
 YARN = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}

@@ -13,11 +13,11 @@ from localctx.errors import ModelError
 from localctx.kernels.cpu.linear import dense
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models import bitsandbytes_layers, dequantized_experts, packing_quantizers
-from localctx.models.blocked_linear import BlockedExperts, block_linears
-from localctx.models.dequantized_experts import PACK, pack_nf4
-from localctx.models.fused_experts import fused_names, pack_experts
 from localctx.models.load import load_model
+from localctx.models.quantized import bitsandbytes_layers, dequantized_experts, packing_quantizers
+from localctx.models.quantized.blocked_linear import BlockedExperts, block_linears
+from localctx.models.quantized.dequantized_experts import PACK, pack_nf4
+from localctx.models.quantized.fused_experts import fused_names, pack_experts
 
 TEXT = [(i * 37 + i // 7) % 190 for i in range(100)]
 SIZES = {"intermediate_size": 128, "moe_intermediate_size": 128, "num_hidden_layers": 2}  # bitsandbytes takes such ones

@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from localctx.models import preparation
+from localctx.models.hub import preparation
 
 
 @pytest.fixture

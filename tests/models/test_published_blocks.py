@@ -13,10 +13,10 @@ from tiny_gguf import HEADS, LAYERS, tensors, tiny_llama, write_gguf
 
 from localctx.kernels.cpu.linear import dense, multiply
 from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
-from localctx.models.convert import convert_gguf
+from localctx.models.choice.sizing import sizing_of
+from localctx.models.files.published_blocks import FILE_NAME, PublishedBlocks, groups_of
+from localctx.models.hub.convert import convert_gguf
 from localctx.models.load import load_model
-from localctx.models.published_blocks import FILE_NAME, PublishedBlocks, groups_of
-from localctx.models.sizing import sizing_of
 
 TYPES = [gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q8_0]
 Q4_K, Q6_K = gguf.GGMLQuantizationType.Q4_K, gguf.GGMLQuantizationType.Q6_K

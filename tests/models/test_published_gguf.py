@@ -9,7 +9,7 @@ from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.models.catalog import FALLBACK, CatalogEntry, HubSource, PipSource, WheelFile, load_catalog
-from localctx.models.download import sha256
+from localctx.models.hub.download import sha256
 from localctx.models.peers import published as peer_published
 from localctx.models.peers.published import fetch_published, published_file
 

@@ -10,7 +10,7 @@ from tiny_ggufs import FAMILIES, write_tiny_gguf
 
 from localctx.errors import Cancelled
 from localctx.models.base import ForwardRequest
-from localctx.models.llama_model import LlamaModel, load_llama_model
+from localctx.models.llama_cpp.model import LlamaModel, load_llama_model
 
 pytestmark = needs_llama
 ONE, OTHER = list(range(40, 140)), list(range(60, 200))

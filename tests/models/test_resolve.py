@@ -18,7 +18,6 @@ from fake_sources import running_hub, silent, stop_at, write_wheel
 from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
-from localctx.models import resolve
 from localctx.models.catalog import (
     DEFAULT,
     EMBEDDER,
@@ -30,8 +29,9 @@ from localctx.models.catalog import (
     WheelFile,
     load_catalog,
 )
-from localctx.models.download import sha256
-from localctx.models.resolve import list_installed, pull, remove, resolve_model, verify
+from localctx.models.hub import resolve
+from localctx.models.hub.download import sha256
+from localctx.models.hub.resolve import list_installed, pull, remove, resolve_model, verify
 
 Step = tuple[str, int, int]
 
@@ -206,7 +206,7 @@ def test_of_two_at_once_one_fetches_and_the_other_waits(index: Path, models: Pat
 MAKE = """
 import sys, time
 from pathlib import Path
-from localctx.models.installed import install
+from localctx.models.hub.installed import install
 def build(work):
     (work / "out").mkdir()
     time.sleep(0.5)

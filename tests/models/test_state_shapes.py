@@ -3,7 +3,7 @@
 import pytest
 from transformers import CONFIG_MAPPING
 
-from localctx.models.trial import model_shape
+from localctx.models.decoder.trial import model_shape
 
 DELTA = {"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16}
 HEADS = {"num_attention_heads": 16, "head_dim": 256, "linear_num_value_heads": 32, "linear_conv_kernel_dim": 4}

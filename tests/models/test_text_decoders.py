@@ -13,10 +13,10 @@ from tiny_wrapped_models import PREFIXES, save_wrapped, whole
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.models.architecture.text_decoder import build_without_weights, decoder_of, loading_options
+from localctx.models.choice.sizing import sizing_of
+from localctx.models.decoder.transformers_model import TransformersModel, load_whole
 from localctx.models.load import decoder_parameters
-from localctx.models.sizing import sizing_of
-from localctx.models.text_decoder import build_without_weights, decoder_of, loading_options
-from localctx.models.transformers_model import TransformersModel, load_whole
 
 KINDS = ("mistral3", "qwen3_vl", "qwen2_5_vl", "glm4v", "gemma3", "gemma4")  # the first by its text class
 TOKENS = torch.randint(3, VOCABULARY, (150,), generator=torch.Generator().manual_seed(1)).tolist()

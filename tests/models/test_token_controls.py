@@ -7,11 +7,11 @@ import torch
 from tiny_models import make_tokenizer
 
 from localctx.errors import UsageError
-from localctx.models.chat_tokenizer import chat_tokenizer_of
 from localctx.models.constraint import Constraint, json_grammar
 from localctx.models.sampling import Sampler
 from localctx.models.token_controls import Penalties, TokenControls
-from localctx.models.tool_calls import ToolCall, ToolCallReader, call_schema
+from localctx.models.tokenizer.chat_tokenizer import chat_tokenizer_of
+from localctx.models.tokenizer.tool_calls import ToolCall, ToolCallReader, call_schema
 
 STOP = 257
 

@@ -14,9 +14,9 @@ from localctx.errors import ModelError
 from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.models.choice.sizing import sizing_of
 from localctx.models.load import load_model, loading_bytes
-from localctx.models.sizing import sizing_of
-from localctx.models.weight_formats import parameter_bytes, refuse_weights
+from localctx.models.quantized.weight_formats import parameter_bytes, refuse_weights
 from localctx.settings import load_settings
 from localctx.workflows.summary_task import SummaryTask
 

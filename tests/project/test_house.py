@@ -206,14 +206,14 @@ def test_the_command_imports_nothing_of_ours_until_it_must():
         ("localctx.kv.pages", "from localctx.kv.codecs import Int8"),
         ("localctx.kv.keepers", "from . import cache"),
         ("localctx.kv.cache", "from ..models import load"),
-        ("localctx.store.stored_pages", "from ..models import fingerprint"),
+        ("localctx.store.pages.stored_pages", "from ..models import fingerprint"),
         ("localctx.kv.tiers", "from localctx.store import Store"),
         ("localctx.models.load", "def f():\n    from localctx.engine.events import Token"),
-        ("localctx.engine.plan", "from localctx import library"),
+        ("localctx.engine.planning.plan", "from localctx import library"),
         ("localctx.session", "if True:\n    import localctx.cli as top"),
-        ("localctx.engine.plan", "import transformers.cache_utils"),
+        ("localctx.engine.planning.plan", "import transformers.cache_utils"),
         ("localctx.session", "from click import echo"),
-        ("localctx.engine.plan", "import left_pad"),
+        ("localctx.engine.planning.plan", "import left_pad"),
     ],
 )
 def test_an_import_that_breaks_the_rules_is_found(module, source):
@@ -226,11 +226,11 @@ def test_an_import_that_breaks_the_rules_is_found(module, source):
         ("localctx.kv.cache", "from localctx.kv.pages import Page\nfrom .codecs import Int8\nfrom .. import shape"),
         ("localctx.kv.pages", "from .keepers import Full"),
         (
-            "localctx.store.stored_pages",
-            "from localctx.store.slot_file import SlotFile\nimport xxhash, sqlite_utils.db",
+            "localctx.store.pages.stored_pages",
+            "from localctx.store.pages.slot_file import SlotFile\nimport xxhash, sqlite_utils.db",
         ),
         (
-            "localctx.engine.plan",
+            "localctx.engine.planning.plan",
             "from localctx.store import Store\nfrom .events import Planned\nimport os.path, torch",
         ),
         ("localctx.models.load", "from localctx.version import __version__\nimport filelock"),
@@ -298,12 +298,12 @@ def test_a_circle_is_found_however_it_is_imported(back):
 def test_a_circle_through_other_rooms_is_found():
     sources = {
         "localctx.session": "from localctx.workflows import ask",
-        "localctx.workflows.ask": "from localctx.kv.pool import Pool",
+        "localctx.workflows.answer.ask": "from localctx.kv.pool import Pool",
         "localctx.kv.pool": "from localctx.session import Session",
         "localctx.errors": "",
         "localctx.cli": "from localctx.session import Session",
     }
-    assert circles_in(sources) == [["localctx.kv.pool", "localctx.session", "localctx.workflows.ask"]]
+    assert circles_in(sources) == [["localctx.kv.pool", "localctx.session", "localctx.workflows.answer.ask"]]
 
 
 def test_two_circles_are_told_apart():

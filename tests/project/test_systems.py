@@ -161,7 +161,7 @@ LIMITS = """
 import json, time
 sys._base_executable = {python!r}
 from localctx.errors import DocumentError
-from localctx.library.sandbox import SandboxLimits, parse
+from localctx.library.parsers.sandbox import SandboxLimits, parse
 said = []
 for data, limits in (
     (b"<div>" * 400_000, SandboxLimits(seconds=1)),
@@ -172,7 +172,7 @@ for data, limits in (
         said.append(parse("html", data, lambda done, total: None, limits).text.strip())
     except DocumentError as e:
         said.append(e.problem)
-from localctx.models.chat_template import render
+from localctx.models.tokenizer.chat_template import render
 from localctx.errors import ModelError
 talk = [dict(role="user", content="Hello")]
 for template in ({endless!r}, "{{{{ messages[0].content }}}}"):

@@ -8,7 +8,7 @@ import quality_fixtures
 from required_extras import needs_llama
 from tiny_ggufs import write_tiny_gguf
 
-from localctx.engine.effective_context import MEASURED
+from localctx.engine.planning.effective_context import MEASURED
 from localctx.quality.context_quality import (
     SHORTEST,
     LengthResult,

@@ -9,7 +9,7 @@ import quality_fixtures
 import torch
 from keeper_models import build
 
-from localctx.engine.cache_plan import choose_codec
+from localctx.engine.planning.cache_plan import choose_codec
 from localctx.quality.compare import compare, score, split
 from localctx.quality.gate import QualityGate, first_tokens, meets_quality_bar
 from localctx.quality.needles import DEPTHS, make_needles, plant

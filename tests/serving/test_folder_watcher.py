@@ -203,7 +203,7 @@ def test_a_file_that_is_moved_renamed_or_copied_is_not_parsed_nor_read_again(set
         w.wait_for("ready")
         w.wait_until_done()
     parsed = count_calls(monkeypatch, "localctx.library.add", "read_document")
-    read = count_calls(monkeypatch, "localctx.workflows.read_ahead", "prefill_request")
+    read = count_calls(monkeypatch, "localctx.workflows.ahead.read_ahead", "prefill_request")
     with watching(settings, folder) as w:
         (folder / "below").mkdir()
         renamed = path.rename(folder / "below" / "two.txt")

@@ -16,10 +16,10 @@ from stored_caches import tokens_of
 from stored_documents import add, kept, row
 
 from localctx.errors import DocumentError, StoreError
-from localctx.store.backup import restore_backup, write_backup
+from localctx.store.maintenance.backup import restore_backup, write_backup
+from localctx.store.pages.stored_pages import CACHE_TAG
 from localctx.store.schema import migrate
 from localctx.store.store import Store
-from localctx.store.stored_pages import CACHE_TAG
 
 SECRET = "the password of the harbour master is heron seventeen"
 

@@ -262,7 +262,7 @@ def leases(home, tiny_model, tmp_path) -> list[Path]:
 
 def swap_pages(path: Path, other: Path) -> None:
     """Put the pages of another file in the places of those of this one, with checksums made anew."""
-    from localctx.store.page_checksum import page_checksum
+    from localctx.store.pages.page_checksum import page_checksum
 
     theirs = load_file(other)
 

@@ -14,9 +14,10 @@ from damaged_store import BUNDLE, TEXTS, compare_kept, fill, import_again, run_c
 from stored_documents import row
 
 from localctx.errors import DamagedStore
-from localctx.store import bundle, page_file
+from localctx.store import bundle
 from localctx.store.integrity import find_damage
-from localctx.store.salvage import salvage
+from localctx.store.maintenance.salvage import salvage
+from localctx.store.pages import page_file
 from localctx.store.store import Store
 
 

@@ -16,7 +16,7 @@ from tiny_models import save_sharp_model
 
 from localctx.kv.pages import page_names
 from localctx.shape import PAGE, record_layout
-from localctx.store import page_file, page_store, stored_pages
+from localctx.store.pages import page_file, page_store, stored_pages
 from localctx.store.store import Store
 
 LAST = 9  # the document has sealed pages 0 to 9, and an open one after them

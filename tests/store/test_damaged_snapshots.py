@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from required_extras import needs_llama
 
-from localctx.engine.persist_snapshots import STEP, SnapshotPersister
-from localctx.engine.persister import CacheIdentity
+from localctx.engine.persistence.persister import CacheIdentity
+from localctx.engine.persistence.snapshot_persister import STEP, SnapshotPersister
 from localctx.errors import UserError
 from localctx.kv.keepers.full import Full
-from localctx.models.llama_options import MemoryKind
-from localctx.store.page_file import SELECT_PAGES, PageReader
+from localctx.models.llama_cpp.options import MemoryKind
+from localctx.store.pages.page_file import SELECT_PAGES, PageReader
 from localctx.store.store import Store
 
 TOKENS = list(range(3 * STEP + 100))
@@ -162,7 +162,7 @@ def test_two_sequences_share_what_they_begin_with(store):
 
 @pytest.fixture
 def load(tmp_path):
-    from localctx.models.llama_model import load_llama_model
+    from localctx.models.llama_cpp.model import load_llama_model
 
     return lambda path, **how: load_llama_model(Path(path), "tiny", tmp_path / "tried", threads=1, **how)
 

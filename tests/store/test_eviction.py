@@ -33,12 +33,12 @@ from stored_documents import (
 from tiny_models import KEPT
 
 from localctx import budget
-from localctx.engine import persist as keeping
+from localctx.engine.persistence import page_persister as keeping
 from localctx.kv.pages import page_names
 from localctx.shape import PAGE
-from localctx.store.eviction import make_room
-from localctx.store.page_file import PageFile, PageReader
-from localctx.store.page_writer import find_row
+from localctx.store.maintenance.eviction import make_room
+from localctx.store.pages.page_file import PageFile, PageReader
+from localctx.store.pages.page_writer import find_row
 from localctx.store.store import Store
 
 MUCH = 1 << 40
@@ -228,7 +228,7 @@ STEPS = ["append", "sync", "insert", "unlink"]
 
 
 def compact_and_die(say: Callable, home: Path, step: str) -> None:
-    from localctx.store.stored_pages import StoredPages
+    from localctx.store.pages.stored_pages import StoredPages
 
     def die(*_) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -13,7 +13,7 @@ from localctx.errors import StoreError
 from localctx.library import page_source
 from localctx.library.add import add_documents
 from localctx.library.page_source import SourceFile, find_source
-from localctx.store.eviction import make_room
+from localctx.store.maintenance.eviction import make_room
 from localctx.store.originals import content_id
 from localctx.store.store import Store
 

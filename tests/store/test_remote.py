@@ -17,11 +17,11 @@ from localctx.errors import UsageError
 from localctx.kv.pages import page_names
 from localctx.settings import load_settings
 from localctx.shape import PAGE
-from localctx.store import remote_sync
-from localctx.store.page_cipher import PageCipher, parse_key
-from localctx.store.page_store import OpenedPage, PageKey, PageStore, longest_prefix
-from localctx.store.remote_pages import RemotePages
-from localctx.store.remote_sync import RemoteSync
+from localctx.store.pages.page_store import OpenedPage, PageKey, PageStore, longest_prefix
+from localctx.store.remote import remote_sync
+from localctx.store.remote.page_cipher import PageCipher, parse_key
+from localctx.store.remote.remote_pages import RemotePages
+from localctx.store.remote.remote_sync import RemoteSync
 from localctx.store.store import Store
 
 SECRET, OTHER_SECRET = bytes(range(32)), bytes(32)

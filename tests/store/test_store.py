@@ -30,8 +30,8 @@ from stored_documents import (
 from localctx.errors import DocumentError, StoreError
 from localctx.shape import PAGE
 from localctx.store.documents import Span
+from localctx.store.pages.stored_pages import StoredPages
 from localctx.store.store import Store, store_errors
-from localctx.store.stored_pages import StoredPages
 
 # Documents
 

@@ -16,8 +16,8 @@ from localctx.batch.outputs import file_name
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.store.documents import text_id
-from localctx.ui import batch_table
-from localctx.ui.batch_runs import BatchItem, BatchRuns
+from localctx.ui.batch import batch_table
+from localctx.ui.running.batch_runs import BatchItem, BatchRuns
 from localctx.workflows.summary_task import SummaryTask
 
 COLOURS = ("red", "green", "blue", "black", "white")

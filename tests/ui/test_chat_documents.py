@@ -8,7 +8,7 @@ from clock import wait_until
 from stored_documents import row
 
 from localctx.ui.conversation import StreamingAnswer
-from localctx.ui.running_answers import RunningAnswer, TypedQuestion
+from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 
 
 @pytest.fixture

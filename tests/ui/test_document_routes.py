@@ -8,14 +8,14 @@ from starlette.testclient import TestClient
 
 from localctx.errors import DocumentError
 from localctx.library.add import add_documents
-from localctx.library.sandbox import PNG, PageDrawing
+from localctx.library.parsers.sandbox import PNG, PageDrawing
 from localctx.serving.http import LOOPBACK
 from localctx.settings import load_settings
 from localctx.store.word_places import PageBoxes
 from localctx.ui.app import mount
-from localctx.ui.drawn_pages import MAX_BYTES, DrawnPages
 from localctx.ui.http_access import BrowserAccess
-from localctx.ui.viewer_parts import SECTION
+from localctx.ui.viewer.drawn_pages import MAX_BYTES, DrawnPages
+from localctx.ui.viewer.viewer_parts import SECTION
 from localctx.ui.window import AppWindow
 
 HOST = "127.0.0.1:7860"

@@ -10,7 +10,7 @@ from clock import seconds_since
 from made_files import pdf
 from window_in_process import opened, served_with_key
 
-from localctx.ui import library_table
+from localctx.ui.library import library_table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 HOSTILE = "<img src=x onerror=alert(1)>${alert(2)}"

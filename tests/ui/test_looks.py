@@ -12,13 +12,13 @@ from browser import Served, Tab, Watch, launched, save_saying_model, served
 from made_files import pdf
 from window_checks import barriers
 
-from localctx.library.search import Passage, SearchResult
+from localctx.library.search.search import Passage, SearchResult
 from localctx.store.chats import Chat
 from localctx.store.documents import DocumentRow, text_id
 from localctx.store.store import Store
-from localctx.ui import library_table
-from localctx.ui.chat_groups import chat_list, found_chats
-from localctx.ui.library_table import IncomingFile
+from localctx.ui.chat.chat_groups import chat_list, found_chats
+from localctx.ui.library import library_table
+from localctx.ui.library.library_table import IncomingFile
 
 TECHNICAL = re.compile(r"\btokens?\b|\bKV\b|\bcodecs?\b|\bkeepers?\b|\bprefill|(?<!\S)--[a-z]", re.IGNORECASE)
 LOG = "The keeper of the harbour is Ann Marlow. She lights the lamp at dusk. " * 8

@@ -20,9 +20,9 @@ from tiny_models import KEPT
 from localctx.engine.events import WHERE, InUse
 from localctx.settings import load_settings
 from localctx.shape import FORMATS, PAGE
-from localctx.ui.bars import MAX_CELLS, BarPart, bar, page_cells, summary
-from localctx.ui.memory_choices import codec_choices, keeper_choices
-from localctx.ui.memory_plot import plot, table
+from localctx.ui.settings.bars import MAX_CELLS, BarPart, bar, page_cells, summary
+from localctx.ui.settings.memory_choices import codec_choices, keeper_choices
+from localctx.ui.settings.memory_plot import plot, table
 
 TAB = SimpleNamespace(session_hash="tab")
 
@@ -107,7 +107,7 @@ def test_a_bar_is_as_wide_as_its_parts():
 
 @pytest.fixture
 def planned(home, tiny_model):
-    from localctx.engine.capacity import capacity
+    from localctx.engine.planning.capacity import capacity
 
     return capacity(load_settings(home=home, model=str(tiny_model), memory="64MiB", disk="1GiB")).to_json()
 
@@ -126,7 +126,7 @@ def test_the_plan_is_a_picture_with_every_codec_and_limit(planned):
 
 
 def test_where_a_line_meets_the_memory_is_the_largest_context(planned):
-    from localctx.ui.memory_plot import kv_bytes
+    from localctx.ui.settings.memory_plot import kv_bytes
 
     for codec, fits in planned["fits"].items():
         limit = planned["limits"]["device"]
@@ -141,7 +141,7 @@ def test_where_a_line_meets_the_memory_is_the_largest_context(planned):
 def page(window):
     import gradio as gr
 
-    from localctx.ui.memory_page import MemoryPage
+    from localctx.ui.settings.memory_page import MemoryPage
 
     page = MemoryPage(window)
     with gr.Blocks():

@@ -8,8 +8,8 @@ import pytest
 from clock import wait_until
 
 from localctx.errors import ModelError
-from localctx.ui.model_downloads import ModelDownloads
-from localctx.ui.model_rows import about, progress
+from localctx.ui.models.model_rows import about, progress
+from localctx.ui.running.model_downloads import ModelDownloads
 
 WAIT = 30  # seconds
 

@@ -20,9 +20,11 @@ from localctx import machine as machines
 from localctx.budget import Measured
 from localctx.engine.events import Progress
 from localctx.machine import Rates
-from localctx.models import catalog, download, model_advice, model_list, resolve
+from localctx.models import catalog
 from localctx.models.catalog import FALLBACK, CatalogEntry, HubSource, load_catalog
-from localctx.models.installed import install
+from localctx.models.choice import model_advice, model_list
+from localctx.models.hub import download, resolve
+from localctx.models.hub.installed import install
 from localctx.settings import load_settings, save_settings
 from localctx.store.store import Store
 
@@ -282,7 +284,7 @@ def picker(window):
     """The picker of ``window``, built and not served."""
     import gradio as gr
 
-    from localctx.ui.model_picker import ModelPicker
+    from localctx.ui.models.model_picker import ModelPicker
 
     picker = ModelPicker(window)
     with gr.Blocks():
@@ -347,7 +349,7 @@ def test_an_embedder_is_no_model_to_answer(picker, home, saying, tmp_path):
 @contextmanager
 def disk(monkeypatch, free: int) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr("localctx.ui.model_choice.measure_disk", lambda _: Measured(free, free))
+        patch.setattr("localctx.ui.models.model_choice.measure_disk", lambda _: Measured(free, free))
         yield
 
 

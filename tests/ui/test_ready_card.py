@@ -11,9 +11,9 @@ from clock import PATIENCE, wait_until
 from localctx.engine.events import Done, Progress
 from localctx.library import add
 from localctx.store.store import Store
-from localctx.ui import ready_text
-from localctx.ui.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
-from localctx.workflows.readiness import Readiness
+from localctx.ui.reading import ready_text
+from localctx.ui.running.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
+from localctx.workflows.ahead.readiness import Readiness
 
 LEASE = b"""1. Rent
 

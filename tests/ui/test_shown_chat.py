@@ -9,7 +9,7 @@ from gradio.context import LocalContext
 
 from localctx.errors import ModelError
 from localctx.store.chats import Message
-from localctx.ui.shown_chat import UNANSWERED, first_shown
+from localctx.ui.chat.shown_chat import UNANSWERED, first_shown
 
 REQUEST = SimpleNamespace(session_hash="tab")
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from localctx.engine.events import NearestPassage, PassageAnswered, Planned, Token
-from localctx.library.cite import Citation
+from localctx.library.citations.cite import Citation
 from localctx.ui import render
 from localctx.ui.conversation import StreamingAnswer, window_gauge
 

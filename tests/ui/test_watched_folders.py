@@ -12,7 +12,7 @@ from localctx.idle import MachineReading
 from localctx.serving.folder_watcher import FolderWatcher
 from localctx.serving.watch_status import FolderStatus, WatchStatus
 from localctx.store.watch_list import WatchedFolder
-from localctx.ui.watched_folders import folder_list
+from localctx.ui.library.watched_folders import folder_list
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -5,8 +5,16 @@ from types import SimpleNamespace
 import pytest
 
 from localctx.settings import load_settings
-from localctx.workflows.answer_case import AnswerCase
-from localctx.workflows.answer_strategies import CHECK, CONFIDENT, LIKELIER, NEAREST, QUOTE, STRATEGIES, choose_strategy
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.answer_strategies import (
+    CHECK,
+    CONFIDENT,
+    LIKELIER,
+    NEAREST,
+    QUOTE,
+    STRATEGIES,
+    choose_strategy,
+)
 
 ADAPTER = SimpleNamespace(measured={"answers": "quote"})
 WHOLE = {"documents": ["d"]}

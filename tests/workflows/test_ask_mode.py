@@ -5,8 +5,8 @@ from contextlib import closing
 import pytest
 from ask_in_process import ask, session
 
-from localctx.engine.effective_context import ESTIMATES, MEASURED, estimate_effective_context
 from localctx.engine.events import Note, Planned
+from localctx.engine.planning.effective_context import ESTIMATES, MEASURED, estimate_effective_context
 from localctx.store.store import Store
 
 QUESTION = "How long is river 7?"

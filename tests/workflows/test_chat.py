@@ -18,7 +18,7 @@ from localctx.errors import ChatError, ChatFull, UsageError
 from localctx.shape import PAGE
 from localctx.store.store import Store
 from localctx.store.transcript import to_markdown
-from localctx.workflows.chat_history import history
+from localctx.workflows.chat.chat_history import history
 
 SMALL = {"max_tokens": 12}
 

@@ -10,7 +10,7 @@ from ask_in_process import session
 from tiny_adapters import save_adapter
 
 from localctx.engine import run_request
-from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
+from localctx.engine.decoding.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
 

@@ -17,8 +17,8 @@ from localctx.errors import Cancelled, NothingFound
 from localctx.library.read_document import read_document
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.store import Store
-from localctx.workflows import everywhere, passage_question, question_likelihood
-from localctx.workflows.whole_offers import MAY_ASK_ABOUT_WHOLE
+from localctx.workflows.answer import everywhere, passage_question, question_likelihood
+from localctx.workflows.answer.whole_offers import MAY_ASK_ABOUT_WHOLE
 
 QUESTION = "How long is the river?"
 NAMES = ("Avon", "Brue", "Cam", "Dee", "Esk", "Quell", "Frome", "Goyt", "Hull", "Irk", "Kent", "Lea")

@@ -10,7 +10,7 @@ from clock import seconds_since
 from made_files import pdf
 
 from localctx.errors import Cancelled
-from localctx.library import sandbox
+from localctx.library.parsers import sandbox
 
 
 def test_what_is_read_is_found_by_its_words(home, tiny_model, document, tmp_path):
@@ -45,7 +45,7 @@ def test_an_older_version_that_is_prepared_stays_an_older_version(home, tiny_mod
 
 def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, sharp_model, document, tmp_path):
     from localctx.store.bundle import export_document, open_bundle
-    from localctx.ui.library_jobs import import_bundle
+    from localctx.ui.running.library_jobs import import_bundle
 
     with session(home, tiny_model) as s:
         *_, done = s.prepare(str(document))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from localctx.workflows import question_kind
-from localctx.workflows.question_kind import (
+from localctx.workflows.answer import question_kind
+from localctx.workflows.answer.question_kind import (
     as_question,
     asks_for_summary,
     asks_in_many_places,

@@ -5,9 +5,9 @@ from ask_in_process import session
 
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
-from localctx.workflows import question_likelihood
-from localctx.workflows.passage_question import invents
-from localctx.workflows.question_likelihood import without_question
+from localctx.workflows.answer import question_likelihood
+from localctx.workflows.answer.passage_question import invents
+from localctx.workflows.answer.question_likelihood import without_question
 
 QUESTION = "How long is river 7?"
 HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12, "repeats": "stop"}

@@ -8,9 +8,9 @@ from ask_in_process import ask, session
 
 from localctx.engine.events import Done, Progress, Quoted, Token
 from localctx.engine.scheduler import Scheduler
-from localctx.library.cite import likeliest_sentence
-from localctx.library.clauses import evidence_ranges
-from localctx.workflows import answer_case
+from localctx.library.citations.cite import likeliest_sentence
+from localctx.library.citations.clauses import evidence_ranges
+from localctx.workflows.answer import answer_case
 
 QUESTION = "How long is river 7?"
 QUOTED = {"answers": "quote", "mode": "full", "max_tokens": 24}

@@ -9,16 +9,16 @@ import pytest
 import torch
 from ask_in_process import session
 
-from localctx.engine.cache_plan import CachePlan
 from localctx.engine.coroutine import compute_alone, run_to_end
+from localctx.engine.decoding.prefill_decode import likelihood
 from localctx.engine.events import Done, Note, Planned, Token
-from localctx.engine.prefill_decode import likelihood
+from localctx.engine.planning.cache_plan import CachePlan
 from localctx.engine.prompt import make_prompt
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read_document import read_document
 from localctx.store.store import Store
-from localctx.workflows.rag import SEARCH_WEIGHT
-from localctx.workflows.whole_offers import MAY_ASK_ABOUT_WHOLE
+from localctx.workflows.answer.retrieval import SEARCH_WEIGHT
+from localctx.workflows.answer.whole_offers import MAY_ASK_ABOUT_WHOLE
 
 QUESTION = "How long is the river Quell?"
 

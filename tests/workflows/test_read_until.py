@@ -22,7 +22,7 @@ from localctx.engine.prompt_wording import ASK, content
 from localctx.errors import UsageError
 from localctx.library.read_document import read_document
 from localctx.library.reading_mark import find_mark
-from localctx.models.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
+from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
 from localctx.shape import PAGE
 from localctx.store.documents import DocumentRow, Span, StoredDocument
 from localctx.store.store import Store

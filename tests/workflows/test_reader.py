@@ -11,15 +11,15 @@ from tiny_adapters import save_adapter
 from tiny_models import KEPT, make_tokenizer
 
 from localctx.budget import Measured
-from localctx.engine import plan as plans
 from localctx.engine.events import Done
+from localctx.engine.planning import plan as plans
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import ASK, READER
 from localctx.errors import ModelError
 from localctx.models.load import loading_bytes
 from localctx.settings import load_settings
 from localctx.shape import PAGE
-from localctx.workflows import abstention
+from localctx.workflows.answer import abstention
 from localctx.workflows.reply import ReplyRequest
 from localctx.workflows.summary_task import SummaryTask
 

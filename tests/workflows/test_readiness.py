@@ -7,9 +7,9 @@ from ask_in_process import session
 
 from localctx.engine.events import Done, Planned, Progress
 from localctx.errors import Cancelled, TooLong
-from localctx.workflows import model_questions
-from localctx.workflows.model_questions import parse_questions, rule_questions
-from localctx.workflows.readiness import Readiness
+from localctx.workflows.ahead import model_questions
+from localctx.workflows.ahead.model_questions import parse_questions, rule_questions
+from localctx.workflows.ahead.readiness import Readiness
 
 PLACES = ("journey", "letter", "wedding", "harvest")
 

@@ -10,7 +10,7 @@ from repository import ROOT
 from localctx.engine.events import Token
 from localctx.engine.model_loader import ModelLoader
 from localctx.engine.scheduler import Scheduler
-from localctx.kv.backend import MAX_DECODE_TOKENS
+from localctx.kv.backends.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.catalog import FALLBACK

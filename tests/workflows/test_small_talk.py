@@ -8,7 +8,7 @@ from tiny_adapters import save_adapter
 
 from localctx.engine.events import Done, Note
 from localctx.engine.prompt import make_prompt
-from localctx.workflows.question_kind import is_small_talk
+from localctx.workflows.answer.question_kind import is_small_talk
 
 TALK = """Thanks!
 Hello

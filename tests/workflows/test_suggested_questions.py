@@ -3,10 +3,10 @@
 import pytest
 
 from localctx.store.documents import Span
-from localctx.ui import empty_chat
-from localctx.workflows.model_questions import rule_questions
-from localctx.workflows.suggested_questions import COUNT, suggest_questions
-from localctx.workflows.topics import find_topics, in_a_sentence
+from localctx.ui.chat import empty_chat
+from localctx.workflows.ahead.model_questions import rule_questions
+from localctx.workflows.ahead.suggested_questions import COUNT, suggest_questions
+from localctx.workflows.ahead.topics import find_topics, in_a_sentence
 
 LEASE = """TENANCY AGREEMENT
 

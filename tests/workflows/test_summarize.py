@@ -17,15 +17,15 @@ from localctx.engine.coroutine import consume
 from localctx.engine.events import Note, Progress, Token
 from localctx.errors import UsageError
 from localctx.library.read_document import read_document
-from localctx.library.sections import Section, sections
-from localctx.library.sentences import trim_to_sentence
+from localctx.library.search.sections import Section, sections
+from localctx.library.wording.sentences import trim_to_sentence
 from localctx.models.base import ForwardRequest
 from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.store.documents import Span, StoredDocument
 from localctx.store.store import Store
-from localctx.workflows import summarize, text_generator
-from localctx.workflows.summarize import _SectionSummary, cite_summary
+from localctx.workflows import text_generator
+from localctx.workflows.summarize.summarize import _SectionSummary, cite_summary, summarize
 from localctx.workflows.summary_task import LENGTHS, SummaryTask
 
 # Sections

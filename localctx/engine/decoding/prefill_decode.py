@@ -1,0 +1,202 @@
+"""Prefill in chunks and decode token by token, with one cache or several forks of it."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.drafting import PromptLookup
+from localctx.engine.decoding.repetition import Repetition
+from localctx.engine.events import Evicted, Note, Progress, Token
+from localctx.engine.planning.cache_plan import MemoryRelief, out_of_memory
+from localctx.errors import NoRoom
+from localctx.kv.dispatch import max_tokens_at_once
+from localctx.kv.sequence_cache import SequenceCache
+from localctx.models.base import ForwardRequest, Tokenizer
+from localctx.models.sampling import Sampler
+
+
+def prefill(
+    cache: SequenceCache,
+    tokens: Sequence[int],
+    *,
+    chunk: int | MemoryRelief,
+    cuts: Sequence[int] = (),
+    stops: Sequence[int] = (),
+    total: int | None = None,
+    after_chunk: Callable[[Any], None] = lambda cache: None,
+) -> EngineCoroutine[Tensor]:
+    """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
+
+    A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses what is kept then
+    computes exactly what a run that prefilled everything computed. It ends at each of ``stops`` too. When memory runs
+    out, a ``MemoryRelief`` given as ``chunk`` makes room and prefill goes on. ``total`` is for the progress, where
+    ``tokens`` are only the beginning of a prompt. Raises Cancelled, with the chunks before it in the cache; NoRoom when
+    nothing is left to try.
+    """
+    relief = chunk if isinstance(chunk, MemoryRelief) else MemoryRelief(chunk)
+    reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
+    logits, total = None, total or len(tokens)
+    yield Progress("reading", reused, total, reused)
+    while cache.length < len(tokens):
+        at = cache.length
+        stop = min((cut for cut in (*cuts, *stops) if at < cut), default=len(tokens))
+        cache.enter_phase("reading" if at < min(cuts, default=0) else "asking")
+        try:
+            logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)
+        except (MemoryError, RuntimeError, NoRoom) as e:
+            yield Note(_relieve(relief, cache, e))
+            continue
+        after_chunk(cache)
+        rate = (cache.length - reused) / (time.perf_counter() - start)
+        yield Progress("reading", cache.length, total, reused, rate, (total - cache.length) / rate)
+        yield from _report_evicted(cache, dropped)
+        dropped = cache.dropped
+    assert logits is not None, "prefill needs at least one token to read"
+    cache.finish_prefill()
+    yield from _report_evicted(cache, dropped)
+    return logits[-1]
+
+
+def likelihood(cache: SequenceCache, tokens: Sequence[int], start: int) -> EngineCoroutine[float]:
+    """Prefill ``tokens[cache.length:]`` in one pass; returns the summed log-probability of ``tokens[start:]``.
+
+    Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
+    Cancelled, NoRoom.
+    """
+    cache.enter_phase("asking")
+    with out_of_memory_as_no_room(cache):
+        logits = yield ForwardRequest(tokens[cache.length :], cache, len(tokens) - start + 1)
+    cache.finish_prefill()
+    logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(tokens[start:], device=logits.device)[:, None])
+    return float(logs.sum())
+
+
+def decode(
+    cache: SequenceCache,
+    logits: Tensor,
+    *,
+    tokenizer: Tokenizer,
+    sampler: Sampler,
+    limit: int,
+    answer: int = 0,
+    lookup: PromptLookup | None = None,
+    repetition: Repetition | None = None,
+    at_once: Callable[[Any], int] = max_tokens_at_once,
+) -> EngineCoroutine[None]:
+    """Yield the tokens of an answer up to a stop token, or ``limit`` tokens.
+
+    ``logits`` [vocabulary] are those after the tokens in ``cache``. A ``lookup`` that has the prompt drafts tokens,
+    which are verified in the same pass as the token before them; a greedy answer is the same with it. A ``repetition``
+    ends the answer where it finds one, and withholds tokens that may be part of one. ``at_once`` says how many tokens
+    of a cache may be verified in one pass. Raises Cancelled, or NoRoom; what was yielded before stands.
+    """
+    text_of, withheld = tokenizer.stream(), deque[Token]()
+    drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)
+    with closing(drafted):
+        for left in reversed(range(limit)):
+            token = sampler(logits)
+            if token in tokenizer.stop_ids:
+                break
+            withheld.append(Token(text_of(token), token, answer, _told(sampler, token, tokenizer)))
+            released = repetition.add(token, "\n" in withheld[-1].text) if repetition else len(withheld)
+            if repetition and repetition.found:
+                return
+            yield from (withheld.popleft() for _ in range(released))
+            if left:
+                logits = yield from drafted.after(token, left)
+        yield from withheld
+
+
+def _told(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple[str, float], ...] | None:
+    """Returns what ``Token.told`` has; the text of part of a character is empty."""
+    if sampler.told is None:
+        return None
+    logprob, likeliest = sampler.told
+    return tuple((tokenizer.stream()(one), value) for one, value in ((token, logprob), *likeliest))
+
+
+class _DraftedLogits:
+    """The logits after each token of an answer: from an earlier pass if the token was drafted, else from a new one.
+
+    ``close`` removes the drafted tokens from the cache that were not confirmed.
+    """
+
+    def __init__(self, cache: SequenceCache, lookup: PromptLookup | None, at_once: Callable[[Any], int]) -> None:
+        self._cache, self._lookup, self._drafted = cache, lookup or PromptLookup((), 0), 0
+        self._at_once = at_once
+        self._draft, self._logits = list[int](), list[Tensor]()  # not confirmed yet, and the logits after each
+
+    def after(self, token: int, left: int) -> EngineCoroutine[Tensor]:
+        """Returns the logits [vocabulary] after ``token``, the next of the answer; at most ``left`` more are wanted."""
+        self._lookup.add(token)
+        if self._draft and self._draft[0] == token:
+            self._draft.pop(0)
+            return self._logits.pop(0)
+        self.close()
+        draft = self._lookup.draft(min(left, self._at_once(self._cache)) - 1) if self._lookup.max_draft else []
+        with out_of_memory_as_no_room(self._cache):
+            logits = yield ForwardRequest([token, *draft], self._cache, 1 + len(draft))
+        self._drafted, self._draft, self._logits = len(draft), draft, list(logits[1:])
+        return logits[0]
+
+    def close(self) -> None:
+        """Trim rejected tokens from the cache, and record how many of the draft were accepted."""
+        if rejected := len(self._draft):
+            self._cache.trim(self._cache.length - rejected)
+        if self._drafted:
+            self._lookup.record(self._drafted, self._drafted - rejected)
+        self._drafted, self._draft, self._logits = 0, [], []
+
+
+def decode_each(
+    cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
+) -> EngineCoroutine[None]:
+    """Yield one answer for each sampler, one after the other. Each decodes into a fork of ``cache``, which shares the
+    sealed pages and has an open page of its own. Raises Cancelled.
+    """
+    for i, sampler in enumerate(samplers):
+        own = cache.fork(recording=not i)  # only the attention of the first answer is cited
+        try:
+            yield from decode(own, logits, tokenizer=tokenizer, sampler=sampler, limit=limit, answer=i)
+        finally:
+            own.drop()
+
+
+def _relieve(relief: MemoryRelief, cache: SequenceCache, error: Exception) -> str:
+    """Make room after an ``error`` that says that memory ran out; returns what was done as a sentence.
+
+    Raises NoRoom if nothing is left to try, and every other error again.
+    """
+    if not (isinstance(error, NoRoom) or out_of_memory(error)):
+        raise error
+    if action := relief(cache, of_budget=isinstance(error, NoRoom)):
+        return action
+    raise error if isinstance(error, NoRoom) else _no_room(cache) from error
+
+
+@contextmanager
+def out_of_memory_as_no_room(cache: SequenceCache) -> Iterator[None]:
+    """Raise NoRoom in place of what torch raises when memory ran out."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as e:
+        if not out_of_memory(e):
+            raise
+        raise _no_room(cache) from e
+
+
+def _no_room(cache: SequenceCache) -> NoRoom:
+    return NoRoom(cache.pool.nbytes(), cache.pool.bytes_of_page, "the device's memory ran out")
+
+
+def _report_evicted(cache: SequenceCache, dropped: int) -> Iterator[Evicted]:
+    """Yield an event if the keeper has evicted tokens since ``dropped`` were."""
+    if cache.dropped != dropped:
+        ranges = tuple((e.start, e.stop) for e in cache.evicted)
+        yield Evicted(cache.keeper.name, cache.dropped, ranges)

@@ -1,0 +1,206 @@
+"""Finds the likeliest answer that is made of runs of a text's own words.
+
+Best-first search: a partial answer is at least as likely as all that begin with it, so the first complete one that is
+reached is the likeliest of all (how far greedy decoding falls short of it: Castel et al., arXiv:2108.05857). Where
+long answers are favoured by a length penalty, as models not trained to answer briefly need it, it is nearly so.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from localctx.engine.coroutine import EngineCoroutine, ForwardGroup
+from localctx.engine.decoding.prefill_decode import out_of_memory_as_no_room
+from localctx.engine.decoding.span_index import Form, Place, SpanIndex, SpanState
+from localctx.engine.events import Progress
+from localctx.kv.sequence_cache import SequenceCache
+from localctx.models.base import ForwardRequest
+
+WIDTH = 4  # partial answers that are extended in one pass
+MAX_PASSES = 24  # after which the best answer found so far is given
+LOOK_AHEAD = 6  # tokens read at once where only one can follow each
+MAX_HOPE = 4  # tokens by which a partial answer is expected to grow under a length penalty
+MAX_BRANCHES = 128  # of one partial answer; what is less likely than so many others is not the best
+SEPARATORS: dict[str, Form] = {",": "spaced", " and": "spaced", "\n": "bare"}
+"""What may stand between two runs of an answer that is a list, and how a word after it is tokenized."""
+
+
+@dataclass(frozen=True)
+class QuotedAnswer:
+    """An answer of one or several runs: ``places`` has, for each, where it stands; ``separators`` stand between them.
+    ``likelihood`` is the log-likelihood of its ``tokens`` and of an end after them, in nats; ``score`` is that divided
+    by a power of the number of tokens.
+    """
+
+    tokens: tuple[int, ...]
+    likelihood: float
+    score: float
+    places: tuple[Sequence[Place], ...]
+    separators: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Partial:
+    """A partial answer: its last run is ``state``, or goes on from there with the ``branch``, the last of its
+    ``tokens``. ``places`` and ``separators`` belong to the runs before. ``likelihood`` leaves out the last ``unscored``
+    tokens.
+    """
+
+    likelihood: float
+    tokens: tuple[int, ...]
+    state: SpanState
+    branch: int | None = None
+    unscored: int = 0
+    places: tuple[Sequence[Place], ...] = ()
+    separators: tuple[str, ...] = ()
+
+
+class SpanSearch:
+    """The search in ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs; any of the tokens ``ends``
+    ends one. Likelihoods are divided by ``(tokens + 1) ** length_penalty`` (0: the likeliest answer is the best).
+    """
+
+    def __init__(
+        self, index: SpanIndex, ends: Iterable[int], *, limit: int, max_runs: int, length_penalty: float = 0.0
+    ) -> None:
+        self._index, self._ends, self._length_penalty = index, sorted(ends), length_penalty
+        self._limit, self._max_runs = limit, max_runs
+        self._heap, self._order = list[tuple[float, int, _Partial]](), count()
+        self._found = list[QuotedAnswer]()
+        encoded = [(text, tuple(index.encode(text)), form) for text, form in SEPARATORS.items()]
+        self._separators = [one for one in encoded if one[1]]  # some tokenizers have no token for a line break
+
+    def run(self, cache: SequenceCache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
+        """Returns complete answers, the best first; none only if the texts have no words.
+
+        ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled, NoRoom.
+        """
+        self._extend(_Partial(0.0, (), self._index.begin("bare", "spaced")), [], logits[None])
+        passes = 0
+        while not (self._found and passes >= MAX_PASSES) and (likeliest := self._take()):
+            yield Progress("quoting", passes, MAX_PASSES)
+            yield from self._forward(cache, likeliest)
+            passes += 1
+        return sorted(self._found, key=lambda answer: -answer.score)
+
+    def _take(self) -> list[_Partial]:
+        """Take the likeliest partial answers, if they may become better than the best complete one."""
+        best = max((answer.score for answer in self._found), default=-float("inf"))
+        taken = list[_Partial]()
+        while self._heap and len(taken) < WIDTH and self._hope(self._heap[0][2]) > best:
+            partial = heappop(self._heap)[2]
+            state = partial.state if partial.branch is None else self._index.choose(partial.state, partial.branch)
+            taken.append(replace(partial, state=state, branch=None))
+        return taken
+
+    def _hope(self, partial: _Partial) -> float:
+        """The score of ``partial`` if it became some tokens longer at no cost."""
+        return self._score(partial.likelihood, len(partial.tokens) + (MAX_HOPE if self._length_penalty else 0))
+
+    def _score(self, likelihood: float, tokens: int) -> float:
+        return float(likelihood / (tokens + 1) ** self._length_penalty)
+
+    def _push(self, partial: _Partial) -> None:
+        heappush(self._heap, (-partial.likelihood, next(self._order), partial))
+
+    def _forward(self, cache: SequenceCache, partials: Sequence[_Partial]) -> EngineCoroutine[None]:
+        """Extend ``partials``, each in a fork of ``cache``, which lasts for one pass: their few tokens are read again
+        faster than forks would be kept.
+        """
+        ahead = [self._only_continuation(partial) for partial in partials]
+        forks = [cache.fork(recording=False) for _ in partials]
+        try:
+            with out_of_memory_as_no_room(cache):
+                logits = yield ForwardGroup(
+                    [
+                        ForwardRequest([*partial.tokens, *more], fork, partial.unscored + 1 + len(more))
+                        for partial, more, fork in zip(partials, ahead, forks, strict=True)
+                    ]
+                )
+        finally:
+            for fork in forks:
+                fork.drop()
+        for partial, more, own in zip(partials, ahead, logits, strict=True):
+            self._extend(partial, more, own)
+
+    def _only_continuation(self, partial: _Partial) -> list[int]:
+        """Returns the tokens that must come next, if the run has to go on in one way."""
+        state, tokens = partial.state, list[int]()
+        while state.depth and len(tokens) < min(LOOK_AHEAD, self._limit - len(partial.tokens)):
+            following = self._index.next_tokens(state)
+            if len(following) != 1:
+                break
+            tokens.append(int(following[0]))
+            state = self._index.choose(state, tokens[-1])
+        return tokens
+
+    def _extend(self, partial: _Partial, ahead: Sequence[int], logits: Tensor) -> None:
+        """Add the answers that begin as ``partial`` does. ``logits`` [n, vocabulary]: those that predict its unscored
+        tokens, those after it, and those after each of the tokens ``ahead``.
+        """
+        logs, n = logits.log_softmax(-1), partial.unscored
+        unscored = partial.tokens[len(partial.tokens) - n :]
+        likelihood = partial.likelihood + sum(float(row[token]) for row, token in zip(logs[:n], unscored, strict=True))
+        partial = replace(partial, likelihood=likelihood, unscored=0)
+        for own, token in zip(logs[n:], ahead, strict=False):
+            self._end(partial, own)
+            partial = replace(
+                partial,
+                likelihood=partial.likelihood + float(own[token]),
+                tokens=(*partial.tokens, token),
+                state=self._index.choose(partial.state, token),
+            )
+        self._end(partial, logs[-1])
+        self._branch(partial, logs[-1])
+
+    def _end(self, partial: _Partial, logs: Tensor) -> None:
+        """Add the complete answer if ``partial`` may end here, and the lists that go on after it."""
+        if not (here := self._index.places(partial.state)):
+            return
+        places, likelihood = (*partial.places, here), partial.likelihood + float(logs[self._ends].logsumexp(0))
+        score = self._score(likelihood, len(partial.tokens))
+        self._found.append(QuotedAnswer(partial.tokens, likelihood, score, places, partial.separators))
+        following = self._index.next_tokens(partial.state)
+        for text, tokens, form in self._separators if len(places) < self._max_runs else ():
+            if tokens[0] not in following and len(partial.tokens) + len(tokens) < self._limit:
+                self._push(
+                    _Partial(
+                        likelihood=partial.likelihood + float(logs[tokens[0]]),
+                        tokens=(*partial.tokens, *tokens),
+                        state=self._index.begin(form),
+                        unscored=len(tokens) - 1,
+                        places=places,
+                        separators=(*partial.separators, text),
+                    )
+                )
+
+    def _branch(self, partial: _Partial, logs: Tensor) -> None:
+        """Add the partial answers that have one token more."""
+        allowed = torch.from_numpy(self._index.next_tokens(partial.state)).to(logs.device)
+        if not len(allowed) or len(partial.tokens) >= self._limit:
+            return
+        best = logs[allowed].topk(min(MAX_BRANCHES, len(allowed)))
+        for log, token in zip(best.values.tolist(), allowed[best.indices].tolist(), strict=True):
+            tokens = (*partial.tokens, token)
+            self._push(replace(partial, likelihood=partial.likelihood + log, tokens=tokens, branch=token))
+
+
+def likelihood_of(
+    cache: SequenceCache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
+) -> EngineCoroutine[float]:
+    """Returns the log-likelihood of an answer of these ``tokens`` and a stop token, in nats, after what is in
+    ``cache``, which is not changed; ``logits`` [vocabulary] come after that. Raises Cancelled, NoRoom.
+    """
+    fork = cache.fork(recording=False)
+    try:
+        with out_of_memory_as_no_room(cache):
+            after = yield ForwardRequest(tokens, fork, len(tokens))
+    finally:
+        fork.drop()
+    logs = torch.cat([logits[None], after]).log_softmax(-1)
+    stop = logs[-1][sorted(stop_ids)].logsumexp(0)
+    return float(logs[:-1].gather(1, torch.tensor(tokens, device=logs.device)[:, None]).sum() + stop)

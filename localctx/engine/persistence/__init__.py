@@ -1,0 +1,1 @@
+"""KV pages from a request to the store and back."""

@@ -1,0 +1,220 @@
+"""Persister: restores a sequence from the store and writes it there behind the prefill, whichever engine computes it.
+
+Nothing here stops an answer: if the store cannot be used, ``failed`` says why and the prefill goes on without it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from localctx.budget import measure_store_budget
+from localctx.errors import StoreError, format_bytes
+from localctx.kv.pages import Activation
+from localctx.kv.sequence_cache import SequenceCache
+from localctx.store.caches import ANSWER_RATE, CacheRow, cache_id
+from localctx.store.documents import StoredDocument
+from localctx.store.maintenance.eviction import make_room
+from localctx.store.pages.page_writer import PageWriter
+from localctx.store.store import Store, store_errors
+
+AnyCache = TypeVar("AnyCache", bound=SequenceCache)
+
+
+@dataclass(frozen=True)
+class CacheIdentity:
+    """The identity that pages are stored under: a fingerprint, and the model and codec it was made of.
+
+    ``part`` names the part of the documents that is read, if not all is. ``chat`` and ``branch`` are set if the cache
+    belongs to a chat; branch 0 is the prompt that the chat read last, before its answer. ``activation`` is that of the
+    tokens that an adapter computes. The first ``document_tokens`` are those of the documents alone: of a chat's cache
+    they are stored under the documents' own cache too, and so outlive the chat.
+    """
+
+    fingerprint: bytes
+    model: str
+    codec: str
+    part: str = ""
+    chat: str | None = None
+    branch: int = 0
+    activation: Activation | None = None
+    document_tokens: int = 0
+
+
+class Persister(ABC, Generic[AnyCache]):
+    """Restores and persists ``tokens``, with which every question on ``documents``, or in a chat, begins.
+
+    All that is stored together takes at most ``disk`` bytes (None: the share of the disk that ``budget`` grants).
+    ``notes`` say which caches were evicted to make room, and what found none; ``nbytes`` were restored and written;
+    ``rate`` is the tokens of this model read per second, as last measured here.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        documents: Sequence[StoredDocument],
+        identity: CacheIdentity,
+        tokens: Sequence[int],
+        disk: int | None = None,
+    ) -> None:
+        self._open_store, self._documents, self._identity, self._tokens = open_store, documents, identity, tokens
+        self._disk, self._full = disk, False
+        self.notes = list[str]()
+        self.nbytes = 0
+        self.rate: float | None = None
+        self.failed: StoreError | None = None
+        self._cache_id = ""
+        self._writer: PageWriter | None = None
+
+    def restore(self, cache: AnyCache) -> list[str]:
+        """Put what is stored of the sequence's beginning into the empty ``cache``; returns notes that say why that is
+        not more.
+        """
+        notes = list[str]()
+        self._try(lambda store: notes.extend(self._restore(store, cache)))
+        return notes
+
+    def stops(self, cache: AnyCache) -> Sequence[int]:
+        """Returns the tokens where a prefill has to stop, so that snapshots can be taken there."""
+        return ()
+
+    def enter(self, cache: AnyCache) -> None:
+        """Enter the documents and their cache in the store. To be called once the plan is accepted."""
+        self._try(lambda store: self._enter(store, cache))
+
+    def __call__(self, cache: AnyCache) -> None:
+        """Write what was prefilled since the last call, and commit when there is enough of it."""
+        self._try(lambda store: self._write(store, cache))
+        if self._is_commit_due(cache):
+            self._try(self._commit)
+
+    def extend(self, cache: AnyCache, tokens: Sequence[int], branch: int) -> None:
+        """Persist ``tokens``, which continue the sequence of ``cache``, under a ``branch`` of the chat."""
+        self._try(lambda store: self._extend(store, cache, tokens, branch))
+
+    def close(self, cache: AnyCache, rate: float | None = None) -> None:
+        """Write the rest and commit; mark the cache ready if that is all. ``rate`` is the measured prefill rate in
+        tokens per second, for the next plan. Does nothing if ``enter`` was not called.
+        """
+        if not self._writer:
+            return
+        self._try(lambda store: self._write(store, cache))
+        self._try(self._commit)
+        if rate:
+            self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, rate))
+        self._writer.close()
+
+    def note_answer_rate(self, per_second: float) -> None:
+        """Store how many tokens a second an answer was generated at. Does nothing if ``enter`` was not called."""
+        if self._writer:
+            self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, per_second, ANSWER_RATE))
+
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """The number of pages or snapshots that are durable by now; 0 if anything failed."""
+
+    @property
+    @abstractmethod
+    def kept_tokens(self) -> int:
+        """The tokens that are durable by now."""
+
+    @abstractmethod
+    def _restore(self, store: Store, cache: AnyCache) -> list[str]: ...
+
+    @abstractmethod
+    def _write(self, store: Store, cache: AnyCache) -> None: ...
+
+    @abstractmethod
+    def _commit(self, store: Store) -> None:
+        """Make durable what was written, and ``_share_documents``."""
+
+    @property
+    @abstractmethod
+    def _document_pages(self) -> int:
+        """How many of the committed pages or snapshots hold nothing but the documents."""
+
+    @abstractmethod
+    def _extend(self, store: Store, cache: AnyCache, tokens: Sequence[int], branch: int) -> None: ...
+
+    @abstractmethod
+    def _open_writer(self, store: Store, cache: AnyCache) -> None:
+        """Open the writer of the cache that was just entered, and name what is stored of it already."""
+
+    @abstractmethod
+    def _is_commit_due(self, cache: AnyCache) -> bool: ...
+
+    def _try(self, operation: Callable[[Store], None]) -> None:
+        if self.failed:
+            return
+        try:
+            store = self._open_store()
+            with store_errors(store.home):
+                operation(store)
+        except StoreError as e:
+            self.failed = e
+
+    def _enter(self, store: Store, cache: AnyCache) -> None:
+        with store.db.atomic():  # or another process may remove a document before its cache is entered
+            if not self._identity.chat:  # its documents were entered with it
+                for document in self._documents:
+                    store.documents.add(*document.whole)
+            self._open(store, cache)
+
+    def _open(self, store: Store, cache: AnyCache) -> None:
+        identity, documents = self._identity, [row.id for row, _, _ in self._documents]
+        self._cache_id = store.caches.open(
+            identity.fingerprint,
+            documents,
+            model=identity.model,
+            codec=identity.codec,
+            keeper=cache.keeper.name,
+            tokens=len(self._tokens),
+            part=identity.part,
+            chat=identity.chat,
+            branch=identity.branch,
+        )
+        self._open_writer(store, cache)
+
+    def _share_documents(self, store: Store) -> None:
+        """Enter what a chat's cache holds of its documents under their own cache too."""
+        identity, documents = self._identity, [row.id for row, _, _ in self._documents]
+        if identity.chat and documents and (pages := self._document_pages):
+            own = cache_id(identity.fingerprint, documents, part=identity.part)
+            store.caches.share(self._cache_id, own, identity.document_tokens, pages)
+
+    def _make_room(self, store: Store, need: int, written: int) -> bool:
+        """Evict other caches until ``need`` bytes more fit in the budget; returns False, for good, if they do not.
+        ``written`` tokens were.
+        """
+        stored = store.disk_bytes()
+        budget = measure_store_budget(store.home, stored, self._disk)
+        if stored + need <= budget:
+            return True
+        self._commit(store)  # or pages that this cache found stored would not count as its own
+        eviction = make_room(store, budget, need, self._cache_id)
+        self.notes += map(str, eviction.evicted)
+        if need and not eviction.enough:
+            self._full = True
+            left = len(self._tokens) - written
+            self.notes.append(
+                f"{left:,} tokens are not kept: kept pages may take {format_bytes(budget)}; "
+                "raise --disk, or unpin or remove "
+                "a document"
+            )
+        return not self._full
+
+    def _other_readings(self, store: Store) -> list[str]:
+        """Returns a note for each document whose stored pages are all of another model, codec or setting."""
+        notes = []
+        for row, _, _ in self._documents:
+            caches = [c for c in store.caches.of_document(row.id) if c.pages]
+            if caches and all(c.fingerprint != self._identity.fingerprint for c in caches):
+                notes.append(f"{row.name} is read again: {self._difference(caches[0])}")
+        return notes
+
+    def _difference(self, other: CacheRow) -> str:
+        mine = self._identity
+        if (other.model, other.codec) == (mine.model, mine.codec):
+            return f"the files or settings of model {other.model} changed since its pages were kept"
+        return f"its pages were kept for {other.model} with {other.codec} KV, not {mine.model} with {mine.codec} KV"

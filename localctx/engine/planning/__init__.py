@@ -1,0 +1,1 @@
+"""How much memory a request needs, and what of it goes where."""

@@ -1,0 +1,205 @@
+"""Plans the cache of a request: context window, codec, keeper, limits of the tiers, and tokens a prefill step."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+import torch
+
+from localctx.budget import TierLimits, measure_device, measure_limits
+from localctx.errors import NoRoom, UsageError
+from localctx.kv.cache import Cache
+from localctx.kv.keepers import Keeper, make_keeper
+from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import TokenBudget
+from localctx.kv.pool import Pool
+from localctx.kv.reencode import reencode
+from localctx.kv.retained_pages import RetainedPages
+from localctx.kv.rotary import Rope
+from localctx.models.architecture.geometry import largest_chunk
+from localctx.models.base import Model, PagedModel
+from localctx.models.catalog import ContextWindow, load_catalog, window_for
+from localctx.settings import Settings
+from localctx.shape import FORMATS, PAGE, KVShape
+
+TRUSTED = ("int8", "bf16", "f32")  # codecs used without a measurement
+NO_CAPS = TierLimits(None, None, None)
+MARGIN = 512  # tokens for question and answer, so that every question on a document gets the same window
+
+
+@dataclass(frozen=True)
+class CachePlan:
+    """The plan for one cache. ``limits`` are the bytes that are free in each tier now, ``caps`` what the settings allow
+    (None: everything); ``chunk`` is the most tokens prefilled in one step.
+    """
+
+    codec: str
+    keeper: Keeper = field(default_factory=Full)
+    limits: TierLimits = field(default_factory=TierLimits)
+    chunk: int = 512
+    caps: TierLimits = NO_CAPS
+
+    def new_cache(self, model: PagedModel, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
+        """An empty cache by this plan, in one of ``pools`` if given, else in a pool of its own."""
+        pool = (pools or PoolSet()).pool_for(self, model, spill)
+        return Cache(pool, model.dtype, self.keeper, model.context)
+
+
+class PoolSet:
+    """The open pools of one model, one for each codec, RoPE scaling and way to read, so that sequences which run at the
+    same time share memory and pages. A pool is freed with its last cache, and the last of its ``retained`` pages.
+    """
+
+    def __init__(self) -> None:
+        self._pools = WeakValueDictionary[tuple[str, Rope | None, float], Pool]()
+        self.retained = RetainedPages()
+
+    def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
+        """Returns the pool for one more cache, and sets its limits to those of ``plan`` beside what it holds."""
+        key = plan.codec, model.rope, model.prefill_loss
+        if pool := self._pools.get(key):
+            pool.allow(plan.limits, plan.caps, self.retained.unused_bytes(pool))
+            return pool
+        pool = Pool(
+            model.shape, plan.codec, model.device, model.rope, plan.limits, spill, prefill_loss=model.prefill_loss
+        )
+        pool.give_up = self.retained.give_up
+        self._pools[key] = pool
+        return pool
+
+    def trim(self) -> None:
+        """Give the memory of released pages back to the system: a pool that has retained pages outlives its caches."""
+        for pool in list(self._pools.values()):
+            pool.trim()
+
+    @property
+    def page_counts(self) -> dict[str, int]:
+        """The number of pages in each tier."""
+        tiers = [tier for pool in list(self._pools.values()) for tier in pool.tiers]
+        return {name: sum(len(tier) for tier in tiers if tier.name == name) for name in ("device", "host", "disk")}
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Bytes of KV of the open caches and retained pages by tier, and ``kept``: mapped pages of the store."""
+        pools = list(self._pools.values())
+        tiers = [Counter(pool.nbytes()) for pool in pools]
+        return {**sum(tiers, Counter()), "kept": sum(pool.mapped_bytes for pool in pools)}
+
+
+def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, unused: int = 0) -> CachePlan:
+    """Plan the cache of a prompt of ``tokens`` on this machine, as its memory is now; ``unused`` bytes of the device
+    that earlier prompts hold are free, because they will be given up.
+
+    The chunk is the largest whose activations take at most half of what is free, and whose pages take at most half of
+    the device's budget. Raises UsageError for an unknown keeper, and for one that evicts tokens of a model with states.
+    """
+    keeper = make_keeper(settings.keep, tokens)
+    if isinstance(keeper, TokenBudget):
+        refuse_eviction(model, keeper.name)
+    device, itemsize = str(model.device), model.dtype.itemsize
+    free, kind = measure_device(device).free + unused, model.device.type
+    room = free // 2
+    chunk = largest_chunk(model.geometry, room, settings.chunk, context=tokens, itemsize=itemsize, device=kind)
+    reserve = model.geometry.activation_bytes(chunk, tokens, itemsize, kind)
+    limits = measure_limits(device, settings.home, reserve, free=free, **settings.caps)
+    if limits.device is not None:
+        pages = limits.device // 2 // model.shape.page_bytes(codec)
+        chunk = min(chunk, max(1, pages) * PAGE)
+    caps = TierLimits(*(settings.caps[name] for name in ("memory", "ram", "disk")))
+    return CachePlan(codec, keeper, limits, min(chunk, settings.chunk), caps)
+
+
+def refuse_eviction(model: Model, keeper: str) -> None:
+    """Raise UsageError if layers of the model remember in states, of which this keeper can evict nothing."""
+    if model.engine == "torch" and cast(PagedModel, model).shape.states:
+        what = f"{model.name} has layers that remember all tokens in states, of which {keeper} can drop nothing"
+        raise UsageError(what, "use --keep full or select; in a full chat: summarize, or begin a new one")
+
+
+def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
+    """The smallest codec that passed the quality gate; int8 where nothing was measured, f32 where nothing passed.
+
+    ``passed`` returns True if a codec did, None if it was never measured.
+    """
+    results = {codec: passed(codec) for codec in FORMATS}
+    good = [codec for codec, result in results.items() if result or (result is None and codec in TRUSTED)]
+    return min(good, key=shape.bytes_per_token, default="f32")
+
+
+def longest_prompt(settings: Settings, model: Model) -> float:
+    """The most tokens that a prompt may have under these settings; infinite where a keeper bounds the positions."""
+    if make_keeper(settings.keep, 0).unbounded_positions:
+        return inf
+    entry = load_catalog().get(settings.model) if settings.rope == "auto" else None
+    return max([model.context, *(w.context for w in entry.longer)] if entry else [model.context])
+
+
+def choose_window(settings: Settings, model: Model, documents: int, prompt: int) -> ContextWindow:
+    """The context window for a prompt of ``prompt`` tokens, ``documents`` of them in documents: the trained window, or
+    the smallest longer one of the catalogue that holds them (with MARGIN, if one does). A keeper that bounds the
+    positions needs no longer window.
+    """
+    plain = ContextWindow(model.trained)
+    if settings.rope != "auto":
+        return ContextWindow(model.context, settings.rope)
+    with_margin = max(documents + MARGIN, prompt + 1)
+    if with_margin <= plain.context or make_keeper(settings.keep, prompt).unbounded_positions:
+        return plain
+    return window_for(settings.model, with_margin) or window_for(settings.model, prompt + 1) or plain
+
+
+@dataclass
+class MemoryRelief:
+    """Makes room when memory runs out during prefill. It tries, in this order, giving up pages that only
+    later prompts could use, a smaller chunk, a smaller codec if
+    ``smaller_codec`` names one, and moving pages to lower tiers. Prefill then goes on where it was.
+    """
+
+    chunk: int
+    smaller_codec: Callable[[str], str | None] = lambda codec: None
+
+    def __call__(self, cache: Any, of_budget: bool = False) -> str | None:
+        """Take the next step; returns what was done as a sentence, or None if nothing is left to try.
+
+        ``of_budget``: every tier is at its limit, so that moving pages between tiers does not help.
+        """
+        return next(self._tries(cache, of_budget), None)
+
+    def _tries(self, cache: Cache, of_budget: bool) -> Iterator[str]:
+        if not of_budget and cache.pool.give_up_all():
+            yield "memory ran out: pages of earlier prompts were given up"
+        if self.chunk > PAGE:
+            self.chunk = max(PAGE, self.chunk // 2 // PAGE * PAGE)
+            yield f"memory ran out: reading {self.chunk} tokens at a time"
+        if (codec := self.smaller_codec(cache.pool.codec)) and _reencoded(cache, codec):
+            yield f"memory ran out: keys and values are kept as {codec} from here on, and not on disk"
+        if not of_budget and (moved := cache.pool.shrink()):
+            yield f"memory ran out: {moved} pages of KV were moved from the device"
+
+
+def _reencoded(cache: Cache, codec: str) -> bool:
+    """Encode the pages of ``cache`` anew; False if there was no memory for both copies at once."""
+    try:
+        reencode(cache, codec)
+    except (MemoryError, RuntimeError, NoRoom) as e:
+        if isinstance(e, NoRoom) or out_of_memory(e):
+            return False
+        raise
+    return True
+
+
+def out_of_memory(e: BaseException) -> bool:
+    """True if this is what torch raises when the device or RAM is full."""
+    if isinstance(e, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(e, RuntimeError) and "allocate memory" in str(e)
+
+
+def smaller_codec(shape: KVShape, passed: Callable[[str], bool | None], codec: str) -> str | None:
+    """The codec that ``choose_codec`` chooses now, if it is smaller than ``codec``."""
+    best = choose_codec(shape, passed)
+    return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None

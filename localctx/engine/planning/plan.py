@@ -1,0 +1,126 @@
+"""Plans a prompt before it is prefilled: what it will cost, and a refusal with numbers if it cannot be done."""
+
+from pathlib import Path
+
+from localctx.budget import measure_device, measure_ram
+from localctx.engine.events import Planned
+from localctx.engine.planning.cache_plan import CachePlan
+from localctx.errors import ModelError, TooLong, UsageError, format_bytes
+from localctx.models.adapter_folders import adapter_bytes, find_adapter
+from localctx.models.base import PagedModel
+from localctx.models.choice.device_choice import pick_device, pick_dtype
+from localctx.models.files.gguf_file import open_gguf
+from localctx.models.llama_cpp.model import llama_device
+from localctx.models.load import loading_bytes
+from localctx.models.quantized.weight_formats import refuse_weights
+from localctx.settings import Settings
+from localctx.shape import FULL, PAGE, KVShape
+
+
+def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
+    """Raises TooLong for a prompt of ``tokens`` that leaves no room for an answer in ``context`` tokens.
+
+    ``about`` is ``"about "`` if the tokens are estimated.
+    """
+    if tokens >= context:
+        raise TooLong(
+            f"the documents and the question are {about}{tokens:,} tokens, and {model} reads at most {context:,}",
+            "ask a shorter part, choose a model with a longer window (localctx models list), or see only the end of "
+            "them with --keep sink-window",
+        )
+
+
+def refuse_sparse_reading(settings: Settings) -> None:
+    """Raises UsageError for sparse reading on a GPU, which has no kernel that skips pages."""
+    if settings.reading != "full" and (device := pick_device(settings.device)).type != "cpu":
+        raise UsageError(f"a text is read sparsely on a processor, not on {device}", "use --reading full")
+
+
+def refuse_too_big(folder: Path, settings: Settings) -> None:
+    """Raises ModelError for weights that do not fit, with those of the adapter that answers, in the memory that is free
+    on the device now.
+    """
+    device = pick_device(settings.device)
+    dtype = pick_dtype(settings.dtype, device)
+    refuse_weights(settings.weights, device, dtype)
+    adapter = find_adapter(settings.adapter, settings.model)
+    need = loading_bytes(folder, device, dtype, settings.weights) + (adapter_bytes(adapter) if adapter else 0)
+    name = f"{settings.model}{' with its adapter' if adapter else ''}"
+    _refuse_over(name, need, measure_device(str(device)).free)
+
+
+def refuse_big_gguf(path: Path, settings: Settings) -> None:
+    """Raises ModelError for the GGUF at ``path`` if its weights do not fit in the memory that is free now; what does
+    not fit on a GPU is computed from RAM.
+    """
+    device, free = llama_device(settings.device), measure_ram().free
+    if device.type == "cuda":
+        free += measure_device(str(device)).free
+    _refuse_over(settings.model, open_gguf(path).nbytes, free)
+
+
+def _refuse_over(name: str, need: float, free: int) -> None:
+    if need > free:
+        raise ModelError(
+            f"{name} takes {need / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
+            "close programs, choose a smaller model (localctx models list), or see localctx plan",
+        )
+
+
+def plan(
+    model: PagedModel, cache_plan: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
+) -> Planned:
+    """Plan a prompt of ``tokens``, ``reused`` of them from kept pages, and an answer of at most ``answer`` tokens.
+
+    ``per_second`` is the measured rate of prefill. Raises TooLong if the tiers together have no room for its pages.
+    """
+    keeper, shape = cache_plan.keeper, model.shape
+    if not keeper.unbounded_positions:
+        answer = min(answer, model.context - tokens)
+    held = keeper.max_tokens_held(tokens + answer)
+    beside = 0 if keeper.pages_may_persist else cache_plan.chunk  # tokens of a chunk, before the keeper evicts
+    kv_bytes = shape.cache_bytes(cache_plan.codec, held + beside, model.dtype.itemsize, cache_plan.chunk)
+    if keeper.unbounded_positions and held < tokens + answer:
+        # sinks are held twice: at their own positions, and re-rotated
+        kv_bytes += keeper.sink_pages * shape.page_bytes(cache_plan.codec, sinks=True)
+    fresh = kv_bytes - reused // PAGE * shape.part_bytes(cache_plan.codec, FULL)
+    seconds = (tokens - reused) / per_second if per_second else None
+    return Planned(
+        mode="full",
+        reason=_reason(model, cache_plan, tokens, held),
+        tokens=tokens,
+        reused=reused,
+        kv_bytes=kv_bytes,
+        seconds=seconds,
+        answer_tokens=answer,
+        window=model.context,
+        codec=cache_plan.codec,
+        keeper=keeper.name,
+        unusual=held < tokens or model.context > model.trained,
+        tiers=_bytes_by_tier(max(0, fresh), cache_plan, shape, tokens + answer),
+    )
+
+
+def _reason(model: PagedModel, cache_plan: CachePlan, tokens: int, held: int) -> str:
+    if held < tokens:
+        return f"{cache_plan.keeper.name} keeps about {held:,} of the tokens at a time"
+    if model.context > model.trained:
+        return f"the documents fit the model's window, stretched from {model.trained:,} to {model.context:,} tokens"
+    return "the documents fit the model's window"
+
+
+def _bytes_by_tier(need: int, cache_plan: CachePlan, shape: KVShape, tokens: int) -> dict[str, int]:
+    """Distribute ``need`` bytes over the tiers, the device first; returns bytes by tier. Raises TooLong."""
+    by_tier, left = dict[str, int](), need
+    limits = vars(cache_plan.limits)
+    for tier, limit in limits.items():
+        by_tier[tier] = left if limit is None else min(left, limit)
+        left -= by_tier[tier]
+    if left > 0:
+        room = ", ".join(f"{format_bytes(n)} of {tier}" for tier, n in limits.items() if n is not None)
+        smaller = "" if cache_plan.codec == "int4" else ", try a smaller --kv (localctx quality says what it costs)"
+        raise TooLong(
+            f"{tokens:,} tokens take {format_bytes(need)} of KV; there are {room}",
+            f"close other programs, raise --memory, --ram or --disk{smaller}, or ask a shorter part",
+        )
+    return by_tier

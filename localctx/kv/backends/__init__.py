@@ -1,0 +1,1 @@
+"""Where pages are encoded, decoded and attended to: torch, Numba or Triton."""

@@ -1,0 +1,1 @@
+"""Decoding of several sequences in one pass."""

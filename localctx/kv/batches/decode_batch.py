@@ -1,0 +1,235 @@
+"""DecodeBatch: a few new tokens in a step, of one sequence or several, attended together in one call a layer."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.kernels.cpu.decode import SPLIT
+from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_rows
+from localctx.kernels.cpu.decode_layers import NO_SELECTION, LayerPages, PageSelection
+from localctx.kernels.cpu.selection import num_candidates
+from localctx.kv.batches.graph_inputs import CapturableBatch
+from localctx.kv.cache import Cache
+from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
+from localctx.kv.keepers.select import DENSE_LAYERS
+from localctx.kv.row_parts import split_rows
+from localctx.kv.selection import bias_scores, choose_pages
+from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
+
+
+class DecodeBatch:
+    """New tokens of sequences of one pool's model and codec, each of which has begun a step: ``sequences`` are (cache,
+    its new tokens). A row is one new token.
+    """
+
+    def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
+        rows = [(cache, i) for cache, tokens in sequences for i in range(tokens)]
+        self._caches, self._pool = [cache for cache, _ in rows], rows[0][0].pool
+        self._later = [i for _, i in rows]  # by row: the new tokens of its sequence that come before it
+        self._starts = np.cumsum([0, *(cache.num_pages for cache in self._caches)])  # [rows + 1], in all rows' pages
+        tables = [cache.table for cache in self._caches]
+        self._bases = np.stack([np.concatenate([t.bases(part) for t in tables]) for part in (FULL, SLIDING)])
+        self._kinds = np.stack([np.concatenate([t.kinds(part) for t in tables]) for part in (FULL, SLIDING)])
+        open_pages = {id(cache): cache.open_page.addresses for cache, _ in sequences}
+        self._open_pages = np.stack([open_pages[id(cache)] for cache in self._caches], 1)  # [layers, rows, 2]
+        self._filled = np.array([cache.tail + i for cache, i in rows], np.int64)
+        self._filling = np.flatnonzero(self._filled == PAGE - 1).tolist()  # rows that fill their sequence's open page
+        self._bits = BATCH_DTYPES[self._caches[0].dtype]
+        self._none_hidden = np.zeros(len(rows), np.int64)
+        self._recording = any(cache.attention_mass is not None for cache in self._caches)
+        self._mass = np.zeros(self._starts[-1])
+
+    def attend(
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        scale: float,
+        *,
+        window: int | None = None,
+        softcap: float = 0,
+        sinks: Tensor | None = None,
+        shared: bool = False,
+    ) -> Tensor:
+        """``attend_cache`` for each row: q [Hq, n, D] and the new k, v [H, n, D], which are put into the caches; where
+        ``shared``, they are there already.
+
+        Returns [Hq, n, Dv].
+        """
+        rows = [x.transpose(0, 1).float().contiguous().numpy() for x in (q, k, v)]
+        out = self._attend(layer, rows[0], rows[1], rows[2], scale, window, softcap, sinks)
+        if not shared:
+            self._seal(layer, k, v)
+        return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
+
+    def attend_arrays(
+        self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None
+    ) -> np.ndarray:
+        """``attend`` without tensors, whose operations cost more than the arithmetic of a short context: q [n, Hq, D],
+        k and v [n, H, D], float32. Returns [n, Hq, Dv].
+        """
+        out = self._attend(layer, q, k, v, scale, window)
+        if self._filling:
+            self._seal(layer, *(torch.from_numpy(x).transpose(0, 1) for x in (k, v)))
+        return out
+
+    @cached_property
+    def layer_pages(self) -> LayerPages | None:
+        """What the rows attend to in all layers, for ``decode_layers``; None where the layers differ, or one needs more
+        than attention to all pages or to those that it selects.
+        """
+        form, first = self._pool.format, self._pool.shape.layers[0]
+        shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
+        needs_more = self._recording or form.rotated or any(map(self._pool.unbiased, layers))
+        if len(shapes) > 1 or first.kind != "full" or first.window is not None or needs_more:
+            return None
+        return LayerPages(
+            BatchPages(self._parts, self._addresses, self._kinds[form.parts]),
+            BatchOpenPages(self._open_pages, self._bits, self._filled, self._none_hidden),
+            form.layouts[0]._replace(table=np.stack([layout.table for layout in form.layouts])),
+            self._selection(range(DENSE_LAYERS, len(layers))),
+        )
+
+    def _selection(self, layers: range) -> PageSelection:
+        """How the only row selects pages in ``layers``, for ``decode_layers``."""
+        cache = self._caches[0]
+        if not cache.selects_pages() or not layers:
+            return NO_SELECTION
+        assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
+        count = cache.keeper.pages_seen(cache.num_pages)
+        candidates, sketches = num_candidates(cache.num_pages, count), cache.sketches.arguments(layers)
+        return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)
+
+    def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
+        """Touch the pages that were ``chosen`` and seal those that are full now, whose last tokens are among the new
+        ``keys`` [layers, n, H, D] and ``values`` that ``decode_layers`` put into the open pages.
+        """
+        if chosen.size:
+            self._caches[0].table.touch(chosen)
+        if self._filling:
+            for layer, new in enumerate(zip(keys, values, strict=True)):
+                self._seal(layer, *(torch.from_numpy(x).transpose(0, 1) for x in new))
+
+    def _attend(
+        self,
+        layer: int,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        scale: float,
+        window: int | None,
+        softcap: float = 0,
+        sinks: Tensor | None = None,
+    ) -> np.ndarray:
+        chosen = self._choose(layer, q, scale, window)
+        pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
+        open_pages = BatchOpenPages(self._open_pages[layer], self._bits, self._filled, self._hidden(window))
+        records, extra = self._records(layer, window), self._extra_scores(layer, torch.from_numpy(q), scale, chosen)
+        out, shares = attend_rows(
+            q,
+            k,
+            v,
+            pages,
+            open_pages,
+            self._pool.format.layouts[layer],
+            scale,
+            softcap=softcap,
+            sinks=None if sinks is None else sinks.float().numpy(),
+            extra=None if extra is None else extra.numpy(),
+            rotated=self._pool.format.rotated,
+            masses=records,
+        )
+        if records:
+            squared = np.square(shares, dtype=np.float64)  # as ``attend_cache`` records it
+            heads = 1 if chosen is None else len(chosen)
+            self._add_mass(squared.reshape(heads, len(squared) // heads, squared.shape[1]).sum(1), chosen)
+        return out
+
+    def report_attention(self) -> None:
+        """Record in the caches what their pages received in this step."""
+        for cache, start, stop in zip(self._caches, self._starts, self._starts[1:], strict=False):
+            if cache.attention_mass is not None:
+                cache.add_attention(np.arange(stop - start), self._mass[start:stop])
+
+    def capturable(self) -> CapturableBatch | None:
+        """This batch for a captured graph; None where its work differs from step to step."""
+        return None
+
+    def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Seal the pages that are full now. A row that fills one is its sequence's only row."""
+        for i in self._filling:
+            self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
+
+    def _records(self, layer: int, window: int | None) -> bool:
+        return self._recording and records_attention(self._pool.shape, layer, window)
+
+    @cached_property
+    def _addresses(self) -> np.ndarray:
+        """The addresses of records, [layers, pages]."""
+        offsets, parts = self._pool.format.offsets, self._pool.format.parts
+        return self._bases[parts] + offsets[self._kinds[parts], np.arange(len(parts))[:, None]]
+
+    def _pages(self, layer: int, window: int | None) -> BatchPages:
+        kinds = self._kinds[None, self._pool.shape.parts[layer]]
+        return BatchPages(self._parts_seen(layer, window), self._addresses[layer : layer + 1], kinds)
+
+    def _parts_seen(self, layer: int, window: int | None) -> np.ndarray:
+        """The parts of all rows' pages, as far back as the window reaches."""
+        if window is None:
+            return self._parts
+        rows = zip(self._caches, self._later, strict=True)
+        seen = [cache.table.first_seen(layer, window, cache.position + later) for cache, later in rows]
+        return self._split(self._pool.shape.parts[layer], seen)
+
+    @cached_property
+    def _parts(self) -> np.ndarray:
+        """The parts of all rows' pages."""
+        return self._split(FULL, [(0, 0)] * len(self._caches))
+
+    def _split(self, part: int, seen: Sequence[tuple[int, int]]) -> np.ndarray:
+        """What one task of the kernel reads each, of what rows see of this part of their pages (``split_rows``)."""
+        return split_rows(self._starts, seen, SPLIT)
+
+    def _choose(self, layer: int, q: np.ndarray, scale: float, window: int | None) -> np.ndarray | None:
+        """The indices of the pages that the only row's query selects, [H, m]; None where it sees all."""
+        cache = self._caches[0]
+        if not selects_pages(cache, layer, window):
+            return None
+        assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
+        chosen = choose_pages(cache, layer, torch.from_numpy(q[0]), scale).numpy()
+        cache.table.touch(chosen)
+        return chosen
+
+    def _pages_at(self, layer: int, chosen: np.ndarray) -> BatchPages:
+        return BatchPages(self._selected_parts, self._addresses[layer][chosen], self._kinds[FULL][chosen])
+
+    @cached_property
+    def _selected_parts(self) -> np.ndarray:
+        """The parts of the pages that the only row selects, which are as many in every layer."""
+        cache = self._caches[0]
+        return split_rows(np.array([0, cache.keeper.pages_seen(cache.num_pages)]), [(0, 0)], SPLIT)
+
+    def _add_mass(self, mass: np.ndarray, chosen: np.ndarray | None) -> None:
+        """Add what pages received in a layer, [1, pages] or [H, chosen]."""
+        if chosen is None:
+            self._mass += mass[0]
+        else:
+            np.add.at(self._mass, chosen, mass)
+
+    def _hidden(self, window: int | None) -> np.ndarray:
+        """The number of tokens of each open page that lie before the window."""
+        return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
+
+    def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
+        """The scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages: [Hq, pages * 64] float32."""
+        if not self._pool.unbiased(layer):
+            return None
+        scores = torch.cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1).mul_(scale)
+        if chosen is None:
+            return scores
+        at = torch.from_numpy(chosen).repeat_interleave(len(scores) // len(chosen), 0)
+        return scores.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)

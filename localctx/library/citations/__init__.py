@@ -1,0 +1,1 @@
+"""Which sentences of a document support an answer."""

@@ -1,0 +1,91 @@
+"""Answers of many passages to one question: the same ones are grouped, counted, and told with their places."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localctx.document_parts import Citation, tell_place
+from localctx.library.wording.sentences import ENDS
+from localctx.library.wording.words import split_words
+
+MAX_PLACES = 12  # told of one group; the citations have all
+MAX_SENTENCE = 200  # characters
+_ARTICLES = frozenset({"a", "an", "the"})
+
+
+@dataclass(frozen=True)
+class AnswerGroup:
+    """Passages with the same ``answer``, in the words of the first; ``citations`` are the indices of theirs."""
+
+    answer: str
+    citations: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of passages that gave this answer."""
+        return len(self.citations)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields and the count."""
+        return {"answer": self.answer, "count": self.count, "citations": list(self.citations)}
+
+
+def group_answers(answers: Sequence[str]) -> list[AnswerGroup]:
+    """Group ``answers``, given in order of the text, that are the same up to case, articles and punctuation. The groups
+    with most passages come first, those of one size in order of the text.
+    """
+    groups = dict[str, list[int]]()
+    for i, answer in enumerate(answers):
+        groups.setdefault(_normalized(answer), []).append(i)
+    found = [AnswerGroup(answers[indices[0]].strip(), tuple(indices)) for indices in groups.values()]
+    return sorted(found, key=lambda group: -group.count)
+
+
+def describe_groups(
+    groups: Sequence[AnswerGroup],
+    citations: Sequence[Citation],
+    sentences: Sequence[str],
+    lengths: Mapping[str, int],
+    asked: int,
+) -> str:
+    """Returns the groups as text, a line each, under a line that counts them. ``sentences`` are those that the
+    ``citations`` are in; ``lengths`` are the characters of each document by id; ``asked`` passages were asked.
+    """
+    said, different = len(citations), len(groups)
+    names = len({citation.document for citation in citations}) > 1
+    head = f"{said:,} of {asked:,} passages answer{'s' if said == 1 else ''} this"
+    head += "." if said == 1 else f", {'all the same' if different == 1 else f'with {different:,} different answers'}:"
+    lines = [
+        f"{i}. {_with_sentence(group.answer, sentences[group.citations[0]])} "
+        f"({_places(group, citations, lengths, names)})"
+        for i, group in enumerate(groups, 1)
+    ]
+    return "\n".join([head, "", *lines])
+
+
+def place_of(citation: Citation, length: int, with_name: bool) -> str:
+    """Returns where a citation begins: its page, else how far into the text; with the document's name if wanted."""
+    share = 100 * citation.start // max(1, length)
+    where = tell_place(citation.page, citation.heading) if citation.page else f"{share} %"
+    return f"{citation.name}, {where}" if with_name else where
+
+
+def _places(group: AnswerGroup, citations: Sequence[Citation], lengths: Mapping[str, int], with_name: bool) -> str:
+    places = [place_of(c, lengths[c.document], with_name) for c in (citations[i] for i in group.citations)]
+    told = "; ".join(dict.fromkeys(places[:MAX_PLACES]))
+    more = f"; and {len(places) - MAX_PLACES:,} more" if len(places) > MAX_PLACES else ""
+    of_text = "" if citations[group.citations[0]].page else " of the text"
+    return (f"{group.count:,} passages: " if group.count > 1 else "") + told + of_text + more
+
+
+def _with_sentence(answer: str, sentence: str) -> str:
+    """The answer in one line, and the sentence it stands in, if that says more."""
+    line, around = " ".join(answer.split()), " ".join(sentence.split())
+    if _normalized(around) in _normalized(line):
+        return line
+    cut = around if len(around) <= MAX_SENTENCE else around[:MAX_SENTENCE].rsplit(None, 1)[0] + " ..."
+    return f'{line}{"" if line[-1:] in ENDS else ":"} "{cut}"'
+
+
+def _normalized(answer: str) -> str:
+    return " ".join(word for word in split_words(answer) if word not in _ARTICLES) or answer.strip()

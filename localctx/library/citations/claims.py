@@ -1,0 +1,104 @@
+"""What a sentence claims: the words that its source must have. Greetings, questions and refusals claim nothing."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from localctx.library.wording.word_forms import FUNCTION_WORDS, WordForm, word_forms
+from localctx.library.wording.yes_no import clause_after
+
+NEGATED = 3  # words after "not" that it is taken to deny
+
+_SOURCE = "document|text|passage|context|article|contract|agreement|page|paragraph|section|story|source|file"
+_NOT = r"(?:\b(?:not|no|nothing)\b|n[’']t\b)"  # noqa: RUF001
+_REFUSALS = re.compile(
+    rf"\b(?:{_SOURCE})s?\b[^.]*{_NOT}[^.]*\b(?:say|mention|state|specif|contain|provide|includ|"
+    r"tell|give|answer|indicate|discuss|describe|name|information)"
+    rf"|{_NOT}[^.]*\b(?:mentioned|specified|stated|provided|given|said|found|indicated)\b[^.]*\b(?:{_SOURCE})"
+    r"|\b(?:no|not enough|insufficient) (?:information|mention|answer)\b"
+    r"|\b(?:dokument|text|vertrag)\b[^.]*\b(?:nicht|nichts|keine?)\b"
+    r"|\b(?:document|texte|contrat)\b[^.]*\b(?:ne|n[’'])[^.]*\b(?:pas|rien)\b"  # noqa: RUF001
+    r"|\b(?:documento|texto|contrato)\b[^.]*\b(?:no lo|no)\b[^.]*\b(?:dice|menciona|indica)\b"
+    r"|(?:文件|文档|文本|文中|合同)[^。]*(?:没有|未)(?:说明|提及|提到|说|写|提供)",
+    re.IGNORECASE,
+)
+_OF_THE_SPEAKER = re.compile(
+    r"\W*(?:(?:i|i[’']m|i[’']ve|i[’']ll|sorry|hello|hi|hey|sure|certainly|of course|thanks|thank you|you[’']re welcome|"  # noqa: RUF001
+    r"let me|here (?:is|are)|please (?:let|note|feel|provide)|feel free|hope this|based on the (?:text|document)[^,]*$)"
+    r"(?!\w))",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"#{1,6}\s|\*\*[^*]*\*\*:?$")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The ``words`` of a sentence, in one form each, and those of them that are ``required``: numbers and names.
+
+    ``denied`` says of a word whether it is denied ("not allowed") in all of its places (True), in none (False).
+    """
+
+    words: frozenset[str]
+    required: frozenset[str]
+    denied: Mapping[str, bool] = field(default_factory=dict)
+
+    def contradicts(self, other: "Claim") -> bool:
+        """True if one of the two denies a word that the other affirms."""
+        return any(other.denied.get(word, denied) != denied for word, denied in self.denied.items())
+
+
+def claim_of(sentence: str) -> Claim:
+    """Returns what ``sentence`` claims, whatever kind of sentence it is; of "No, pets are not allowed" the clause."""
+    sentence = _without_yes_or_no(sentence)
+    forms = list(word_forms(sentence))
+    content = [word for word in forms if word.is_content]
+    required = frozenset(word.form for word in content if word.is_number or _is_name(sentence, forms, word))
+    return Claim(frozenset(word.form for word in content), required, _denied(sentence, forms))
+
+
+def claims_something(sentence: str) -> bool:
+    """True if a source could say a sentence or contradict it: false for greetings, questions, refusals, headings, what
+    introduces a list, yes and no alone, and whatever has no word of its own.
+    """
+    stripped = _without_yes_or_no(sentence).strip()
+    if not stripped or stripped[-1] in "?？:" or _HEADING.match(stripped):  # noqa: RUF001
+        return False
+    if _OF_THE_SPEAKER.match(stripped) or _REFUSALS.search(stripped):
+        return False
+    return any(word.is_content for word in word_forms(stripped))
+
+
+def _without_yes_or_no(sentence: str) -> str:
+    clause = clause_after(sentence)
+    return sentence if clause is None else clause
+
+
+def _is_name(sentence: str, forms: list[WordForm], word: WordForm) -> bool:
+    """True for a word with a capital that does not begin the sentence, or that begins it before another such word."""
+    if not sentence[word.start].isupper():
+        return False
+    before = sentence[: word.start].rstrip(" \t\n\"'“‘(*_")  # noqa: RUF001
+    if before and before[-1] not in ".!?:;|-•\n" and not before[-1].isdigit():
+        return True
+    at = forms.index(word)
+    if at + 1 == len(forms):
+        return False
+    after = forms[at + 1]
+    between = sentence[word.end : after.start]
+    return between == " " and sentence[after.start].isupper() and after.word not in FUNCTION_WORDS
+
+
+def _denied(sentence: str, forms: list[WordForm]) -> dict[str, bool]:
+    found = defaultdict[str, set[bool]](set)
+    left, end = 0, 0
+    for word in forms:
+        if re.search("[.,;:!?]", sentence[end : word.start]):
+            left = 0
+        end = word.end
+        if word.negates:
+            left = NEGATED
+        elif word.is_content:
+            found[word.form].add(left > 0)
+            left -= 1
+    return {form: signs == {True} for form, signs in found.items() if len(signs) == 1}

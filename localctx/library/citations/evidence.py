@@ -1,0 +1,104 @@
+"""Scores sentences as the evidence of an answer. A short answer has one that contains it, as whole words and numbers;
+"yes" and "no" stand in none, and their evidence has the words of the question.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from localctx.library.citations.clauses import evidence_ranges
+from localctx.library.wording.word_forms import WordForm, word_forms
+from localctx.library.wording.words import in_spaces
+from localctx.library.wording.yes_no import clause_after
+
+MAX_RUN = 3  # sentences or clauses in a row that are evidence together
+RUN_COST = 0.2  # weighted share of the answer's words that each further one has to add
+
+
+class EvidenceRange(NamedTuple):
+    """A sentence or clause at characters ``start..end`` of a text: its ``terms``, and its ``words`` between spaces."""
+
+    start: int
+    end: int
+    terms: frozenset[str]
+    words: str
+
+
+class ScoredRange(NamedTuple):
+    """A run of sentences or clauses, as characters ``start..end`` of a text. ``contains``: the answer stands in it word
+    for word; ``answer`` and ``question`` are the weighted shares of their terms in it, of yes and no both are those of
+    the question and of the clause after it; ``score`` orders runs.
+    """
+
+    start: int
+    end: int
+    contains: bool
+    answer: float
+    question: float
+    score: tuple[bool, float, float]
+
+
+@lru_cache(16)
+def evidence_of(text: str) -> tuple[EvidenceRange, ...]:
+    """Returns the sentences and clauses of ``text`` that can be cited."""
+    found = evidence_ranges(text, 0, len(text))
+    return tuple(EvidenceRange(a, b, terms_of(text[a:b]), in_spaces(text[a:b])) for a, b in found)
+
+
+def terms_of(text: str, only_content: bool = False) -> frozenset[str]:
+    """Returns the words of a text in one form each; of scripts without spaces also each two characters in a row. Words
+    such as "the" are left out with ``only_content``, if there are others.
+    """
+    forms = list(word_forms(text))
+    pairs = (a.form + b.form for a, b in pairwise(forms) if a.end == b.start and _is_character(a) and _is_character(b))
+    chosen = [word for word in forms if word.is_content] if only_content else forms
+    return frozenset(word.form for word in chosen or forms) | frozenset(pairs)
+
+
+def _is_character(word: WordForm) -> bool:
+    return "\u3040" <= word.form[0] <= "\u9fff"
+
+
+class EvidenceScorer:
+    """Scores runs of ``ranges`` as evidence of an answer to a question. Rare terms weigh more (IDF)."""
+
+    def __init__(self, answer: str, question: str, ranges: Iterable[EvidenceRange]) -> None:
+        counts, total = Counter[str](), 0
+        for one in ranges:
+            counts.update(one.terms)
+            total += 1
+        clause = clause_after(answer)
+        self.is_yes_no = clause is not None
+        said, asked = clause if clause is not None else answer, terms_of(question, only_content=True)
+        self._answer, self._question = (
+            {term: math.log(1 + total / max(1, counts[term])) for term in terms} for terms in (terms_of(said), asked)
+        )
+        can_stand = not self.is_yes_no and any(word.is_content for word in word_forms(said))
+        self._words = in_spaces(said) if can_stand else ""
+
+    def best(self, ranges: Sequence[EvidenceRange]) -> ScoredRange:
+        """Returns the run of up to MAX_RUN of ``ranges`` that is the best evidence."""
+        lengths = range(1, 2 if self.is_yes_no else MAX_RUN + 1)
+        runs = (ranges[i : i + n] for i in range(len(ranges)) for n in lengths if i + n <= len(ranges))
+        return max((self.together(run) for run in runs), key=lambda evidence: evidence.score)
+
+    def each(self, ranges: Sequence[EvidenceRange]) -> list[ScoredRange]:
+        """Returns every one of ``ranges`` as evidence."""
+        return [self.together([one]) for one in ranges]
+
+    def together(self, run: Sequence[EvidenceRange]) -> ScoredRange:
+        """Returns a run of sentences and clauses as one piece of evidence."""
+        terms, words = frozenset[str]().union(*(one.terms for one in run)), "".join(one.words for one in run)
+        answer, question = _share(self._answer, terms), _share(self._question, terms)
+        contains = bool(self._words) and self._words in words.replace("  ", " ")
+        if self.is_yes_no:
+            answer = (question + answer) / 2 if self._answer else question
+        score = contains, answer - RUN_COST * (len(run) - 1), question
+        return ScoredRange(run[0].start, run[-1].end, contains, answer, question, score)
+
+
+def _share(weights: dict[str, float], terms: frozenset[str]) -> float:
+    return sum(w for term, w in weights.items() if term in terms) / sum(weights.values()) if weights else 0.0

@@ -1,0 +1,158 @@
+"""Finds, in the texts that were read, the sentences in a row that say what another sentence claims."""
+
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from localctx.library.citations.cite import Citation, TextRange
+from localctx.library.citations.claims import Claim, claim_of
+from localctx.library.wording.sentences import sentences
+from localctx.library.wording.word_forms import word_forms
+from localctx.store.documents import StoredDocument, labels, part_labels
+
+MAX_RUN = 3  # sentences in a row that may say it together
+RUN_COST = 0.05  # share of the words that each further sentence has to add
+MAX_LENGTH = 500  # characters of sentences in a row; of a single one any number
+MAX_STARTS = 40  # sentences that are tried as the beginning of a run, those with most of the words
+
+DocumentRange = tuple[str, int, int]
+"""A document's id, and the characters start..end of its text."""
+
+_SentenceForms = tuple[int, int, frozenset[str]]  # characters start..end of a text, and the forms of its words
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A ``text`` that was read: of the document with this id and name, from character ``start`` on. ``page`` and
+    ``heading`` return what a position of the document is under.
+    """
+
+    document: str
+    name: str
+    start: int
+    text: str
+    page: Callable[[int], str | None] = field(default=lambda at: None, compare=False)
+    heading: Callable[[int], str | None] = field(default=lambda at: None, compare=False)
+
+    @classmethod
+    def of(cls, document: StoredDocument, start: int = 0, end: int | None = None) -> "SourceText":
+        """Returns characters ``start..end`` of a document (None: to its end)."""
+        page, heading = part_labels(document.spans), labels(document.spans, "heading")
+        return cls(document.row.id, document.row.name, start, document.text[start:end], page, heading)
+
+
+class Match(NamedTuple):
+    """Characters ``start..end`` of a ``source``, and the weighted ``share`` of a sentence's words that they have."""
+
+    source: SourceText
+    start: int
+    end: int
+    share: float
+    score: tuple[float, ...]
+
+    def cite(self) -> Citation:
+        """Returns the matching characters as a citation."""
+        source, text = self.source, self.source.text[self.start : self.end]
+        at, end = source.start + self.start, source.start + self.end
+        page, heading, weight = source.page(at), source.heading(at), round(self.share, 4)
+        return Citation(source.document, source.name, page, heading, at, end, text, "passage", weight)
+
+
+class SourceIndex:
+    """The words of ``texts`` and where they stand; it is built when it is asked first."""
+
+    def __init__(self, texts: Sequence[SourceText]) -> None:
+        self.texts = texts
+        self._where = defaultdict[str, list[tuple[int, int]]](list)  # text and sentence
+
+    def best_match(self, sentence: str, question: str = "", near: Sequence[DocumentRange] = ()) -> Match | None:
+        """Returns the sentences in a row that have most of the words of ``sentence``, by their rarity, among those that
+        lack no number or name of it and do not contradict it; None where none has a word of it.
+
+        Of several alike those that overlap a range ``near`` count first, then those with the ``question``'s words.
+        """
+        runs, claim = self._runs, claim_of(sentence)
+        required = claim.required | claim.words & self._names
+        weights = {word: self._weight(word) for word in claim.words}
+        asked = {word: self._weight(word) for word in claim_of(question).words - claim.words}
+        found = list[Match]()
+        for text, first, last in self._candidates(weights, asked):
+            words = frozenset[str]().union(*(words for *_, words in runs[text][first:last]))
+            if required <= words:
+                found.append(self._match(text, first, last, _share(weights, words), _share(asked, words), near))
+        found.sort(key=lambda match: match.score, reverse=True)
+        return next((match for match in found if match.share and not claim.contradicts(self._claim(match))), None)
+
+    @cached_property
+    def _runs(self) -> list[list[_SentenceForms]]:
+        indexed = [_indexed(source.text)[0] for source in self.texts]
+        for i, ranges in enumerate(indexed):
+            for j, (_, _, words) in enumerate(ranges):
+                for word in words:
+                    self._where[word].append((i, j))
+        return indexed
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """Words that all texts write with a capital, wherever they have them."""
+        cased = [_indexed(source.text)[1:] for source in self.texts]
+        upper, lower = (frozenset[str]().union(*forms) for forms in zip(*cased, strict=True)) if cased else ((), ())
+        return frozenset(upper) - frozenset(lower)
+
+    @cached_property
+    def _total(self) -> int:
+        return sum(map(len, self._runs))
+
+    def _candidates(self, weights: Mapping[str, float], asked: Mapping[str, float]) -> list[tuple[int, int, int]]:
+        """Returns runs around the sentences with most of the words: the text, the first sentence, and the end."""
+        shares = defaultdict[tuple[int, int], float](float)
+        for word, weight in weights.items():
+            for place in self._where.get(word, ()):
+                shares[place] += weight
+        for word, weight in asked.items():
+            for place in self._where.get(word, ()):
+                shares[place] += weight / 100 if place in shares else 0
+        best = sorted(shares, key=lambda place: (-shares[place], place))[:MAX_STARTS]
+        starts = [(i, j - back, j) for i, j in best for back in range(min(j, MAX_RUN - 1) + 1)]
+        runs = ((i, first, first + n) for i, first, j in starts for n in range(j - first + 1, MAX_RUN + 1))
+        return [run for run in dict.fromkeys(runs) if self._is_run(*run)]
+
+    def _is_run(self, text: int, first: int, last: int) -> bool:
+        found = self._runs[text][first:last]
+        return len(found) == last - first and (len(found) == 1 or found[-1][1] - found[0][0] <= MAX_LENGTH)
+
+    def _match(
+        self, text: int, first: int, last: int, share: float, asked: float, near: Sequence[DocumentRange]
+    ) -> Match:
+        source, cost = self.texts[text], RUN_COST * (last - first - 1)
+        start, end = self._runs[text][first][0], self._runs[text][last - 1][1]
+        is_near = any(d == source.document and a < source.start + end and source.start + start < b for d, a, b in near)
+        return Match(source, start, end, share, (share - cost, is_near, asked - cost, -text, -start))
+
+    def _claim(self, match: Match) -> Claim:
+        return claim_of(match.source.text[match.start : match.end])
+
+    def _weight(self, word: str) -> float:
+        return math.log(1 + self._total / max(1, len(self._where.get(word, ()))))
+
+
+@lru_cache(8)
+def _indexed(text: str) -> tuple[list[_SentenceForms], frozenset[str], frozenset[str]]:
+    """Returns the sentences of a text, and its words with a capital and those without."""
+    ranges: list[TextRange] = list(sentences(text, 0, len(text)))
+    starts, words = [start for start, _ in ranges], [set[str]() for _ in ranges]
+    cased: tuple[set[str], set[str]] = set(), set()
+    for word in word_forms(text):
+        if word.is_content:
+            words[bisect_right(starts, word.start) - 1].add(word.form)
+            cased[not text[word.start].isupper()].add(word.form)
+    indexed = [(start, end, frozenset(found)) for (start, end), found in zip(ranges, words, strict=True)]
+    return indexed, frozenset(cased[0]), frozenset(cased[1])
+
+
+def _share(weights: Mapping[str, float], words: frozenset[str]) -> float:
+    return sum(weight for word, weight in weights.items() if word in words) / sum(weights.values()) if weights else 0.0

@@ -1,0 +1,170 @@
+"""Support: the passage that says a sentence of an answer, for every sentence, with its number.
+
+There is this one matcher for answers, chats and summaries: words weigh by their rarity, numbers and names must be
+there, and a passage does not say what it denies.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
+
+from localctx.library.citations.cite import Citation
+from localctx.library.citations.claims import claims_something
+from localctx.library.citations.source_index import DocumentRange, SourceIndex, SourceText
+from localctx.library.wording.language import language_of
+from localctx.library.wording.sentences import ENDS, sentences
+from localctx.library.wording.words import in_spaces
+from localctx.library.wording.yes_no import clause_after
+
+SUPPORTS = 0.8  # weighted share of a sentence's words that a passage must have to say it
+
+Support = Literal["supported", "unsupported", "unchecked"]
+
+
+@dataclass(frozen=True)
+class AnswerSentence:
+    """Characters ``start..end`` of an answer. ``support``: ``supported`` where the passage ``source`` says this, which
+    has a ``number`` from 1; ``unsupported`` where no passage does; ``unchecked`` where nothing is claimed, or where it
+    is not known what was read.
+    """
+
+    start: int
+    end: int
+    support: Support
+    number: int | None = None
+    source: Citation | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, sentence: Mapping[str, Any]) -> "AnswerSentence":
+        """Returns the sentence that ``to_json`` gave."""
+        source = sentence["source"] and _citation(sentence["source"])
+        return cls(sentence["start"], sentence["end"], sentence["support"], sentence["number"], source)
+
+
+class SupportFinder:
+    """Checks the sentences of one answer to a ``question`` in their order, and numbers their sources.
+
+    ``texts`` are all that was read. With ``partial`` they are a part of that: no sentence is unsupported then.
+    """
+
+    def __init__(self, texts: Sequence[SourceText], question: str = "", partial: bool = False) -> None:
+        self._index, self._question, self._partial = SourceIndex(texts), question, partial
+        self._known = dict[str, Citation | None]()
+        self._sources = list[Citation]()
+
+    def check(self, answer: str, complete: bool = True, near: Sequence[DocumentRange] = ()) -> list[AnswerSentence]:
+        """Returns the sentences of an answer. Its last one is not called unsupported if it is not ``complete``.
+
+        A passage that overlaps a range ``near`` is the source of a sentence, if others say it as well.
+        """
+        found = [self.check_sentence(answer, *of, near) for of in sentences(answer, 0, len(answer))]
+        if found and not complete and found[-1].support == "unsupported" and answer[found[-1].end - 1] not in ENDS:
+            found[-1] = AnswerSentence(found[-1].start, found[-1].end, "unchecked")
+        return found
+
+    def check_sentence(self, answer: str, start: int, end: int, near: Sequence[DocumentRange] = ()) -> AnswerSentence:
+        """Returns one sentence of an answer, checked; see ``check``."""
+        sentence = answer[start:end]
+        if not claims_something(sentence):
+            return AnswerSentence(start, end, "unchecked")
+        if sentence not in self._known:
+            self._known[sentence] = self._source(sentence, near)
+        if source := self._known[sentence]:
+            return AnswerSentence(start, end, "supported", self._number(source), source)
+        return AnswerSentence(start, end, "unchecked" if self._partial or self._is_foreign(sentence) else "unsupported")
+
+    def _source(self, sentence: str, near: Sequence[DocumentRange]) -> Citation | None:
+        match = self._index.best_match(sentence, self._question, near)
+        if match is None or match.share < SUPPORTS:
+            return None
+        return match.cite()
+
+    def _is_foreign(self, sentence: str) -> bool:
+        """True if a sentence is known to be in another language than what was read: its words are not found there."""
+        if self._language == "en" and sentence.isascii():
+            return False  # without the model that tells languages, which takes most of a second to load
+        said = language_of(sentence)
+        return said is not None and self._language is not None and said != self._language
+
+    @cached_property
+    def _language(self) -> str | None:
+        return next((language_of(source.text) for source in self._index.texts), None)
+
+    def _number(self, source: Citation) -> int:
+        if source not in self._sources:
+            self._sources.append(source)
+        return self._sources.index(source) + 1
+
+
+def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSentence]:
+    """Returns the parts of an ``answer`` that was put together from words of its ``citations``, each with the
+    one that has it; a yes or no, which no citation says, as one unchecked part. Words that none has are left out.
+    """
+    if clause_after(answer) is not None:
+        return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
+    quotes, words = [in_spaces(c.quote) for c in citations], list(re.finditer(r"\S+", answer))
+    found, sources = list[AnswerSentence](), list[int]()
+    while words:
+        if part := _longest_part(answer, words, quotes):
+            start, end, source = part
+            sources += [source] if source not in sources else []
+            number, cited = sources.index(source) + 1, citations[source]
+            found.append(AnswerSentence(start, end, "supported", number, cited))
+        words = [word for word in words[1:] if not part or word.start() >= part[1]]
+    return found
+
+
+def _longest_part(answer: str, words: Sequence[re.Match[str]], quotes: Sequence[str]) -> tuple[int, int, int] | None:
+    """Returns the most of ``words`` from the first on that one of ``quotes`` has: the characters of the answer, without
+    the separator after them, and the quote's number; None if none has the first.
+    """
+    start, best = words[0].start(), None
+    for word in words:
+        said = answer[start : word.end()].rstrip(",;")
+        has = next((i for i, quote in enumerate(quotes) if in_spaces(said) in quote), None) if said else None
+        if has is None:
+            break
+        best = start, start + len(said), has
+    return best
+
+
+def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
+    """Returns the sentences of an ``answer`` of which only the ``citations`` (JSON) are known, not all that was read:
+    those that a citation says are supported, the others unchecked.
+    """
+    texts = [
+        SourceText(c["document"], c["name"], c["start"], c["quote"], _always(c["page"]), _always(c["heading"]))
+        for c in citations
+    ]
+    return SupportFinder(texts, partial=True).check(answer)
+
+
+def checked_summary(summary: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
+    """Returns the sentences of a ``summary`` that have ``citations`` (as JSON, with ``at``, the end of the sentence),
+    each with its number. Its other sentences say something in other words than any passage, and are not checked.
+    """
+    starts = {end: start for start, end in sentences(summary, 0, len(summary))}
+    return [
+        AnswerSentence(starts.get(c["at"], c["at"]), c["at"], "supported", number, _citation(c))
+        for number, c in enumerate(citations, 1)
+    ]
+
+
+def numbered_sources(checked: Sequence[AnswerSentence]) -> list[Citation]:
+    """Returns the sources of an answer's sentences, in the order of their numbers."""
+    by_number = {sentence.number: sentence.source for sentence in checked if sentence.number and sentence.source}
+    return [source for _, source in sorted(by_number.items()) if source]
+
+
+def _always(label: str | None) -> Any:
+    return lambda at: label
+
+
+def _citation(citation: Mapping[str, Any]) -> Citation:
+    return Citation(**{f.name: citation[f.name] for f in fields(Citation)})

@@ -1,0 +1,1 @@
+"""Paths and watched folders to files."""

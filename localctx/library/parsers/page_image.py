@@ -1,0 +1,47 @@
+"""Draws one page of a PDF as a PNG, with the text and the places of its words. Runs in the child process."""
+
+import struct
+import zlib
+from contextlib import closing, suppress
+
+import pypdfium2
+
+from localctx.errors import DocumentError
+from localctx.library.parsers.pdf import open_pdf, page_text
+from localctx.library.parsers.pdf_words import find_words
+from localctx.library.parsers.text_builder import TextBuilder
+from localctx.library.parsers.word_boxes import pack
+
+WIDTH = 1_400  # pixels: sharp on a panel of half of a large screen
+_MAX_PIXELS = 6_000_000
+_MAX_SIDE = 8_000  # pixels of the longer side
+
+
+def draw(data: bytes, number: int) -> tuple[bytes, str, tuple[float, float, bytes]]:
+    """Returns page ``number`` (from 0) as a PNG; its text as ``pdf.read`` stores it; its width and height in points
+    and the places of the words of this text. Raises DocumentError where there is no such page.
+    """
+    with closing(open_pdf(data)) as pdf:
+        with suppress(pypdfium2.PdfiumError):
+            pdf.init_forms()  # what was filled in is drawn; first of all, as pypdfium2 says
+        if not 0 <= number < len(pdf):
+            raise DocumentError(f"has no page {number + 1:,}", "read it anew")
+        text = TextBuilder().verbatim(page_text(pdf, number).strip())
+        with closing(pdf[number]) as page:
+            width, height = page.get_size()
+            return _png(page, width, height), text, (width, height, pack(find_words(page, text)))
+
+
+def _png(page: pypdfium2.PdfPage, width: float, height: float) -> bytes:
+    scale = min(WIDTH / width, (_MAX_PIXELS / (width * height)) ** 0.5, _MAX_SIDE / max(width, height))
+    with closing(page.render(scale=scale, rev_byteorder=True)) as bitmap:
+        pixels, channels = bytes(bitmap.buffer), bitmap.n_channels
+        rows = (pixels[y * bitmap.stride : y * bitmap.stride + bitmap.width * channels] for y in range(bitmap.height))
+        kind = {1: 0, 3: 2, 4: 6}[channels]  # gray, red green blue, or these with opacity
+        header = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, kind, 0, 0, 0)
+        data = zlib.compress(b"".join(b"\0" + row for row in rows), 3)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
+
+
+def _chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

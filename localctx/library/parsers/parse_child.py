@@ -1,0 +1,162 @@
+"""The child process that parses one document. It sets its own limits, then imports the one parser it needs.
+
+Standard input: a line of JSON (kind, number of bytes, limits), then the bytes. Standard output: JSON lines
+``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for limits that are new, and last ``{"text", "marks",
+"format", "boxes"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or ``{"problem",
+"remedy"}``. The process ends when its parent does.
+"""
+
+import json
+import math
+import os
+import sys
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from localctx.errors import DocumentError
+from localctx.library.parsers.text_builder import TextBuilder
+from localctx.system import limit_process
+
+if TYPE_CHECKING:
+    from localctx.library.parsers.archive import Archive
+
+_PARTS_A_SECOND = 5  # pages or messages; a full page of a PDF takes a twentieth of a second
+_parts_read = count(1)
+_Progress = Callable[[int, int], None]
+
+
+def main() -> None:
+    """Answers the one request on standard input."""
+    request = json.loads(sys.stdin.buffer.readline())
+    _limit(request, request["seconds"], request["memory"] + request["bytes"])
+    data = sys.stdin.buffer.read(request["bytes"])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _send(_result(request, data))
+
+
+def _result(request: dict[str, Any], data: bytes) -> dict[str, Any]:
+    try:
+        if request["what"] == "page":
+            return _draw(data, request["number"])
+        document_format, builder = _parse(request, data)
+        text, marks = builder.done()
+        if len(text) > request["characters"]:
+            raise DocumentError(f"holds more than {request['characters']:,} characters", "split it into parts")
+        boxes = [(page, width, height, _base64(words)) for page, width, height, words in builder.boxes]
+        return {"text": text, "marks": marks, "format": document_format, "boxes": boxes}
+    except DocumentError as e:
+        return {"problem": e.problem, "remedy": e.remedy}
+    except MemoryError:
+        needs = f"needs more than {request['memory'] >> 20:,} MiB of memory to be read"
+        return {"problem": needs, "remedy": "split it into parts, or do not trust it"}
+    except RecursionError:
+        return {"problem": "is nested too deeply to be read", "remedy": "do not trust it, or save it anew elsewhere"}
+    except BaseException as e:  # parsers raise anything for damaged files, and those in Rust no Exception
+        return {"problem": f"is damaged ({type(e).__name__}: {e})", "remedy": "open it elsewhere and save it anew"}
+
+
+def _draw(data: bytes, number: int) -> dict[str, Any]:
+    """Returns the picture of one page of a PDF, its text, its size in points, and the places of its words."""
+    from localctx.library.parsers import page_image
+
+    png, text, (width, height, words) = page_image.draw(data, number)
+    return {"png": _base64(png), "text": text, "width": width, "height": height, "words": _base64(words)}
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _parse(request: dict[str, Any], data: bytes) -> tuple[str, TextBuilder]:
+    """Parses, and imports only the parser for this kind: so the process starts in a tenth of a second."""
+    kind, progress = request["what"], partial(_progress, request)
+    if kind == "pdf":
+        from localctx.library.parsers import pdf
+
+        return pdf.read(data, progress, request["ocr"], lambda: _renew(request))
+    if kind == "zip":
+        from localctx.library.parsers.archive import Archive
+
+        archive = Archive(data)
+        return archive.kind(), _unpack(archive.kind(), archive, progress)
+    return kind, _read(kind, data, progress)
+
+
+def _read(kind: str, data: bytes, progress: _Progress) -> TextBuilder:
+    match kind:
+        case "eml" | "mbox":
+            from localctx.library.parsers import mail
+
+            return mail.read(data) if kind == "eml" else mail.read_mailbox(data, progress)
+        case "rtf":
+            from localctx.library.parsers import rtf
+
+            return rtf.read(data)
+        case "xls":
+            from localctx.library.parsers import spreadsheet
+
+            return spreadsheet.read(data, progress)
+    from localctx.library.parsers import html
+
+    html.read(data.decode(), builder := TextBuilder())
+    return builder
+
+
+def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:
+    match kind:
+        case "docx":
+            from localctx.library.parsers import docx
+
+            return docx.read(archive)
+        case "odt" | "odp":
+            from localctx.library.parsers import odf
+
+            return odf.read(archive)
+        case "pptx":
+            from localctx.library.parsers import pptx
+
+            return pptx.read(archive, progress)
+        case "xlsx" | "ods":
+            from localctx.library.parsers import spreadsheet
+
+            return spreadsheet.read(archive.repacked(spreadsheet.is_read), progress)
+    from localctx.library.parsers import epub
+
+    return epub.read(archive, progress)
+
+
+def _progress(request: dict[str, Any], done: int, total: int) -> None:
+    """Tells the parent that a page or message was read. A long document gets more CPU time, a second for every five."""
+    if next(_parts_read) % _PARTS_A_SECOND == 0:
+        seconds, memory = request["limits"]
+        _limit(request, seconds + 1, memory)
+    _send({"done": done, "total": total})
+
+
+def _send(message: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(message, ensure_ascii=False).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _renew(request: dict[str, Any]) -> None:
+    """Raises the limits for one page of OCR: adds the CPU seconds of a file, and the memory that OCR needs."""
+    seconds = math.ceil(time.process_time()) + request["seconds"]
+    _limit(request, seconds, request["memory"] + request["bytes"] + request["optical"])
+
+
+def _limit(request: dict[str, Any], seconds: int, memory: int) -> None:
+    """Limits processor time and memory, and tells the parent, which watches what the system does not limit."""
+    request["limits"] = seconds, memory
+    limit_process(seconds, memory)
+    _send({"seconds": seconds, "memory": memory})
+
+
+def _end_with_parent() -> None:
+    """Ends this process when standard input closes, which the parent keeps open while it waits for the result."""
+    os.read(0, 1)
+    os._exit(1)

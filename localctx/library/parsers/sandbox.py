@@ -1,0 +1,203 @@
+"""Parses a document in a child process with limits, so that a malicious or damaged file costs one error message."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from localctx.child_process import ChildWatch, start_python
+from localctx.errors import Cancelled, DocumentError
+from localctx.library.parsers.text_builder import Mark
+from localctx.store.word_places import PageBoxes
+
+_ROOT = str(Path(__file__).parents[3])
+if sys.platform == "win32":
+    _OUT_OF_TIME = frozenset[int]()
+else:
+    _OUT_OF_TIME = frozenset((-signal.SIGXCPU, -signal.SIGKILL))  # its limit of processor time, or killed
+
+
+@dataclass(frozen=True)
+class SandboxLimits:
+    """Limits of one parse: CPU ``seconds`` for the file, one more for every five pages or messages read, and
+    ``seconds`` again for each page read by OCR; ``wall``-clock seconds between two messages; bytes of ``memory`` beyond
+    the file's size, and ``optical`` more for OCR; ``characters`` of text.
+    """
+
+    seconds: int = 60
+    wall: int = 180
+    memory: int = 1 << 30
+    optical: int = 2 << 30
+    characters: int = 64 << 20
+
+
+DRAWING = SandboxLimits(seconds=20, wall=30)
+"""Limits of drawing one page."""
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The result of a parser: the file's format, its text, the starts of its pages and headings, and of a PDF where the
+    words of each page are.
+    """
+
+    format: str
+    text: str
+    marks: list[Mark]
+    boxes: tuple[PageBoxes, ...] = ()
+
+
+@dataclass(frozen=True)
+class PageDrawing:
+    """A page of a PDF: its picture as a PNG, its text, and where the words of this text are."""
+
+    png: bytes
+    text: str
+    boxes: PageBoxes
+
+
+def parse(
+    what: str,
+    data: bytes,
+    progress: Callable[[int, int], None],
+    limits: SandboxLimits | None = None,
+    ocr: str = "auto",
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Parsed:
+    """Parses ``data``, which is ``html`` (UTF-8) or what ``kind_of`` returns, as ``what`` says.
+
+    Calls ``progress(pages done, pages in all)``. ``ocr`` is as in ``read_document``. Raises DocumentError, whose
+    problem lacks the file's name, and Cancelled soon after ``cancelled()`` is True. On return the child has ended.
+    """
+    return _result(_ask_child({"what": what, "ocr": ocr}, data, progress, limits or SandboxLimits(), cancelled))
+
+
+def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> PageDrawing:
+    """Draws page ``number``, from 0, of the PDF ``data``. Raises DocumentError, whose problem lacks the file's name."""
+    message = _ask_child({"what": "page", "number": number}, data, lambda done, total: None, limits, lambda: False)
+    _raise_problem(message)
+    try:
+        png = b64decode(message["png"], validate=True)
+        boxes = _page_boxes([number, message["width"], message["height"], message["words"]])
+    except (ValueError, TypeError) as e:
+        raise DocumentError("makes its reader say nonsense", "do not trust it") from e
+    if not png.startswith(PNG):
+        raise DocumentError("has a page that cannot be drawn", "open it elsewhere and save it anew")
+    return PageDrawing(png, str(message["text"]), boxes)
+
+
+def _ask_child(
+    request: dict[str, Any],
+    data: bytes,
+    progress: Callable[[int, int], None],
+    limits: SandboxLimits,
+    cancelled: Callable[[], bool],
+) -> dict[str, Any]:
+    """Returns the child's last message. Raises DocumentError if it ends without one, and Cancelled."""
+    with _child(limits.wall, cancelled) as (child, watch):
+        watch.allow(limits.seconds, limits.memory + len(data))
+        _send(child, request, data, limits)
+        for message in _messages(child, limits):
+            watch.restart()
+            if "seconds" in message:
+                watch.allow(float(message["seconds"]), float(message["memory"]))
+            elif "done" in message:
+                progress(int(message["done"]), int(message["total"]))
+            else:
+                return message
+        code = child.wait()
+        raise Cancelled if cancelled() else _exit_error(code, watch.excess, limits)
+
+
+@contextmanager
+def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subprocess.Popen[bytes], ChildWatch]]:
+    """Starts a parser with this process's import path. Yields it, and its watch: it is killed when ``cancelled()`` is
+    True, or when it takes too much.
+    """
+    path = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}"
+    code = f"{path}; from localctx.library.parsers.parse_child import main; main()"
+    with start_python(code) as child:
+        watch = ChildWatch(child, wall, cancelled)
+        watch.start()
+        try:
+            yield child, watch
+        finally:
+            watch.ended.set()
+            child.kill()
+            with suppress(BrokenPipeError):
+                _pipes(child)[0].close()
+
+
+def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    assert child.stdin
+    assert child.stdout
+    return child.stdin, child.stdout
+
+
+def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, limits: SandboxLimits) -> None:
+    request = {**request, "bytes": len(data), **asdict(limits)}
+    stdin, _ = _pipes(child)
+    with suppress(BrokenPipeError):  # it has ended; its output or its exit code tells why
+        stdin.write(json.dumps(request).encode() + b"\n")
+        stdin.write(data)
+        stdin.flush()
+
+
+def _messages(child: subprocess.Popen[bytes], limits: SandboxLimits) -> Iterator[dict[str, Any]]:
+    """Yields the child's messages, one a line; ends at a line that is too long or not JSON."""
+    max_bytes = 8 * limits.characters + (1 << 20)  # the text, and where its words are
+    while line := _pipes(child)[1].readline(max_bytes):
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def _result(message: dict[str, Any]) -> Parsed:
+    """Returns the document in the child's last message. Raises DocumentError if it reports a problem instead."""
+    _raise_problem(message)
+    marks = [(start, kind, label) for start, kind, label in message["marks"]]
+    try:
+        boxes = tuple(map(_page_boxes, message["boxes"]))
+    except (ValueError, TypeError):
+        boxes = ()  # places are a convenience: the text is there
+    return Parsed(message["format"], message["text"], marks, boxes)
+
+
+def _raise_problem(message: dict[str, Any]) -> None:
+    if "problem" in message:
+        raise DocumentError(_one_line(message["problem"]), _one_line(message["remedy"]))
+
+
+def _page_boxes(row: Sequence[Any]) -> PageBoxes:
+    """Returns the places of a page's words. Raises ValueError or TypeError where the child sent anything else."""
+    page, width, height, words = row
+    if not (0 < width < math.inf and 0 < height < math.inf):
+        raise ValueError("a page has no size")
+    return PageBoxes(int(page), float(width), float(height), b64decode(words, validate=True))
+
+
+def _one_line(text: str) -> str:
+    """Removes control characters: a parser's message may quote the file, which must not control the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+
+
+def _exit_error(code: int, excess: str, limits: SandboxLimits) -> DocumentError:
+    """Returns the error for a child that ended without a result: by itself, by a limit of the system, or by its watch,
+    which says of what it took too much.
+    """
+    if excess == "time" or code in _OUT_OF_TIME:
+        return DocumentError(f"takes more than {limits.seconds} s to read", "split it into parts, or do not trust it")
+    if excess == "memory" or code == -signal.SIGABRT:  # of libraries in Rust and C++ that get no memory
+        needs = f"needs more than {limits.memory >> 20:,} MiB of memory to be read"
+        return DocumentError(needs, "split it into parts, or do not trust it")
+    return DocumentError(f"makes its reader crash (exit {code})", "open it elsewhere and save it anew")

@@ -1,0 +1,1 @@
+"""Search by words and vectors, and the chunks and sections that it finds."""

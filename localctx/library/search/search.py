@@ -1,0 +1,295 @@
+"""Hybrid search over documents: BM25 and vectors, fused by reciprocal rank, return passages."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from localctx.errors import Cancelled, ModelError
+from localctx.library.search.chunk import Chunk, chunks, views
+from localctx.models.embedder import Embedder
+from localctx.store.documents import DocumentRow, Span, StoredDocument, labels, part_labels, part_starts
+from localctx.store.search_index import ChunkRow
+from localctx.store.store import Store
+
+T = TypeVar("T")
+IndexProgress = Callable[[str, int, int], None]  # phase, characters done, characters in all
+
+K = 5  # of reciprocal rank fusion: a hit of rank r in a list scores the list's weight / (K + r)
+WEIGHTS = {"words": 1.0, "vectors": 0.5}  # words alone rank the right paragraph first more often than vectors alone
+DEPTH = 20  # hits of each list that are fused
+BATCH = 4  # chunks embedded between two checks for cancellation: half a second on one slow core
+_SEPARATORS = re.compile(r"[_.-]+")
+_PROSE = {"", ".txt", ".md", ".markdown", ".rst", ".html", ".htm", ".xhtml", ".tex"}
+_PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".mbox"}
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Characters ``start..end`` of a document, found by a search.
+
+    ``heading`` and ``page`` (or other part, as in a Citation) are those it begins under, None where there is none.
+    ``parts`` are the starts and names of those that begin further inside, such as rows of a sheet. ``ranks`` is its
+    rank, from 1, in each list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search.
+    """
+
+    document: str
+    name: str
+    start: int
+    end: int
+    text: str
+    heading: str | None
+    page: str | None
+    score: float
+    ranks: dict[str, int]
+    parts: tuple[tuple[int, str], ...] = ()
+
+    def page_at(self, position: int) -> str | None:
+        """Returns the page, or other part, around a position of the document inside the passage."""
+        return next((name for start, name in reversed(self.parts) if start <= position), self.page)
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The passages of a search, best first. ``chunks`` were searched, ``words_only`` of them without a vector."""
+
+    passages: list[Passage] = field(default_factory=list)
+    chunks: int = 0
+    words_only: int = 0
+
+
+def index(
+    store: Store,
+    document: DocumentRow,
+    embedder: Embedder | None,
+    progress: IndexProgress = lambda *p: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Indexes a stored document by words and, with an ``embedder``, by vectors. Existing entries are not made again.
+
+    Calls ``progress`` with the phases ``indexing`` and ``embedding``, in characters. Raises Cancelled within a second
+    of ``cancelled()``; vectors made by then stay, and the next call makes the rest.
+    """
+    if not store.index.has(document.id):
+        text = store.documents.text(document.id)
+        titled = _titled(document, text, store.documents.spans(document.id))
+        store.index.add(document.id, text, _with_progress(titled, len(text), progress, cancelled))
+    if embedder:
+        _embed(store, document, embedder, progress, cancelled)
+
+
+def unindexed(store: Store, embedder: Embedder | None) -> list[DocumentRow]:
+    """Returns the documents that ``index`` has not indexed completely."""
+    name = embedder.name if embedder else None
+    return [d for d in store.documents.all() if _unfinished(*store.index.coverage(name, [d.id]), name)]
+
+
+def index_all(
+    store: Store,
+    embedder: Embedder | None,
+    documents: Container[str] | None = None,
+    progress: IndexProgress = lambda *p: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Indexes those of ``documents`` (ids; None: all) that are not indexed completely. Raises Cancelled."""
+    for row in unindexed(store, embedder):
+        if documents is None or row.id in documents:
+            index(store, row, embedder, progress, cancelled)
+
+
+def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedder | None], T]) -> tuple[T, str | None]:
+    """Returns ``run(embedder)`` and None or, if the embedder cannot be loaded, ``run(None)`` and a warning."""
+    try:
+        return run(load()), None
+    except ModelError as e:
+        return run(None), f"{e.problem}; passages are searched by their words alone"
+
+
+def search(
+    store: Store,
+    query: str,
+    embedder: Embedder | None,
+    documents: Sequence[str] | None = None,
+    top: int = 10,
+    before: int | None = None,
+) -> SearchResult:
+    """Returns the ``top`` passages for ``query`` in ``documents`` (ids; None: all), BM25 and vectors fused by rank.
+
+    Searches what is indexed now. Chunks without a vector are found by words alone; ``words_only`` counts them. Those
+    that do not begin ``before`` a character of their document are left out.
+    """
+    total, embedded = store.index.coverage(embedder.name if embedder else None, documents)
+    depth = max(top, DEPTH) if before is None else total
+    lists = {"words": store.index.by_words(query, depth, documents)}
+    if embedder and embedded and query.strip():
+        lists["vectors"] = store.index.by_vector(embedder.name, embedder.embed_query(query), depth, documents)
+    if before is not None:
+        lists = {name: _beginning_before(store, ids, before)[: max(top, DEPTH)] for name, ids in lists.items()}
+    scores = fuse(lists)
+    best = store.index.get(sorted(scores, key=lambda c: (-scores[c], c))[:top])
+    ranks = {c.id: {name: l.index(c.id) + 1 for name, l in lists.items() if c.id in l} for c in best}
+    document = _document_cache(store)
+    passages = [_passage(document(c.document), c, scores[c.id], ranks[c.id]) for c in best]
+    return SearchResult(passages, total, total - embedded)
+
+
+def all_passages(store: Store, documents: Sequence[str], query: str = "") -> list[Passage]:
+    """Returns every passage of indexed ``documents`` (ids), in their order and that of the text. Their score is the
+    weighted share of the words of ``query`` that they have (by stems); words that few passages have weigh more.
+    """
+    document, chunks = _document_cache(store), [chunk for d in documents for chunk in store.index.of_document(d)]
+    having = store.index.with_each_word(query, documents)
+    weights = {word: math.log(len(chunks) / len(ids)) for word, ids in having.items() if ids}
+    shares, total = Counter[int](), sum(weights.values()) or 1.0
+    for word, weight in weights.items():
+        shares.update(dict.fromkeys(having[word], weight / total))
+    return [_passage(document(chunk.document), chunk, shares[chunk.id], {}) for chunk in chunks]
+
+
+def query_pattern(query: str) -> re.Pattern[str] | None:
+    """Returns a pattern that matches the words of a query in any case; None where it has none."""
+    terms = "|".join(map(re.escape, re.findall(r"\w+", query)))
+    return re.compile(rf"\b(?:{terms})\b", re.IGNORECASE) if terms else None
+
+
+def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
+    """Joins adjacent passages under the same heading, with the best score among them; returns passages best first."""
+    joined = list[Passage]()
+    document = _document_cache(store)
+    for p in sorted(passages, key=lambda p: (p.document, p.start)):
+        last = joined[-1] if joined else None
+        text = document(p.document).text
+        if last and _adjacent(last, p, text):
+            ranks = {n: min(r[n] for r in (last.ranks, p.ranks) if n in r) for n in last.ranks | p.ranks}
+            score, inside = max(last.score, p.score), text[last.start : p.end]
+            begun = ((p.start, p.page),) if p.page else ()
+            joined[-1] = replace(
+                last, end=p.end, text=inside, score=score, ranks=ranks, parts=(*last.parts, *begun, *p.parts)
+            )
+        else:
+            joined.append(p)
+    return sorted(joined, key=lambda p: -p.score)
+
+
+def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[Passage]:
+    """Returns passages of ``document``, which may be a document's beginning, as far as its text goes."""
+    text, heading, page = document.text, labels(document.spans, "heading"), part_labels(document.spans)
+    return [
+        replace(p, end=end, text=text[p.start : end], heading=heading(p.start), page=page(p.start))
+        for p in passages
+        if (end := min(p.end, len(text))) > p.start
+    ]
+
+
+def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
+    """Returns each chunk's score by weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)."""
+    scores = dict[int, float]()
+    for name, ranked in lists.items():
+        for rank, chunk in enumerate(ranked, 1):
+            scores[chunk] = scores.get(chunk, 0) + WEIGHTS[name] / (K + rank)
+    return scores
+
+
+@dataclass(frozen=True)
+class _LoadedDocument:
+    """A document in memory, and functions from a position in it to its heading and its page."""
+
+    row: DocumentRow
+    text: str
+    heading: Callable[[int], str | None]
+    page: Callable[[int], str | None]
+    parts: Callable[[int, int], tuple[tuple[int, str], ...]]
+
+
+def _beginning_before(store: Store, chunks: Sequence[int], before: int) -> list[int]:
+    return [chunk.id for chunk in store.index.get(chunks) if chunk.start < before]
+
+
+def _document_cache(store: Store) -> Callable[[str], _LoadedDocument]:
+    """Returns a function from an id to its document, which reads each document once."""
+    rows = {d.id: d for d in store.documents.all()}
+
+    @cache
+    def load(document: str) -> _LoadedDocument:
+        spans = store.documents.spans(document)
+        text = store.documents.text(document)
+        return _LoadedDocument(rows[document], text, labels(spans, "heading"), part_labels(spans), part_starts(spans))
+
+    return load
+
+
+def _passage(document: _LoadedDocument, chunk: ChunkRow, score: float, ranks: dict[str, int]) -> Passage:
+    return Passage(
+        document.row.id,
+        document.row.name,
+        chunk.start,
+        chunk.end,
+        document.text[chunk.start : chunk.end],
+        document.heading(chunk.start),
+        document.page(chunk.start),
+        score,
+        ranks,
+        document.parts(chunk.start, chunk.end),
+    )
+
+
+def _adjacent(a: Passage, b: Passage, text: str) -> bool:
+    between = text[a.end : b.start]
+    return (a.document, a.heading) == (b.document, b.heading) and not between.strip()
+
+
+def _unfinished(total: int, embedded: int, embedder: str | None) -> bool:
+    return not total or (embedder is not None and embedded < total)
+
+
+def _titled(document: DocumentRow, text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
+    """Yields a document's chunks with their titles: the document's name and the chunk's heading, searched as well."""
+    name = Path(document.name)
+    heading = labels(spans, "heading")
+    for start, end in chunks(text, spans, is_line_based(document.name)):
+        yield start, end, " ".join(filter(None, [_SEPARATORS.sub(" ", name.stem), heading(start)]))
+
+
+def _with_progress(
+    rows: Iterator[tuple[int, int, str]], total: int, progress: IndexProgress, cancelled: Callable[[], bool]
+) -> Iterator[tuple[int, int, str]]:
+    for count, row in enumerate(rows):
+        if cancelled():
+            raise Cancelled
+        if count % 256 == 0:
+            progress("indexing", row[0], total)
+        yield row
+
+
+def _embed(
+    store: Store, document: DocumentRow, embedder: Embedder, progress: IndexProgress, cancelled: Callable[[], bool]
+) -> None:
+    if not (rows := store.index.without_vectors(document.id, embedder.name)):
+        return
+    text, done, total = store.documents.text(document.id), 0, sum(c.end - c.start for c in rows)
+    for at in range(0, len(rows), BATCH):
+        if cancelled():
+            raise Cancelled
+        progress("embedding", done, total)
+        batch = rows[at : at + BATCH]
+        parts = [
+            [text[slice(*v)] for v in views(text, Chunk(c.start, c.end), is_line_based(document.name))] for c in batch
+        ]
+        vectors = embedder.embed(
+            [f"{c.title}\n{part}" for c, texts in zip(batch, parts, strict=True) for part in texts]
+        )
+        store.index.put_vectors(
+            embedder.name, batch, np.split(vectors, np.cumsum([len(texts) for texts in parts])[:-1])
+        )
+        done += sum(c.end - c.start for c in batch)
+
+
+def is_line_based(name: str) -> bool:
+    """Returns True if the suffix of ``name`` is not that of prose: source code and tables are divided at line ends."""
+    return Path(name).suffix.lower() not in _PROSE

@@ -1,0 +1,1 @@
+"""Sentences, words and numbers of a text, in several languages."""

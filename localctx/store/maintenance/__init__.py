@@ -1,0 +1,1 @@
+"""Backup, repair and eviction."""

@@ -1,0 +1,1 @@
+"""KV pages and snapshots on disk, each checked before it is used."""

@@ -1,0 +1,99 @@
+"""Page files of the local folder. ``PageFile`` writes one, locked, so that no process removes it before SQL names it;
+``PageReader`` maps them and verifies the pages in them.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from localctx.store.pages.page_checksum import page_checksum
+from localctx.store.pages.page_store import OpenedPage
+from localctx.store.pages.slot_file import EmptyFile, SlotFile, SlotWriter
+from localctx.system import sync
+
+IN_SLOTS = "((pages.bytes + slot_bytes - 1) / slot_bytes * slot_bytes)"
+"""SQL: the bytes that a page takes of its file."""
+SELECT_PAGES = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
+
+
+class PageFile:
+    """A new page file in ``folder``. ``row`` names it in the table of segments."""
+
+    def __init__(self, folder: Path, slot_bytes: int) -> None:
+        self.id = f"{time.time_ns():x}-{secrets.token_hex(4)}"
+        self.row = {"id": self.id, "slot_bytes": slot_bytes, "created": time.time()}
+        self._path = folder / f"{self.id}.kv"
+        self._lock = lock_of(self._path)
+        self._lock.acquire()
+        self._file = SlotWriter(self._path, slot_bytes)
+        sync(folder)  # which makes its name durable
+
+    def append(self, payload: np.ndarray) -> int:
+        """Write a page; returns its first slot. Raises OSError."""
+        return self._file.append(payload)
+
+    def sync(self) -> None:
+        """Return once every appended page is on the disk."""
+        self._file.sync()
+
+    def close(self, named: bool) -> None:
+        """Close and unlock the file; one that is not ``named`` is deleted."""
+        self._file.close()
+        if not named:
+            self._path.unlink(missing_ok=True)
+        self._lock.release()
+        Path(self._lock.lock_file).unlink(missing_ok=True)
+
+
+class PageReader:
+    """Reads pages by their rows of the database. Each file is mapped once, and stays readable after it is unlinked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files = dict[str, SlotFile | None]()
+
+    def has_mapped(self, segment: str) -> bool:
+        """Returns True if the file was mapped, or missed, before."""
+        return segment in self._files
+
+    def open(self, row: dict[str, Any], tokens: bytes) -> OpenedPage:
+        """Returns the page's mapped bytes after comparing their checksum and ``tokens``, or what is wrong with it."""
+        if (file := self._file(row)) is None:
+            return OpenedPage(fault="has lost its file")
+        payload = file.payload(row["slot"], row["bytes"])
+        if payload is None:
+            return OpenedPage(fault="is cut short")
+        if verified(payload, row["checksum"]) is None:
+            return OpenedPage(fault="fails its checksum")
+        return OpenedPage(payload) if row["tokens"] == tokens else OpenedPage(fault="is of other text")
+
+    def map(self, row: dict[str, Any]) -> Callable[[], np.ndarray | None]:
+        """Map a page now and compare its checksum later: the result returns its bytes, or None if they are wrong."""
+        file = self._file(row)
+        payload = file.payload(row["slot"], row["bytes"]) if file else None
+        return (lambda: None) if payload is None else partial(verified, payload, row["checksum"])
+
+    def _file(self, row: dict[str, Any]) -> SlotFile | None:
+        segment = row["segment"]
+        if segment not in self._files:
+            self._files[segment] = None
+            with suppress(FileNotFoundError, EmptyFile):  # any other error is this machine's trouble, now
+                self._files[segment] = SlotFile(self._folder / f"{segment}.kv", row["slot_bytes"])
+        return self._files[segment]
+
+
+def verified(payload: np.ndarray, checksum: bytes) -> np.ndarray | None:
+    """Returns ``payload`` if it has this checksum, else None."""
+    return payload if page_checksum(payload.data) == checksum else None
+
+
+def lock_of(file: Path, timeout: float = -1) -> FileLock:
+    """Returns the lock that a page file's writer holds."""
+    return FileLock(file.with_suffix(".lock"), timeout=timeout)

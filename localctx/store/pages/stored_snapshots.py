@@ -1,0 +1,130 @@
+"""StoredSnapshots: states of sequences that an engine took itself, as rows of the table of pages.
+
+A snapshot holds the state of some tokens, and continues its parent; the first continues a fingerprint. So they form a
+tree, whose paths are sequences: one may end anywhere, and sequences that begin alike share their first snapshots.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial as bind
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sqlite_utils import Database
+
+from localctx.kv.pages import next_name, pack_tokens
+from localctx.shape import SLOT_ALIGN
+from localctx.store.pages.page_file import SELECT_PAGES, PageReader
+from localctx.store.pages.page_store import OpenedPage, PageKey
+from localctx.store.pages.page_writer import PageWriter, is_stored
+from localctx.store.pages.stored_pages import StoredPages
+
+
+class StoredSnapshot(NamedTuple):
+    """A snapshot: its name and packed tokens, its bytes, where in the sequence it ends, and how far its tokens are
+    those of the sequence. ``open`` reads and verifies its bytes (mapped); a damaged one is removed.
+    """
+
+    key: PageKey
+    nbytes: int
+    stop: int
+    same: int
+    open: Callable[[], OpenedPage]
+
+
+class StoredSnapshots:
+    """The snapshots of a store, in the page files of ``folder``, which ``pages`` cleans up."""
+
+    def __init__(self, db: Database, folder: Path, pages: StoredPages) -> None:
+        self._db, self._folder, self._pages = db, folder, pages
+
+    def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int], partial: bool) -> list[StoredSnapshot]:
+        """Returns the longest path of snapshots that ``tokens`` begin with and, with ``partial``, the one after it that
+        shares most of the next tokens. None is read yet.
+        """
+        packed, found, reader = pack_tokens(tokens), list[StoredSnapshot](), PageReader(self._folder)
+        path, at, parent = self._deepest(fingerprint, packed), 0, fingerprint
+        if path:
+            at, parent = sum(len(row["tokens"]) for row in path), path[-1]["name"]
+        if partial and (row := self._most_alike(parent, packed[at:])):
+            path.append(row)
+        at = 0
+        for row in path:
+            same = at + common_tokens(row["tokens"], packed[4 * at :])
+            at += len(row["tokens"]) // 4
+            key = row["name"], row["tokens"]
+            found.append(StoredSnapshot(key, row["bytes"], at, same, bind(self._open, row, reader)))
+        return found
+
+    def writer(self, fingerprint: bytes, names: Sequence[PageKey], cache: str) -> "SnapshotWriter":
+        """Returns a writer of the snapshots that come after those of ``names``, entered under ``cache``."""
+        self._pages.sweep()
+        return SnapshotWriter(self._db, self._folder, fingerprint, list(names), cache)
+
+    def _open(self, row: dict, reader: PageReader) -> OpenedPage:
+        """Returns a snapshot's verified bytes, or why they cannot be trusted. Its name says what its tokens are."""
+        if next_name(row["parent"], row["tokens"]) == row["name"]:
+            opened = reader.open(row, row["tokens"])
+        else:
+            opened = OpenedPage(fault="is of other text")
+        if opened.payload is None:
+            with self._db.atomic():
+                self._db.execute("DELETE FROM pages WHERE name = ?", [row["name"]])
+        return opened
+
+    def _deepest(self, parent: bytes, packed: bytes) -> list[dict]:
+        """Returns the rows of the path from ``parent`` that covers most of ``packed``."""
+        best, paths = list[dict](), [(list[dict](), parent, 0)]
+        reached = 0
+        while paths:
+            path, parent, at = paths.pop()
+            if at > reached:
+                best, reached = path, at
+            begins = "tokens <> x'' AND tokens = substr(?, 1, length(tokens))"
+            rows = self._db.query(f"{SELECT_PAGES} WHERE parent = ? AND {begins}", [parent, packed[at:]])
+            paths += [([*path, row], row["name"], at + len(row["tokens"])) for row in rows]
+        return best
+
+    def _most_alike(self, parent: bytes, packed: bytes) -> dict | None:
+        """Returns the row after ``parent`` whose tokens begin most like ``packed``; None if none does at all."""
+        rows = self._db.query(
+            f"{SELECT_PAGES} WHERE parent = ? AND substr(tokens, 1, 4) = substr(?, 1, 4)", [parent, packed]
+        )
+        return max(rows, key=lambda row: common_tokens(row["tokens"], packed), default=None)
+
+
+class SnapshotWriter(PageWriter):
+    """Writes the snapshots of one sequence. ``keys`` are those it has so far; ``commit`` makes them durable."""
+
+    def __init__(self, db: Database, folder: Path, fingerprint: bytes, keys: list[PageKey], cache: str) -> None:
+        super().__init__(db, folder, keys, SLOT_ALIGN, cache)
+        self._fingerprint = fingerprint
+
+    @property
+    def parent(self) -> bytes:
+        """The name that the next snapshot continues."""
+        return self.keys[-1][0] if self.keys else self._fingerprint
+
+    def next_key(self, tokens: Sequence[int]) -> PageKey:
+        """Returns the name and the packed tokens of the snapshot that would come next."""
+        packed = pack_tokens(tokens)
+        return next_name(self.parent, packed), packed
+
+    def has(self, key: PageKey) -> bool:
+        """Returns True if the snapshot is stored already."""
+        return is_stored(self._db, key[0])
+
+    def append(self, key: PageKey, payload: np.ndarray | None) -> None:
+        """Append a snapshot to the sequence; None if it is stored already. Raises OSError."""
+        parent = self.parent
+        self.keys.append(key)
+        if payload is not None:
+            self._append(key, payload, self._slot_bytes, parent=parent)
+
+
+def common_tokens(packed: bytes, other: bytes) -> int:
+    """The number of packed tokens that both begin with."""
+    count = min(len(packed), len(other)) // 4
+    mine, theirs = np.frombuffer(packed, "<u4", count), np.frombuffer(other, "<u4", count)
+    different = np.flatnonzero(mine != theirs)
+    return int(different[0]) if len(different) else count

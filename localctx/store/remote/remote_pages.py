@@ -1,0 +1,133 @@
+"""RemotePages: a PageStore at any fsspec URL (a shared folder, S3, ...), one encrypted object for each page."""
+
+import re
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from localctx.network import refuse_offline
+from localctx.store.daemon_threads import DaemonThreads, T
+from localctx.store.pages.page_store import OpenedPage, PageKey
+from localctx.store.remote.page_cipher import PageCipher
+
+TIMEOUT = 20.0  # seconds for one object
+READ_AHEAD = 8  # objects that are downloaded at once
+MAX_OBJECT = 1 << 27  # bytes; a page of the largest models has half of it, and a longer object is none
+_OBJECT = re.compile("[0-9a-f]{64}")
+_CHECK_ID = "0" * 64  # the object by which the key is checked
+_CHECK_KEY = (b"localctx key check".ljust(32), b"")
+_RENAMED = {"file", "local", "sftp", "ssh", "smb"}  # places where a file that is being written can be read
+
+
+class RemotePages:
+    """The pages below ``url``, a ``RemotePageStore``. Each object may take ``timeout`` seconds."""
+
+    def __init__(self, url: str, cipher: PageCipher, timeout: float = TIMEOUT) -> None:
+        self._url, self._cipher, self._timeout = url, cipher, timeout
+        self._threads = DaemonThreads(READ_AHEAD)
+        self._place: tuple[Any, str] | None = None  # fsspec's file system, and the folder in it
+
+    def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
+        for key, payload in pages:
+            if not self.has(key[0]):
+                self._wait(partial(self._write, self._cipher.object_id(key[0]), key, payload))
+
+    def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
+        """Downloads ahead of the caller, more at a time the longer the pages go on."""
+        ahead, waiting = iter(keys), deque[Future[OpenedPage]]()
+        for number, _ in enumerate(keys):
+            while len(waiting) < min(2**number, READ_AHEAD) and (key := next(ahead, None)):
+                waiting.append(self._threads.submit(partial(self._read, self._cipher.object_id(key[0]), key)))
+            yield self._result(waiting.popleft())
+
+    def unlink(self, names: Iterable[bytes]) -> None:
+        for name in names:
+            self._wait(partial(self._remove, self._cipher.object_id(name)))
+
+    def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
+        """Returns the name of the object where it cannot be decrypted: its page is unknown."""
+        objects = self._wait(self._list)
+        damaged = [bytes.fromhex(o) for o in objects if self._wait(partial(self._check, o)).fault]
+        on_progress(len(objects), len(objects))
+        return damaged
+
+    def has(self, name: bytes) -> bool:
+        return self._wait(partial(self._exists, self._cipher.object_id(name)))
+
+    def has_our_key(self, write: bool) -> bool:
+        page = self._wait(partial(self._read, _CHECK_ID, _CHECK_KEY))
+        if write and page.payload is None and not page.fault:
+            with suppress(PermissionError):  # it may still be read
+                self._wait(partial(self._write, _CHECK_ID, _CHECK_KEY, np.zeros(1, np.uint8)))
+            page = self._wait(partial(self._read, _CHECK_ID, _CHECK_KEY))
+        return not page.fault
+
+    def _wait(self, function: Callable[[], T]) -> T:
+        return self._result(self._threads.submit(function))
+
+    def _result(self, future: "Future[T]") -> T:
+        try:
+            return future.result(self._timeout)
+        except TimeoutError as e:
+            self._threads = DaemonThreads(READ_AHEAD)  # the others may hang as well
+            raise TimeoutError(f"no answer in {self._timeout:g} seconds") from e
+        except OSError:
+            raise
+        except Exception as e:  # each kind of place has errors of its own
+            raise OSError(f"{type(e).__name__}: {e}") from e
+
+    # In a thread:
+
+    def _file_system(self) -> tuple[Any, str]:
+        if self._place is None:
+            if not self._url.startswith(("file:", "/", "memory:", "local:")):
+                refuse_offline("the remote store of pages is on another machine", "leave the setting remote empty")
+            from fsspec.core import url_to_fs
+
+            self._place = url_to_fs(self._url)
+        return self._place
+
+    def _path(self, object_id: str) -> str:
+        return f"{self._file_system()[1].rstrip('/')}/{object_id}"
+
+    def _exists(self, object_id: str) -> bool:
+        return self._file_system()[0].exists(self._path(object_id))
+
+    def _list(self) -> list[str]:
+        fs, root = self._file_system()
+        names = (path.rpartition("/")[2] for path in fs.ls(root, detail=False))
+        return sorted(name for name in names if _OBJECT.fullmatch(name))
+
+    def _remove(self, object_id: str) -> None:
+        with suppress(FileNotFoundError):
+            self._file_system()[0].rm_file(self._path(object_id))
+
+    def _read(self, object_id: str, key: PageKey) -> OpenedPage:
+        try:
+            data = self._file_system()[0].cat_file(self._path(object_id), end=MAX_OBJECT)
+        except FileNotFoundError:
+            return OpenedPage()
+        found, page = self._cipher.decrypt(object_id, data)
+        return page if page.fault or found == key else OpenedPage(fault="is of other text")
+
+    def _check(self, object_id: str) -> OpenedPage:
+        return self._cipher.decrypt(object_id, self._file_system()[0].cat_file(self._path(object_id)))[1]
+
+    def _write(self, object_id: str, key: PageKey, payload: np.ndarray) -> None:
+        fs, root = self._file_system()
+        fs.makedirs(root, exist_ok=True)
+        data = self._cipher.encrypt(object_id, key, payload)
+        if len(data) > MAX_OBJECT:
+            raise OSError(f"a page of {len(data):,} bytes is too long for a remote store")
+        if _RENAMED.intersection([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
+            part = f"{self._path(object_id)}.{secrets.token_hex(4)}.part"
+            fs.pipe_file(part, data)
+            fs.mv(part, self._path(object_id))
+        else:
+            fs.pipe_file(self._path(object_id), data)

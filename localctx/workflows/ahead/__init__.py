@@ -1,0 +1,1 @@
+"""Work done before anybody asks: reading, and questions to suggest."""

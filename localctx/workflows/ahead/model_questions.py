@@ -1,0 +1,76 @@
+"""Questions about a document that the model suggests, where it is large enough to; they are stored with it."""
+
+import re
+from collections.abc import Sequence
+
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.request_builder import RequestBuilder
+from localctx.errors import UserError
+from localctx.library.wording.language import NAMES, language_of
+from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
+from localctx.workflows.ahead.suggested_questions import COUNT, suggest_questions
+from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.summary_task import digest
+from localctx.workflows.text_generator import LocalGenerator, without_text
+
+SMALL_MODEL = 1_000_000_000  # parameters; questions of smaller ones are often not answered by the document
+VERSION = 1  # of the instruction; other questions are stored under another
+MAX_TOKENS = 120  # of all questions
+MAX_READ = 6_000  # characters from the beginning of a document that is not read whole
+LENGTHS = range(12, 140)  # characters of a question
+_INSTRUCTION = (
+    "Write {count} short questions that the document above answers, each on a line of its own, without numbers."
+)
+_MARKS = re.compile(r"^[^\w¿]*(?:(?:question|q)\s*\d*\s*[:.][^\w¿]*|\d+\s*[.)][^\w¿]*)?", re.IGNORECASE)
+
+
+def able_to_ask(builder: RequestBuilder) -> bool:
+    """True if the model is large enough to make questions that its document answers."""
+    return builder.model.parameters >= SMALL_MODEL
+
+
+def model_questions(
+    builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument, whole: bool
+) -> EngineCoroutine[list[str]]:
+    """Returns questions that the model suggests for ``document``, of which it reads the ``whole`` or the beginning;
+    filled up with those made by rules. They are generated once. Raises Cancelled.
+    """
+    runtime = builder.runtime
+    recipe = digest(["suggested questions", str(VERSION), runtime.settings.model])
+    if found := runtime.read_store(lambda store: store.results.get(document.id, recipe)):
+        return list(found["questions"])
+    try:
+        text = yield from map_events(_generate(builder, ask, document, whole), without_text)
+    except UserError:  # too long after all, or no memory: rules need neither
+        text = ""
+    made = parse_questions(text)
+    questions = [*made, *(q for q in suggest_questions(document.text, document.spans) if q not in made)][:COUNT]
+    store = runtime.store
+    with store_errors(store.home):
+        store.results.put(document.id, recipe, {"questions": questions})
+    return questions
+
+
+def parse_questions(text: str) -> list[str]:
+    """Returns the questions among the lines of what a model wrote, without numbers and marks of lists."""
+    lines = (_MARKS.sub("", line).strip().strip('*"“”') for line in text.splitlines())
+    questions = dict.fromkeys(line for line in lines if line.endswith(("?", "？")) and len(line) in LENGTHS)  # noqa: RUF001
+    return list(questions)[:COUNT]
+
+
+def _generate(builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument, whole: bool) -> EngineCoroutine[str]:
+    generator, instruction = LocalGenerator(builder, ask, document), _INSTRUCTION.format(count=COUNT)
+    language = language_of(document.text)
+    if language and language != "en":
+        instruction += f" Write in {NAMES[language]}."
+    if whole:
+        return (yield from generator.generate_from_whole(instruction, MAX_TOKENS, persist=False))
+    return (yield from generator.generate([document.text[:MAX_READ]], instruction, MAX_TOKENS))
+
+
+def rule_questions(documents: Sequence[StoredDocument]) -> list[str]:
+    """Returns questions made by rules: of one document, or a question or two of each of several."""
+    found = [suggest_questions(document.text, document.spans) for document in documents]
+    in_turn = [questions[i] for i in range(COUNT) for questions in found if i < len(questions)]
+    return list(dict.fromkeys(in_turn))[:COUNT]

@@ -1,0 +1,142 @@
+"""Reads documents ahead of questions: what a question would have to read of them is prefilled and persisted.
+
+That is the whole document, or each of its passages where answers come from passages. Nothing that is kept already is
+deleted for it: where the disk budget is used up, the rest is left to be read when it is asked about.
+"""
+
+from dataclasses import dataclass
+
+from localctx.budget import measure_store_budget
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Progress
+from localctx.engine.gather import gather
+from localctx.engine.prompt import NO_CONVERSATION
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import close_request, prefill_request
+from localctx.errors import StoreError, TooLong, format_bytes
+from localctx.library.search.search import Passage, all_passages, index_all
+from localctx.settings import Settings
+from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
+from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.answer.every_passage import cache_ids, part_of
+from localctx.workflows.answer.question_kind import with_adapter
+from localctx.workflows.summary_task import digest
+
+SIDE_BY_SIDE = 4  # passages; more wait longer for a cancel, and save little
+_DECIDING = (
+    *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
+    *("mode", "effective_context"),
+)
+
+
+@dataclass
+class ReadAheadResult:
+    """What was read ahead of one document: its ``tokens``, and those ``prefilled`` now. ``note`` says why not all was,
+    if it was not.
+    """
+
+    tokens: int = 0
+    prefilled: int = 0
+    note: str = ""
+
+
+class _NoDiskRoom(Exception):
+    """What comes next does not fit in the disk budget."""
+
+
+def reading_recipe(settings: Settings) -> str:
+    """Returns a name for everything among the settings that decides what is read ahead, and what it is worth for."""
+    return digest([str(getattr(settings, name)) for name in _DECIDING])
+
+
+class ReadAheadWorkflow:
+    """Reads stored documents ahead. A cancel keeps what was read, and the next time goes on from there."""
+
+    def __init__(self, builder: RequestBuilder, questions: AskWorkflow) -> None:
+        self._builder, self._questions, self._runtime = builder, questions, builder.runtime
+
+    def read(self, document: str) -> EngineCoroutine[ReadAheadResult]:
+        """Read the document with this id ahead. Raises Cancelled; ModelError, StoreError."""
+        with self._runtime.running():
+            self._runtime.load()
+            with store_errors(self._runtime.store.home):
+                stored = self._find(document)
+            done = ReadAheadResult()
+            try:
+                yield from self._read(stored, done)
+            except _NoDiskRoom:
+                done.note = self._no_room()
+            return done
+
+    def _find(self, document: str) -> StoredDocument:
+        documents = self._runtime.store.documents
+        return StoredDocument(documents.find(document), documents.text(document), documents.spans(document))
+
+    def _read(self, document: StoredDocument, done: ReadAheadResult) -> EngineCoroutine[None]:
+        if self._questions.why_passages([document]) is None:
+            try:
+                request = self._builder.build([document], [document.text], None, persist=True)
+            except TooLong:
+                pass  # it would be answered from passages, too
+            else:
+                yield from self._prefill(request, done)
+                return
+        yield from self._read_passages(document, done)
+
+    def _read_passages(self, document: StoredDocument, done: ReadAheadResult) -> EngineCoroutine[None]:
+        store = self._runtime.store
+        with store_errors(store.home):
+            index_all(store, None, {document.id}, cancelled=self._runtime.cancelled)
+            passages = all_passages(store, [document.id])
+            ids = cache_ids(self._builder.fingerprint, passages)
+            kept = store.caches.ready_tokens(ids)
+        done.tokens = sum(kept.values())
+        fresh = [p for p, cache in zip(passages, ids, strict=True) if cache not in kept]
+        ended = list(kept)
+
+        def read(passage: Passage) -> EngineCoroutine[None]:
+            yield from map_events(self._read_passage(document, passage, done), lambda event: None)
+            ended.append("")
+            yield Progress("passages", len(ended), len(passages), len(kept))
+
+        yield from gather(read, fresh, SIDE_BY_SIDE)
+
+    def _read_passage(self, document: StoredDocument, passage: Passage, done: ReadAheadResult) -> EngineCoroutine[None]:
+        self._runtime.check_cancelled()
+        asked = with_adapter(self._runtime, NO_CONVERSATION)
+        part = part_of([passage])
+        request = self._builder.build([document], [passage.text], None, persist=True, part=part, conversation=asked)
+        yield from self._prefill(request, done, alone=False)
+
+    def _prefill(self, request: Request, done: ReadAheadResult, alone: bool = True) -> EngineCoroutine[None]:
+        """Prefill and persist what a request is about; ``alone``: the time it takes says how fast the model reads."""
+        try:
+            if not self._fits(request):
+                raise _NoDiskRoom
+            request.begin_persisting()
+            yield from prefill_request(request)
+        finally:
+            done.prefilled += request.prefilled
+            request.prefilled = request.prefilled if alone else 0
+            close_request(request)
+        if request.persist_error:
+            raise StoreError(request.persist_error, "see: localctx doctor")
+        done.tokens += len(request.tokens)
+
+    def _fits(self, request: Request) -> bool:
+        """True if what is to be prefilled fits in the disk budget, without giving up anything else."""
+        runtime = self._runtime
+        if request.restored == len(request.tokens):
+            return True
+        with store_errors(runtime.store.home):
+            stored = runtime.store.disk_bytes()
+        return stored + sum(request.plan.tiers.values()) <= self._budget(stored)
+
+    def _budget(self, stored: int) -> int:
+        return measure_store_budget(self._runtime.settings.home, stored, self._runtime.settings.caps["disk"])
+
+    def _no_room(self) -> str:
+        stored = self._runtime.store.disk_bytes()
+        return f"the disk budget is used up ({format_bytes(stored)} of {format_bytes(self._budget(stored))})"

@@ -1,0 +1,127 @@
+"""Makes documents ready for questions, and says what that saves, as it was measured or as measured rates predict."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.prompt import NO_CONVERSATION
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import close_request, prefill_request
+from localctx.errors import TooLong
+from localctx.library.search.search import index_all, try_with_embedder
+from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
+from localctx.workflows.ahead.model_questions import able_to_ask, model_questions, rule_questions
+from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.answer.question_kind import with_adapter
+from localctx.workflows.read_sources import read_sources
+from localctx.workflows.read_until import locate_mark, read_until
+
+TYPICAL_QUESTION = "What does it say about the first of these points?"
+RECENT = 50  # answers among which those from passages are looked for
+MAX_MEASURED = 5  # of them that count
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Documents that are ready. They are read ``whole``, or answers come from passages. ``starts`` are the seconds
+    until an answer starts, ``saved`` those of reading that it is spared; None where nothing was measured. ``read`` are
+    the seconds that it took now, 0 where all was read before. ``failed`` says why something could not be kept.
+    ``questions`` are what the model suggests, if it is able to.
+    """
+
+    whole: bool
+    starts: float | None = None
+    saved: float | None = None
+    read: float = 0.0
+    failed: str = ""
+    questions: tuple[str, ...] = ()
+
+
+class ReadinessWorkflow:
+    """Reads documents before anything is asked about them. A cancel keeps what was read."""
+
+    def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
+        self._builder, self._ask, self._runtime = builder, ask, builder.runtime
+
+    def make_ready(self, documents: Sequence[str], until: str = "") -> EngineCoroutine[Readiness]:
+        """Read stored documents (ids) together, as a question would, as far as ``until``; or make them searchable.
+        Raises UserError, Cancelled.
+        """
+        with self._runtime.running():
+            self._runtime.load()
+            stored = read_sources(self._runtime, documents)  # as they are now: loading takes time
+            if until:
+                beginning, _ = read_until(self._builder.model.tokenizer, stored, until)
+                stored = [beginning]
+            ready = yield from self._make_ready(stored)
+            if able_to_ask(self._builder) and len(stored) == 1 and not until:
+                questions = yield from model_questions(self._builder, self._ask, stored[0], ready.whole)
+                ready = replace(ready, questions=tuple(questions))
+            return ready
+
+    def suggest(self, documents: Sequence[str], until: str = "") -> list[str]:
+        """Returns questions that stored documents (ids) answer before ``until``, made by rules. No model is loaded."""
+        stored = read_sources(self._runtime, documents)
+        if until:
+            stored = [stored[0].beginning(locate_mark(stored, until))]
+        return rule_questions(stored)
+
+    def _make_ready(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[Readiness]:
+        if not self._ask.why_passages(documents):
+            try:
+                return (yield from self._read_whole(documents))
+            except TooLong:
+                if self._runtime.settings.mode == "full":
+                    raise
+        self._index(documents)
+        return Readiness(False, self._measured_start())
+
+    def _read_whole(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[Readiness]:
+        request = yield from self._ask.open_whole(documents, None, True)
+        started = time.perf_counter()
+        try:
+            yield from prefill_request(request)
+        finally:
+            close_request(request)
+        read = time.perf_counter() - started if request.prefilled else 0.0
+        failed = request.persist_error or "; ".join(request.persist_notes)
+        first = self._first_question(request.documents)
+        return Readiness(True, *first, read, failed)
+
+    def _first_question(self, documents: Sequence[StoredDocument]) -> tuple[float | None, float | None]:
+        """Returns the seconds until an answer starts and those of reading that are saved, as the plan of a question has
+        them: restoring is measured, the rest is as many tokens as its plan has at the rate that was measured.
+        """
+        started = time.perf_counter()
+        conversation = with_adapter(self._runtime, NO_CONVERSATION, TYPICAL_QUESTION)
+        texts = [document.text for document in documents]
+        request = self._builder.build(documents, texts, TYPICAL_QUESTION, persist=True, conversation=conversation)
+        built = time.perf_counter() - started
+        request.cache.drop()
+        return _predicted(request, built)
+
+    def _index(self, documents: Sequence[StoredDocument]) -> None:
+        store, runtime, ids = self._runtime.store, self._runtime, [document.id for document in documents]
+        with store_errors(store.home):
+            try_with_embedder(
+                lambda: runtime.embedder,
+                lambda embedder: index_all(store, embedder, ids, runtime.report, runtime.cancelled),
+            )
+
+    def _measured_start(self) -> float | None:
+        """Returns the seconds after which answers from passages last started with this model."""
+        model = self._runtime.settings.model
+        recent = self._runtime.read_store(lambda store: store.chats.recent_stats(RECENT)) or []
+        starts = [s["seconds"]["first_token"] for s in recent if (s.get("model"), s.get("mode")) == (model, "retrieve")]
+        return median(starts[:MAX_MEASURED]) if starts else None
+
+
+def _predicted(request: Request, built: float) -> tuple[float | None, float | None]:
+    plan, left = request.plan, len(request.tokens) - request.plan.reused
+    if plan.seconds is None or left <= 0:
+        return None, None
+    return built + plan.seconds, plan.reused * plan.seconds / left

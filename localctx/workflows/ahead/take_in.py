@@ -1,0 +1,108 @@
+"""Takes files of watched folders into the library: each is parsed once, whatever it is called and wherever it moves."""
+
+import time
+from dataclasses import dataclass, replace
+
+from localctx.engine.runtime import Runtime
+from localctx.file_names import real_path, shown_name
+from localctx.library.folders.folder_scan import FileStamp, content_hash, stamp_of
+from localctx.store.store import Store, store_errors
+from localctx.store.watch_list import WatchedFile
+from localctx.workflows.manage_library import LibraryWorkflow
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """The result for one file: ``status`` is added, unchanged, new version, moved, copy or failed; ``why`` is the
+    error, or where the file was before. ``document`` is its id.
+    """
+
+    path: str
+    status: str
+    document: str = ""
+    why: str = ""
+    characters: int = 0
+
+
+class TakeInWorkflow:
+    """Adds watched files to the ``library`` of a session, inside ``Runtime.running``. Raises StoreError, Cancelled."""
+
+    def __init__(self, runtime: Runtime, library: LibraryWorkflow) -> None:
+        self._runtime, self._library = runtime, library
+
+    def take_in(self, path: str, stamp: FileStamp) -> TakenIn | None:
+        """Add the file at ``path`` (a ``stored_path``), which had this ``stamp``, to library and watch list. One with
+        the bytes of a file that was parsed before is not parsed again. Returns None if the file changed meanwhile.
+        """
+        store = self._runtime.store
+        with store_errors(store.home):
+            try:
+                content = content_hash(path)
+            except OSError as e:
+                return TakenIn(path, "failed", why=f"{path} cannot be read ({e.strerror}); check that you may read it")
+            taken = self._known(store, path, stamp, content) or self._parse(store, path)
+            if stamp_of(path) != stamp:
+                return None
+            if taken.document:
+                self._enter(store, taken, WatchedFile(path, stamp.bytes, stamp.modified, content, taken.document))
+        return taken
+
+    def index(self, document: str) -> str | None:
+        """Make a document searchable; returns a warning if it is found by words only."""
+        warning = self._library.index({document})
+        with store_errors(self._runtime.store.home):
+            self._runtime.store.watch_list.note_indexed(document)
+        return warning
+
+    def _known(self, store: Store, path: str, stamp: FileStamp, content: str) -> TakenIn | None:
+        """The result for bytes that were parsed before, under this path or another one."""
+        same = [f for f in store.watch_list.with_content(content) if store.documents.has(f.document)]
+        if not same:
+            return None
+        known = next((f for f in same if f.path == path), None)
+        left = next((f for f in same if f.path != path and not stamp_of(f.path)), None)
+        if known or left:
+            move_document(store, (known or left or same[0]).document, path, stamp)
+        status = "unchanged" if known else "moved" if left else "copy"
+        found = known or left or same[0]
+        row = store.documents.find(found.document)
+        return TakenIn(path, status, row.id, "" if known else found.path, row.chars)
+
+    def _parse(self, store: Store, path: str) -> TakenIn:
+        for old in [f for f in store.watch_list.files() if f.path == path]:  # its copies have its document still
+            leave_to_copy(store, old)
+        (added,) = self._library.add([str(real_path(path))])
+        return TakenIn(path, added.status, added.id, added.why, added.characters)
+
+    def _enter(self, store: Store, taken: TakenIn, file: WatchedFile) -> None:
+        """Enter a file; what is known of its document, from a file with the same text, is true of it too."""
+        if same := next(iter(store.watch_list.of_document(file.document)), None):
+            file = replace(file, indexed=same.indexed, recipe=same.recipe, note=same.note)
+        with store.db.atomic():
+            store.watch_list.put(file)
+            if taken.status == "moved":
+                store.watch_list.forget(taken.why)
+
+
+def move_document(store: Store, document: str, path: str, stamp: FileStamp) -> None:
+    """Note where the file of a stored document is now."""
+    row = store.documents.find(document)
+    moved = replace(row, path=path, name=shown_name(real_path(path).name), modified=stamp.modified, bytes=stamp.bytes)
+    store.documents.add(moved, store.documents.text(document), ())
+
+
+def note_missing(store: Store, gone: WatchedFile) -> str:
+    """Note that a watched file is gone; its document stays in the library. Returns what ``leave_to_copy`` does."""
+    store.watch_list.note_gone([gone.path], time.time())
+    return leave_to_copy(store, gone)
+
+
+def leave_to_copy(store: Store, file: WatchedFile) -> str:
+    """Have the document of a watched file belong to another file with the same text, if there is one; returns its path,
+    or "".
+    """
+    for other in store.watch_list.of_document(file.document) if store.documents.has(file.document) else ():
+        if other.path != file.path and (stamp := stamp_of(other.path)):
+            move_document(store, other.document, other.path, stamp)
+            return other.path
+    return ""

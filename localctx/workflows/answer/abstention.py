@@ -1,0 +1,94 @@
+"""Abstention: an answer is given only if the text probably answers, else the reader is told that nothing does.
+
+With an adapter, likelihoods become a probability by what was measured for it; without one, the best passage must make
+the question likelier than it is by itself.
+"""
+
+import time
+
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.decoding.confidence import Calibration, Evidence, calibrations
+from localctx.engine.decoding.span_search import likelihood_of
+from localctx.engine.events import Event, Quoted, Token
+from localctx.engine.prompt import make_prompt
+from localctx.engine.prompt_wording import NOT_SAID, RANKING
+from localctx.engine.request import Request
+from localctx.engine.run_request import emit_text, prefill_request, rank_request
+from localctx.library.wording.no_answer import no_answer
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.nearest_passage import AROUND, is_not_said
+from localctx.workflows.answer.question_likelihood import is_likelier, question_gain
+
+UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
+"""For an adapter that was not measured: an answer must be likelier than that there is none."""
+
+
+def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run ``answering`` if the best passage makes the question likelier, else say that nothing answers."""
+    likelihood = case.request.question_likelihood
+    assert likelihood is not None, "passages were ranked"
+    gain, tokens = yield from question_gain(case.builder, case.question, likelihood)
+    yield from answering if is_likelier(gain, tokens) else say_nothing_answers(case)
+
+
+def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run ``answering`` and set the confidence. Tokens and quotations are held back: they are given at the end if it is
+    high enough, else that nothing answers is said in their place.
+    """
+    request, evidence = case.request, (yield from _gather(case))
+    held = list[Event]()
+    yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
+    calibration = calibration_of(request)
+    request.evidence = evidence.of_answer(*_answer_likelihood(request))
+    request.confidence = round(calibration.confidence(request.evidence), 4)
+    if not says_nothing(request) and request.confidence >= calibration.threshold:
+        yield from held
+        return
+    request.withheld = None if says_nothing(request) else request.texts[0]
+    request.answers, request.citations = [[]], []
+    yield from say_nothing_answers(case)
+
+
+def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
+    """Say that nothing answers the question."""
+    request = case.request
+    request.seconds["first_token"] = time.perf_counter() - request.started
+    own = request.not_said != NOT_SAID  # an adapter with words of its own
+    yield from emit_text(request, request.not_said if own else no_answer(case.question))
+    request.stopped = "unanswered"
+
+
+def calibration_of(request: Request) -> Calibration:
+    """The calibration that was measured for the request's adapter and way to decode."""
+    measured = calibrations(request.adapter) if request.adapter else {}
+    return measured.get(request.decoding, UNCALIBRATED)
+
+
+def says_nothing(request: Request) -> bool:
+    """True if the answer is that nothing answers the question, or no word at all."""
+    return not request.texts[0].strip(AROUND) or is_not_said(request)
+
+
+def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
+    """Prefill the prompt; returns the evidence that does not depend on the answer."""
+    request, question = case.request, case.question
+    if request.question_likelihood is None:
+        if not request.ranking:
+            texts = [document.text for document in request.documents]
+            request.ranking = make_prompt(request.model.tokenizer, texts, question, (), RANKING)
+        request.question_likelihood = yield from rank_request(request)
+    if request.logits is None:
+        yield from prefill_request(request)
+    assert request.logits is not None, "the prompt was prefilled"
+    gain, tokens = yield from question_gain(case.builder, question, request.question_likelihood)
+    tokenizer = request.model.tokenizer
+    unsaid = yield from likelihood_of(
+        request.cache, request.logits, tokenizer.encode(request.not_said), tokenizer.stop_ids
+    )
+    return Evidence(answer=0.0, tokens=0, not_said=unsaid, gain=gain, question_tokens=tokens)
+
+
+def _answer_likelihood(request: Request) -> tuple[float, int]:
+    """Returns the log-likelihood of the answer, with its end if that was reached, and the number of these tokens."""
+    tokens = len(request.answers[0]) + (request.stopped == "eos")
+    return request.likelihood * tokens, tokens

@@ -1,0 +1,80 @@
+"""Answer strategies: how the answer to an opened request is made, and in which stages. Everything else asks here.
+
+``STRATEGIES`` is read from top to bottom: the first row whose conditions all hold applies. Its stages are those of
+``Stage`` whose conditions hold, too; the first one is outermost, so that it sees what the later ones let through.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.workflows.answer.abstention import give_if_confident, give_if_likelier
+from localctx.workflows.answer.answer_case import AnswerCase as Case
+from localctx.workflows.answer.answer_case import Condition
+from localctx.workflows.answer.checked_answer import check_sentences
+from localctx.workflows.answer.everywhere import ask_every_passage
+from localctx.workflows.answer.nearest_passage import offer_nearest
+from localctx.workflows.answer.prompt_answer import answer_from_prompt, continue_answer, quote_first
+from localctx.workflows.answer.quoted_answer import answer_in_quotes
+
+Answering = EngineCoroutine[None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Changes the events of an answer as it is made, where all ``conditions`` hold."""
+
+    run: Callable[[Case, Answering], Answering]
+    conditions: tuple[Condition, ...]
+
+
+CHECK = Stage(check_sentences, (Case.reads_documents,))  # each sentence is told with the passage that says it
+NEAREST = Stage(offer_nearest, (Case.reads_documents,))  # below an answer that says that nothing answers
+LIKELIER = Stage(give_if_likelier, (Case.compares_likelihoods,))  # else nothing answers, and nothing is generated
+CONFIDENT = Stage(give_if_confident, (Case.wants_confidence,))  # else what was generated is withheld
+QUOTE = Stage(quote_first, (Case.reads_passages,))  # what supports the answer is told before it
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to make an answer where all ``conditions`` hold: ``run`` does, and sets its citations."""
+
+    name: str
+    conditions: tuple[Condition, ...]
+    run: Callable[[Case], Answering]
+    stages: tuple[Stage, ...]
+
+
+STRATEGIES = (
+    Strategy("everywhere", (Case.asks_every_passage,), lambda case: ask_every_passage(case, answer_passage), ()),
+    Strategy("continued", (Case.continues_answer,), continue_answer, (CHECK,)),
+    Strategy(
+        "quoted",
+        (Case.reads_documents, Case.is_greedy, Case.may_be_quoted, Case.quotes),
+        answer_in_quotes,
+        (CHECK, NEAREST, LIKELIER, CONFIDENT),
+    ),
+    Strategy("free", (), answer_from_prompt, (CHECK, NEAREST, LIKELIER, CONFIDENT, QUOTE)),
+)
+
+
+def choose_strategy(case: Case) -> Strategy:
+    """The first strategy whose conditions all hold."""
+    return next(strategy for strategy in STRATEGIES if all(holds(case) for holds in strategy.conditions))
+
+
+def make_answer(case: Case) -> Answering:
+    """The coroutine that prefills what is left and answers. At its end the request has its citations, and its sentences
+    their sources. Raises Cancelled, NoRoom; what was generated stands.
+    """
+    strategy = choose_strategy(case)
+    answering = strategy.run(case)
+    for stage in reversed(strategy.stages):
+        if all(holds(case) for holds in stage.conditions):
+            answering = stage.run(case, answering)
+    return answering
+
+
+def answer_passage(case: Case) -> Answering:
+    """The coroutine that answers from one passage of many, without stages: whoever asks it does what they do."""
+    return choose_strategy(case).run(case)

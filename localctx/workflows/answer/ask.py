@@ -1,0 +1,203 @@
+"""Ask: documents are read whole if the model can use their length, else the answer comes from passages of them."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.events import Done, Note
+from localctx.engine.prompt import NO_CONVERSATION, Conversation
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import prefill_request, run_request
+from localctx.errors import ChatFull, StoreError, TooLong
+from localctx.library.wording.language import language_warnings
+from localctx.settings import Settings
+from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.answer_strategies import make_answer
+from localctx.workflows.answer.effective_length import longer_than_effective
+from localctx.workflows.answer.everywhere import EverywhereWorkflow
+from localctx.workflows.answer.question_kind import with_adapter
+from localctx.workflows.answer.retrieval import RetrievalWorkflow
+from localctx.workflows.answer.several_documents import begin_together, in_best_order
+from localctx.workflows.read_sources import read_sources
+from localctx.workflows.read_until import locate_mark, read_until
+
+
+class AskWorkflow:
+    """Answers questions about documents, and prepares documents for questions."""
+
+    def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
+        self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
+        self._everywhere = EverywhereWorkflow(builder)
+
+    def ask(
+        self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
+    ) -> EngineCoroutine[None]:
+        """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``; the last event is
+        Done. ``until`` is a mark in the one document (``find_mark``): what comes after it is not read.
+
+        Without ``persist`` the store is not touched. Raises UserError before any work that would be wasted. A store
+        that cannot be written costs the pages (``Done.failed``), not the answer. Raises Cancelled if cancelled before
+        prefill began.
+        """
+        damage: StoreError | None = None
+        with self._runtime.running():
+            documents, seconds = self._read(sources, persist, None if library else until)
+            try:
+                with store_errors(self._runtime.settings.home):
+                    request = yield from self.open(None if library else documents, question, persist, until=until)
+            except StoreError as e:
+                if library or not persist:
+                    raise
+                damage, documents = e, read_sources(self._runtime, sources, reuse_stored=False)
+                request = yield from self.open(documents, question, False, until=until)
+            request.seconds |= seconds
+            yield from run_request(request, self.answer(request, question, self._runtime.settings))
+        yield from map(Note, request.persist_notes)
+        yield Done(request.answer_report(), request.persist_error or (str(damage) if damage else None))
+
+    def prepare(self, source: str) -> EngineCoroutine[None]:
+        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. One that
+        will be answered from passages is made searchable instead. The last event is Done.
+        """
+        with self._runtime.running():
+            documents, seconds = self._read([source], True, None)
+            if why := self.why_passages(documents):
+                yield Note(f"{why}: it was made searchable, and answers will come from its passages")
+                yield Done(self._retrieval.prepare(documents[0]))
+                return
+            request = yield from self.open_whole(documents, None, True)
+            request.seconds |= seconds
+            yield from run_request(request, _prefill_only(request))
+        yield from map(Note, request.persist_notes)
+        yield Done(request.prepare_report(), request.persist_error)
+
+    def open(
+        self,
+        documents: Sequence[StoredDocument] | None,
+        question: str,
+        persist: bool,
+        conversation: Conversation = NO_CONVERSATION,
+        until: str = "",
+    ) -> EngineCoroutine[Request]:
+        """Build the request that answers from ``documents``, or from passages of the whole library (None).
+
+        Raises TooLong if the mode forbids passages; ChatFull if the question would fit without what was said before;
+        UsageError for a mark ``until`` that the one document does not have.
+        """
+        if until:
+            beginning, told = read_until(self._builder.model.tokenizer, documents, until)
+            yield Note(str(told))
+            request = yield from self.open([beginning], question, persist, conversation)
+            request.until = asdict(told)
+            return request
+        try:
+            return (yield from self._open(documents, question, persist, conversation))
+        except TooLong as e:
+            if not conversation.history:
+                raise
+            evict = "" if self._builder.runtime.has_states else "sink-window (only the end is remembered), "
+            raise ChatFull(
+                f"this chat is full: with what was said before, {e.problem}",
+                f"go on with --when-full {evict}summarize (what was said becomes one message) or new (a new chat)",
+            ) from e
+
+    def open_whole(
+        self,
+        documents: Sequence[StoredDocument],
+        question: str | None,
+        persist: bool,
+        conversation: Conversation = NO_CONVERSATION,
+    ) -> EngineCoroutine[Request]:
+        """Build the request that reads documents whole, and a question if there is one; several stand in the order of
+        which most is kept. Raises TooLong.
+        """
+        if question is not None and documents:
+            conversation = with_adapter(self._runtime, conversation, question)
+        ordered = in_best_order(self._builder, documents, question or "", conversation)
+        texts = [document.text for document in ordered]
+        request = self._builder.build(ordered, texts, question, persist=persist, conversation=conversation)
+        warnings = language_warnings(self._runtime.settings, documents)
+        yield from map(Note, (*request.restore_notes, *warnings))
+        if len(documents) > 1:
+            yield from begin_together(self._builder, documents, request)
+        else:
+            yield request.plan
+            request.begin_persisting()
+        return request
+
+    def open_everywhere(
+        self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
+    ) -> EngineCoroutine[Request]:
+        """Build the request that asks every passage of ``documents``, or of the library (None). Raises NothingFound."""
+        return (yield from self._everywhere.open(documents, question, persist))
+
+    def answer(
+        self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
+    ) -> EngineCoroutine[None]:
+        """The coroutine that answers a request, by the strategy that ``answer_strategies`` has for it. ``cited`` are
+        the citations of an answer that is continued. Raises Cancelled, NoRoom; what was generated stands.
+        """
+        return make_answer(AnswerCase(self._builder, request, question, settings, cited))
+
+    def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
+        """Why an answer from ``documents`` comes from passages of them; None if they are read whole, if they fit."""
+        settings = self._runtime.settings
+        if documents is None:
+            return "the whole library was asked"
+        if settings.mode == "full" or not documents:
+            return None
+        if settings.mode in ("retrieve", "everywhere"):
+            return "passages were asked for"
+        return None if settings.keep != "full" else longer_than_effective(self._builder, documents)
+
+    def _open(
+        self,
+        documents: Sequence[StoredDocument] | None,
+        question: str,
+        persist: bool,
+        conversation: Conversation,
+    ) -> EngineCoroutine[Request]:
+        if self._runtime.settings.mode == "everywhere" and documents != [] and not conversation.begun:
+            return (yield from self.open_everywhere(documents, question, persist))
+        why = self.why_passages(documents)
+        if why is None:
+            assert documents is not None
+            try:
+                return (yield from self.open_whole(documents, question, persist, conversation))
+            except TooLong as e:
+                only_full = self._runtime.settings.mode == "full"
+                if not documents or only_full or (conversation.history and self._fits_alone(documents, question)):
+                    raise
+                why = e.problem
+        return (yield from self._retrieval.open(documents, question, persist, why, conversation))
+
+    def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:
+        """True if the documents can be read whole with nothing said before."""
+        texts = [document.text for document in documents]
+        try:
+            self._builder.build(documents, texts, question, persist=False).cache.drop()
+        except TooLong:
+            return False
+        return True
+
+    def _read(
+        self, sources: Sequence[str], reuse_stored: bool, until: str | None
+    ) -> tuple[list[StoredDocument], dict[str, float]]:
+        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name, or a mark
+        that is not there, fails at once.
+        """
+        start = time.perf_counter()
+        documents = read_sources(self._runtime, sources, reuse_stored)
+        if until:
+            locate_mark(documents, until)
+        return documents, {"parse": time.perf_counter() - start, "load": self._runtime.load()}
+
+
+def _prefill_only(request: Request) -> EngineCoroutine[None]:
+    yield from prefill_request(request)
+    request.stopped = "eos"

@@ -1,0 +1,75 @@
+"""Checks each sentence of an answer as it streams, and reports the passage that supports it."""
+
+from collections.abc import Iterator, Sequence
+
+from localctx.engine.coroutine import EngineCoroutine, flat_map_events
+from localctx.engine.events import Event, SentenceChecked, Token
+from localctx.engine.request import Request
+from localctx.library.citations.source_index import DocumentRange, SourceText
+from localctx.library.citations.support import AnswerSentence, SupportFinder, check_quotes
+from localctx.library.wording.sentences import sentences
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.nearest_passage import is_not_said
+
+
+def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """The coroutine ``answering`` with an event SentenceChecked after each sentence of its first answer.
+
+    At its end the request has the sentences, also if it was cancelled or failed.
+    """
+    checker = _Checker(case.request, case.question)
+    try:
+        yield from flat_map_events(answering, checker.on_event, checker.at_end)
+    finally:
+        case.request.sentences = [sentence.to_json() for sentence in checker.all_sentences()]
+
+
+class _Checker:
+    """Checks each sentence of an answer when the next one begins."""
+
+    def __init__(self, request: Request, question: str) -> None:
+        self._request, self._text = request, request.begun.lstrip()
+        begun = list(sentences(self._text, 0, len(self._text)))[:-1]  # of an answer that is continued
+        self._told, self._end = len(begun), begun[-1][1] if begun else 0  # what was told, and the end of the last of it
+        self._finder = SupportFinder(source_texts(request), question)
+
+    def on_event(self, event: Event) -> Iterator[Event]:
+        """Pass on every event; before a token that begins a sentence comes what is known of those before it."""
+        ended, before = list[AnswerSentence](), len(self._text.rstrip())
+        if isinstance(event, Token) and not event.answer and event.text:
+            self._text = (self._text + event.text).lstrip()
+            if any(map(str.isspace, event.text)):
+                ranges = list(sentences(self._text, self._end, len(self._text)))[:-1]
+                ended = [self._finder.check_sentence(self._text, *of, self._near) for of in ranges]
+        yield from self._tell([sentence for sentence in ended if sentence.end <= before])
+        yield event
+        yield from self._tell([sentence for sentence in ended if sentence.end > before])
+
+    def at_end(self) -> Iterator[Event]:
+        """Report the remaining sentences."""
+        yield from self._tell(self.all_sentences()[self._told :])
+
+    def all_sentences(self) -> list[AnswerSentence]:
+        """Returns the sentences of the request's answer; none claims anything where the documents answer nothing."""
+        request, answer = self._request, self._request.texts[0]
+        if is_not_said(request):
+            return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
+        if request.decoding == "quote" and request.citations:
+            return check_quotes(answer, request.citations)
+        return self._finder.check(answer, request.stopped in ("eos", "repeated"), self._near)
+
+    def _tell(self, checked: Sequence[AnswerSentence]) -> Iterator[Event]:
+        self._told, self._end = self._told + len(checked), checked[-1].end if checked else self._end
+        yield from (SentenceChecked(sentence.to_json()) for sentence in checked)
+
+    @property
+    def _near(self) -> list[DocumentRange]:
+        return [citation.range for citation in self._request.citations]
+
+
+def source_texts(request: Request) -> list[SourceText]:
+    """Returns what a request has read: its passages, or else its documents."""
+    if not request.passages:
+        return [SourceText.of(document) for document in request.documents]
+    documents = {document.id: document for document in request.documents}
+    return [SourceText.of(documents[p.document], p.start, p.end) for p in request.passages if p.document in documents]

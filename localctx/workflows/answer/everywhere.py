@@ -1,0 +1,219 @@
+"""Ask everywhere: a question is put to every passage, side by side, from kept pages; answers are grouped and counted.
+
+Only the question is read where a passage's pages are kept. Answers are stored as they come, so that a question that was
+stopped goes on where it was, and is answered at once when it is asked again.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.events import Note, PassageAnswered, Progress, Token
+from localctx.engine.gather import gather
+from localctx.engine.prompt_wording import NOT_SAID
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.request_report import EverywhereReport
+from localctx.engine.run_request import rank_request
+from localctx.errors import Cancelled, NothingFound, StoreError
+from localctx.library.citations.answer_groups import describe_groups, group_answers
+from localctx.library.search.search import Passage, all_passages, cut_passages, index_all
+from localctx.library.wording.language import language_warnings
+from localctx.store.documents import StoredDocument
+from localctx.store.passage_answers import PassageKey, StoredAnswer
+from localctx.store.store import Store, store_errors
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.every_passage import RATE, cache_ids, current_documents, estimate_cost, open_store
+from localctx.workflows.answer.passage_question import AnswerPassage, PassageAnswer, PassageQuestion, passage_key
+from localctx.workflows.answer.question_kind import without_instruction
+from localctx.workflows.answer.question_likelihood import question_alone
+
+MAX_SIDE_BY_SIDE = 16  # passages; a forward pass with more of them is not much cheaper for each
+SAVE_EVERY = 16  # answers: as many are lost if the process is killed
+MIN_RATED = 8  # passages; fewer say little about speed
+
+
+class EverywhereWorkflow:
+    """Opens requests that ask every passage; ``ask_every_passage`` answers them."""
+
+    def __init__(self, builder: RequestBuilder) -> None:
+        self._builder, self._runtime = builder, builder.runtime
+
+    def open(
+        self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
+    ) -> EngineCoroutine[Request]:
+        """Build the request that asks every passage of ``documents`` (None: of the whole library). Its own prompt is
+        the question alone. Raises NothingFound if there is no passage.
+        """
+        start = time.perf_counter()
+        with open_store(self._runtime, persist) as store, store_errors(store.home):
+            documents = self._enter(store, documents)
+            passages = _passages_of(store, documents, question)
+            if not passages:
+                raise NothingFound("there is no text to ask", "name a document that has some")
+            cost = estimate_cost(self._builder, store, passages, [p.text for p in passages], question)
+        yield from map(Note, language_warnings(self._runtime.settings, documents))
+        request = question_alone(self._builder, question)
+        request.documents, request.passages = documents, passages
+        request.everywhere = EverywhereReport(len(passages), persist)
+        request.adapter = self._runtime.adapter
+        request.plan = replace(
+            request.plan,
+            mode="everywhere",
+            reason=f"every passage is asked: {cost}",
+            tokens=cost.tokens,
+            reused=cost.reused,
+            seconds=cost.seconds,
+            unusual=True,
+        )
+        request.seconds["search"] = time.perf_counter() - start
+        yield request.plan
+        return request
+
+    def _enter(self, store: Store, documents: Sequence[StoredDocument] | None) -> Sequence[StoredDocument]:
+        """Store and index the documents; returns them, or those of the library."""
+        rows = current_documents(store) if documents is None else [document.row for document in documents]
+        for document in documents or ():
+            store.documents.add(*document.whole)
+        index_all(store, None, {row.id for row in rows}, self._runtime.report, self._runtime.cancelled)
+        if documents is not None:
+            return list({document.id: document for document in documents}.values())
+        return [StoredDocument(row, store.documents.text(row.id), store.documents.spans(row.id)) for row in rows]
+
+
+def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> EngineCoroutine[None]:
+    """Ask the passages that have no stored answer, each by ``answer_passage``; give all answers as text, and as groups
+    in the report. Raises Cancelled, with the answers so far in the report and the store.
+    """
+    request = case.request
+    compared = case.settings.careful != "off" and not request.adapter
+    likelihood = (yield from rank_request(request)) if compared else 0.0
+    asking = _PassageLoop(case.builder, request, PassageQuestion(case, answer_passage, likelihood))
+    try:
+        yield from asking.run()
+    except Cancelled:
+        yield from asking.tell()
+        raise
+    yield from asking.tell()
+    request.stopped = "eos" if request.citations else "unanswered"
+
+
+class _PassageLoop:
+    """A question that is being put to every passage of a request."""
+
+    def __init__(self, builder: RequestBuilder, request: Request, question: PassageQuestion) -> None:
+        assert request.everywhere, "the request asks every passage"
+        self._builder, self._request, self._question, self._runtime = builder, request, question, builder.runtime
+        self._report, self._recipe = request.everywhere, question.recipe
+        self._passages: Sequence[Passage] = request.passages
+        self._answers = dict[PassageKey, StoredAnswer | None]()
+        self._unsaved = list[PassageAnswer]()
+        self._told = set[str]()  # notes that were given
+        self._failed = ""  # why answers could not be stored
+        self._started = time.perf_counter()
+
+    def run(self) -> EngineCoroutine[None]:
+        """Ask every passage that has no stored answer. Raises Cancelled."""
+        if self._report.persist:
+            ids = [document.id for document in self._request.documents]
+            self._answers |= self._runtime.read_store(lambda s: s.passage_answers.of(self._recipe, ids)) or {}
+        waiting = [p for p in self._passages if passage_key(p) not in self._answers]
+        self._report.asked = self._report.reused_answers = len(self._passages) - len(waiting)
+        yield self._progress()
+        try:
+            yield from gather(self._ask, waiting, MAX_SIDE_BY_SIDE)
+        finally:
+            self._save()
+            self._report.seconds = round(time.perf_counter() - self._started, 4)
+        self._note_rates(len(waiting))
+
+    def tell(self) -> EngineCoroutine[None]:
+        """Yield the answers so far as text, and set the report's groups and citations."""
+        if self._failed and self._failed not in self._told:
+            yield Note(self._failed)
+        self._report.asked = sum(passage_key(p) in self._answers for p in self._passages)
+        said = [PassageAnswer(p, answer) for p in self._passages if (answer := self._answers.get(passage_key(p)))]
+        groups = group_answers([one.answer.text for one in said if one.answer])
+        self._request.citations = [one.citation for one in said]
+        self._report.groups = [group.to_json() for group in groups]
+        sentences = [one.sentence for one in said]
+        asked, total = self._report.asked, self._report.passages
+        lengths = {document.id: len(document.whole.text) for document in self._request.documents}
+        text = describe_groups(groups, self._request.citations, sentences, lengths, asked) if said else _nothing(asked)
+        if asked < total:
+            text += f"\n\nStopped after {asked:,} of {total:,} passages."
+        for line in text.splitlines(keepends=True):
+            self._request.answers[0].append(Token(line, 0))
+            yield self._request.answers[0][-1]
+
+    def _ask(self, passage: Passage) -> EngineCoroutine[None]:
+        """Ask one passage, and note its answer."""
+        answered = yield from self._question.ask(passage, self._report.persist)
+        for name, count in answered.tokens.items():
+            self._report.tokens[name] += count
+        self._answers[answered.key] = answered.answer
+        self._unsaved.append(answered)
+        if len(self._unsaved) >= SAVE_EVERY:
+            self._save()
+        for note in answered.notes:
+            if note not in self._told:  # said once, whichever passage it is about
+                self._told.add(note)
+                yield Note(note)
+        if answered.answer:
+            yield PassageAnswered(answered.answer.text, answered.citation.to_json())
+        self._report.asked += 1  # here, because the coroutines of one pass all come to the event before
+        yield self._progress()
+
+    def _progress(self) -> Progress:
+        done, total, reused = self._report.asked, self._report.passages, self._report.reused_answers
+        rate = (done - reused) / (time.perf_counter() - self._started)
+        return Progress("asking passages", done, total, reused, rate or None, (total - done) / rate if rate else None)
+
+    def _save(self) -> None:
+        unsaved, self._unsaved = self._unsaved, []
+        used = cache_ids(self._builder.fingerprint, [one.passage for one in unsaved])
+
+        def write(store: Store) -> None:
+            store.passage_answers.put(self._recipe, [(one.key, one.answer) for one in unsaved])
+            store.caches.note_used(used)
+
+        if unsaved:
+            self._try(write)
+
+    def _note_rates(self, asked: int) -> None:
+        """Store the rates for the next plan: of reading passages, or of asking kept ones."""
+        tokens, seconds, fingerprint = self._report.tokens, self._report.seconds, self._builder.fingerprint
+
+        def write(store: Store) -> None:
+            if 2 * tokens["reused"] > tokens["prompt"]:
+                store.caches.note_rate(fingerprint, asked / seconds, RATE)
+            elif not store.caches.rate(fingerprint):
+                store.caches.note_rate(fingerprint, tokens["prefilled"] / seconds)
+
+        if asked >= MIN_RATED:
+            self._try(write)
+
+    def _try(self, write: Callable[[Store], None]) -> None:
+        """Write to the store, if anything is kept. One that cannot be written costs that, not the answer."""
+        if not self._report.persist or self._failed:
+            return
+        try:
+            store = self._runtime.store
+            with store_errors(store.home):
+                write(store)
+        except StoreError as e:
+            self._failed = str(e)
+
+
+def _passages_of(store: Store, documents: Sequence[StoredDocument], question: str) -> list[Passage]:
+    """Every passage of the documents, as far as they are read, scored by the question's words."""
+    by_id = {document.id: document for document in documents}
+    passages = all_passages(store, list(by_id), without_instruction(question))
+    by_document = groupby(passages, lambda passage: passage.document)
+    return [passage for id, found in by_document for passage in cut_passages(list(found), by_id[id])]
+
+
+def _nothing(asked: int) -> str:
+    return f"{NOT_SAID} None of its {asked:,} passages answers this question."

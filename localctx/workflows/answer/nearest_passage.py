@@ -1,0 +1,35 @@
+"""Offers, below an answer that says that nothing answers the question, the passage that comes nearest to it."""
+
+from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.events import NearestPassage
+from localctx.engine.request import Request
+from localctx.library.citations.cite import cite_passages, nearest_sentence
+from localctx.library.wording.no_answer import NO_ANSWER
+from localctx.workflows.answer.answer_case import AnswerCase
+
+AROUND = ' ."'  # what may stand around an answer
+
+
+def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """The coroutine ``answering`` and, if the answer says that nothing answers, an event NearestPassage after it. Such
+    an answer has no citations: what is nearest is the request's ``nearest`` alone.
+    """
+    yield from answering
+    request = case.request
+    if not is_not_said(request):
+        return
+    request.citations, request.nearest = [], _nearest(request, case.question)
+    if request.nearest:
+        yield NearestPassage(request.nearest.to_json())
+
+
+def is_not_said(request: Request) -> bool:
+    """True if the answer so far is that nothing answers the question, in any language that it is told in."""
+    return request.texts[0].strip(AROUND) in {said.strip(AROUND) for said in (request.not_said, *NO_ANSWER.values())}
+
+
+def _nearest(request: Request, question: str) -> Citation | None:
+    if request.passages:
+        return next(iter(cite_passages("", question, request.passages)), None)
+    return nearest_sentence(request.documents, question) if request.documents else None

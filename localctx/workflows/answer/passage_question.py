@@ -1,0 +1,215 @@
+"""One question as it is put to single passages, each alone: does a passage answer it, and what does it say?"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import log
+
+from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.decoding.prefill_decode import prefill
+from localctx.engine.decoding.span_search import likelihood_of
+from localctx.engine.events import Note
+from localctx.engine.prompt import NO_CONVERSATION
+from localctx.engine.request import Request
+from localctx.engine.run_request import close_request, prefill_request, rank_request
+from localctx.library.citations.cite import cite_passages, likeliest_sentence
+from localctx.library.search.search import Passage
+from localctx.store.passage_answers import PassageKey, StoredAnswer
+from localctx.workflows.answer.abstention import says_nothing
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.every_passage import part_of
+from localctx.workflows.answer.question_kind import as_question, with_adapter
+from localctx.workflows.answer.question_likelihood import is_likelier, question_tokens, without_question
+from localctx.workflows.summary_task import digest
+
+MAX_ANSWER = 96  # tokens of one passage's answer
+MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have if it does not make it likelier
+MIN_NOT_SAID = 0.5  # the probability of an adapter's "not said" from which on nothing else is likelier
+RECIPE = "everywhere 4"  # raise the number when answers of passages come to be made otherwise
+
+AnswerPassage = Callable[[AnswerCase], EngineCoroutine[None]]
+"""The coroutine that answers a question from the one passage of the case's request, and cites it."""
+
+_NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
+
+
+@dataclass(frozen=True)
+class PassageAnswer:
+    """The answer of a passage; None if it does not answer the question. ``tokens`` were prompted, reused, prefilled and
+    generated for it; ``notes`` are for the user.
+    """
+
+    passage: Passage
+    answer: StoredAnswer | None
+    tokens: dict[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def key(self) -> PassageKey:
+        """The key under which the answer is stored."""
+        return passage_key(self.passage)
+
+    @property
+    def sentence(self) -> str:
+        """The sentence that the words cited are in."""
+        p, cited = self.passage, self.citation
+        _, _, (start, end) = likeliest_sentence(p.text, [(cited.start - p.start, cited.end - p.start)], "")
+        return p.text[start:end]
+
+    @property
+    def citation(self) -> Citation:
+        """The citation of the answer."""
+        assert self.answer, "only what was said is cited"
+        p, (_, start, end) = self.passage, self.answer
+        quote = p.text[start - p.start : end - p.start]
+        return Citation(p.document, p.name, p.page_at(start), p.heading, start, end, quote, "passage", 1.0)
+
+
+class PassageQuestion:
+    """The question of a ``case`` that asks every passage, as it is put to each by ``answer_passage``. Its prompt is the
+    question alone, which has this ``likelihood``.
+    """
+
+    def __init__(self, case: AnswerCase, answer_passage: AnswerPassage, likelihood: float) -> None:
+        self._builder, self._answer_passage = case.builder, answer_passage
+        # side by side a drafted token takes another passage's place
+        self._settings = replace(case.settings, n=1, beams=1, draft=0)
+        self._documents = {document.id: document for document in case.request.documents}
+        self._alone, self._likelihood = case.request, likelihood
+        self._conversation = with_adapter(case.builder.runtime, NO_CONVERSATION)
+        self._question = as_question(case.question) if self._conversation.adapter else case.question
+
+    @property
+    def _decides(self) -> bool:
+        """True if passages are asked first whether they answer."""
+        return self._settings.careful != "off"
+
+    @property
+    def recipe(self) -> str:
+        """A hash of everything that a passage's answer depends on, except the passage and its score."""
+        s, adapter = self._settings, self._conversation.adapter
+        reader = (adapter.fingerprint.hex(), adapter.form, adapter.not_said, str(adapter.measured)) if adapter else ()
+        sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
+        model = self._builder.fingerprint.hex(), *reader
+        values = (RECIPE, self._question, *model, s.careful, s.answers, s.repeats, s.keep, s.max_tokens, *sampling)
+        return digest([str(value) for value in values])
+
+    def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
+        """Ask one passage; ``persist`` its pages. Its events are notes alone. Raises Cancelled, NoRoom."""
+        self._builder.runtime.check_cancelled()
+        request = self._build(passage, persist)
+        try:
+            relevant = map_events(self._run(request), lambda event: event if isinstance(event, Note) else None)
+            tokens = _count_tokens(request, (yield from relevant))
+        finally:
+            request.prefilled = 0  # its seconds were those of other passages, too, and say nothing about speed
+            close_request(request)
+        notes = [*request.restore_notes, *request.persist_notes, *filter(None, [request.persist_error])]
+        return PassageAnswer(passage, self._answer_of(request, passage), tokens, notes)
+
+    def _build(self, passage: Passage, persist: bool) -> Request:
+        document, text = self._documents[passage.document], without_question(passage.text, self._question)
+        request = self._builder.build(
+            [document],
+            [text],
+            self._question,
+            persist=persist,
+            part=part_of([passage]),
+            conversation=self._conversation,
+        )
+        request.passages = [passage]
+        request.plan = replace(request.plan, answer_tokens=min(request.plan.answer_tokens, MAX_ANSWER))
+        return request
+
+    def _run(self, request: Request) -> EngineCoroutine[int]:
+        """Read the passage, and answer from it if it answers the question; returns the tokens read to decide that."""
+        if request.restored < request.boundary:
+            request.begin_persisting()
+        else:
+            request.persister = None
+        yield from prefill_request(request, request.boundary)
+        request.cache.joins_chunks = True  # what comes now is not persisted
+        answers, tokens = yield from self._answers_question(request)
+        if not answers:
+            request.stopped = "unanswered"
+            return tokens
+        yield from self._answer_passage(AnswerCase(self._builder, request, self._question, self._settings))
+        return tokens
+
+    def _answers_question(self, request: Request) -> EngineCoroutine[tuple[bool, int]]:
+        """True if the passage may answer the question: by the words of an adapter; without one, if it has most of the
+        question's words, or makes it likelier. (A passage that says how many gates there are makes "list all gates" no
+        likelier.) Also returns the tokens that were read for it.
+        """
+        if not self._decides:
+            return True, 0
+        if request.adapter:
+            says_nothing_answers, tokens = yield from _says_not_said(request)
+            return not says_nothing_answers, tokens
+        if request.passages[0].score >= MIN_WORDS:
+            return True, 0
+        gain = (yield from rank_request(request)) - self._likelihood
+        return is_likelier(gain, question_tokens(self._alone)), _ranking_tokens(request)
+
+    def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
+        """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation; and
+        "not said" by the sentence nearest to the question, where an adapter found it likelier that the passage answers.
+        """
+        text = request.texts[0]
+        if says_nothing(request) and request.stopped != "unanswered" and request.adapter and self._decides:
+            (nearest, *_) = cite_passages("", self._question, [passage])
+            return StoredAnswer(nearest.quote, nearest.start, nearest.end)
+        if request.stopped == "unanswered" or says_nothing(request):
+            return None
+        start, end = passage.start, passage.end
+        if request.citations:
+            cited = request.citations[0]
+            start, end = cited.start, cited.end
+            if self._decides and request.decoding == "free" and invents(text, passage.text, self._question):
+                text = cited.quote
+        return StoredAnswer(text, start, end)
+
+
+def invents(answer: str, text: str, question: str) -> bool:
+    """True if an answer has a number or a name that neither ``text`` nor the question has."""
+    known = f"{text} {question}".casefold()
+    return any(name.casefold() not in known for name in _NAME.findall(answer))
+
+
+def passage_key(passage: Passage) -> PassageKey:
+    """Returns the key under which a passage's answer is stored."""
+    return passage.document, passage.start, passage.end
+
+
+def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
+    """The tokens of a passage's prompts; ``to_decide`` were read to decide whether it answers."""
+    counts = asdict(request.token_counts())
+    prefilled = request.prefilled if request.logits is not None else request.boundary - counts["reused"]
+    prefilled += to_decide
+    return {
+        "prompt": counts["reused"] + prefilled,
+        "reused": counts["reused"],
+        "prefilled": prefilled,
+        "generated": counts["generated"],
+    }
+
+
+def _ranking_tokens(request: Request) -> int:
+    """The tokens that were read to rank a request's passage, after those that are persisted."""
+    read = request.prefilled_to_rank
+    return read - (request.boundary - request.plan.reused) if read else 0
+
+
+def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
+    """True if the request's adapter is likelier to say that nothing answers than anything else; and the tokens read."""
+    tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
+    words, asked = tokenizer.encode(request.not_said), len(request.tokens) - cache.length
+    try:
+        logits = yield from prefill(cache, request.tokens, chunk=request.relief)
+        if logits.softmax(-1)[words[0]] < MIN_NOT_SAID:
+            return False, asked
+        likelihood = yield from likelihood_of(cache, logits, words, tokenizer.stop_ids)
+        return likelihood > log(MIN_NOT_SAID), asked + len(words)
+    finally:
+        cache.drop()

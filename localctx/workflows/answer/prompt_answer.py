@@ -1,0 +1,65 @@
+"""Answers in the model's own words, from the prompt as it stands: whole, or going on with an answer that was cut."""
+
+from collections.abc import Sequence
+
+from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.attribution import attention_by_text
+from localctx.engine.decoding.quotation import quotation_first
+from localctx.engine.events import Quoted
+from localctx.engine.request import Request
+from localctx.engine.run_request import answer_request
+from localctx.library.citations.cite import cite_from_attention, cite_passages, cite_words
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.nearest_passage import is_not_said
+
+
+def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
+    """Generate the answer, and cite what supports it."""
+    yield from answer_request(case.request, case.settings)
+    case.request.citations = find_citations(case.request, case.question)
+
+
+def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
+    """Go on with the answer that the request has ``begun``, which has ``cited`` its sources. At its end the request has
+    the whole answer and the citations of it; if it is cancelled, those of its beginning.
+    """
+    request = case.request
+    try:
+        yield from answer_request(request, case.settings)
+    finally:
+        request.citations = case.cited
+    request.citations = _joined(case.cited, find_citations(request, case.question))
+
+
+def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """The coroutine ``answering`` with what supports the answer quoted before its first token."""
+    return quotation_first(answering, lambda: _quotation(case.request, case.question))
+
+
+def find_citations(request: Request, question: str) -> list[Citation]:
+    """Returns citations of the first answer: sentences of the passages, or of the text that got the answer's attention;
+    where that is not known, those with the answer's words.
+    """
+    if request.passages:
+        return cite_passages(request.texts[0], question, request.passages)
+    if request.cache.attention_mass is None:
+        return cite_words(request.texts[0], question, request.documents)
+    texts = [document.text for document in request.documents]
+    read = request.tokens[: request.boundary]
+    shares = attention_by_text(request.cache, request.model.tokenizer, read, texts)
+    return cite_from_attention(request.texts[0], question, request.documents, shares)
+
+
+def _quotation(request: Request, question: str) -> Quoted | None:
+    found = [] if is_not_said(request) else cite_passages(request.texts[0], question, request.passages)
+    return Quoted(found[0].to_json()) if found else None
+
+
+def _joined(first: Sequence[Citation], more: Sequence[Citation]) -> list[Citation]:
+    """Returns citations of an answer's beginning, and those of the whole that cite other places."""
+    return [*first, *(c for c in more if not any(_overlap(c, known) for known in first))]
+
+
+def _overlap(a: Citation, b: Citation) -> bool:
+    return a.document == b.document and a.start < b.end and b.start < a.end

@@ -1,0 +1,120 @@
+"""Guesses what kind a question is by its English words, and tells which kinds the model's adapter answers.
+
+Every guess about a text that is not English is False: its words may mean something else in another language.
+"""
+
+import re
+from dataclasses import replace
+
+from localctx.engine.prompt import Conversation
+from localctx.engine.prompt_wording import READER
+from localctx.engine.runtime import Runtime
+from localctx.library.wording.language import language_of
+
+_SUMMARY = r"summari[sz]e|summary|overview|overall|main (points?|ideas?|themes?)|throughout"
+_WHOLE = rf"{_SUMMARY}|list (all|every|each|the)"
+_EVER = r"(any(one|body|thing|where)|does|did|do) .*\bever"
+_SEVERAL = "all|each|every|both"
+_OVER = rf"(in|of|for|from|between) ({_SEVERAL})|({_SEVERAL}) of|compare[ds]?|differ(s|ent|ences?)?|in total"
+_FOR_SUMMARY = re.compile(rf"\b({_SUMMARY})\b", re.IGNORECASE)
+_OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
+_OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|{_OVER}|{_EVER})\b", re.IGNORECASE)
+_LISTING = re.compile(
+    r"\W*((please|can you|could you|now) )*(list|enumerate|name|find|collect|give me|tell me|show me)"
+    r" (?!(about|if|of|out|that|to|whether)\b)"
+    r"(?P<wanted>((?P<asks>how|what|when|where|which|who|whose|why)\b|(?P<plural>all|the)\b)?.*?\w)[\s.!?]*",
+    re.IGNORECASE,
+)
+_INSTRUCTION = re.compile(
+    r"\W*(?:please |can you |could you |now )*(?:summari[sz]e|sum up|explain|describe|compare|contrast|translate|write|"
+    r"rewrite|rephrase|paraphrase|outline|discuss|list|enumerate|give me|tell me|show me|make|create|draft|suggest)\b",
+    re.IGNORECASE,
+)
+_OF_INSTRUCTIONS = re.compile(
+    r"\b(list|name|find|count|tell|give|show|me|please|all|every|each|any|many|often|much|ever|anyone|anybody|there)\b",
+    re.IGNORECASE,
+)
+_SO = r"(?:very |really |so |quite |most )?"
+_GOOD = "good|great|nice|cool|perfect|excellent|wonderful|awesome|amazing|brilliant|fantastic|lovely|super|interesting"
+_MAX_WORDS = 20
+_PHRASES = (
+    r"(?:hello|hi|hey|hiya|howdy|greetings)(?: there| again| everyone)?",
+    "good (?:morning|afternoon|evening|night|day)",
+    "how are you(?: today| doing)?|nice to meet you|what's up",
+    r"(?:many )?(?:thanks|thank you|thx|cheers)(?: a lot| so much| very much| again| indeed| anyway)?"
+    r"(?: for (?:your|the|that|this|all your) (?:help|answers?|time|information|explanation|summary))?",
+    r"ok(?:ay)?(?: then)?|all ?right(?: then)?|right|fine|sorry|oh|ah|aha|wow|hm+|well",
+    f"{_SO}(?:{_GOOD})",
+    "i see|got it|i got it|understood|i understand|noted|(?:that )?makes sense|fair enough",
+    "well done|(?:good|great|nice) (?:job|work|answer|one)",
+    rf"(?:that|this|it)(?: is|'s| was) {_SO}(?:{_GOOD}|helpful|useful|clear|right|correct|fine|funny|all|enough)",
+    "(?:that|this) help(?:s|ed)(?: a lot| me)?|that will be all|that's all for (?:now|today)",
+    rf"you(?: are|'re) {_SO}(?:{_GOOD}|helpful|kind|right|welcome|the best)",
+    "no (?:problem|worries)|never ?mind|don't mention it",
+    "(?:good)?bye|see you(?: later| soon| tomorrow)?|take care|have a (?:good|great|nice) (?:day|evening|night)",
+)
+_SMALL_TALK = re.compile(rf"(?:(?:{'|'.join(_PHRASES)})(?: |$))+")
+
+
+def asks_for_summary(question: str) -> bool:
+    """True for an instruction that only a summary follows."""
+    return bool(_FOR_SUMMARY.search(question)) and may_be_english(question)
+
+
+def asks_of_the_whole(question: str) -> bool:
+    """True for an instruction about the whole of a text, which no passage and no short answer follows."""
+    return bool(_OF_THE_WHOLE.search(question)) and may_be_english(question)
+
+
+def asks_in_many_places(question: str) -> bool:
+    """True for an instruction about the whole of a text, and a question whose answer may be in many places of it."""
+    return bool(_OVER_ALL.search(question)) and may_be_english(question)
+
+
+def is_instruction(question: str) -> bool:
+    """True for an instruction to write something, which no run of a document's words follows."""
+    return bool(_INSTRUCTION.match(question)) and may_be_english(question)
+
+
+def as_question(instruction: str) -> str:
+    """Returns the question in an instruction to list things, as an adapter that was trained on questions needs it;
+    anything else unchanged. "List all gates' passwords." becomes "What are all gates' passwords?".
+    """
+    listing = _LISTING.fullmatch(instruction)
+    if not listing or not may_be_english(instruction):
+        return instruction
+    if listing["asks"]:
+        return f"{listing['wanted'][0].upper()}{listing['wanted'][1:]}?"
+    return f"What {'are' if listing['plural'] else 'is'} {listing['wanted']}?"
+
+
+def without_instruction(question: str) -> str:
+    """Returns the question without words that say what to do, not what it is about."""
+    return _OF_INSTRUCTIONS.sub(" ", question) if may_be_english(question) else question
+
+
+def is_small_talk(text: str) -> bool:
+    """True for a text that is nothing but common phrases of greeting, thanks, assent or praise, and for a text of signs
+    without a word: no document answers it, and a search would find nothing. Anything else may be a question.
+    """
+    words = re.findall(r"[^\W_]+(?:'[^\W_]+)*", text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+    if not words:
+        return "?" not in text and bool(text.strip())
+    return len(words) <= _MAX_WORDS and bool(_SMALL_TALK.fullmatch(" ".join(words)))
+
+
+def may_be_english(text: str) -> bool:
+    """False for a text in another language: one that is told surely, or that has letters which English does not use.
+
+    Of a short text no language can be told; then English words that were found in it are enough.
+    """
+    language = language_of(text)  # loads its model only for long texts with few common English words
+    return language == "en" if language else all(c.isascii() for c in text if c.isalpha())
+
+
+def with_adapter(runtime: Runtime, conversation: Conversation, question: str = "") -> Conversation:
+    """Returns ``conversation`` with the adapter of the settings and the form of a question it was trained on; unchanged
+    where there is none, or ``question`` is about the whole. Raises ModelError for an adapter that does not fit.
+    """
+    adapter = None if asks_of_the_whole(question) else runtime.adapter
+    return replace(conversation, adapter=adapter, form=adapter.form or READER) if adapter else conversation

@@ -1,0 +1,131 @@
+"""Quoted answers: decoding is limited to runs of the documents' own words, so that an answer cannot invent anything and
+its place in the text is known to the character.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.prefill_decode import out_of_memory_as_no_room
+from localctx.engine.decoding.span_index import Place, SpanIndex
+from localctx.engine.decoding.span_search import QuotedAnswer, SpanSearch
+from localctx.engine.events import Quoted, Token
+from localctx.engine.prompt_wording import BEFORE_QUOTE
+from localctx.engine.request import Request
+from localctx.engine.run_request import emit_text, prefill_request
+from localctx.library.citations.cite import cite_characters, cite_passages, cite_words, likeliest_sentence
+from localctx.library.wording.yes_no import clause_after
+from localctx.models.base import ForwardRequest
+from localctx.store.documents import StoredDocument
+from localctx.workflows.answer.answer_case import AnswerCase
+
+MAX_TOKENS = 64  # of a quoted answer
+MAX_RUNS = 8  # of an answer that is a list
+
+
+@dataclass(frozen=True)
+class QuotingStyle:
+    """How a model is brought to quote: its answer begins with ``prefix``, and besides the stop token any of ``ends``
+    ends it; ``length_penalty`` favours long answers (see ``SpanSearch``).
+    """
+
+    prefix: str = ""
+    ends: tuple[str, ...] = ()
+    length_penalty: float = 0.0
+
+
+UNTRAINED = QuotingStyle(BEFORE_QUOTE, ('"', '".', '",', ".", '."'), 0.25)
+"""For models that say more than the answer if they are let (measured with the default model)."""
+
+
+class _Source(NamedTuple):
+    """A text that was read: the part of ``document`` that begins at character ``start``."""
+
+    document: StoredDocument
+    start: int
+    text: str
+
+
+def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
+    """Give the likeliest answer that is made of words of what was read, after the sentence in which it stands.
+
+    Its citations are the sentences of the words it is made of; that of a yes or no is about the question. Raises
+    Cancelled, NoRoom.
+    """
+    request = case.request
+    if request.logits is None:
+        yield from prefill_request(request)
+    assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
+    request.decoding, sources = "quote", _sources(request)
+    limit = min(request.plan.answer_tokens, case.settings.max_tokens, MAX_TOKENS)
+    found = yield from _search(request, sources, QuotingStyle() if request.adapter else UNTRAINED, limit)
+    if found:
+        yield from _give(request, case.question, found[0], sources)
+    else:
+        request.seconds["first_token"] = time.perf_counter() - request.started
+        yield from emit_text(request, request.not_said)
+        request.stopped = "unanswered"
+
+
+def _search(
+    request: Request, sources: Sequence[_Source], style: QuotingStyle, limit: int
+) -> EngineCoroutine[list[QuotedAnswer]]:
+    """Returns complete answers, the best first, after the prompt and the style's prefix."""
+    assert request.logits is not None, "the prompt was prefilled"
+    tokenizer, cache, logits = request.model.tokenizer, request.cache.fork(recording=False), request.logits
+    index = SpanIndex(tokenizer, [source.text for source in sources])
+    ends = tokenizer.stop_ids | {index.encode(end)[0] for end in style.ends}
+    search = SpanSearch(index, ends, limit=limit, max_runs=MAX_RUNS, length_penalty=style.length_penalty)
+    try:
+        if style.prefix:
+            with out_of_memory_as_no_room(cache):
+                logits = (yield ForwardRequest(tokenizer.encode(style.prefix), cache))[-1]
+        return (yield from search.run(cache, logits))
+    finally:
+        cache.drop()
+
+
+def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequence[_Source]) -> EngineCoroutine[None]:
+    """Yield the sentence that ``answer`` stands in, and its tokens."""
+    runs = [_best_place(places, sources, question) for places in answer.places]
+    words = [" ".join(sources[place.text].text[place.start : place.end].split()) for place, _ in runs]
+    between = [f"{separator} ".replace("\n ", "\n") for separator in answer.separators]
+    text = "".join(part for pair in zip(words, [*between, ""], strict=True) for part in pair)
+    cited = [_cite(sources[place.text], *sentence) for place, sentence in runs]
+    if clause_after(text) is not None:  # a word that stands anywhere: what is about the question says it
+        passages = request.passages
+        about = cite_passages(text, question, passages) if passages else cite_words(text, question, request.documents)
+        cited = list(about)
+    request.citations = list({citation.range: citation for citation in cited}.values())
+    yield from (Quoted(citation.to_json()) for citation in request.citations[:1])
+    request.answers = [[Token(text if not i else "", token) for i, token in enumerate(answer.tokens)]]
+    request.likelihood = answer.likelihood / (len(answer.tokens) + 1)
+    request.seconds["first_token"] = time.perf_counter() - request.started
+    yield from request.answers[0]
+    request.stopped = "eos"
+
+
+def _sources(request: Request) -> list[_Source]:
+    """Returns the texts that the request reads: its passages, or else its documents."""
+    if not request.passages:
+        return [_Source(document, 0, document.text) for document in request.documents]
+    documents = {document.id: document for document in request.documents}
+    return [_Source(documents[passage.document], passage.start, passage.text) for passage in request.passages]
+
+
+def _best_place(places: Sequence[Place], sources: Sequence[_Source], question: str) -> tuple[Place, tuple[int, int]]:
+    """Returns the place whose sentence has most of the question's words, and that sentence."""
+    best = dict[int, tuple[float, Place, tuple[int, int]]]()
+    for number in {place.text for place in places}:
+        ranges = [(place.start, place.end) for place in places if place.text == number]
+        score, chosen, sentence = likeliest_sentence(sources[number].text, ranges, question)
+        best[number] = score, Place(number, *chosen), sentence
+    _, place, sentence = max(best.values(), key=lambda one: (one[0], -one[1].text))
+    return place, sentence
+
+
+def _cite(source: _Source, start: int, end: int) -> Citation:
+    return cite_characters(source.document, source.start + start, source.start + end)

@@ -1,0 +1,270 @@
+"""Retrieval: search finds passages by words and vectors, the model ranks them by the likelihood of the question, and
+the answer comes from the best. The pages of every passage are persisted, so that ranking it again prefills only the
+question.
+"""
+
+import time
+from collections.abc import Container, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from localctx.engine.blending import CachedPassage, blend
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.events import Note, Planned
+from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.request_report import PrepareReport
+from localctx.engine.run_request import close_request, prefill_request, rank_request
+from localctx.errors import NothingFound
+from localctx.library.search.search import (
+    Passage,
+    all_passages,
+    cut_passages,
+    index_all,
+    join_adjacent,
+    search,
+    try_with_embedder,
+)
+from localctx.library.wording.language import language_warnings
+from localctx.models.catalog import load_catalog
+from localctx.models.embedder import Embedder
+from localctx.store.documents import DocumentBeginning, StoredDocument
+from localctx.store.store import Store, store_errors
+from localctx.workflows.answer.every_passage import open_store, part_of
+from localctx.workflows.answer.question_kind import asks_of_the_whole, with_adapter
+from localctx.workflows.answer.question_likelihood import without_question
+from localctx.workflows.answer.several_documents import measured_blending
+from localctx.workflows.answer.whole_offers import offer_whole
+
+MAX_RANKED = 5  # passages whose likelihood is computed
+SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question that is answered from passages, and ``why`` the documents are not read whole."""
+
+    text: str
+    why: str
+    persist: bool
+    conversation: Conversation
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The passages that search found, their documents by id, and a warning about the search, if there is one."""
+
+    passages: list[Passage]
+    documents: dict[str, StoredDocument]
+    warning: str | None
+
+
+class RetrievalWorkflow:
+    """Finds passages and builds requests that answer from them."""
+
+    def __init__(self, builder: RequestBuilder) -> None:
+        self._builder, self._runtime = builder, builder.runtime
+
+    def open(
+        self,
+        documents: Sequence[StoredDocument] | None,
+        question: str,
+        persist: bool,
+        why: str,
+        conversation: Conversation = NO_CONVERSATION,
+    ) -> EngineCoroutine[Request]:
+        """Build and prefill the request that answers from the best passages of ``documents`` (None: of the whole
+        library).
+
+        In a chat, the history stands between passages and question; it has no part in the ranking. Raises UserError,
+        Cancelled.
+        """
+        with open_store(self._runtime, persist) as store:
+            return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
+
+    def prepare(self, document: StoredDocument) -> PrepareReport:
+        """Make a document searchable. Raises Cancelled."""
+        start, runtime = time.perf_counter(), self._runtime
+        with store_errors(runtime.store.home):
+            runtime.store.documents.add(*document)
+            try_with_embedder(
+                lambda: runtime.embedder, lambda embedder: self._index(runtime.store, embedder, [document.id])
+            )
+        tokens = estimate_tokens(self._builder.model.tokenizer, [document.text], 0)
+        return PrepareReport(
+            document=document.id,
+            name=document.name,
+            model=runtime.settings.model,
+            stopped="eos",
+            tokens={"prompt": tokens, "reused": 0, "prefilled": 0},
+            seconds={"search": round(time.perf_counter() - start, 4), "prefill": 0.0},
+        )
+
+    @property
+    def count(self) -> int:
+        """The number of passages in the prompt: the setting, else what was measured with the adapter that answers, else
+        what the catalogue measured for the model, else 1.
+        """
+        settings, adapter = self._runtime.settings, self._runtime.adapter
+        measured = adapter.measured_count("passages") if adapter else 0
+        entry = load_catalog().get(settings.model)
+        return settings.passages or measured or (entry.passages if entry else 0) or 1
+
+    def _open(
+        self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question
+    ) -> EngineCoroutine[Request]:
+        start = time.perf_counter()
+        with store_errors(store.home):
+            if documents is not None and not question.conversation.chat:  # a chat's documents are stored with it
+                for document in documents:
+                    store.documents.add(*document.whole)
+            found = self._find(store, documents, question)
+        searched = time.perf_counter() - start
+        plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
+        alone = replace(NO_CONVERSATION, max_tokens=question.conversation.max_tokens)
+        asked = with_adapter(self._runtime, alone, question.text)
+        requests = [self._build([found.documents[p.document]], [p], question, asked) for p in plain]
+        documents_found = list(found.documents.values())
+        yield from map(Note, language_warnings(self._runtime.settings, documents_found, searched=True))
+        if found.warning:
+            yield Note(found.warning)
+        offer = offer_whole(self._builder, store, documents, [p.text for p in found.passages], question.text)
+        if offer:
+            yield offer
+        yield self._plan(requests, question.why)
+        start = time.perf_counter()
+        request = yield from self._best(store, requests, found, question)
+        request.offered = offer.ways if offer else {}
+        request.started -= searched
+        request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
+        return request
+
+    def _find(self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question) -> _Candidates:
+        ids = None if documents is None else [document.id for document in documents]
+        rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
+
+        def find(embedder: Embedder | None) -> list[Passage]:
+            self._index(store, embedder, rows)
+            top, beginning = max(MAX_RANKED, self.count), _beginning(documents)
+            before = len(beginning.text) if beginning else None
+            passages = search(store, question.text, embedder, list(rows), top, before).passages
+            if not passages and asks_of_the_whole(question.text):  # which need not be like anything in the text
+                passages = all_passages(store, list(rows))[:top]
+            return cut_passages(passages, beginning) if beginning else passages
+
+        passages, warning = try_with_embedder(lambda: self._runtime.embedder, find)
+        if not passages:
+            what = f"{question.why}, and nothing in the documents is like the question"
+            raise NothingFound(what, "say it in other words")
+        text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
+        named = {p.document for p in passages}
+        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
+        return _Candidates(passages, found, warning)
+
+    def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
+        index_all(store, embedder, documents, self._runtime.report, self._runtime.cancelled)
+
+    def _build(
+        self,
+        documents: Sequence[StoredDocument],
+        passages: Sequence[Passage],
+        question: _Question,
+        conversation: Conversation,
+    ) -> Request:
+        texts, part = [p.text for p in passages], part_of(passages)
+        return self._builder.build(
+            documents, texts, question.text, persist=question.persist, part=part, conversation=conversation
+        )
+
+    def _plan(self, requests: Sequence[Request], why: str) -> Planned:
+        """Returns one plan for all requests that are ranked."""
+        plans = [request.plan for request in requests]
+        seconds = [p.seconds for p in plans if p.seconds is not None]
+        return replace(
+            plans[0],
+            mode="retrieve",
+            reason=f"{why}: the answer comes from the best {self.count} of {len(requests)} passages found",
+            tokens=sum(len(request.ranking.tokens) for request in requests if request.ranking),
+            reused=sum(p.reused for p in plans),
+            kv_bytes=sum(p.kv_bytes for p in plans),
+            seconds=sum(seconds) if len(seconds) == len(plans) else None,
+            unusual=True,
+        )
+
+    def _best(
+        self, store: Store, requests: Sequence[Request], found: _Candidates, question: _Question
+    ) -> EngineCoroutine[Request]:
+        """Rank the passages; returns the request that answers from the best of them, and closes the others."""
+        open_requests = list(requests)
+        try:
+            likelihoods = yield from self._rank(requests)
+            scores = [n + SEARCH_WEIGHT * p.score for n, p in zip(likelihoods, found.passages, strict=True)]
+            order = sorted(range(len(requests)), key=lambda i: -scores[i])
+            best = order[: self.count]
+            if len(best) == 1 and not (question.conversation.chat or question.conversation.history):
+                request = open_requests.pop(best[0])
+                request.passages = [found.passages[best[0]]]
+            else:
+                chosen = [(found.passages[i], requests[i]) for i in best]
+                chosen.sort(key=lambda one: (one[0].document, one[0].start))
+                request = yield from self._join(store, chosen, found.documents, question)
+        finally:
+            for other in open_requests:
+                close_request(other)
+        listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(found.passages, likelihoods, strict=True)]
+        request.candidates, request.ranked = [listed[i] for i in order], requests
+        request.plan = replace(request.plan, mode="retrieve")
+        request.question_likelihood = max(likelihoods)
+        return request
+
+    def _rank(self, requests: Sequence[Request]) -> EngineCoroutine[list[float]]:
+        likelihoods = list[float]()
+        for i, request in enumerate(requests):
+            self._runtime.report("ranking passages", i, len(requests))
+            request.begin_persisting()
+            likelihoods.append((yield from rank_request(request)))
+        return likelihoods
+
+    def _join(
+        self,
+        store: Store,
+        chosen: Sequence[tuple[Passage, Request]],
+        documents: dict[str, StoredDocument],
+        question: _Question,
+    ) -> EngineCoroutine[Request]:
+        """Build and prefill a request with several passages, in the order of the text, so that the same passages make
+        the same prompt. Adjacent passages are joined, unless their caches are blended.
+        """
+        passages = [passage for passage, _ in chosen]
+        blending = measured_blending(self._builder)
+        if not blending:
+            passages = sorted(join_adjacent(store, passages), key=lambda p: (p.document, p.start))
+        used = [documents[d] for d in dict.fromkeys(p.document for p in passages)]
+        asked = with_adapter(self._runtime, question.conversation, question.text)
+        request = self._build(used, passages, question, asked)
+        try:
+            request.begin_persisting()
+            if blending:
+                cached = [
+                    CachedPassage(ranked.tokens[: ranked.cache.length], ranked.paged_cache) for _, ranked in chosen
+                ]
+                reused = yield from blend(
+                    self._runtime.paged_model,
+                    request.paged_cache,
+                    request.tokens,
+                    cached,
+                    blending,
+                    chunk=request.relief,
+                )
+                request.plan = replace(request.plan, reused=reused)
+            yield from prefill_request(request)
+        except BaseException:
+            close_request(request)
+            raise
+        request.passages = passages
+        return request
+
+
+def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:
+    """The one document that is asked, if only its beginning is."""
+    return next((document for document in documents or () if isinstance(document, DocumentBeginning)), None)

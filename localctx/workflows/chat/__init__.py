@@ -1,0 +1,1 @@
+"""Questions that build on each other."""

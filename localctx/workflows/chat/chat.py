@@ -1,0 +1,300 @@
+"""Chat: answers questions with the messages of a chat's branch as their history, and stores questions and answers.
+
+A question is stored before the model is loaded, and an answer, whole or cancelled, before its pages are persisted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Done, Note, Token
+from localctx.engine.planning.cache_plan import refuse_eviction
+from localctx.engine.prompt import Conversation
+from localctx.engine.prompt_wording import SUMMARIZE_CHAT
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import answer_request, run_request
+from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
+from localctx.settings import Settings
+from localctx.store.chats import SUMMARY, UNTITLED, Chat, Chats, Message
+from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
+from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.answer.question_kind import is_small_talk
+from localctx.workflows.chat.chat_history import answered, history, last_question, messages_until
+from localctx.workflows.chat.stored_answer import StoreOutcome, citations_of, store_answer
+from localctx.workflows.chat.whole_document import WholeDocumentWorkflow, WholeWay
+from localctx.workflows.read_sources import store_sources
+from localctx.workflows.read_until import locate_mark
+
+TITLE_LENGTH = 60  # characters of its first question that name a chat
+
+FullChatAction = Literal["sink-window", "summarize", "new"]
+"""The actions on a full chat: the sink-window keeper evicts its middle, a summary replaces what was said, or a new
+chat about the same documents begins.
+"""
+
+
+class ChatWorkflow:
+    """Answers questions in the chats of the store. A chat whose settings say ``library`` is about the whole library;
+    ``collection``, the id of one, adds the documents of that.
+
+    Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit in the
+    prompt without the history only; the question is then answered by ``make_room``.
+    """
+
+    def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
+        self._builder, self._ask, self._runtime = builder, ask, builder.runtime
+        self._whole = WholeDocumentWorkflow(builder, ask)
+
+    def start(self, sources: Sequence[str]) -> Chat:
+        """Create a chat about the files ``sources``, which are added to the library. Raises UserError."""
+        documents = store_sources(self._runtime, sources)
+        with store_errors(self._runtime.store.home):
+            return self._chats.create("", documents, {"model": self._runtime.settings.model})
+
+    def restart(self, chat: str) -> Chat:
+        """Create a chat about the documents of another."""
+        with store_errors(self._runtime.store.home):
+            return self._chats.restart(chat, {"model": self._runtime.settings.model})
+
+    def add_documents(self, chat: str, sources: Sequence[str]) -> None:
+        """Add the files ``sources`` to the documents of a chat; the history is then prefilled anew after them."""
+        documents = store_sources(self._runtime, sources)
+        with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
+            for document in documents:
+                self._chats.add_document(chat, document)
+
+    def ask(self, chat: str, text: str, until: str = "") -> EngineCoroutine[None]:
+        """Answer ``text`` after the last answer of the chat's current branch."""
+        with self._runtime.running():
+            yield from self._ask_next(chat, text, until)
+
+    def edit(self, chat: str, text: str, message: int | None = None, until: str = "") -> EngineCoroutine[None]:
+        """Answer ``text`` in place of the question ``message`` (None: the last), on a branch of its own.
+
+        Raises ChatError.
+        """
+        with self._runtime.running():
+            self._documents_asked(chat)
+            with store_errors(self._runtime.store.home):
+                before, old = last_question(self._chats, chat, message)
+                question = self._chats.edit(old, text)
+            yield from self._answer(question, before, self._runtime.settings, until)
+
+    def make_room(self, chat: str, action: FullChatAction, until: str = "") -> EngineCoroutine[None]:
+        """Make room in a full chat by ``action``, then answer its last question. With ``new`` that is done in another
+        chat, which Done's report names. Raises ChatError.
+        """
+        with self._runtime.running():
+            yield from self._make_room(chat, action, until)
+
+    def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
+        """Answer the last question again, on a branch of its own; each answer has the next seed.
+
+        Raises ChatError; UsageError where the answer would be the same.
+        """
+        with self._runtime.running():
+            yield from self._regenerate(chat, temperature, until)
+
+    def ask_whole(self, chat: str, way: WholeWay, until: str = "") -> EngineCoroutine[None]:
+        """Answer the last question again, on a branch of its own, from the whole of the chat's documents.
+
+        Raises ChatError; UsageError for a way that is not possible.
+        """
+        with self._runtime.running():
+            self._documents_asked(chat)
+            with store_errors(self._runtime.store.home):
+                before, question = last_question(self._chats, chat)
+            yield from self._answer(question, before, self._runtime.settings, until, way)
+
+    def continue_answer(self, chat: str) -> EngineCoroutine[None]:
+        """Go on with the last answer of a chat's current branch, which was cut at its longest or stopped. The report at
+        the end has all of it. Raises ChatError if it is complete.
+        """
+        with self._runtime.running():
+            with store_errors(self._runtime.store.home):
+                before, question = last_question(self._chats, chat)
+                answer = self._chats.messages(chat)[-1]
+            if not answer.unfinished:
+                raise ChatError("the last answer is complete", "ask something else")
+            until = (answer.stats.get("until") or {}).get("mark", "")
+            yield from self._answer(question, before, self._runtime.settings, until, begun=answer)
+
+    def summarize(self, chat: str) -> EngineCoroutine[None]:
+        """Generate a summary that replaces the history in later prompts; the messages stay in the chat.
+
+        While the history alone does not fit, its older half is left out, with a note. Raises Cancelled.
+        """
+        with self._runtime.running():
+            yield from self._summarize(chat)
+
+    @property
+    def _chats(self) -> Chats:
+        return self._runtime.store.chats
+
+    def _ask_next(self, chat: str, text: str, until: str) -> EngineCoroutine[None]:
+        documents = self._documents_asked(chat)
+        if until:
+            locate_mark(documents, until)  # before the question is stored
+        with store_errors(self._runtime.store.home):
+            before = answered(self._chats.messages(chat))
+            if not before and self._chats.get(chat).title == UNTITLED:
+                self._chats.rename(chat, text[:TITLE_LENGTH])
+            question = self._chats.append(chat, before[-1].id if before else None, "user", text)
+        yield from self._answer(question, before, self._runtime.settings, until)
+
+    def _make_room(self, chat: str, action: FullChatAction, until: str) -> EngineCoroutine[None]:
+        self._documents_asked(chat)
+        if action == "sink-window":
+            refuse_eviction(self._runtime.model, action)  # before the chat has it
+        with store_errors(self._runtime.store.home):
+            _, question = last_question(self._chats, chat)
+            if action == "sink-window":
+                self._chats.set(chat, {"keep": action})
+            elif action == "new":
+                chat = self._chats.restart(chat, {"model": self._runtime.settings.model}).id
+        if action == "sink-window":
+            yield Note("from here on only the beginning and the end of this chat are seen")
+            yield from self._regenerate(chat, None, until)
+            return
+        if action == "new":
+            yield Note("this is a new chat about the same documents")
+        else:
+            yield Note("summarizing what was said")
+            yield from map_events(self._summarize(chat), lambda event: None if isinstance(event, Token) else event)
+        yield from self._ask_next(chat, question.text, until)
+
+    def _regenerate(self, chat: str, temperature: float | None, until: str) -> EngineCoroutine[None]:
+        s = self._runtime.settings
+        s = replace(s, temperature=s.temperature if temperature is None else temperature)
+        with store_errors(self._runtime.store.home):
+            before, question = last_question(self._chats, chat)
+            older = self._chats.replies(chat, question.id)
+        read_alike = (m for m in older if (m.stats.get("until") or {}).get("mark", "") == until)
+        if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in read_alike):
+            raise UsageError("at temperature 0 the answer would be the same", "give a temperature, for example 0.8")
+        s = replace(s, seed=None if s.seed is None else s.seed + len(older))
+        yield from self._answer(question, before, s, until)
+
+    def _summarize(self, chat: str) -> EngineCoroutine[None]:
+        self._runtime.load()
+        messages = answered(self._chats.messages(chat))
+        exchanges = history(messages)
+        while True:
+            try:
+                transcript = "\n\n".join(f"{question}\n{answer}" for question, answer in exchanges)
+                request = self._builder.build([], [transcript], SUMMARIZE_CHAT, persist=False)
+                break
+            except TooLong:
+                if len(exchanges) < 2:
+                    raise
+                half = len(exchanges) // 2
+                yield Note(f"the oldest {half:,} of {len(exchanges):,} answers are left out of the summary")
+                exchanges = exchanges[half:]
+        yield request.plan
+        yield from run_request(request, answer_request(request, self._runtime.settings))
+        if request.stopped == "cancelled":
+            raise Cancelled
+        with store_errors(self._runtime.store.home):
+            self._chats.append(chat, messages[-1].id, SUMMARY, request.text, stopped=request.stopped)
+        yield Note("what was said before is remembered as a summary from here on")
+
+    def _answer(
+        self,
+        question: Message,
+        before: Sequence[Message],
+        settings: Settings,
+        until: str,
+        way: WholeWay | None = None,
+        begun: Message | None = None,
+    ) -> EngineCoroutine[None]:
+        chat, documents = self._chats.get(question.chat), self._documents_asked(question.chat)
+        loaded = self._runtime.load()
+        for document in chat.documents:
+            if document.removed:
+                yield Note(f"{document.name} was removed from the library: the answer does without it")
+        if way:
+            request = yield from self._whole.open(documents, question.text, way, until)
+        elif documents != [] and is_small_talk(question.text):  # with documents or history it is answered from these
+            alone = Conversation(begun=begun.text if begun else "")
+            request = yield from self._ask.open_whole([], question.text, False, alone)
+        else:
+            request = yield from self._open(question.text, before, chat, documents, until, begun)
+        request.seconds["load"] = loaded
+        stored = StoreOutcome()
+        answering = self._whole.answer(request, question.text, settings, citations_of(begun))
+        yield from run_request(request, self._answer_and_store(request, question, answering, stored, begun))
+        yield from map(Note, request.persist_notes)
+        report = replace(request.answer_report(), chat=chat.id, message=stored.message)
+        yield Done(report, stored.error or request.persist_error)
+
+    def _open(
+        self,
+        question: str,
+        before: Sequence[Message],
+        chat: Chat,
+        documents: Sequence[StoredDocument] | None,
+        until: str,
+        begun: Message | None,
+    ) -> EngineCoroutine[Request]:
+        """Build the request that answers a question after the messages ``before``."""
+        known = messages_until(before, locate_mark(documents, until)) if until else before
+        about_documents = documents != []
+        exchanges, all_said = history(known, about_documents), history(before, about_documents)
+        if exchanges != all_said:
+            yield Note("what was answered from further on is left out")
+        keeper = chat.settings.get("keep", "")
+        conversation = Conversation(chat.id, exchanges, keeper, begun=begun.text if begun else "")
+        request = yield from self._ask.open(documents, question, True, conversation, until)
+        if documents and request.plan.mode == "full" and not until:
+            self._keep_order(chat, request)
+        return request
+
+    def _keep_order(self, chat: Chat, request: Request) -> None:
+        """Have later questions of the chat read the documents that it names in the order in which this one does."""
+        places = {document.id: place for place, document in enumerate(request.documents)}
+        with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
+            named = [d.id for d in self._chats.get(chat.id).documents if not d.removed]  # now: some may be new
+            order = sorted(named, key=lambda document: places.get(document, len(places)))
+            if order != named:
+                self._chats.set_documents(chat.id, order)
+
+    def _answer_and_store(
+        self,
+        request: Request,
+        question: Message,
+        answering: EngineCoroutine[None],
+        stored: StoreOutcome,
+        begun: Message | None,
+    ) -> EngineCoroutine[None]:
+        """Answer, and store what was generated, also if it is cancelled or the coroutine is closed."""
+        try:
+            yield from answering
+        finally:
+            try:
+                stored.message = store_answer(self._runtime, request, question, begun)
+            except (StoreError, ChatError) as e:  # or the chat was deleted meanwhile
+                stored.error = str(e)
+
+    def _documents_asked(self, chat: str) -> list[StoredDocument] | None:
+        """The documents of a chat; None for the whole library. Raises ChatError if every one was removed."""
+        with store_errors(self._runtime.store.home):
+            found = self._chats.get(chat)
+            if names := found.removed_documents:
+                raise ChatError(
+                    f"{names}: removed from the library, and this chat has no other document",
+                    "add it to the chat again, or begin a new one",
+                )
+            return None if found.settings.get("library") else self._documents(found)
+
+    def _documents(self, chat: Chat) -> list[StoredDocument]:
+        """The documents of a chat: those it names, then those that its collection has by now. Raises ChatError."""
+        documents, collection = self._runtime.store.documents, chat.settings.get("collection")
+        rows = {row.id: row for row in documents.all()}
+        ids = [d.id for d in chat.documents if not d.removed]
+        ids += self._runtime.store.collections.documents(collection) if collection else []
+        if collection and not ids:
+            raise ChatError("the collection of this chat is empty or was deleted", "choose another one, or a document")
+        return [StoredDocument(rows[d], documents.text(d), documents.spans(d)) for d in dict.fromkeys(ids)]

@@ -1,0 +1,63 @@
+"""What was said before on a branch of a chat, as the prompt of its next question has it."""
+
+from collections.abc import Sequence
+
+from localctx.engine.prompt import Exchange
+from localctx.engine.prompt_wording import SUMMARIZE_CHAT
+from localctx.errors import ChatError
+from localctx.store.chats import SUMMARY, Chats, Message
+from localctx.workflows.answer.question_kind import is_small_talk
+
+
+def answered(messages: Sequence[Message]) -> list[Message]:
+    """The messages of a branch up to its last answer."""
+    return list(messages[:-1] if messages and messages[-1].role == "user" else messages)
+
+
+def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
+    """Returns the messages before a question (None: the last of the branch that is shown), and the question.
+
+    Raises ChatError.
+    """
+    messages = chats.messages(chat, message)
+    while messages and messages[-1].role != "user":
+        messages.pop()
+    if not messages:
+        raise ChatError("nothing was asked in this chat yet", "ask something first")
+    return messages[:-1], messages[-1]
+
+
+def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
+    """The messages of a branch without those that were answered from more than the first ``end`` characters, and
+    without summaries of such answers. Small talk was answered from none.
+    """
+    known, question, further = list[Message](), list[Message](), False
+    for message in messages:
+        if message.role == "user":
+            question = [message]
+            continue
+        if message.role == SUMMARY:
+            beyond = further
+        else:
+            until = (message.stats or {}).get("until")
+            small_talk = bool(question) and is_small_talk(question[0].text)
+            beyond = not small_talk and (until is None or until["characters"] > end)
+        further = further or beyond
+        known += [] if beyond else [*question, message]
+        question = []
+    return known
+
+
+def history(messages: Sequence[Message], about_documents: bool = False) -> list[Exchange]:
+    """The exchanges of a branch that are part of the prompt; a summary replaces everything before it. In a chat that is
+    ``about_documents``, small talk was answered by itself and is no part of it.
+    """
+    exchanges, question = list[Exchange](), ""
+    for message in messages:
+        if message.role == "user":
+            question = message.text
+        elif message.role == SUMMARY:
+            exchanges = [(SUMMARIZE_CHAT, message.text)]
+        elif not (about_documents and is_small_talk(question)):
+            exchanges.append((question, message.text))
+    return exchanges

@@ -1,0 +1,112 @@
+"""Answers from the whole of long documents, in a chat: a summary of all sections, or every passage asked by itself."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal, get_args
+
+from localctx.document_parts import Citation, SummaryCitation
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Token
+from localctx.engine.prompt import estimate_tokens
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.errors import UsageError
+from localctx.settings import Settings
+from localctx.store.documents import StoredDocument
+from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.answer.question_likelihood import question_alone
+from localctx.workflows.read_until import read_until
+from localctx.workflows.summarize.summarize import SummarizeWorkflow
+from localctx.workflows.summary_task import SummaryTask
+from localctx.workflows.summary_time import estimate_summary_seconds, note_summary_seconds
+from localctx.workflows.text_generator import LocalGenerator, without_text
+
+WholeWay = Literal["summarize", "everywhere"]
+"""How an answer is made of the whole of documents: every section is summarized, or every passage is asked."""
+
+
+class WholeDocumentWorkflow:
+    """Builds and answers requests about the whole of documents; ``ask`` answers from single passages."""
+
+    def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
+        self._builder, self._ask, self._runtime = builder, ask, builder.runtime
+
+    def open(
+        self, documents: Sequence[StoredDocument] | None, question: str, way: WholeWay, until: str = ""
+    ) -> EngineCoroutine[Request]:
+        """Build the request that answers ``question`` from the whole of ``documents`` (None: of the library), or of
+        what comes before the mark ``until`` in the one document. Raises UsageError, NothingFound.
+        """
+        if way not in get_args(WholeWay):
+            raise UsageError(f"there is no way {way!r}", f"use one of: {', '.join(get_args(WholeWay))}")
+        told = None
+        if until:
+            beginning, told = read_until(self._builder.model.tokenizer, documents, until)
+            documents = [beginning]
+        if way == "everywhere":
+            request = yield from self._ask.open_everywhere(documents, question, True)
+        elif documents is None:
+            raise UsageError("the whole library cannot be summarized at once", "choose documents")
+        else:
+            request = self._open_summary(documents, question)
+            yield request.plan
+        request.until = asdict(told) if told else None
+        return request
+
+    def answer(
+        self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
+    ) -> EngineCoroutine[None]:
+        """Answer a request, of ``open`` or another, as ``AskWorkflow.answer``. Raises Cancelled, NoRoom."""
+        if request.plan.mode == "summarize":
+            yield from self._summarize(request)
+        else:
+            yield from self._ask.answer(request, question, settings, cited)
+
+    def _open_summary(self, documents: Sequence[StoredDocument], question: str) -> Request:
+        request = question_alone(self._builder, question)
+        request.documents = documents
+        request.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
+        texts = [document.text for document in documents]
+        request.plan = replace(
+            request.plan,
+            mode="summarize",
+            reason="every section is summarized, and the summaries become one",
+            tokens=estimate_tokens(self._builder.model.tokenizer, texts, 0, self._runtime.cancelled),
+            reused=0,
+            seconds=estimate_summary_seconds(self._builder, documents),
+            unusual=True,
+        )
+        return request
+
+    def _summarize(self, request: Request) -> EngineCoroutine[None]:
+        """Summarize one document after the other. What was done of one that is stopped is stored, and not done again.
+
+        Raises Cancelled.
+        """
+        summaries = SummarizeWorkflow(self._runtime, self._generator)
+        for document in request.documents:
+            started = time.perf_counter()
+            written = summaries.summarize(document, SummaryTask())
+            result = yield from map_events(written, without_text)
+            note_summary_seconds(self._builder, document, time.perf_counter() - started)
+            yield from self._tell(request, document, result)
+        request.stopped = "eos"
+
+    def _tell(self, request: Request, document: StoredDocument, result: dict[str, Any]) -> EngineCoroutine[None]:
+        """Yield the summary of a document, under its name where there are several, and cite it."""
+        before = f"{document.name}\n" if len(request.documents) > 1 else ""
+        before = ("\n\n" if request.text else "") + before
+        at = len(request.text) + len(before)
+        request.seconds.setdefault("first_token", time.perf_counter() - request.started)
+        for line in (before + result["summary"].strip()).splitlines(keepends=True):
+            request.answers[0].append(Token(line, 0))
+            yield request.answers[0][-1]
+        cited = map(SummaryCitation.from_json, result["citations"])
+        request.citations = [*request.citations, *(replace(citation, at=citation.at + at) for citation in cited)]
+        assert request.token_totals is not None, "it is set where the request is opened"
+        for name, count in request.token_totals.items():
+            request.token_totals[name] = count + result["tokens"].get(name, 0)
+
+    def _generator(self, document: StoredDocument) -> LocalGenerator:
+        return LocalGenerator(self._builder, self._ask, document)

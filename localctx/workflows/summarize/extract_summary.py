@@ -1,0 +1,27 @@
+"""A summary of a document's own sentences: in the order of the text, each with its place."""
+
+from dataclasses import asdict
+from typing import Any
+
+from localctx.library.citations.cite import Citation
+from localctx.library.citations.extract import extract
+from localctx.library.search.sections import section_at
+from localctx.store.documents import StoredDocument, labels, part_labels
+from localctx.workflows.summary_method import extract_words
+from localctx.workflows.summary_task import SummaryTask
+
+EXTRACTED = "sentences of the document"
+"""What stands for a model in the results of extracts."""
+
+
+def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, Any]:
+    """Returns the summary as JSON, as ``SummarizeWorkflow.summarize`` does. Every sentence is cited."""
+    (row, text, spans), before = document, "- " if task.style == "bullets" else ""
+    page, heading = part_labels(spans), labels(spans, "heading")
+    summary, citations = "", list[dict[str, Any]]()
+    for start, end in extract(text, extract_words(task.length)):
+        summary += ("\n" if before else " ") * bool(summary) + before + " ".join(text[start:end].split())
+        cited = Citation(row.id, row.name, page(start), heading(start), start, end, text[start:end], "passage", 1.0)
+        citations.append({**asdict(cited), "at": len(summary)})
+    section = {**asdict(section_at(spans, 0, len(text))), "summary": summary}
+    return {"summary": summary, "answers": [], "sections": [section], "citations": citations, "mode": "extract"}

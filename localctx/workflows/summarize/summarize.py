@@ -1,0 +1,230 @@
+"""Summarize: one document to a summary with citations, or to answers to questions, as a coroutine of the engine.
+
+Where the method is to extract, sentences of the document are given, and no model is loaded. Else a document that fits
+is read whole. A longer one is cut into sections, and either their summaries are summarized until
+one is left, or the summary is carried from section to section. The summary of a section stays linked to it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.events import Note, Progress
+from localctx.engine.runtime import Runtime
+from localctx.errors import NothingFound, TooLong
+from localctx.library.citations.cite import cite_passages
+from localctx.library.citations.source_index import SourceIndex, SourceText
+from localctx.library.citations.support import SupportFinder
+from localctx.library.search.search import Passage, is_line_based
+from localctx.library.search.sections import Section, section_at, sections
+from localctx.library.wording.repeated_sentences import without_repeated_sentences
+from localctx.library.wording.sentences import sentences
+from localctx.store.batch_results import part_of
+from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
+from localctx.workflows.summarize.extract_summary import EXTRACTED, extract_summary
+from localctx.workflows.summary_task import MAX_SECTION, SECTION_LENGTH, SummaryTask, digest
+from localctx.workflows.text_generator import GeneratedAnswer, TextGenerator, zero_token_counts
+
+MIN_SECTION = 64  # tokens; a document whose sections would have to be shorter cannot be summarized
+MIN_SUPPORT = 0.3  # of a sentence's words, by weight, that its source must have: a summary uses other words
+MAX_SOURCES = 2  # sections in which the words that support a sentence are searched for
+
+
+class _SectionSummary(NamedTuple):
+    section: Section
+    summary: str
+
+
+class SummarizeWorkflow:
+    """Summarizes documents, or asks all of them the same questions, with the text generator that ``open_generator``
+    returns for a document.
+    """
+
+    def __init__(self, runtime: Runtime, open_generator: Callable[[StoredDocument], TextGenerator]) -> None:
+        self.runtime, self._open_generator = runtime, open_generator
+
+    def summarize(
+        self, document: StoredDocument, task: SummaryTask, persist: bool = False
+    ) -> EngineCoroutine[dict[str, Any]]:
+        """Do ``task`` on a document; returns the result as JSON. ``persist``: the pages of a document that is read
+        whole are persisted. Raises DocumentError, TooLong or NoRoom if this document cannot be done; Cancelled.
+        """
+        start = time.perf_counter()
+        if task.method(self.runtime.settings).extracts:
+            result, seconds = extract_summary(document, task), round(time.perf_counter() - start, 4)
+            return {**result, "model": EXTRACTED, "tokens": dict(zero_token_counts()), "seconds": seconds}
+        generator = self._open_generator(document)
+        partial = _PartialResults(self.runtime, document, task)
+        job = _DocumentSummary(generator, document, task, partial)
+        result = (yield from job.answers()) if task.questions else (yield from job.summary(persist))
+        seconds = round(time.perf_counter() - start, 4)
+        return {**result, "model": generator.model, "tokens": dict(generator.token_counts), "seconds": seconds}
+
+
+class _PartialResults:
+    """Stores the texts generated on the way to a result, so that a run that was killed continues where it was."""
+
+    def __init__(self, runtime: Runtime, document: StoredDocument, task: SummaryTask) -> None:
+        self._runtime, self._document, self._recipe = runtime, document, task.recipe(runtime.settings)
+
+    def once(self, key: list[str], generate: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
+        """Returns the text stored under ``key``; if there is none, it is generated and stored. Raises StoreError."""
+        document, recipe = self._document, part_of(self._recipe, digest(key))
+        if found := self._runtime.read_store(lambda store: store.results.get(document.id, recipe)):
+            return found["said"]
+        text = yield from generate()
+        store = self._runtime.store
+        with store_errors(store.home), store.db.atomic():
+            store.documents.add(*document)
+            store.results.put(document.id, recipe, {"said": text})
+        return text
+
+
+class _DocumentSummary:
+    """A task on one document."""
+
+    def __init__(
+        self, generator: TextGenerator, document: StoredDocument, task: SummaryTask, partial: _PartialResults
+    ) -> None:
+        self._generator, self._document, self._task, self._partial = generator, document, task, partial
+        self._section_tokens = 0  # the most tokens of a section
+
+    def answers(self) -> EngineCoroutine[dict[str, Any]]:
+        """Answer every question as it would be answered alone."""
+        answers, questions = list[dict[str, Any]](), self._task.questions
+        for i, question in enumerate(questions):
+            yield Progress("questions", i, len(questions))
+            try:
+                answer = yield from self._generator.answer(question)
+                cited = [citation.to_json() for citation in answer.citations]
+                found = {"answer": answer.text, "mode": answer.mode, "citations": cited, "why": ""}
+                found["sentences"] = self._checked(question, answer)
+            except NothingFound as e:  # the other questions may find something
+                found = {"answer": "", "mode": "retrieve", "citations": [], "sentences": [], "why": str(e)}
+            answers.append({"question": question, **found})
+        return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}
+
+    def _checked(self, question: str, answer: GeneratedAnswer) -> list[dict[str, Any]]:
+        """The sentences of an answer, each with the passage of the document that says it, as JSON."""
+        if answer.mode == "everywhere":  # it names its places itself
+            return []
+        near = [citation.range for citation in answer.citations]
+        checked = SupportFinder([SourceText.of(self._document)], question).check(answer.text, near=near)
+        return [sentence.to_json() for sentence in checked]
+
+    def summary(self, persist: bool) -> EngineCoroutine[dict[str, Any]]:
+        """Summarize the document; with the summaries of its sections and the summary's citations."""
+        (_, text, spans), task = self._document, self._task
+        try:
+            written = yield from self._generator.generate_from_whole(task.document_instruction, task.tokens, persist)
+            summary = without_repeated_sentences(written)
+        except TooLong:
+            mode, parts = "refine" if task.refine else "sections", (yield from self._in_sections())
+            summary = parts[-1].summary if task.refine else (yield from self._merge([p.summary for p in parts]))
+        else:
+            mode = "whole"
+            parts = [_SectionSummary(section_at(spans, 0, len(text)), summary)]
+        listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
+        citations = cite_summary(self._document, summary, parts)
+        return {"summary": summary, "answers": [], "sections": listed, "citations": citations, "mode": mode}
+
+    def _in_sections(self) -> EngineCoroutine[list[_SectionSummary]]:
+        """The summary of each section; if one is too long after all, sections of half the length are tried."""
+        self._section_tokens = min(MAX_SECTION, self._generator.window // 2)
+        while True:
+            found = self._cut()
+            try:
+                return (yield from self._summarize_sections(found))
+            except TooLong as e:
+                self._halve(e)
+                yield Note(f"{e.problem}; sections of {self._section_tokens:,} tokens are tried")
+
+    def _summarize_sections(self, found: Sequence[Section]) -> EngineCoroutine[list[_SectionSummary]]:
+        """The summary of each section, in order; to refine, the summary of everything up to its end."""
+        parts, summary = list[_SectionSummary](), ""
+        text, task = self._document.text, self._task
+        for i, section in enumerate(found):
+            yield Progress("sections", i, len(found))
+            part = text[section.start : section.end]
+            if not task.refine:
+                summary = yield from self._generate([part], task.section_instruction, SECTION_LENGTH[1])
+            elif summary:
+                summary = yield from self._generate([summary, part], task.refine_instruction, task.tokens)
+            else:
+                summary = yield from self._generate([part], task.document_instruction, task.tokens)
+            parts.append(_SectionSummary(section, summary))
+        return parts
+
+    def _merge(self, summaries: list[str]) -> EngineCoroutine[str]:
+        """Merge summaries into one. On each level as many are read together as fit, at least two."""
+        while len(summaries) > 1:
+            groups, summaries = self._groups(summaries), []
+            for i, group in enumerate(groups):
+                yield Progress("summaries", i, len(groups))
+                merged = self._generate(["\n\n".join(group)], self._task.merge_instruction, self._task.tokens)
+                summaries.append((yield from merged) if len(group) > 1 else group[0])
+        return summaries[0]
+
+    def _groups(self, summaries: Sequence[str]) -> list[list[str]]:
+        count = self._generator.count
+        groups, tokens = [[summaries[0]]], count(summaries[0])
+        for summary in summaries[1:]:
+            more = count(summary)
+            if len(groups[-1]) > 1 and tokens + more > self._section_tokens:
+                groups.append([])
+                tokens = 0
+            groups[-1].append(summary)
+            tokens += more
+        return groups
+
+    def _cut(self) -> list[Section]:
+        """Sections, the longest of which fits the window and the memory. Raises TooLong if no length would."""
+        row, text, spans = self._document
+        while True:
+            found = sections(text, spans, self._generator.count, self._section_tokens, is_line_based(row.name))
+            longest = max((text[s.start : s.end] for s in found), key=len)
+            try:
+                carried = [longest[: len(longest) // 2]] if self._task.refine else []  # room for the summary so far
+                self._generator.refuse_too_long([*carried, longest], self._task.refine_instruction)
+                return found
+            except TooLong as e:
+                self._halve(e)
+
+    def _halve(self, e: TooLong) -> None:
+        if self._section_tokens <= MIN_SECTION:
+            raise e
+        self._section_tokens //= 2
+
+    def _generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
+        """A text of at most ``max_tokens``, and of half a section, so that two of them can be read together."""
+        tokens = min(max_tokens, self._section_tokens // 2)
+
+        def generate() -> EngineCoroutine[str]:
+            return without_repeated_sentences((yield from self._generator.generate(texts, instruction, tokens)))
+
+        return self._partial.once([*texts, instruction, str(tokens)], generate)
+
+
+def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
+    """Returns citations as JSON: for each sentence of ``summary`` the words of the document that support it best, if
+    any, with ``at``, the end of the sentence in the summary.
+
+    A sentence leads to the sections whose summaries have its words, these to their text, and the text to its page: a
+    small model that had to carry page numbers along would garble them.
+    """
+    citations = list[dict[str, Any]]()
+    summaries = [_passage(str(i), document.name, 0, part.summary) for i, part in enumerate(parts)]
+    for start, end in sentences(summary, 0, len(summary)):
+        sentence = summary[start:end]
+        sources = [parts[int(quote.document)].section for quote in cite_passages(sentence, "", summaries)[:MAX_SOURCES]]
+        match = SourceIndex([SourceText.of(document, s.start, s.end) for s in sources]).best_match(sentence)
+        if match and match.share >= MIN_SUPPORT:
+            citations.append({**asdict(match.cite()), "at": end})
+    return citations
+
+
+def _passage(document: str, name: str, start: int, text: str) -> Passage:
+    return Passage(document, name, start, start + len(text), text, None, None, 0.0, {})

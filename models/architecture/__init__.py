@@ -1,0 +1,1 @@
+"""What a model's config describes: layers, shapes and frequencies, without weights."""

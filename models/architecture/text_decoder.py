@@ -1,0 +1,138 @@
+"""The text decoder that a transformers config describes: a model of its own, or one inside a model that also reads
+images or sound. There its other parts, the towers, are neither built nor read from disk.
+"""
+
+import re
+from collections.abc import Collection
+from copy import copy, deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from localctx.models.architecture.unsupported import UnsupportedModel, one_line
+from localctx.models.files.safetensors_files import open_weights
+
+
+class TextDecoder(NamedTuple):
+    """A class of transformers and the config that it takes. ``wrapped``: they are those of the text alone, and names of
+    weights on disk have a prefix.
+    """
+
+    kind: Any
+    config: Any
+    wrapped: bool = False
+
+
+def text_config(config: Any) -> Any:
+    """Returns the config of the text decoder in ``config``. Raises UnsupportedModel where there is not one."""
+    try:
+        return config.get_text_config(decoder=True)
+    except ValueError as e:
+        raise UnsupportedModel("no decoder") from e
+
+
+def decoder_of(config: Any) -> TextDecoder:
+    """Returns the text decoder of ``config``. Raises UnsupportedModel where transformers has no class for it."""
+    from transformers import AutoModelForCausalLM, AutoModelForMultimodalLM
+
+    causal, multimodal = AutoModelForCausalLM._model_mapping, AutoModelForMultimodalLM._model_mapping
+    text = text_config(config)
+    inside = text is not config and len(config.sub_configs) > 1
+    if inside and type(text) in causal:
+        return TextDecoder(AutoModelForCausalLM, _alone(text, config), wrapped=True)
+    if inside and type(text) in multimodal:
+        return TextDecoder(multimodal[type(text)], _alone(text, config), wrapped=True)
+    if type(config) in causal:
+        return TextDecoder(AutoModelForCausalLM, config)
+    if inside and type(config) in multimodal:
+        return TextDecoder(_without_towers(multimodal[type(config)]), config)
+    raise UnsupportedModel("no decoder")
+
+
+def build_without_weights(config: Any, dtype: torch.dtype = torch.float32) -> Any:
+    """Returns the decoder that ``config`` describes, on torch's meta device. Raises UnsupportedModel."""
+    kind, own, _ = decoder_of(config)
+    make = getattr(kind, "from_config", None) or kind._from_config
+    try:
+        with torch.device("meta"):
+            return make(deepcopy(own), dtype=dtype).eval()
+    except ImportError as e:
+        raise UnsupportedModel("library", why=one_line(e)) from e
+    except Exception as e:  # transformers' classes raise anything
+        raise UnsupportedModel("layers", why=one_line(e)) from e
+
+
+def loading_options(folder: Path, config: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns the class of transformers that loads the decoder in ``folder``, and the arguments of its
+    ``from_pretrained``. Raises UnsupportedModel, and ValueError where the weights are not found.
+    """
+    kind, own, wrapped = decoder_of(config)
+    if not wrapped:
+        return kind, {"config": own}
+    module, names = build_without_weights(config), open_weights(folder)
+    renamed, head = _renamed(module, names or {})
+    if not head and not (own.tie_word_embeddings or config.tie_word_embeddings):
+        raise ValueError("it lacks the output layer")
+    own.tie_word_embeddings = not head  # configs of models and of the text in them differ about it
+    return kind, {"config": own, "key_mapping": renamed}
+
+
+def _alone(text: Any, config: Any) -> Any:
+    """Returns the ``text`` config in ``config`` for a model of its own."""
+    own = copy(text)
+    if quantized := getattr(config, "quantization_config", None):
+        own.quantization_config = quantized  # else codes would be read as numbers
+    return own
+
+
+def _renamed(module: Any, stored: Collection[str]) -> tuple[dict[str, str], bool]:
+    """Returns patterns of ``stored`` names of weights, with what they become in ``module``, and whether there is an
+    output layer among them. Raises ValueError.
+    """
+    wanted, base = {*module.state_dict()}, f"{module.base_model_prefix}."
+    inputs, outputs = (
+        _name_of(module, part) for part in (module.get_input_embeddings(), module.get_output_embeddings())
+    )
+    prefixes = _prefixes(stored, inputs.removeprefix(base))
+    counts = {p: sum(base + name.removeprefix(p) in wanted for name in stored if name.startswith(p)) for p in prefixes}
+    if not counts:
+        raise ValueError(f"it lacks {inputs}")
+    prefix = max(counts, key=lambda p: counts[p])
+    heads = [p for p in _prefixes(stored, outputs) if prefix.startswith(p)]
+    patterns = {f"^{re.escape(p + outputs)}$": outputs for p in heads}
+    return {**patterns, f"^{re.escape(prefix)}": base}, bool(heads)
+
+
+def _prefixes(names: Collection[str], ending: str) -> set[str]:
+    """Returns what comes before ``ending`` in the names that end with it."""
+    return {name.removesuffix(ending) for name in names if f".{name}".endswith(f".{ending}")}
+
+
+def _name_of(module: Any, part: Any) -> str:
+    """Returns the name of the weight of ``part`` in ``module``."""
+    return next(f"{name}.weight" for name, child in module.named_modules() if child is part)
+
+
+def _without_towers(kind: Any) -> Any:
+    """Returns a class like ``kind`` that leaves out all that a text does not go through."""
+
+    def build(module: Any, config: Any) -> None:
+        kind.__init__(module, config)
+        _drop_towers(module)
+
+    # with the names of the original, by which transformers finds the names of weights
+    return type(kind.__name__, (kind,), {"__init__": build, "__module__": kind.__module__})
+
+
+def _drop_towers(module: Any) -> None:
+    text = text_config(module.config)
+    inner = next((name for name, m in module.named_modules() if name and getattr(m, "config", None) is text), None)
+    if inner is None:
+        raise UnsupportedModel("no decoder")
+    path = inner.split(".")
+    for depth, name in enumerate(path):
+        parent = module.get_submodule(".".join(path[:depth]))
+        for other, child in [*parent.named_children()]:
+            if other != name and child is not module.get_output_embeddings():
+                setattr(parent, other, None)

@@ -1,0 +1,1 @@
+"""Which model runs here, in which weights and by which engine, and what that takes."""

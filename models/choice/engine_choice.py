@@ -1,0 +1,48 @@
+"""Chooses the engine of a model: torch over pages of ours, or llama.cpp for GGUF files."""
+
+from localctx.errors import ModelError
+from localctx.models.catalog import load_catalog
+from localctx.models.files.gguf_file import GGUF_ON_HUB, find_gguf, open_gguf
+from localctx.models.llama_cpp.library import llama_cpp_is_installed
+from localctx.settings import EngineName
+
+TORCH_FAMILIES = {
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen2moe",
+    "qwen3",
+    "qwen3moe",
+    "falcon",
+    "phi3",
+    "starcoder2",
+    "gemma2",
+    "gemma3",
+    "gpt-oss",
+}
+"""The architectures of GGUF files that are converted for torch and computed as they are meant to be."""
+
+
+def choose_engine(model: str, engine: str) -> EngineName:
+    """Returns the engine for ``model`` under the setting ``engine``: torch, llama.cpp, or auto.
+
+    ``auto`` takes llama.cpp for a GGUF that torch cannot run exactly as it is quantized, or whose family torch refuses;
+    where llama.cpp is not installed, torch runs what it can. Raises ModelError for another model than a GGUF with
+    llama.cpp, and for a file that is none.
+    """
+    path = None if model in load_catalog() else find_gguf(model)
+    on_hub = bool(GGUF_ON_HUB.fullmatch(model)) and not path
+    if engine == "torch" or not (path or on_hub or engine == "llama.cpp"):
+        return "torch"
+    if engine == "llama.cpp" or on_hub:
+        if not (path or on_hub):
+            raise ModelError(
+                f"llama.cpp runs GGUF files, and {model} is none", "name a .gguf file, or leave --engine at auto"
+            )
+        return "llama.cpp"
+    assert path
+    gguf = open_gguf(path)
+    known = len(gguf.parts) == 1 and gguf.family in TORCH_FAMILIES
+    if known and not (gguf.quantized and llama_cpp_is_installed()):
+        return "torch"
+    return "llama.cpp"

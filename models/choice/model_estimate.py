@@ -1,0 +1,207 @@
+"""Estimates how a model runs on a machine: the memory it needs, and how fast it reads and answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from localctx.errors import format_bytes
+from localctx.machine import Machine, Rates
+from localctx.models.architecture.decoder_config import NATIVE_FAMILIES
+from localctx.models.catalog import CatalogEntry
+from localctx.models.quantized.weight_formats import BITS
+
+MIN_DECODE, MIN_PREFILL = 4, 30  # tokens a second; a slower model is not recommended
+ROOM = 4  # a quarter of the bytes of the weights is for the KV cache, where what ``plan`` counts is not known
+LEAST_CONTEXT = 4096  # tokens, in int8, for which a model that is said to fit on a GPU has room
+BANDWIDTH_SHARE = 0.85  # of the measured bandwidth that decoding reaches when it reads the weights
+DECODE_OVERHEAD = 0.01  # seconds a token
+ARITHMETIC_SHARE = 0.7  # of the measured arithmetic rate that a prefill of some thousand tokens reaches
+MOST_OFF = 2  # times; measured rates that differ more from the estimate come from a busy machine, or a short text
+LLAMA_SHARE = 0.3  # the same of a prefill through llama.cpp, which unpacks weights as it multiplies
+ROUNDED_BYTES = {"int8": 1.4, "int4": 0.9}  # a parameter; on a CPU such weights take as long as if a token read so many
+
+
+@dataclass(frozen=True)
+class MeasuredSpeed:
+    """The tokens a second of prefill and decode of a model that has run on this machine; 0 where not measured."""
+
+    prefill: float = 0.0
+    decode: float = 0.0
+
+
+@dataclass(frozen=True)
+class ModelEstimate:
+    """The estimate for a known model on a machine with ``weights`` as in the settings: the bytes of ``memory`` that
+    they take, the bytes of ``room`` for all else, and the tokens a second of prefill and decode (0: not known).
+    ``measured``: both were measured here. ``reason`` says, of a recommended model, why it is.
+    """
+
+    entry: CatalogEntry
+    weights: str
+    memory: int
+    room: int
+    fits: bool
+    prefill_per_second: float
+    decode_per_second: float
+    measured: bool = False
+    reason: str = ""
+
+    @property
+    def needed(self) -> int:
+        """The bytes of memory that must be free."""
+        return self.memory + self.room
+
+    @property
+    def good(self) -> bool:
+        """True if it fits, with room for a KV cache, and is fast enough."""
+        return self.fits and self.decode_per_second >= MIN_DECODE and self.prefill_per_second >= MIN_PREFILL
+
+    @property
+    def name(self) -> str:
+        """The value for ``--model``."""
+        return self.entry.name
+
+    @property
+    def title(self) -> str:
+        """The model's name as its makers write it."""
+        return self.entry.title
+
+    @property
+    def bytes(self) -> int:
+        """The approximate size of the download."""
+        return self.entry.bytes
+
+
+def correct(machine: Machine, known: Mapping[str, CatalogEntry], measured: Mapping[str, MeasuredSpeed]) -> Machine:
+    """Returns ``machine`` with the rates at which the largest of the ``known`` models that were ``measured`` ran on it:
+    bytes of weights and multiplications a second, from which other models' speeds follow.
+    """
+    ran = [known[name] for name in measured if name in known]
+    if not (ran and all(vars(machine.rates).values())):
+        return machine
+    entry = max(ran, key=lambda e: e.used_parameters)
+    speed, rates = measured[entry.name], machine.rates
+    arithmetic = speed.prefill * 2 * entry.used_parameters / ARITHMETIC_SHARE
+    seconds = 1 / speed.decode - DECODE_OVERHEAD if speed.decode else 0
+    bandwidth = _bytes_read(entry, machine, "full") / BANDWIDTH_SHARE / seconds if seconds > 0 else 0
+    return replace(machine, rates=Rates(_near(bandwidth, rates.bandwidth), _near(arithmetic, rates.arithmetic)))
+
+
+def with_speed(e: ModelEstimate, speed: MeasuredSpeed | None) -> ModelEstimate:
+    """Returns the estimate with a measured speed in place of the estimated one, as far as it was measured."""
+    if not speed:
+        return e
+    prefill, decode = speed.prefill or e.prefill_per_second, speed.decode or e.decode_per_second
+    measured = bool(speed.prefill and speed.decode)
+    return replace(e, prefill_per_second=prefill, decode_per_second=decode, measured=measured)
+
+
+def usefulness(e: ModelEstimate | None) -> tuple[int, float]:
+    """Returns the key that sorts models by what a machine can run: those that are good on it, the largest first; those
+    that only fit, the fastest first; those that do not fit, the smallest first; those whose size is not known.
+    """
+    if not e:
+        return 3, 0
+    if not e.fits:
+        return 2, e.needed
+    return (0, -e.entry.comparable_parameters) if e.good else (1, -e.decode_per_second)
+
+
+def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> ModelEstimate:
+    """Estimates how ``entry`` runs on ``machine``; with fewer bits a weight where only these make it good."""
+    names = [weights, *_fewer_bits(machine)] if weights == "full" else [weights]
+    choices = [_estimate(entry, machine, name) for name in names]
+    fitting = [choice for choice in choices if choice.fits] or [min(choices, key=lambda e: e.needed)]
+    return next((choice for choice in choices if choice.good), fitting[0])
+
+
+def estimate_packed(entry: CatalogEntry, machine: Machine) -> ModelEstimate:
+    """Estimates how a GGUF file of ``entry.bytes`` runs on ``machine`` through llama.cpp, as it is quantized."""
+    room, rates = entry.bytes // ROOM, machine.rates
+    fits = entry.bytes + room <= machine.free
+    if not all(vars(rates).values()):
+        return ModelEstimate(entry, "full", entry.bytes, room, fits, 0, 0)
+    prefill = LLAMA_SHARE * rates.arithmetic / (2 * entry.parameters)
+    decode = 1 / (DECODE_OVERHEAD + entry.bytes / (BANDWIDTH_SHARE * rates.bandwidth))
+    return ModelEstimate(entry, "full", entry.bytes, room, fits, prefill, decode)
+
+
+def estimate_to_json(e: ModelEstimate | None) -> dict[str, Any]:
+    """Returns an estimate for ``--json``; all values are None for a model that is not a known chat model."""
+    names = "weights", "memory_bytes", "needed_bytes", "fits_here", "read_per_second", "answer_per_second"
+    values = (
+        (e.weights, e.memory, e.needed, e.fits, round(e.prefill_per_second, 1), round(e.decode_per_second, 1))
+        if e
+        else (None,) * len(names)
+    )
+    return dict(zip(names, values, strict=True))
+
+
+def describe_estimate(e: ModelEstimate, machine: Machine) -> str:
+    """Describes in a few words how a model runs on ``machine``."""
+    if not e.fits:
+        return "too large"
+    slow = "" if e.good else ", slow"
+    return f"about {format_rate(e.decode_per_second)} tokens/s{slow}" if machine.rates.bandwidth else "fits"
+
+
+def describe_memory(e: ModelEstimate) -> str:
+    """Returns the memory that a model needs, with the weights it is estimated with: ``6.9 GiB, nf4``."""
+    return format_bytes(e.needed) + ("" if e.weights == "full" else f", {e.weights}")
+
+
+def format_rate(rate: float) -> str:
+    """Returns a rate with two significant digits."""
+    return f"{float(f'{rate:.2g}'):,.0f}" if rate >= 10 else f"{rate:.1f}"
+
+
+def _near(rate: float, expected: float) -> float:
+    """Returns ``rate``, but at most MOST_OFF times more or less than ``expected``, and that where it is 0."""
+    return min(max(rate, expected / MOST_OFF), expected * MOST_OFF) if rate else expected
+
+
+def _fewer_bits(machine: Machine) -> list[str]:
+    """Returns the weights with fewer bits that ``machine`` computes."""
+    if machine.device != "cpu":
+        return ["nf4"]
+    return ["int8"] if machine.precision == "float32" else []
+
+
+def _estimate(entry: CatalogEntry, machine: Machine, weights: str) -> ModelEstimate:
+    memory, rates = _memory(entry, machine, weights), machine.rates
+    room = _room(entry, machine, memory)
+    fits = memory + room <= machine.free
+    if not all(vars(rates).values()):
+        return ModelEstimate(entry, weights, memory, room, fits, 0, 0)
+    prefill = ARITHMETIC_SHARE * rates.arithmetic / (2 * entry.used_parameters)
+    seconds = _bytes_read(entry, machine, weights) / (BANDWIDTH_SHARE * rates.bandwidth)
+    decode = 1 / (DECODE_OVERHEAD + seconds)
+    return ModelEstimate(entry, weights, memory, room, fits, prefill, decode)
+
+
+def _room(entry: CatalogEntry, machine: Machine, memory: int) -> int:
+    """Returns the bytes that are needed beside weights of ``memory`` bytes, for a forward pass and the KV cache."""
+    if machine.device == "cpu" or not entry.kv:
+        return memory // ROOM
+    return entry.working + LEAST_CONTEXT * entry.kv
+
+
+def _memory(entry: CatalogEntry, machine: Machine, weights: str) -> int:
+    """Estimates the bytes at the peak of loading, which ``load.loading_bytes`` knows exactly from a model's files: on a
+    CPU transformers loads all weights before they are blocked, and NativeDecoder does not.
+    """
+    loaded = entry.bytes if machine.precision != "float32" else 4 * entry.parameters
+    if machine.device == "cpu" and entry.family not in NATIVE_FAMILIES:
+        return loaded
+    if weights == "full":
+        return entry.bytes if machine.device == "cpu" else loaded
+    if weights == "nf4" and entry.nf4:
+        return entry.nf4
+    return int(entry.parameters * BITS[weights] / 8 + 0.1 * entry.bytes)  # embeddings are not quantized
+
+
+def _bytes_read(entry: CatalogEntry, machine: Machine, weights: str) -> float:
+    """Returns the bytes of weights that decoding a token reads. A CPU reads 16-bit weights as they are."""
+    if weights == "full":
+        return entry.used_parameters * (4 if machine.precision == "float32" and machine.device != "cpu" else 2)
+    return entry.used_parameters * (ROUNDED_BYTES[weights] if machine.device == "cpu" else BITS[weights] / 8)

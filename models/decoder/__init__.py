@@ -1,0 +1,1 @@
+"""Decoders that torch computes over pages of ours, with or without transformers."""

@@ -1,0 +1,139 @@
+"""AttentionPass: what the layers of one forward pass attend through. It refuses any that is not as KVShape tells."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from localctx.kv.attention import Expand
+from localctx.models.architecture.geometry import LayerMap
+from localctx.models.architecture.unsupported import UnsupportedModel
+from localctx.models.decoder.state_pass import StatePass
+from localctx.shape import KVShape, LayerShape
+
+_current: ContextVar["AttentionPass | None"] = ContextVar("pass", default=None)
+
+
+def current_pass() -> "AttentionPass | None":
+    """The pass that this thread computes: modules do not all hand arguments on to attention."""
+    return _current.get()
+
+
+class EnteredLayer(NamedTuple):
+    """A layer that attends: ``cached`` is the index of its cached layer, which takes ``new`` of the new tokens, unless
+    it is ``shared``: then an earlier layer made its keys and values in this pass.
+    """
+
+    cached: int
+    new: tuple[Tensor, Tensor]
+    shared: bool
+
+
+class AttentionPass(StatePass):
+    """One forward pass, in which each of ``layers`` attends once, in order, with the heads and widths that its cached
+    layer has in ``shape``. To layers with latents or states it stands in for transformers' cache.
+    """
+
+    def __init__(self, shape: KVShape, layers: LayerMap) -> None:
+        super().__init__(shape)
+        self.layers = layers
+        self.latent = any(layer.kind == "latent" for layer in shape.layers)
+        self.is_cache = self.latent or bool(shape.states)
+        self._order = list(layers.cached_layer)
+        self._shared = {cached for layer, cached in layers.cached_layer.items() if layer != layers.makers[cached]}
+        self._latents: tuple[Tensor, Tensor] | None = None
+        self._made = dict[int, tuple[Tensor, Tensor]]()  # what shared layers attend over, by cached layer
+        self._attended = 0  # layers, so far
+
+    def shape_of_layer(self, layer: int) -> LayerShape | None:
+        """Returns the shape of the cached layer of a model's ``layer``; None where it has none."""
+        cached = self.layers.cached_layer.get(layer)
+        return None if cached is None else self.shape.layers[cached]
+
+    @contextmanager
+    def complete(self) -> Iterator[None]:
+        """Make this the current pass, and refuse it if it ends before each layer attended. One that is captured for a
+        GPU begins several times.
+        """
+        self._attended, self._latents = 0, None
+        self._made.clear()
+        before = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(before)
+            self._made.clear()
+        if self._attended != len(self._order):
+            if not self._attended:
+                raise UnsupportedModel("own attention")
+            raise UnsupportedModel("order", told=f"{self._attended} of {len(self._order)} did")
+        self.check_states()
+
+    def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Take a layer's new latents, as transformers gives them to its cache. Returns only these: history is expanded
+        run by run. Other layers hand their keys and values to attention as well.
+        """
+        self._latents = k[0], v[0]
+        return k, v
+
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
+    ) -> Tensor:
+        """See ``ForwardBatch``."""
+        raise NotImplementedError
+
+    def enter_layer(self, layer: int, k: Tensor, v: Tensor, expand: Expand | None) -> EnteredLayer:
+        """Enter the next layer of the model, where the new tokens have keys and values k and v [H, T, D].
+
+        What the cache of a latent layer takes are the latents given to ``update``, k [1, T, rank] and v
+        [1, T, rope_dim]. Raises UnsupportedModel.
+        """
+        cached = self._next(layer)
+        shared = layer != self.layers.makers[cached]
+        expected = self.shape.layers[cached]
+        if (expand is not None) != (expected.kind == "latent") or (expand and self._latents is None):
+            raise UnsupportedModel("latents")
+        new, self._latents = self._latents if expand and self._latents else (k, v), None
+        found = new[0].shape[0], new[0].shape[2], new[1].shape[2]
+        if found != (expected.kv_heads, expected.k_dim, expected.v_dim) or new[1].shape[:2] != new[0].shape[:2]:
+            raise _wrong_widths(found, expected)
+        if shared and not all(map(_same, new, self._made[cached])):
+            raise UnsupportedModel("shared")
+        if cached in self._shared:
+            self._made[cached] = new
+        return EnteredLayer(cached, new, shared)
+
+    def enter_plain_layer(self, layer: int, k: tuple[int, ...], v: tuple[int, ...]) -> int:
+        """``enter_layer`` for new keys and values of ``k`` and ``v`` (heads, width), no latents, and not shared.
+        Returns the index of the cached layer.
+        """
+        cached = self._next(layer)
+        expected = self.shape.layers[cached]
+        assert expected.kind != "latent", "a layer with latents has no plain keys and values"
+        assert cached not in self._shared, "a layer that others share enters with its tensors"
+        if k != (expected.kv_heads, expected.k_dim) or v != (expected.kv_heads, expected.v_dim):
+            raise _wrong_widths((*k, v[1]), expected)
+        return cached
+
+    def _next(self, layer: int) -> int:
+        """The cached layer of a model's ``layer``, if it is that layer's turn."""
+        if self._attended == len(self._order) or layer != self._order[self._attended]:
+            raise UnsupportedModel("order", told=f"layer {layer} at {self._attended} of {len(self._order)}")
+        self._attended += 1
+        return self.layers.cached_layer[layer]
+
+
+def _same(x: Tensor, y: Tensor) -> bool:
+    """True if ``x`` has the elements of ``y`` in the same memory."""
+    return x.shape == y.shape and x.stride() == y.stride() and x.data_ptr() == y.data_ptr()
+
+
+def _wrong_widths(found: tuple[int, ...], expected: LayerShape) -> UnsupportedModel:
+    wanted = _widths(expected.kv_heads, expected.k_dim, expected.v_dim)
+    return UnsupportedModel("widths", found=_widths(*found), expected=wanted)
+
+
+def _widths(heads: int, k_dim: int, v_dim: int) -> str:
+    return f"{heads} x {k_dim}" + ("" if v_dim == k_dim else f" and {v_dim}")

@@ -1,0 +1,205 @@
+"""ForwardBatch: new tokens of one sequence or several, in a row one after another, through all layers of a model."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.errors import Cancelled
+from localctx.kernels.cpu.decode_layers import LayerPages
+from localctx.kv.attention import Expand, attend_cache
+from localctx.kv.batches.batching import make_decode_batch
+from localctx.kv.batches.decode_batch import DecodeBatch
+from localctx.kv.batches.graph_inputs import CapturableBatch
+from localctx.kv.cache import Cache
+from localctx.kv.dispatch import batch_key, joins_batch
+from localctx.kv.sequence_states import SequenceStates
+from localctx.models.architecture.geometry import LayerMap
+from localctx.models.base import ForwardRequest
+from localctx.models.decoder.attention_pass import AttentionPass
+from localctx.models.decoder.rope import ModelRope
+
+
+class AdaptedRows(NamedTuple):
+    """The tokens that an adapter computes: its ``fingerprint``, and their ``indices`` in the row of a forward pass."""
+
+    fingerprint: bytes
+    indices: list[int]
+
+
+def adapter_of(request: ForwardRequest) -> bytes | None:
+    """The fingerprint of the adapter that computes the last of the new tokens; None if none does."""
+    active, cache = request.cache.activation, request.cache
+    return active.fingerprint if active and active.start < cache.length + len(request.tokens) else None
+
+
+class ForwardBatch(AttentionPass):
+    """One forward pass over the tokens of ``requests``. With ``until``, a cached layer, it ends there as if cancelled,
+    and ``probed`` has the keys and values of that layer.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[ForwardRequest],
+        layers: LayerMap,
+        cancelled: Callable[[], bool] = lambda: False,
+        until: int | None = None,
+    ) -> None:
+        super().__init__(requests[0].cache.pool.shape, layers)
+        self.requests, self.cancelled, self.until = requests, cancelled, until
+        self.probed: tuple[Tensor, Tensor] | None = None
+        self._alone = list[tuple[slice, Cache]]()  # where their tokens are in the row
+        self._batches = list[tuple[Tensor | None, DecodeBatch]]()  # None: the whole row
+
+    @contextmanager
+    def open_step(self) -> Iterator[None]:
+        """Open a step in every cache, which may rebase its positions; at the end commit all of them, or none."""
+        with ExitStack() as caches:
+            for request in self.requests:
+                request.cache.begin(len(request.tokens))
+                caches.callback(request.cache.rollback)
+            self._arrange()
+            yield
+            caches.pop_all()
+        for _, batch in self._batches:
+            batch.report_attention()
+        for request in self.requests:
+            request.cache.commit()
+
+    @property
+    def states(self) -> SequenceStates:
+        """The states of the only sequence: those of several do not mix."""
+        (request,) = self.requests
+        return request.cache.states
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The tokens of the only sequence before this pass, and those of it."""
+        (request,) = self.requests
+        return request.cache.length, len(request.tokens)
+
+    @property
+    def tokens(self) -> list[int]:
+        """The new tokens of all requests, in a row."""
+        return [token for request in self.requests for token in request.tokens]
+
+    def positions(self, start: int | None = None) -> list[int]:
+        """The positions of ``tokens``. A request's first is where its cache says, unless ``start`` is given."""
+        starts = [request.cache.position if start is None else start for request in self.requests]
+        return [at + i for at, request in zip(starts, self.requests, strict=True) for i in range(len(request.tokens))]
+
+    @property
+    def rope(self) -> ModelRope | None:
+        """The rotary positions of the caches, which are the same; None where their pools have none."""
+        ropes = {request.cache.pool.rope for request in self.requests}
+        assert len(ropes) == 1, "sequences in one forward pass have the same RoPE"
+        rope = ropes.pop()
+        return rope if isinstance(rope, ModelRope) else None
+
+    @property
+    def logit_indices(self) -> list[int]:
+        """The indices in the row of the tokens whose logits are wanted."""
+        ends = accumulate(len(request.tokens) for request in self.requests)
+        return [i for end, request in zip(ends, self.requests, strict=True) for i in range(end)[-request.num_logits :]]
+
+    @property
+    def adapted_rows(self) -> AdaptedRows | None:
+        """The tokens that an adapter computes; None if there are none. A pass has at most one adapter."""
+        indices, fingerprints, end = list[int](), set[bytes](), 0
+        for request in self.requests:
+            start, end = end, end + len(request.tokens)
+            if (fingerprint := adapter_of(request)) and request.cache.activation:
+                fingerprints.add(fingerprint)
+                indices += range(max(start, start + request.cache.activation.start - request.cache.length), end)
+        assert len(fingerprints) < 2, "sequences with different adapters are in passes of their own"
+        return AdaptedRows(fingerprints.pop(), indices) if fingerprints else None
+
+    def split(self, logits: Tensor) -> list[Tensor]:
+        """The wanted logits [wanted, vocabulary] by request, float32."""
+        return list(logits.float().split([request.num_logits for request in self.requests]))
+
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
+    ) -> Tensor:
+        """Each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D], which its cache takes (of a latent
+        layer, the latents given to ``update``), unless they are shared. ``layer`` is the model's; ``how`` as of
+        ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and UnsupportedModel.
+        """
+        cached, new, shared = self.enter_layer(layer, k, v, expand)
+        how |= {"window": self.shape.layers[cached].window, "shared": shared}
+        if cached == self.until:
+            self.probed = new
+        if cached == self.until or self.cancelled():
+            raise Cancelled
+        if whole := self._whole_batch:
+            return whole.attend(cached, q, k, v, scale, **how)
+        out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
+        for tokens, cache in self._alone:
+            own = [x[:, tokens] for x in (q, k, v)]
+            out[:, tokens] = attend_cache(cache, cached, own[0], own[1], own[2], scale, expand=expand, **how)
+            if not shared:
+                cache.extend(cached, *(x[:, tokens] for x in new))
+        for indices, batch in self._batches:
+            batch_qkv = [x[:, indices] for x in (q, k, v)]
+            out[:, indices] = batch.attend(cached, batch_qkv[0], batch_qkv[1], batch_qkv[2], scale, **how)
+        return out
+
+    def attend_arrays(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> np.ndarray:
+        """``attend`` for arrays with a row for each token, q [T, Hq, D], k and v [T, H, D]: [T, Hq * Dv], float32."""
+        whole = self._whole_batch
+        if not whole or self.until is not None:
+            tensors = [torch.from_numpy(x).transpose(0, 1) for x in (q, k, v)]
+            out = self.attend(layer, tensors[0], tensors[1], tensors[2], scale)
+            return out.transpose(0, 1).flatten(1).contiguous().numpy()
+        cached = self.enter_plain_layer(layer, k.shape[1:], v.shape[1:])
+        if self.cancelled():
+            raise Cancelled
+        return whole.attend_arrays(cached, q, k, v, scale, self.shape.layers[cached].window).reshape(len(q), -1)
+
+    @property
+    def layer_pages(self) -> LayerPages | None:
+        """What all tokens attend to in all layers, if these may be computed in one call; else None."""
+        whole = self._whole_batch
+        return whole.layer_pages if whole and self.until is None else None
+
+    def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
+        """Enter all layers, which were computed in one call over ``layer_pages``, with their new ``keys``
+        [layers, T, H, D] and ``values``, and the pages ``chosen``. Raises Cancelled and UnsupportedModel.
+        """
+        whole = self._whole_batch
+        assert whole, "all tokens are in one batch"
+        if self.cancelled():
+            raise Cancelled
+        for layer, (k, v) in enumerate(zip(keys, values, strict=True)):
+            self.enter_plain_layer(layer, k.shape[1:], v.shape[1:])
+        whole.finish_layers(keys, values, chosen)
+
+    @property
+    def capturable(self) -> CapturableBatch | None:
+        """The decode batch of this pass, if it has all tokens and may run as a captured CUDA graph; else None."""
+        whole = self._whole_batch
+        return whole.capturable() if whole and self.until is None else None
+
+    @property
+    def _whole_batch(self) -> DecodeBatch | None:
+        """The decode batch that has all tokens, if there is one."""
+        return self._batches[0][1] if not self._alone and self._batches[0][0] is None else None
+
+    def _arrange(self) -> None:
+        """Decide which sequences attend together, and where in the row their tokens are."""
+        end, together = 0, defaultdict[tuple[str, int], list[tuple[list[int], Cache]]](list)
+        for tokens, cache, _ in self.requests:
+            start, end = end, end + len(tokens)
+            if joins_batch(cache, len(tokens), latent=self.latent):
+                together[batch_key(cache)].append((list(range(start, end)), cache))
+            else:
+                self._alone.append((slice(start, end), cache))
+        for sequences in together.values():
+            indices = [i for own, _ in sequences for i in own]
+            batch = make_decode_batch([(cache, len(own)) for own, cache in sequences])
+            self._batches.append((None if len(indices) == end else torch.tensor(indices), batch))

@@ -1,0 +1,192 @@
+"""LocalModel: what models computed in this process share, whichever library computes the layers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from copy import copy
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from localctx.errors import Cancelled, UsageError
+from localctx.kv.backends.backend import MAX_DECODE_TOKENS
+from localctx.kv.cache import Cache
+from localctx.models.adapter import Adapter
+from localctx.models.architecture.geometry import geometry_of, layer_map
+from localctx.models.base import ForwardRequest, Tokenizer
+from localctx.models.decoder.forward_batch import ForwardBatch, adapter_of
+from localctx.models.decoder.rope import ModelRope, Positions, positions_of, stretched
+from localctx.models.decoder.trial import model_shape
+from localctx.models.fingerprint import fingerprint
+from localctx.models.quantized.weight_formats import arithmetic_of
+from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
+from localctx.settings import EngineName
+
+_NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: no result depends on them
+
+
+class LocalModel(ABC):
+    """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs; ``hashes`` those
+    of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are in full precision, int8, int4 or nf4.
+    """
+
+    engine: EngineName = "torch"
+    computed_by: str  # the library and its version: another's results differ in the last digits
+    device: torch.device
+    dtype: torch.dtype
+    precision: torch.dtype  # of matrix products; ``dtype`` is that of keys, values and activations
+    sums_depend_on_rows = False  # True if many rows are multiplied by another method than a few
+    nbytes: int
+    parameters: int
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: ChatTokenizer,
+        *,
+        name: str = "",
+        hashes: Mapping[str, str] | None = None,
+        rope: str = "auto",
+        stored: str = "full",
+    ) -> None:
+        self.name, self._config, self._hashes = name, config, hashes or {}
+        self._chat, self._stored = tokenizer, stored
+        self.tokenizer: Tokenizer = tokenizer
+        self._trained = positions_of(config)
+        self.trained: int = config.max_position_embeddings
+        self.geometry = geometry_of(config)
+        self._ropes: dict[str, ModelRope | None] = {}
+        self.prefill_loss = 0.0
+        self._adapters: dict[bytes, Any] = {}  # by fingerprint; views share them
+        self.shape, self.layers = model_shape(config), layer_map(config)
+        self.stretch(rope)
+
+    @property
+    def context(self) -> int:
+        """See ``Model``."""
+        return self._positions["max_position_embeddings"]
+
+    @property
+    def rope(self) -> ModelRope | None:
+        """See ``Model``."""
+        if self._stretch not in self._ropes:
+            rotary = self._positions.get("rope_parameters")
+            self._ropes[self._stretch] = self._rope_of(self._positions) if rotary else None
+        return self._ropes[self._stretch]
+
+    @property
+    def kv_nbytes(self) -> Mapping[str, int]:
+        """See ``Model``: none, because pools hold them."""
+        return {}
+
+    @property
+    def vocabulary(self) -> int:
+        """See ``Model``."""
+        return self._config.vocab_size
+
+    def stretch(self, rope: str) -> None:
+        """See ``Model``. Raises UsageError also for a model with states, whose layers count without positions."""
+        if self.shape.states and rope != "auto":
+            what = f"{self.name} has layers that remember in states, which a longer window does not change"
+            raise UsageError(what, "use --rope auto")
+        self._positions, self._stretch = stretched(self._trained, rope), rope
+
+    def view(self) -> Self:
+        """See ``Model``."""
+        return copy(self)
+
+    def read_with(self, loss: float) -> Self:
+        """See ``PagedModel``."""
+        view = self.view()
+        view.prefill_loss = loss
+        return view
+
+    def add_adapter(self, adapter: Adapter) -> None:
+        """See ``Model``."""
+        if adapter.fingerprint not in self._adapters:
+            self._adapters[adapter.fingerprint] = self._fit(adapter)
+
+    def fingerprint(self, codec: str) -> bytes:
+        """See ``Model``."""
+        tokenizer, template = self._chat.identity
+        return fingerprint(
+            codec,
+            self.shape,
+            config={k: v for k, v in {**self._config.to_dict(), **self._positions}.items() if k not in _NAMES},
+            computed_by=self.computed_by,
+            weights=self._hashes,
+            precision=f"{self.precision} {arithmetic_of(self._stored, self.device)}".rstrip(),
+            tokenizer=tokenizer,
+            template=template,
+            **({"prefill_loss": self.prefill_loss} if self.prefill_loss else {}),  # older names stay valid
+        )
+
+    def forward(
+        self, tokens: Sequence[int], cache: Cache, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
+    ) -> Tensor:
+        """See ``Model``."""
+        return self.forward_each([ForwardRequest(tokens, cache, num_logits)], cancelled)[0]
+
+    @torch.inference_mode()
+    def forward_each(
+        self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
+    ) -> list[Tensor]:
+        """See ``Model``."""
+        groups = self._groups(requests)
+        batches = [ForwardBatch([requests[i] for i in group], self.layers, cancelled) for group in groups]
+        logits: list[Tensor] = [torch.empty(0)] * len(requests)
+        with ExitStack() as steps:  # all sequences are committed, or none
+            for batch in batches:
+                steps.enter_context(batch.open_step())
+            for group, batch in zip(groups, batches, strict=True):
+                for i, own in zip(group, batch.split(self._run(batch)), strict=True):
+                    logits[i] = own
+        return logits
+
+    @torch.inference_mode()
+    def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+        """See ``Model``."""
+        batch = ForwardBatch([ForwardRequest(tokens, cache)], self.layers, until=layer)
+        with suppress(Cancelled), batch.open_step():
+            self._run(batch)
+        assert batch.probed, f"there is no layer {layer}"
+        return batch.probed
+
+    def _groups(self, requests: Sequence[ForwardRequest]) -> list[list[int]]:
+        """Which ``requests`` are computed in one pass: those with one adapter, the first together with those without
+        any. Where sums depend on how many rows are multiplied, a chunk has a pass of its own, so that its result is the
+        same beside others as alone; those whose caches allow it have one together. Each is alone if layers have states,
+        which modules compute along the row.
+        """
+        if self.shape.states:
+            return [[i] for i in range(len(requests))]
+        chunk = [self.sums_depend_on_rows and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
+        joins = [i for i, request in enumerate(requests) if chunk[i] and request.cache.joins_chunks]
+        chunks = [[i] for i, alone in enumerate(chunk) if alone and i not in joins]
+        chunks += _by_adapter(requests, joins)
+        few = [(i, adapter_of(request)) for i, request in enumerate(requests) if not chunk[i]]
+        adapters = list(dict.fromkeys(adapter for _, adapter in few if adapter))
+        groups = [[i for i, adapter in few if adapter in (None, *adapters[:1])]]
+        groups += [[i for i, adapter in few if adapter == other] for other in adapters[1:]]
+        return chunks + [group for group in groups if group]
+
+    @abstractmethod
+    def _run(self, batch: ForwardBatch) -> Tensor:
+        """The wanted logits [wanted, vocabulary] of ``batch``, by the RoPE of its caches, or else of this model."""
+
+    @abstractmethod
+    def _fit(self, adapter: Adapter) -> Any:
+        """What ``_run`` needs of an adapter. Raises ModelError for one of another model."""
+
+    @abstractmethod
+    def _rope_of(self, positions: Positions) -> ModelRope:
+        """The RoPE of ``positions``."""
+
+
+def _by_adapter(requests: Sequence[ForwardRequest], indices: Sequence[int]) -> list[list[int]]:
+    """The ``indices`` of requests, in a list for each adapter."""
+    groups = dict[bytes | None, list[int]]()
+    for i in indices:
+        groups.setdefault(adapter_of(requests[i]), []).append(i)
+    return list(groups.values())

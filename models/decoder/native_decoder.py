@@ -1,0 +1,247 @@
+"""NativeDecoder: plain decoders (see ``decoder_config``) computed on a processor without transformers, whose import and
+modules cost more than the arithmetic when there are few tokens.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.kernels.cpu.adapter import NO_ROWS
+from localctx.kernels.cpu.decode_layers import LayerPages, arguments_of, decode_layers
+from localctx.kernels.cpu.decoder_layer import (
+    EntryWeights,
+    ExitWeights,
+    LayerChanges,
+    enter,
+    enter_chunk,
+    leave,
+    leave_chunk,
+    normalize,
+)
+from localctx.kernels.cpu.linear import Blocks, exact_blocks, gather_rows, grouped_blocks, multiply
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.weight_groups import Groups, int4_groups, int8_groups
+from localctx.kv.backends.backend import MAX_DECODE_TOKENS
+from localctx.models.adapter import Adapter
+from localctx.models.architecture.decoder_config import DecoderConfig
+from localctx.models.architecture.frequencies import frequencies
+from localctx.models.decoder.forward_batch import ForwardBatch
+from localctx.models.decoder.local_model import LocalModel
+from localctx.models.decoder.native_adapter import DecoderChanges, layer_changes
+from localctx.models.decoder.rope import Angles, ModelRope, Pairs, Positions
+from localctx.models.files.published_blocks import PublishedBlocks
+from localctx.models.files.safetensors_files import get_tensor
+from localctx.models.quantized.weight_formats import KINDS, OUTPUT_KIND
+from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
+from localctx.shape import ARITHMETIC_VERSION
+
+MAX_LOADING = 4  # layers whose weights are put into blocks at a time: each needs memory for a copy meanwhile
+
+
+class NativeDecoder(LocalModel):
+    """See ``localctx.models.base.Model``; ``how`` as of ``LocalModel``.
+
+    Keys, values and activations are float32. With a ``precision`` of bf16 chunks of a prompt are multiplied in bf16,
+    which is several times as fast on processors with such instructions; decoded tokens, whose time goes into reading
+    the weights, are computed as in float32. Weights at 8 or 4 bits are multiplied by integers, however many rows there
+    are and whatever the precision.
+    """
+
+    computed_by = f"localctx {ARITHMETIC_VERSION}"
+    device, dtype = torch.device("cpu"), torch.float32
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        weights: "NativeWeights",
+        tokenizer: ChatTokenizer,
+        *,
+        precision: torch.dtype = torch.float32,
+        **how: Any,
+    ) -> None:
+        self.precision, by_floats = precision, weights.stored == "full"
+        self.sums_depend_on_rows = by_floats and precision != torch.float32
+        super().__init__(config, tokenizer, stored=weights.stored, **how)
+        self._weights, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
+        self._unchanged = DecoderChanges([LayerChanges()] * len(weights.layers))
+
+    def _run(self, batch: ForwardBatch) -> Tensor:
+        weights = self._weights
+        x = gather_rows(weights.embedding, torch.tensor(batch.tokens)).numpy()
+        if pages := batch.layer_pages:
+            self._run_at_once(batch, pages, x)
+        else:
+            self._run_by_layer(batch, x)
+        normed = normalize(x[batch.logit_indices], weights.norm, self._config.rms_norm_eps)
+        return multiply(torch.from_numpy(normed), weights.head)
+
+    def _run_at_once(self, batch: ForwardBatch, pages: LayerPages, x: np.ndarray) -> None:
+        """Change the rows ``x`` by all layers, in one call."""
+        weights, config = self._weights, self._config
+        changes, changed = self._changes(batch)
+        cos, sin = self._rotations(batch)
+        heads, scale = config.num_attention_heads, config.head_dim**-0.5
+        eps = config.rms_norm_eps
+        batch.enter_layers(
+            *decode_layers(x, heads, weights.arguments, changes.arguments, changed, eps, cos, sin, scale, pages)
+        )
+
+    def _run_by_layer(self, batch: ForwardBatch, x: np.ndarray) -> None:
+        """Change the rows ``x`` by one layer after another, in two calls and attention."""
+        weights, eps = self._weights, self._config.rms_norm_eps
+        chunk = any(len(request.tokens) > MAX_DECODE_TOKENS for request in batch.requests)
+        before, after = (enter_chunk, leave_chunk) if self.sums_depend_on_rows and chunk else (enter, leave)
+        cos, sin = self._rotations(batch)
+        changes, changed = self._changes(batch)
+        for i, (entry, exits) in enumerate(weights.layers):
+            q, k, v = (np.empty((len(x), heads, self._config.head_dim), np.float32) for heads in weights.heads)
+            before(x, entry, changes.layers[i].qkv, changed, eps, cos, sin, q, k, v)
+            attended = batch.attend_arrays(i, q, k, v, self._config.head_dim**-0.5)
+            after(x, attended, exits, changes.layers[i], changed, eps)
+
+    def _changes(self, batch: ForwardBatch) -> tuple[DecoderChanges, np.ndarray]:
+        """The changes of every layer by the adapter of this pass, and the rows that they apply to."""
+        rows = batch.adapted_rows
+        if not rows:
+            return self._unchanged, NO_ROWS
+        return self._adapters[rows.fingerprint], np.array(rows.indices, NO_ROWS.dtype)
+
+    def _fit(self, adapter: Adapter) -> DecoderChanges:
+        return DecoderChanges(layer_changes(self._config, adapter))
+
+    def _rotations(self, batch: ForwardBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Cosines and sines [T, D / 2] of the positions of the tokens."""
+        rope = batch.rope or self.rope
+        assert rope, "a plain decoder has rotary positions"
+        angles = rope.angles[0]
+        at = torch.tensor(batch.positions())[:, None].float() * angles.frequencies
+        return (at.cos() * angles.scale).numpy(), (at.sin() * angles.scale).numpy()
+
+    def _rope_of(self, positions: Positions) -> ModelRope:
+        scaled = frequencies(positions["rope_parameters"], self._config.head_dim)
+        angles, layers = Angles(*scaled), len(self.shape.layers)
+        return ModelRope(positions, [angles] * layers, self._weights.key_biases, lambda: [Pairs.HALVES] * layers)
+
+
+class NativeWeights:
+    """The weights of a plain decoder, as the kernels take them. ``tensors`` have the names of transformers' modules.
+    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Those that were ``published`` in it are
+    taken as they are, and those that a file of 4 bits keeps at more are at 8. The embedding is always in full
+    precision, and the output layer has at least 8 bits. Raises ValueError where a tensor is absent or of another shape.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        tensors: Mapping[str, Tensor],
+        stored: str = "full",
+        published: PublishedBlocks | None = None,
+    ) -> None:
+        self.stored = stored
+        self._config, self._tensors, self._published = config, tensors, published or PublishedBlocks()
+        hidden, vocabulary = config.hidden_size, config.vocab_size
+        self.heads = config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads
+        with _side_by_side() as pool:
+            layers = [pool.submit(self._layer, f"model.layers.{i}") for i in range(config.num_hidden_layers)]
+            name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
+            same = config.tie_word_embeddings and stored == "full"
+            head = None if same else pool.submit(self._blocks, (name, vocabulary, hidden), kind=OUTPUT_KIND)
+            self.embedding = exact_blocks(get_tensor(tensors, "model.embed_tokens.weight", vocabulary, hidden).detach())
+            self.layers = [layer.result() for layer in layers]
+            self.head = head.result() if head else self.embedding
+        self.arguments = arguments_of(self.layers)
+        self.norm = self._floats("model.norm.weight", hidden)
+        del self._tensors, self._published  # which closes their files
+        self.key_biases = [self._key_bias(entry) for entry, _ in self.layers]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights, a tied one once."""
+        return sum(part.nbytes for parts in self._parts() for part in parts)
+
+    @property
+    def count(self) -> int:
+        """The number of parameters, tied ones counted once."""
+        blocks, floats = self._parts()
+        return sum(part.size for part in blocks) + sum(part.size for part in floats)
+
+    def _parts(self) -> tuple[list[Blocks], list[np.ndarray]]:
+        blocks = [self.embedding, *([] if self.head is self.embedding else [self.head])]
+        floats = [self.norm]
+        for entry, exits in self.layers:
+            blocks += [entry.qkv, exits.output, exits.gate_up, exits.down]
+            floats += [entry.norm, entry.bias, entry.q_norm, entry.k_norm, exits.norm]
+        return blocks, floats
+
+    def _layer(self, at: str) -> tuple[EntryWeights, ExitWeights]:
+        config, hidden, inner = self._config, self._config.hidden_size, self._config.intermediate_size
+        parts = [
+            (f"{at}.self_attn.{c}_proj", n * config.head_dim, hidden) for c, n in zip("qkv", self.heads, strict=True)
+        ]
+        biases = (
+            [self._floats(f"{name}.bias", outputs) for name, outputs, _ in parts] if config.qkv_bias else [_NOTHING]
+        )
+        norms = [
+            self._floats(f"{at}.self_attn.{c}_norm.weight", config.head_dim) if config.head_norms else _NOTHING
+            for c in "qk"
+        ]
+        entry = EntryWeights(
+            self._floats(f"{at}.input_layernorm.weight", hidden), self._blocks(*parts), np.concatenate(biases), *norms
+        )
+        exits = ExitWeights(
+            self._blocks((f"{at}.self_attn.o_proj", hidden, self.heads[0] * config.head_dim)),
+            self._floats(f"{at}.post_attention_layernorm.weight", hidden),
+            self._blocks((f"{at}.mlp.gate_proj", inner, hidden), (f"{at}.mlp.up_proj", inner, hidden)),
+            self._blocks((f"{at}.mlp.down_proj", hidden, inner)),
+        )
+        return entry, exits
+
+    def _blocks(self, *parts: tuple[str, int, int], kind: int | None = None) -> Blocks:
+        """Weights [outputs, inputs] by name, concatenated to one matrix; ``kind``: that of the output layer's numbers,
+        if they are quantized.
+        """
+        if self.stored == "full":
+            matrices = [self._matrix(*part) for part in parts]
+            return exact_blocks(torch.cat(matrices) if len(matrices) > 1 else matrices[0])
+        finer = any(name in self._published.finer for name, _, _ in parts)
+        first, *others = (self._groups(SIGNED if finer else kind or KINDS[self.stored], *part) for part in parts)
+        return grouped_blocks(first.join(*others) if others else first)
+
+    def _groups(self, kind: int, name: str, outputs: int, inputs: int) -> Groups:
+        """A weight as it was published in this ``kind`` of numbers, or quantized."""
+        quantize = int4_groups if kind == NIBBLES else int8_groups
+        weight = self._matrix(name, outputs, inputs)
+        return self._published.groups(f"{name}.weight", kind) or quantize(weight)
+
+    def _matrix(self, name: str, outputs: int, inputs: int) -> Tensor:
+        return get_tensor(self._tensors, f"{name}.weight", outputs, inputs).detach()
+
+    def _floats(self, name: str, size: int) -> np.ndarray:
+        return get_tensor(self._tensors, name, size).detach().float().clone().numpy()
+
+    def _key_bias(self, entry: EntryWeights) -> Tensor | None:
+        dim = self._config.head_dim
+        bias = torch.from_numpy(entry.bias[self.heads[0] * dim : (self.heads[0] + self.heads[1]) * dim])
+        return bias.unflatten(0, (-1, dim)) if bias.any() else None
+
+
+@contextmanager
+def _side_by_side() -> Iterator[ThreadPoolExecutor]:
+    """A thread pool of at most as many threads as torch uses; torch uses one thread within each. Threads that share one
+    small operation would wait for each other whenever another program takes a processor from one of them.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(min(threads, MAX_LOADING)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(threads)
+
+
+_NOTHING = np.empty(0, np.float32)

@@ -1,0 +1,81 @@
+"""StatePass: what layers that remember in states ask of transformers' cache, answered by the states of our Cache."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from localctx.kv.sequence_states import SequenceStates, page_ends
+from localctx.models.architecture.unsupported import UnsupportedModel
+from localctx.shape import KVShape
+
+
+class StatePass:
+    """One forward pass over tokens of one sequence, in which layers compute the states that ``shape`` tells."""
+
+    def __init__(self, shape: KVShape) -> None:
+        self.shape = shape
+        self._widths = {(s.layer, s.index): s.size[-1] for s in shape.states if s.kind == "convolution"}
+
+    @property
+    def states(self) -> SequenceStates:
+        """The states of the sequence."""
+        raise NotImplementedError
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The tokens before this pass, and those of it."""
+        raise NotImplementedError
+
+    def check_states(self) -> None:
+        """Refuse a pass that ends before each state was computed. Raises UnsupportedModel."""
+        wanted = {(s.layer, s.kind, s.index) for s in self.shape.states}
+        if wanted and self.states.put_keys != wanted:
+            raise UnsupportedModel("states")
+
+    def get_conv_state(self, layer: int, state_idx: int = 0) -> Tensor | None:
+        """Returns the last inputs of a convolution [1, channels, width]; None before the first token."""
+        return self.states.get((layer, "convolution", state_idx))
+
+    def update_conv_state(self, inputs: Tensor, layer: int, state_idx: int = 0, **how: Any) -> Tensor:
+        """Take the new ``inputs`` [1, channels, n] of a convolution; returns them after those that it still sees."""
+        known, width = (
+            self.states.get((layer, "convolution", state_idx)),
+            self.conv_width(inputs, layer, state_idx, **how),
+        )
+        seen = inputs if known is None else torch.cat((known, inputs), -1)
+        seen = pad(seen, (max(0, width - seen.shape[-1]), 0))
+        self.states.put((layer, "convolution", state_idx), seen[..., -width:].clone())
+        length, tokens = self.span
+        if not self.shape.recurrent and inputs.shape[-1] == tokens:
+            for end, state in page_ends(seen, width, length, tokens).items():
+                self.states.put_end(end, (layer, "convolution", state_idx), state)
+        return seen
+
+    def conv_width(self, inputs: Tensor, layer: int, state_idx: int, **_: Any) -> int:
+        """Returns the number of inputs that a convolution remembers. Raises UnsupportedModel."""
+        if (layer, state_idx) not in self._widths:
+            raise UnsupportedModel("states")
+        return self._widths[layer, state_idx]
+
+    def get_recurrent_state(self, layer: int, state_idx: int = 0) -> Tensor | None:
+        """Returns the state [1, ...] of a recurrence; None before the first token."""
+        return self.states.get((layer, "recurrent", state_idx))
+
+    def update_recurrent_state(self, state: Tensor, layer_idx: int, state_idx: int = 0, **_: Any) -> Tensor:
+        """Take the ``state`` [1, ...] of a recurrence after this pass; returns it."""
+        self.states.put((layer_idx, "recurrent", state_idx), state.clone())  # it may be a view of all that led to it
+        return state
+
+    def has_previous_state(self, layer: int | None = None, state_idx: int = 0) -> bool:
+        """Returns True if there are tokens before this pass."""
+        return self.states.now is not None
+
+    def is_recording_past(self, layer: int | None = None) -> bool:
+        """Returns False: a pass keeps only what comes after its last token, or after a page."""
+        return False
+
+    def get_seq_length(self, layer: int = 0) -> int:
+        """Returns the number of tokens before this pass."""
+        return self.span[0]

@@ -1,0 +1,1 @@
+"""The files that models come in, checked before any library opens them."""

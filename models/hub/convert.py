@@ -1,0 +1,243 @@
+"""Converts a GGUF file to a folder that transformers loads quickly: safetensors, config, tokenizer, template.
+
+transformers' GGUF reader silently ignores RoPE scaling and weights it does not know. This module puts RoPE scaling into
+the config, and refuses a file whose model would be computed differently.
+"""
+
+import os
+import re
+import struct
+import tempfile
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from localctx.errors import ModelError
+from localctx.models.files.gguf_header import REMEDY, GgufHeader, read_header
+from localctx.system import link
+
+ProgressCallback = Callable[[str, int, int], None]
+"""``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
+
+VERSION = 3
+"""The converter's version, recorded in manifests so that a later version can find the models that an older one made.
+
+The first kept no published blocks, the second none of Q4_K.
+"""
+
+_DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
+
+
+def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback, dtype: str = "bfloat16") -> None:
+    """Writes the model in the file ``gguf`` to the folder ``out``, with weights in ``dtype`` (a torch dtype's name).
+
+    Reports the phases ``converting`` (in tensors) and ``saving``. Raises ModelError for a damaged file, an architecture
+    that transformers does not read, or parameters that it cannot express; OSError when the disk is full or read-only.
+    After an error the caller deletes ``out``.
+    """
+    header = read_header(gguf)
+    try:
+        with tempfile.TemporaryDirectory() as alone, _quiet(progress):
+            # in a folder of its own, because transformers also reads files next to the GGUF
+            link(Path(alone, "model.gguf"), gguf.resolve())
+            _convert(header, gguf, alone, out, progress, dtype)
+    except ModelError:
+        raise
+    except Exception as error:  # damaged files make readers raise anything
+        if isinstance(error, OSError) and error.errno:  # transformers raises OSError without errno for a bad file
+            raise
+        raise _user_error(gguf, error) from error
+
+
+def _user_error(gguf: Path, error: Exception) -> Exception:
+    """Returns the error with a remedy for the user."""
+    if isinstance(error, MemoryError):
+        return ModelError(f"{gguf} needs more memory than there is", "close other programs, or take a smaller model")
+    if number := re.search(r"\(os error (\d+)\)", str(error)):  # how safetensors reports a full disk
+        return OSError(int(number[1]), os.strerror(int(number[1])))
+    reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+    return ModelError(f"{gguf} cannot be converted ({reason[0]})", REMEDY)
+
+
+def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: ProgressCallback, dtype: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    source: dict[str, Any] = {"gguf_file": "model.gguf", "local_files_only": True, "trust_remote_code": False}
+    progress("converting", 0, len(header.tensors))
+    config = AutoConfig.from_pretrained(folder, **source)
+    _set_positions(config, header, gguf)
+    _check_weights(config, header, gguf)
+    tokenizer = _tokenizer(folder, header)
+    load: Any = AutoModelForCausalLM.from_pretrained  # typed as if it never returned the pair
+    model, info = load(
+        folder, config=config, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, **source
+    )
+    if info["missing_keys"]:
+        raise ValueError(f"it lacks {min(info['missing_keys'])}")
+    _save(model, tokenizer, header, out, progress)
+    from localctx.models.files.published_blocks import write_published  # it imports torch
+
+    write_published(header, gguf, out)
+
+
+def _tokenizer(folder: str, header: GgufHeader) -> Any:
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+    from transformers import PreTrainedTokenizerFast
+
+    # not AutoTokenizer: it reads the whole file once more to know which class to take, and takes this one
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, gguf_file="model.gguf")
+    if header.meta.get("tokenizer.ggml.pre") in _DIGIT_BY_DIGIT:  # transformers reads them as GPT-2's
+        split = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
+        tokenizer.backend_tokenizer.pre_tokenizer = split
+    return tokenizer
+
+
+def _save(model: Any, tokenizer: Any, header: GgufHeader, out: Path, progress: ProgressCallback) -> None:
+    progress("saving", 0, 1)
+    # the weights are plain tensors by now, but transformers takes them for GGUF blocks, which it will not save
+    model.hf_quantizer = None
+    del model.config.quantization_config
+    # several families end a message with another token than a text: generation must stop at either
+    ends = {header.meta.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")} - {None}
+    model.generation_config.eos_token_id = sorted(ends) or None
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    progress("saving", 1, 1)
+
+
+def _check_weights(config: Any, header: GgufHeader, gguf: Path) -> None:
+    """Raises ModelError if model and file have different numbers of parameters: transformers ignores unknown ones."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        expected = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+    if expected != header.weights:
+        raise ModelError(
+            f"{gguf} holds {header.weights:,} weights, but transformers' {config.model_type} has {expected:,}",
+            "take the model's own folder of safetensors, or another GGUF of it",
+        )
+
+
+def _set_positions(config: Any, header: GgufHeader, gguf: Path) -> None:
+    """Sets in ``config`` what transformers' GGUF reader ignores: RoPE scaling, partial RoPE, sliding windows."""
+    try:
+        _stretch(config, _scaling(header, gguf) | _partial(config, header))
+    except (KeyError, ValueError) as error:
+        raise ModelError(f"{gguf} places its tokens in a way transformers cannot ({error})", REMEDY) from error
+    if config.model_type in ("mistral", "phi3"):  # the default window of their configs is one checkpoint's
+        config.sliding_window = header.get("attention.sliding_window")
+
+
+def _stretch(config: Any, rope: dict[str, Any]) -> None:
+    params = getattr(config, "rope_parameters", None) or {}
+    by_layer = isinstance(params.get("full_attention"), dict)
+    if rope and (not params or (by_layer and rope.get("rope_type") != "linear")):
+        raise ValueError(f"{rope.get('rope_type', 'partial')} RoPE in {config.model_type}")
+    # in models with sliding layers, only full attention layers are scaled
+    (params["full_attention"] if by_layer else params).update(rope)
+    if "original_max_position_embeddings" in rope and hasattr(config, "original_max_position_embeddings"):
+        config.original_max_position_embeddings = rope["original_max_position_embeddings"]
+
+
+def _partial(config: Any, header: GgufHeader) -> dict[str, Any]:
+    """Returns the config of RoPE over only a part of each head's channels."""
+    width, heads = header.get("rope.dimension_count"), getattr(config, "num_attention_heads", 0)
+    head = getattr(config, "head_dim", None) or (heads and config.hidden_size // heads)
+    return {"partial_rotary_factor": width / head} if width and head and width != head else {}
+
+
+def _scaling(header: GgufHeader, gguf: Path) -> dict[str, Any]:
+    """Returns the file's RoPE scaling as transformers' parameters; empty for plain RoPE."""
+    # llama.cpp reads a missing kind as linear, and a factor of 0 as none
+    kind = header.get("rope.scaling.type", "linear")
+    factor = header.get("rope.scaling.factor") or header.get("rope.scale_linear") or 1.0
+    tables = {name: _floats(header, name, gguf) for name in header.tensors if name.startswith("rope_")}
+    if tables and (kind == "longrope" or factor == 1.0):
+        return _from_tables(header, tables)
+    if kind == "yarn" and not tables:
+        return _yarn(header, factor)
+    if tables or kind not in ("linear", "none") or header.get("rope.scaling.attn_factor", 1.0) != 1.0:
+        raise ValueError(f"{kind} scaling, tables {sorted(tables)}")
+    return {} if kind == "none" or factor == 1.0 else {"rope_type": "linear", "factor": factor}
+
+
+def _yarn(header: GgufHeader, factor: float) -> dict[str, Any]:
+    betas = {name: header.get(f"rope.scaling.yarn_{name}") for name in ("beta_fast", "beta_slow")}
+    variants = {"ext_factor": 1.0, "attn_factor": 1.0, "log_multiplier": 0.0}
+    if any(header.get(f"rope.scaling.yarn_{name}", plain) != plain for name, plain in variants.items()):
+        raise ValueError("a variant of yarn")
+    if header.get("rope.scaling.attn_factor", 1.0) != 1.0:
+        raise ValueError("yarn with another attention factor")
+    original = header.get("rope.scaling.original_context_length", header.get("context_length"))
+    rope = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+    return rope | {name: value for name, value in betas.items() if value is not None}
+
+
+def _from_tables(header: GgufHeader, tables: dict[str, list[float]]) -> dict[str, Any]:
+    if set(tables) == {"rope_freqs.weight"}:
+        return _llama3(tables["rope_freqs.weight"], header)
+    short, long = tables["rope_factors_short.weight"], tables["rope_factors_long.weight"]
+    window = header.get("context_length")
+    original = header.get("rope.scaling.original_context_length", window)
+    return {
+        "rope_type": "longrope",
+        "short_factor": short,
+        "long_factor": long,
+        "factor": window / original,
+        "attention_factor": header.get("rope.scaling.attn_factor", 1.0),
+        "original_max_position_embeddings": original,
+    }
+
+
+def _llama3(table: list[float], header: GgufHeader) -> dict[str, Any]:
+    """Returns Llama 3.1's RoPE parameters for a table of one factor per frequency. Raises ValueError if its rule gives
+    another table.
+    """
+    from math import isclose, pi
+
+    rope = {"rope_type": "llama3", "factor": max(table), "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    rotations = [8192 / (2 * pi * header.get("rope.freq_base", 10000.0) ** (i / len(table))) for i in range(len(table))]
+    smooth = [min(max((n - 1) / 3, 0), 1) for n in rotations]
+    rule = [1 / ((1 - part) / max(table) + part) for part in smooth]
+    if max(table) == 1.0:
+        return {}
+    if not all(isclose(a, b, rel_tol=1e-3) for a, b in zip(table, rule, strict=True)):
+        raise ValueError("a table of factors that Llama 3.1's rule does not make")
+    return rope | {"original_max_position_embeddings": 8192}
+
+
+def _floats(header: GgufHeader, name: str, gguf: Path) -> list[float]:
+    tensor = header.tensors[name]
+    if tensor.kind != 0 or len(tensor.dims) != 1:
+        raise ValueError(f"{name} is not a row of f32")
+    with gguf.open("rb") as file:
+        file.seek(tensor.start)
+        return list(struct.unpack(f"<{tensor.dims[0]}f", file.read(4 * tensor.dims[0])))
+
+
+@contextmanager
+def _quiet(progress: ProgressCallback) -> Iterator[None]:
+    """Silences transformers' progress bars, logs and warnings; reports its tensors to ``progress``."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+    from transformers.utils import logging
+
+    def count(tensors: Collection[Any], **_: Any) -> Iterator[Any]:
+        for done, tensor in enumerate(tensors):
+            progress("converting", done, len(tensors))
+            yield tensor
+
+    level, bars, bar = logging.get_verbosity(), logging.is_progress_bar_enabled(), reader.tqdm
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    reader.tqdm = count  # there is no other hook for its progress
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        reader.tqdm = bar
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,174 @@
+"""A child process that downloads one model from the Hugging Face hub: ``python -m localctx.models.hub.hub_download``.
+
+Arguments: repository, revision, target folder ("" only looks the model up), file for the plan (the commit, and the size
+of each file), and a pattern if GGUF files are wanted. Downloads only these, or safetensors, configs and tokenizers,
+never pickled weights. On failure it prints one line and exits with 1, HUB_UNREACHABLE or DISK_FULL.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+HUB_UNREACHABLE = 69
+DISK_FULL = 73
+TIMEOUT = 5  # seconds to wait for the hub's answer
+PARALLEL = 4  # files downloaded at a time
+
+_KINDS = {".json", ".safetensors", ".txt", ".jinja", ".model"}
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file of a repository: its size in bytes, and the hash that the hub tells: the SHA-256 of the content of a large
+    file, or the SHA-1 by which git names a small one.
+    """
+
+    name: str
+    bytes: int
+    digest: str
+
+    def matches(self, path: Path) -> bool:
+        """Returns True if ``path`` has this content."""
+        if not path.is_file() or path.stat().st_size != self.bytes:
+            return False
+        large = len(self.digest) == hashlib.sha256().digest_size * 2
+        start = hashlib.sha256() if large else hashlib.sha1(f"blob {self.bytes}\0".encode(), usedforsecurity=False)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: start).hexdigest() == self.digest
+
+
+def wanted(name: str, pattern: str = "") -> bool:
+    """Returns True if transformers needs the file ``name`` of a repository, or if it is a GGUF like ``pattern``."""
+    if pattern:
+        return "/" not in name and name.endswith(".gguf") and fnmatchcase(name, pattern)
+    return "/" not in name and Path(name).suffix in _KINDS and not name.startswith("consolidated")
+
+
+def main(repo: str, revision: str, folder: str, plan: str, pattern: str = "") -> None:
+    """Downloads ``repo`` into ``folder``, except for what is there. Exits with one line of text if it fails."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=TIMEOUT)
+        files = _files(info, pattern)
+        Path(plan).with_suffix(".part").write_text(json.dumps(_described(info, files)), "utf-8")
+        Path(plan).with_suffix(".part").replace(plan)
+        if folder:
+            _make_room(files, Path(folder))
+            _download(repo, str(info.sha), files, Path(folder))
+    except GatedRepoError:
+        sys.exit(f"accept its licence at https://huggingface.co/{repo} first, then run: hf auth login")
+    except (RepositoryNotFoundError, RevisionNotFoundError):
+        sys.exit("there is no such model, or it is private")
+    except Exception as error:  # the parent process shows only the last line
+        print(f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}", file=sys.stderr)
+        sys.exit(HUB_UNREACHABLE if _is_network_error(error) else 1)
+
+
+def _is_network_error(error: Exception) -> bool:
+    """Returns True if there was no answer. Errors are recognized by class name, because the hub's library has changed
+    its HTTP client before.
+    """
+    return any(kind.__name__ in ("ConnectionError", "TransportError") for kind in type(error).__mro__)
+
+
+def _files(info: Any, pattern: str) -> list[HubFile]:
+    """Returns the files to download; exits if they are no model."""
+    siblings = [file for file in info.siblings if wanted(file.rfilename, pattern)]
+    files = [HubFile(f.rfilename, f.size or 0, f.lfs.sha256 if f.lfs else f.blob_id or "") for f in siblings]
+    names = {file.name for file in files}
+    if pattern and not files:
+        sys.exit(f"it has no GGUF file like {pattern}")
+    if not pattern and not (any(name.endswith(".safetensors") for name in names) and "config.json" in names):
+        sys.exit("it has no config.json with *.safetensors beside it (pickled weights are never loaded)")
+    return files
+
+
+def _described(info: Any, files: list[HubFile]) -> dict[str, Any]:
+    """Returns the plan: the commit, the size of each file, and what the hub tells of the model."""
+    return {
+        "commit": str(info.sha),
+        "files": {file.name: file.bytes for file in files},
+        "licence": _licence(info.card_data or {}),
+        "parameters": info.safetensors.total if info.safetensors else 0,
+        "family": str((info.config or {}).get("model_type") or ""),
+    }
+
+
+def _licence(card: Any) -> str:
+    """Returns the licence that a model's card names; where the hub does not know it, the name its makers gave it."""
+    told = str(card.get("license") or "")
+    return str(card.get("license_name") or told) if told == "other" else told
+
+
+def _make_room(files: list[HubFile], folder: Path) -> None:
+    """Makes the folder and removes parts that no file continues; exits if the rest does not fit on the disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = {path for file in files for path in (folder / file.name, _part(file, folder))}
+    for path in folder.iterdir():
+        if path not in known:  # of another version, or left by an older localctx
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    present = sum(path.stat().st_size for path in folder.iterdir())
+    if (missing := sum(file.bytes for file in files) - present) > (free := shutil.disk_usage(folder).free):
+        print(f"it needs {missing / 1e9:.1f} GB more and {free / 1e9:.1f} GB are free", file=sys.stderr)
+        sys.exit(DISK_FULL)
+
+
+def _download(repo: str, commit: str, files: list[HubFile], folder: Path) -> None:
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        downloads = [pool.submit(partial(_fetch, repo, commit, file, folder)) for file in files]
+        try:
+            for download in downloads:
+                download.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _fetch(repo: str, commit: str, file: HubFile, folder: Path) -> None:
+    """Downloads a file, from where an earlier try ended, and checks its hash."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    if file.matches(folder / file.name):
+        return
+    part = _part(file, folder)
+    metadata = get_hf_file_metadata(hf_hub_url(repo, file.name, revision=commit))
+    if part.exists() and part.stat().st_size > file.bytes:
+        part.unlink()  # it is no beginning of the file
+    with part.open("ab") as target:
+        headers = {"Accept-Encoding": "identity"}  # or parts could not be continued
+        headers |= build_hf_headers() if metadata.location.startswith(_endpoint()) else {}
+        http_get(metadata.location, target, resume_size=part.stat().st_size, headers=headers, expected_size=file.bytes)
+        target.flush()
+        os.fsync(target.fileno())
+    if not file.matches(part):
+        part.unlink()
+        raise ValueError(f"{file.name} came with another content than announced: it is fetched again the next time")
+    part.replace(folder / file.name)
+
+
+def _endpoint() -> str:
+    """Returns the address of the hub; an access token is sent to no other server."""
+    from huggingface_hub.constants import ENDPOINT
+
+    return f"{ENDPOINT}/"
+
+
+def _part(file: HubFile, folder: Path) -> Path:
+    """Returns the file that holds the beginning of ``file`` while it is downloaded; another content has another."""
+    return folder / f"{file.name}.{file.digest[:16]}.part"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

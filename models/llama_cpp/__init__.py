@@ -1,0 +1,1 @@
+"""Models that llama.cpp computes: it holds keys, values and states itself."""

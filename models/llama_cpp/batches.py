@@ -1,0 +1,39 @@
+"""Distributes the new tokens of several sequences over llama.cpp's batches, which have a fixed size."""
+
+from collections.abc import Sequence
+
+from localctx.kv.backends.backend import MAX_DECODE_TOKENS
+from localctx.models.llama_cpp.options import MAX_OUTPUTS
+
+Piece = tuple[int, int, int, int]
+"""Tokens ``start..stop`` of sequence ``i``, and how many of the last of them have logits that are wanted."""
+
+
+def passes(counts: Sequence[int], most: int) -> list[list[int]]:
+    """Returns the numbers of the sequences that are computed together, of those with ``counts`` tokens: each with a
+    chunk of its prompt by itself, then those that decode, ``most`` at a time.
+    """
+    long = [[i] for i, count in enumerate(counts) if count > MAX_DECODE_TOKENS]
+    short = [i for i, count in enumerate(counts) if count <= MAX_DECODE_TOKENS]
+    return long + [short[at : at + most] for at in range(0, len(short), most)]
+
+
+def native_batches(counts: Sequence[int], num_logits: Sequence[int], size: int) -> list[list[Piece]]:
+    """Distributes sequences of ``counts`` tokens over native batches of at most ``size`` tokens and MAX_OUTPUTS
+    outputs. A sequence is cut where it has more tokens, or more wanted logits, than there is room for.
+    """
+    batches, tokens, outputs = list[list[Piece]]([[]]), 0, 0
+    for i, (count, wanted) in enumerate(zip(counts, num_logits, strict=True)):
+        at = 0
+        while at < count:
+            room = min(size - tokens, count - at)
+            silent = max(0, count - wanted - at)  # tokens before those whose logits are wanted
+            take = room if room <= silent else min(room, silent + MAX_OUTPUTS - outputs)
+            if take <= 0:
+                batches.append([])
+                tokens = outputs = 0
+                continue
+            with_logits = max(0, take - silent)
+            batches[-1].append((i, at, at + take, with_logits))
+            at, tokens, outputs = at + take, tokens + take, outputs + with_logits
+    return [batch for batch in batches if batch]

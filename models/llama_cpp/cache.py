@@ -1,0 +1,113 @@
+"""LlamaCache: the KV cache of one sequence, whose keys, values and states llama.cpp holds."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from localctx.kv.eviction_log import EvictedRange
+from localctx.kv.keepers.keeper import Keeper, Phase
+from localctx.kv.pages import Activation
+from localctx.models.llama_cpp.memory import LlamaMemory
+from localctx.models.llama_cpp.native_sequences import NativeSequence
+from localctx.models.llama_cpp.sink_windows import evicted_ranges
+
+
+class LlamaCache:
+    """See ``localctx.kv.sequence_cache.SequenceCache``. ``memory`` holds the sequence.
+
+    A sequence that cannot be cut (``MemoryKind``) goes back to its mark: where the documents end, or the last turn.
+    """
+
+    activation: Activation | None = None
+    joins_chunks = False
+    attention_mass: np.ndarray | None = None  # llama.cpp tells nothing of its attention
+
+    def __init__(self, memory: LlamaMemory, sequence: NativeSequence) -> None:
+        self.memory, self.sequence = memory, sequence
+
+    @property
+    def keeper(self) -> Keeper:
+        """The policy that evicts."""
+        return self.sequence.keeper
+
+    @property
+    def pool(self) -> LlamaMemory:
+        """See ``SequenceCache``."""
+        return self.memory
+
+    @property
+    def length(self) -> int:
+        """The number of committed tokens."""
+        return self.sequence.length
+
+    @property
+    def exact(self) -> bool:
+        """True if nothing was evicted, and no interrupted batch left the sequence in an unknown state."""
+        return not (self.sequence.lost or self.sequence.dropped)
+
+    @property
+    def evicted(self) -> Sequence[EvictedRange]:
+        """See ``SequenceCache``."""
+        return evicted_ranges(self.sequence)
+
+    @property
+    def dropped(self) -> int:
+        """See ``SequenceCache``."""
+        return self.sequence.dropped
+
+    def enter_phase(self, phase: Phase) -> None:
+        """Do nothing: none of the keepers here depends on the phase."""
+
+    def finish_prefill(self) -> None:
+        """Do nothing: none of the keepers here compresses a prompt."""
+
+    def record_attention(self) -> None:
+        """Do nothing: there is no attention to record."""
+
+    def mark(self) -> None:
+        """Note that ``trim`` may have to go back to here."""
+        self.memory.mark(self.sequence)
+
+    def trimmable(self, length: int) -> int:
+        """See ``SequenceCache``."""
+        if self.memory.can_trim(self.sequence, length):
+            return length
+        mark = self.sequence.mark
+        return mark.length if mark and mark.length <= length else 0
+
+    def trim(self, length: int) -> None:
+        """See ``SequenceCache``."""
+        assert 0 <= length <= self.length
+        assert self.memory.can_trim(self.sequence, length), "trimmable is asked before"
+        self.memory.trim(self.sequence, length)
+
+    def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "LlamaCache":
+        """See ``SequenceCache``."""
+        twin = LlamaCache(self.memory, self.memory.fork(self.sequence))
+        twin.sequence.keeper = keeper or self.keeper
+        twin.joins_chunks = self.joins_chunks
+        return twin
+
+    def snapshot(self, start: int) -> np.ndarray:
+        """Returns the state of the tokens from ``start`` on; see ``LlamaMemory``."""
+        return self.memory.snapshot(self.sequence, start)
+
+    def append(self, stop: int, state: np.ndarray) -> None:
+        """Append a snapshot that ends at token ``stop``; see ``LlamaMemory``."""
+        self.memory.append(self.sequence, stop, state)
+
+    def begin_with(self, name: bytes) -> bool:
+        """Begin the empty sequence with what is stored under ``name``, if it is still in memory."""
+        if not (sequence := self.memory.fork_retained(name)):
+            return False
+        sequence.keeper = self.keeper
+        self.sequence = sequence
+        return True
+
+    def retain(self, ends: Mapping[bytes, int]) -> None:
+        """Let what is stored under the names ``ends`` (the last ends last) stay in memory while there is room."""
+        self.memory.retain(self.sequence, ends, max(ends.values()))
+
+    def drop(self) -> None:
+        """Release everything."""
+        self.memory.drop(self.sequence)

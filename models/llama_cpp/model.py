@@ -1,0 +1,238 @@
+"""LlamaModel: a GGUF file computed by llama.cpp, which holds keys, values and states itself."""
+
+import hashlib
+import json
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from localctx.budget import measure_device
+from localctx.errors import ModelError, UsageError
+from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import Keeper
+from localctx.models.adapter import Adapter
+from localctx.models.base import ForwardRequest
+from localctx.models.files.gguf_file import GgufFile, open_gguf
+from localctx.models.llama_cpp.cache import LlamaCache
+from localctx.models.llama_cpp.context import LlamaContext
+from localctx.models.llama_cpp.gpu_layers import ALL, GpuLayers, gpu_layers
+from localctx.models.llama_cpp.library import NO_TRANSFORM, llama_build, llama_library
+from localctx.models.llama_cpp.memory import LlamaMemory
+from localctx.models.llama_cpp.native_sequences import NativeSequence
+from localctx.models.llama_cpp.options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope, scaled_window
+from localctx.models.llama_cpp.shiftable import cannot_shift
+from localctx.models.llama_cpp.tokenizer import LlamaTokenizer
+from localctx.models.llama_cpp.trial import LlamaSizes, try_gguf
+from localctx.settings import EngineName
+from localctx.shape import PAGE
+
+STATE_VERSION = 1
+"""Part of every fingerprint; raise it when a stored snapshot is to be read in another way."""
+
+FULL = Full()
+
+MIN_BATCH = 32  # tokens of a native batch, at least
+
+WEIGHTS_PER_KV = 8
+"""The keys and values of sequences that decode together are this much smaller than the weights: the weights are read
+once for all of them, but each attends over the cells of all, which soon costs more than that saves.
+"""
+
+
+class LlamaWeights:
+    """The loaded weights of ``gguf``, freed with the last object that has them. Raises ModelError."""
+
+    def __init__(self, gguf: GgufFile, gpu_layers: int) -> None:
+        library = llama_library()
+        options = library.llama_model_default_params()
+        options.n_gpu_layers = gpu_layers
+        self.pointer = library.llama_model_load_from_file(os.fsencode(gguf.path), options)
+        if not self.pointer:
+            raise ModelError(f"llama.cpp does not load {gguf.path}", "fetch the file again, or take another model")
+        self._free = weakref.finalize(self, library.llama_model_free, self.pointer)
+        self.nbytes: int = library.llama_model_size(self.pointer)
+
+
+class LlamaModel:
+    """See ``localctx.models.base.Model``. ``sizes`` are those that ``try_gguf`` measured; ``batch`` are the tokens
+    computed at once; ``layers`` are on the device.
+    """
+
+    engine: EngineName = "llama.cpp"
+
+    def __init__(
+        self,
+        gguf: GgufFile,
+        sizes: LlamaSizes,
+        weights: LlamaWeights,
+        *,
+        name: str,
+        batch: int,
+        threads: int,
+        device: torch.device,
+        rope: str = "auto",
+        layers: GpuLayers = ALL,
+    ) -> None:
+        self.name, self.device, self.sizes, self.layers = name, device, sizes, layers
+        self._gguf, self._weights, self._batch, self._threads = gguf, weights, batch, threads
+        template = gguf.header.meta.get("tokenizer.chat_template", "")
+        self.tokenizer = LlamaTokenizer(weights.pointer, weights, template if isinstance(template, str) else "")
+        self.kind: MemoryKind = memory_kind(weights.pointer)
+        self.trained, self.parameters, self.nbytes = sizes.trained, sizes.parameters, weights.nbytes
+        self._memories = dict[tuple[str, str], LlamaMemory]()  # by codec and RoPE; views share them
+        self.stretch(rope)
+
+    @property
+    def context(self) -> int:
+        """See ``Model``."""
+        return scaled_window(self.trained, self._rope)
+
+    @property
+    def vocabulary(self) -> int:
+        """See ``Model``."""
+        return self.tokenizer.size
+
+    @property
+    def kv_nbytes(self) -> Mapping[str, int]:
+        """See ``Model``: the native contexts."""
+        sizes = (self.sizes.at(codec, memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
+        return {"device": round(sum(size.kv + size.states for size in sizes))}
+
+    def stretch(self, rope: str) -> None:
+        """See ``Model``."""
+        parse_llama_rope(rope)  # raises for one that cannot be
+        self._rope = rope
+
+    def view(self) -> Self:
+        """See ``Model``."""
+        return copy(self)
+
+    def add_adapter(self, adapter: Adapter) -> None:
+        """Raises ModelError: llama.cpp takes adapters as GGUF files."""
+        raise ModelError(f"llama.cpp cannot compute the adapter {adapter.name}", "use --adapter none or --engine torch")
+
+    def fingerprint(self, codec: str) -> bytes:
+        """See ``Model``: the content of the file and of llama.cpp's libraries, KV types, RoPE, device."""
+        parts = {
+            "engine": self.engine,
+            "build": llama_build(),
+            "version": STATE_VERSION,
+            "weights": self._gguf.hashes,
+            "kv": codec,
+            "flash": self.memory_options(codec).flash,
+            "rope": self._rope,
+            "device": f"{self.device.type} {self.layers.count}",
+            "rotation": os.environ.get(NO_TRANSFORM, ""),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+    def refuse_shifts(self, codec: str) -> None:
+        """Raises UsageError, with the reason, where positions in a memory with ``codec`` cannot be moved."""
+        if reason := cannot_shift(self._gguf, self.sizes, codec, self._rope):
+            raise UsageError(f"{self.name} cannot move a window over a text: {reason[0]}", reason[1])
+
+    def memory_options(self, codec: str) -> ContextOptions:
+        """Returns how contexts with ``codec`` and the present RoPE are made; their size is decided later."""
+        offload = self.device.type != "cpu"
+        return ContextOptions(0, self.kind.sequences, codec, self._rope, self._batch, self._threads, offload)
+
+    def memory(self, codec: str) -> LlamaMemory:
+        """Returns the memory of sequences with ``codec`` and the present RoPE; contexts of others are freed."""
+        key = codec, self._rope
+        if key not in self._memories:
+            for other in self._memories.values():
+                other.release()
+            weights = self._weights
+            self._memories[key] = LlamaMemory(
+                lambda options: LlamaContext(weights.pointer, weights, options),
+                self.memory_options(codec),
+                self.kind,
+                PAGE * self.sizes.bytes_per_token(codec),
+                self.nbytes // WEIGHTS_PER_KV,
+            )
+        return self._memories[key]
+
+    def new_cache(self, codec: str, expected: int = 0, keeper: Keeper = FULL) -> LlamaCache:
+        """Returns an empty cache, which is expected to hold so many tokens. A ``keeper`` that evicts follows sinks by a
+        window, and needs what ``refuse_shifts`` refuses.
+        """
+        return LlamaCache(self.memory(codec), NativeSequence(expected=expected, keeper=keeper))
+
+    def forward(
+        self,
+        tokens: Sequence[int],
+        cache: LlamaCache,
+        num_logits: int = 1,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Tensor:
+        """See ``Model``."""
+        return self.forward_each([ForwardRequest(tokens, cache, num_logits)], cancelled)[0]
+
+    def forward_each(
+        self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
+    ) -> list[Tensor]:
+        """See ``Model``."""
+        memories = {id(request.cache.memory): request.cache.memory for request in requests}
+        assert len(memories) == 1, "sequences in one pass are in one memory"
+        (memory,) = memories.values()
+        return memory.forward(
+            [request.cache.sequence for request in requests],
+            [request.tokens for request in requests],
+            [request.num_logits for request in requests],
+            cancelled,
+        )
+
+
+def load_llama_model(
+    path: Path, name: str, tried: Path, *, device: str = "auto", threads: int = 0, chunk: int = 512, rope: str = "auto"
+) -> LlamaModel:
+    """Loads the GGUF whose first part is ``path``; a file that was not loaded before is tried in a child process, and
+    ``tried`` is the folder of the records of that. ``threads`` 0: as many as torch would use.
+
+    Raises ModelError, UsageError; OSError if the file cannot be read.
+    """
+    parse_llama_rope(rope)
+    gguf, batch = open_gguf(path), max(MIN_BATCH, chunk)
+    place = llama_device(device)
+    sizes = try_gguf(gguf, batch, tried)  # before this process loads it
+    layers = ALL if place.type == "cpu" else gpu_layers(gguf, sizes, measure_device(str(place)).free)
+    weights = LlamaWeights(gguf, native_layers(place, layers))
+    return LlamaModel(
+        gguf,
+        sizes,
+        weights,
+        name=name,
+        batch=batch,
+        threads=threads or torch.get_num_threads(),
+        device=place,
+        rope=rope,
+        layers=layers,
+    )
+
+
+def native_layers(device: torch.device, layers: GpuLayers) -> int:
+    """Returns llama.cpp's number for ``layers`` on ``device``; -1 for all, however it counts them."""
+    if device.type == "cpu":
+        return 0
+    return -1 if layers.count == layers.of else layers.count
+
+
+def llama_device(name: str) -> torch.device:
+    """Returns where llama.cpp computes: a GPU where its build has one, unless ``cpu`` was asked for.
+
+    Raises UsageError where a GPU was asked for, and the build has none.
+    """
+    offloads = llama_library().llama_supports_gpu_offload()
+    if name.startswith("cuda") and not offloads:
+        raise UsageError(
+            "llama.cpp was built without a GPU here", "use --device cpu, or build it with one (localctx help models)"
+        )
+    if name == "cpu" or not offloads:
+        return torch.device("cpu")
+    return torch.device("cuda" if torch.cuda.is_available() else "mps")

@@ -1,0 +1,218 @@
+"""Tries a GGUF in a child process before this one loads it, and measures there what a context of it takes.
+
+llama.cpp aborts its process where a file has what it did not expect. The child computes one token; then it makes
+contexts without allocating them (``no_alloc``), whose sizes llama.cpp's log tells.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from localctx.errors import ModelError, UsageError
+from localctx.models.files.gguf_file import GgufFile
+from localctx.models.llama_cpp.library import (
+    KV_TYPES,
+    NATIVE_CODEC,
+    NO_TRANSFORM,
+    llama_build,
+    llama_library,
+    llama_log,
+)
+from localctx.models.llama_cpp.options import CELLS, ContextOptions, memory_kind
+
+CONTEXTS = (8192, 65_536)  # tokens of the contexts that are measured; between and beyond, sizes are linear
+SECONDS = 60  # that a child may take, and one more for every READ bytes
+READ = 50_000_000
+_MOST = 1 << 24  # tokens of a context
+Value = TypeVar("Value")
+_SIZE = re.compile(r"(llama_kv_cache\w*|llama_memory_recurrent): +size = +([\d.]+) MiB")
+_TRANSFORMED = re.compile(r"attn_rot_k = 1\b")
+_COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
+
+
+@dataclass(frozen=True)
+class ContextBytes:
+    """The bytes of a context of ``cells`` tokens: ``kv`` that grow with it, ``states`` (recurrent) that do not, and
+    buffers to ``compute`` in.
+    """
+
+    cells: int
+    kv: float
+    states: float
+    compute: float
+
+    @property
+    def total(self) -> float:
+        """All bytes."""
+        return self.kv + self.states + self.compute
+
+
+@dataclass(frozen=True)
+class LlamaSizes:
+    """What llama.cpp said of a file: its ``parameters``, ``trained`` window in tokens, sliding ``window`` (0: none),
+    whether it is ``recurrent`` and ``shifts`` (positions can be moved), the codecs whose keys are ``transformed`` by a
+    Hadamard matrix, and by codec two ``contexts``; codecs that the model's heads do not allow are absent.
+    """
+
+    parameters: int
+    trained: int
+    window: int
+    recurrent: bool
+    shifts: bool
+    transformed: Sequence[str]
+    contexts: Mapping[str, tuple[ContextBytes, ContextBytes]]
+
+    def at(self, codec: str, cells: int) -> ContextBytes:
+        """Returns the bytes of a context of ``cells`` tokens. Raises UsageError for a codec that it cannot have."""
+        low, high = self._measured(codec)
+        part = (cells - low.cells) / (high.cells - low.cells)
+        between = lambda a, b: max(0.0, a + (b - a) * part)  # noqa: E731
+        return ContextBytes(cells, between(low.kv, high.kv), low.states, between(low.compute, high.compute))
+
+    def largest(self, codec: str, limit: int) -> int:
+        """Returns the tokens, a multiple of CELLS, of the largest context that takes at most ``limit`` bytes."""
+
+        def too_large(blocks: int) -> bool:
+            return self.at(codec, blocks * CELLS).total > limit
+
+        return CELLS * max(0, bisect_left(range(_MOST // CELLS), True, key=too_large) - 1)
+
+    def bytes_per_token(self, codec: str) -> int:
+        """Returns the bytes that one more token of a long text takes."""
+        low, high = self._measured(codec)
+        return round((high.kv - low.kv) / (high.cells - low.cells))
+
+    def _measured(self, codec: str) -> tuple[ContextBytes, ContextBytes]:
+        if codec not in self.contexts:
+            raise UsageError(
+                f"llama.cpp has no {codec} KV for this model", f"use one of: auto, {', '.join(self.contexts)}"
+            )
+        return self.contexts[codec]
+
+
+def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
+    """Returns the sizes of ``gguf`` with ``batch`` tokens at once. A child process tries the file first, unless
+    ``folder`` has the record of an earlier try.
+
+    Raises ModelError for a file at which the child failed, or which took it too long.
+    """
+    trial = lambda: json.loads(run_trial(__name__, [str(gguf.path), str(batch)], gguf))  # noqa: E731
+    return record_trial(gguf, [batch, os.environ.get(NO_TRANSFORM, "")], folder, trial, _from_json)
+
+
+def record_trial(
+    gguf: GgufFile,
+    how: object,
+    folder: Path,
+    trial: Callable[[], dict[str, Any]],
+    read: Callable[[dict[str, Any]], Value],
+) -> Value:
+    """Returns what ``read`` makes of the record of an earlier trial of ``gguf`` that was made in the same way
+    (``how``); without one that can be read, of a new ``trial``, which is recorded in ``folder``.
+    """
+    key = sha256(json.dumps([gguf.hashes, llama_build(), how], sort_keys=True).encode()).hexdigest()[:32]
+    record = folder / f"{key}.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return read(json.loads(record.read_text("utf-8")))
+    tried = trial()
+    with suppress(OSError):  # then it is tried again next time
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = record.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(tried), "utf-8")
+        part.replace(record)
+    return read(tried)
+
+
+def run_trial(module: str, arguments: Sequence[str], gguf: GgufFile) -> bytes:
+    """Returns what ``module`` prints that tries ``gguf`` in a child process. Raises ModelError where it fails."""
+    command = [sys.executable, "-m", module, *arguments]
+    environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}
+    seconds = SECONDS + gguf.nbytes // READ
+    try:
+        done = subprocess.run(command, capture_output=True, env=environment, timeout=seconds, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as e:
+        raise ModelError(f"llama.cpp did not load {gguf.path} within {seconds} s", "fetch the file again") from e
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = said[-1][:200] if said else f"it ended with status {done.returncode}"
+        raise ModelError(f"llama.cpp cannot run {gguf.path} ({reason})", "fetch the file again, or take another model")
+    return done.stdout
+
+
+def _from_json(tried: dict[str, Any]) -> LlamaSizes:
+    contexts = {codec: (ContextBytes(**low), ContextBytes(**high)) for codec, (low, high) in tried["contexts"].items()}
+    return LlamaSizes(**{**tried, "contexts": contexts})
+
+
+def main(path: str, batch: int) -> LlamaSizes:
+    """Load the file at ``path``, compute one token, and measure. Raises ValueError with llama.cpp's own words."""
+    library = llama_library()
+    model = _load(path, no_alloc=False)
+    kind, trained = memory_kind(model), library.llama_model_n_ctx_train(model)
+    context = library.llama_init_from_model(model, ContextOptions(256, 2, NATIVE_CODEC, batch=batch).native(trained))
+    tokens = (library.llama_token * 1)(0)
+    if not context or library.llama_decode(context, library.llama_batch_get_one(tokens, 1)):
+        raise ValueError("it computes no token")
+    parameters = library.llama_model_n_params(model)
+    shifts = library.llama_memory_can_shift(library.llama_get_memory(context))
+    library.llama_free(context)
+    library.llama_model_free(model)
+    model, contexts = _load(path, no_alloc=True), dict[str, tuple[ContextBytes, ContextBytes]]()
+    transformed = list[str]()
+    for codec in KV_TYPES:
+        options = (ContextOptions(n, kind.sequences, codec, batch=batch) for n in CONTEXTS)
+        with llama_log() as log:
+            low, high = (_measure(model, one, trained) for one in options)
+        if low and high:
+            contexts[codec] = low, high
+            transformed += [codec] * bool(_TRANSFORMED.search("".join(log)))
+    return LlamaSizes(parameters, trained, kind.window, kind.recurrent, shifts, transformed, contexts)
+
+
+def _load(path: str, no_alloc: bool) -> Any:
+    library = llama_library()
+    options = library.llama_model_default_params()
+    options.n_gpu_layers, options.use_extra_bufts, options.no_alloc = 0, False, no_alloc
+    if no_alloc:
+        options.load_mode = library.LLAMA_LOAD_MODE_NONE  # mapping is no allocation that could be left out
+    with llama_log() as log:
+        model = library.llama_model_load_from_file(os.fsencode(path), options)
+    if not model:
+        errors = [line.strip() for line in log if "error" in line] or ["it is not loaded"]
+        raise ValueError(errors[0].rpartition("error loading model: ")[2])
+    return model
+
+
+def _measure(model: Any, options: ContextOptions, trained: int) -> ContextBytes | None:
+    library = llama_library()
+    with llama_log() as log:
+        context = library.llama_init_from_model(model, options.native(trained))
+    if not context:
+        return None
+    library.llama_free(context)
+    return context_bytes(options.cells, log)
+
+
+def context_bytes(cells: int, log: Sequence[str]) -> ContextBytes:
+    """Returns what llama.cpp's ``log`` of making a context of ``cells`` tokens says of its size."""
+    text, mib = "".join(log), 1 << 20
+    found = [(name, float(size)) for name, size in _SIZE.findall(text)]
+    kv = sum(size for name, size in found if name.startswith("llama_kv_cache"))
+    states = sum(size for name, size in found if name.startswith("llama_memory_recurrent"))
+    return ContextBytes(cells, kv * mib, states * mib, sum(map(float, _COMPUTE.findall(text))) * mib)
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(asdict(main(sys.argv[1], int(sys.argv[2])))))
+    except ValueError as e:
+        sys.exit(str(e))

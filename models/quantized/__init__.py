@@ -1,0 +1,1 @@
+"""Weights in fewer bits, for processors and GPUs."""

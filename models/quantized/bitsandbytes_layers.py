@@ -1,0 +1,121 @@
+"""bitsandbytes, which packs linear layers in int8 or nf4 on a GPU while transformers loads them, and what they take."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from math import ceil, prod
+from typing import Any
+
+import torch
+
+from localctx.errors import ModelError
+from localctx.models.quantized.dequantized_experts import NF4_SHARED, packed_expert_bytes
+from localctx.models.quantized.fused_experts import expert_shape, fused_experts, fused_names
+
+DEVICES = (
+    "cuda",
+)  # on processors it is slower than the layers of ``blocked_linear``
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "int8": {"load_in_8bit": True},
+    "nf4": {
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_compute_dtype": torch.bfloat16,
+    },
+}
+_TABLE = 16  # values of the codes of nf4, which each layer has
+
+
+def is_packed(weights: str, device: torch.device) -> bool:
+    """Returns True if bitsandbytes packs ``weights``, as in the settings, on ``device``."""
+    return weights != "full" and device.type in DEVICES
+
+
+def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
+    """Returns the keyword arguments of ``BitsAndBytesConfig`` that pack ``weights`` on a GPU; none in other cases.
+
+    Raises ModelError where bitsandbytes is needed and is not installed, or does not load.
+    """
+    if not is_packed(weights, device):
+        return {}
+    if not find_spec("bitsandbytes"):
+        remedy = "pip install 'localctx[gpu]', or --weights full"
+        raise ModelError(f"{weights} weights on a GPU need bitsandbytes", remedy)
+    try:
+        _import_bitsandbytes()
+    except Exception as e:  # its native libraries raise anything
+        raise ModelError(f"bitsandbytes does not load ({e})", "install it again, or use --weights full") from e
+    return _OPTIONS[weights]
+
+
+def packed_bytes(module: Any, weights: str) -> int:
+    """Returns the bytes of the parameters of ``module``, tied ones once, after its layers and experts are packed.
+
+    ``module`` is a decoder of transformers before that, with or without values (on torch's meta device).
+    """
+    layers = list(_packed_layers(module))
+    experts = [(child, name) for _, child in fused_experts(module) for name in fused_names(child)]
+    packed = {id(p) for p in (*(layer.weight for layer in layers), *(getattr(*one) for one in experts))}
+    others = sum(p.nbytes for p in module.parameters() if id(p) not in packed)
+    mixed = sum(packed_expert_bytes(weights, *expert_shape(*one)) for one in experts)
+    return others + mixed + sum(_layer_bytes(layer, weights) for layer in layers)
+
+
+def scale_bytes(parameter: torch.nn.Parameter) -> int:
+    """Returns the bytes that bitsandbytes keeps beside the codes of a loaded ``parameter``; 0 if it is not packed."""
+    state = getattr(parameter, "quant_state", None)
+    kept = (state.absmax, state.code) if state else (getattr(parameter, "SCB", None),)
+    return sum(scales.nbytes for scales in kept if scales is not None)
+
+
+def weights_in(parameter: torch.nn.Parameter) -> int:
+    """Returns the number of weights in a loaded ``parameter``, packed or not."""
+    state = getattr(parameter, "quant_state", None)
+    return prod(state.shape) if state else parameter.numel()
+
+
+def packed_by(module: torch.nn.Module) -> str:
+    """Returns the name and version of bitsandbytes if it packed layers of a loaded ``module``, else an empty string."""
+    return f"bitsandbytes {version('bitsandbytes')}" if any(map(scale_bytes, module.parameters())) else ""
+
+
+def _packed_layers(module: Any) -> Iterator[Any]:
+    """Yields the layers that bitsandbytes packs, as transformers chooses them: no output layer, nor a tied one."""
+    from transformers.pytorch_utils import Conv1D
+    from transformers.quantizers.base import get_keys_to_not_convert
+    from transformers.quantizers.quantizers_utils import should_convert_module
+
+    kept = [*get_keys_to_not_convert(module), *(module._keep_in_fp32_modules or ())]
+    for name, child in module.named_modules():
+        if (type(child) is torch.nn.Linear or isinstance(child, Conv1D)) and should_convert_module(name, kept):
+            yield child
+
+
+def _layer_bytes(layer: Any, weights: str) -> int:
+    count = layer.weight.numel()
+    if weights == "nf4":
+        return ceil(count / 2) + torch.float32.itemsize * (ceil(count / NF4_SHARED) + _TABLE)
+    outputs = layer.out_features if isinstance(layer, torch.nn.Linear) else layer.nf
+    return count + torch.float32.itemsize * outputs
+
+
+def _import_bitsandbytes() -> None:
+    """Imports bitsandbytes, which must neither fetch code from the hub nor warn of every product in bf16."""
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    with _hidden("kernels"):  # the library by which it would fetch code on some processors, even where a GPU computes
+        import bitsandbytes  # noqa: F401
+
+
+@contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Lets no import find the module ``name`` within the block."""
+    there, sys.modules[name] = sys.modules.get(name), None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        if there is not None:
+            sys.modules[name] = there

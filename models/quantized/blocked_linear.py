@@ -1,0 +1,120 @@
+"""Linear layers and experts for the CPU, with weights in the blocks of ``localctx.kernels.cpu.linear``."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from localctx.kernels.cpu.experts import (
+    ExpertBlocks,
+    exact_expert_blocks,
+    int4_expert_blocks,
+    int8_expert_blocks,
+    multiply_experts,
+)
+from localctx.kernels.cpu.linear import Blocks, exact_blocks, int4_blocks, int8_blocks, multiply, multiply_in_bf16
+from localctx.models.quantized.bitsandbytes_layers import scale_bytes, weights_in
+from localctx.models.quantized.fused_experts import ExpertWeights, PackExperts, pack_experts, packed_experts
+
+WEIGHTS = {"full": exact_blocks, "int8": int8_blocks, "int4": int4_blocks}
+"""The functions that block weights, by name: unchanged, or at 8 or 4 bits with a scale for every 32 inputs."""
+OUTPUT_WEIGHTS = WEIGHTS | {"int4": int8_blocks}
+"""Those for the output layer, which decides between many tokens that are nearly as likely."""
+
+_EXPERTS = {"full": exact_expert_blocks, "int8": int8_expert_blocks, "int4": int4_expert_blocks}
+_COMPUTED = torch.float32, torch.bfloat16
+
+
+class RowByRow:
+    """A switch that all linear layers of a model share. While it is on, a row's product does not depend on the other
+    rows of the batch. In bf16 this is too slow for the many rows of a prefill chunk, which torch multiplies.
+    """
+
+    def __init__(self) -> None:
+        self.on = True
+
+
+class BlockedLinear(torch.nn.Module):
+    """A linear layer whose weight exists only in blocks. ``row_by_row`` is the switch of its model, ``dtype`` what it
+    computes in.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        bias: Tensor | None = None,
+        row_by_row: RowByRow | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        self.blocks, self.bias, self.row_by_row = blocks, bias, row_by_row or RowByRow()
+        shape = blocks.outputs, blocks.inputs
+        self.weight = torch.empty(shape, dtype=dtype, device="meta")  # some families ask for its type
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps x [..., in] to [..., out], in the dtype of x."""
+        rows = x.flatten(0, -2)
+        if x.dtype == torch.bfloat16 and self.blocks.exact and not self.row_by_row.on:
+            out = multiply_in_bf16(rows, self.blocks)
+        else:
+            out = multiply(rows.float(), self.blocks).to(x.dtype)
+        return (out if self.bias is None else out + self.bias).unflatten(0, x.shape[:-1])
+
+
+class BlockedExperts(ExpertWeights):
+    """Weights of experts that exist only in blocks. ``row_by_row`` is the switch of its model."""
+
+    def __init__(self, blocks: ExpertBlocks) -> None:
+        super().__init__()
+        self._blocks, self.row_by_row = blocks, RowByRow()
+        self.nbytes, self.size = blocks.nbytes, blocks.size
+
+    def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
+        """See ``ExpertWeights``."""
+        chosen, counts = experts.unique_consecutive(return_counts=True)
+        if x.dtype != torch.bfloat16 or not self._blocks.exact or self.row_by_row.on:
+            return multiply_experts(x.float(), chosen.tolist(), counts.cumsum(0).tolist(), self._blocks).to(x.dtype)
+        parts = zip(x.split(counts.tolist()), chosen.tolist(), strict=True)
+        return torch.cat([multiply_in_bf16(rows, self._blocks.of(expert)) for rows, expert in parts])
+
+
+def expert_packer(weights: str) -> PackExperts:
+    """Returns the function that packs weights of experts on the CPU."""
+    return lambda fused: BlockedExperts(_EXPERTS[weights](fused))
+
+
+def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
+    """Replaces every plain linear layer of ``module`` on the CPU by a BlockedLinear, and its experts by BlockedExperts,
+    as far as that was not done; returns the switch they share.
+    """
+    row_by_row, output = RowByRow(), output_layer(module)
+    pack_experts(module, expert_packer(weights))
+    for parent in list(module.modules()):
+        for name, child in parent.named_children():
+            if type(child) is torch.nn.Linear and child.weight.device.type == "cpu" and child.weight.dtype in _COMPUTED:
+                make = (OUTPUT_WEIGHTS if child is output else WEIGHTS)[weights]
+                blocked = BlockedLinear(make(child.weight.detach()), child.bias, dtype=child.weight.dtype)
+                setattr(parent, name, blocked)
+    for child in module.modules():  # those too that were blocked while they were loaded
+        if isinstance(child, BlockedLinear | BlockedExperts):
+            child.row_by_row = row_by_row
+    return row_by_row
+
+
+def output_layer(module: Any) -> Any:
+    """Returns the layer of a decoder that makes its logits; None for another module."""
+    return module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
+
+
+def weight_bytes(module: torch.nn.Module) -> int:
+    """Returns the bytes of a module's weights, blocked, packed or neither."""
+    blocked = (child.blocks.nbytes for child in module.modules() if isinstance(child, BlockedLinear))
+    experts = (packed.nbytes for packed in packed_experts(module))
+    return sum(p.nbytes + scale_bytes(p) for p in module.parameters()) + sum(blocked) + sum(experts)
+
+
+def weight_count(module: torch.nn.Module) -> int:
+    """Returns the number of a module's parameters, blocked, packed or neither."""
+    blocked = (child.blocks.size for child in module.modules() if isinstance(child, BlockedLinear))
+    experts = (packed.size for packed in packed_experts(module))
+    return sum(map(weights_in, module.parameters())) + sum(blocked) + sum(experts)

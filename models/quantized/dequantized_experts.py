@@ -1,0 +1,98 @@
+"""Experts packed in int8 or nf4 for a GPU: the matrices of those that tokens chose are dequantized for each product."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from localctx.models.quantized.fused_experts import ExpertWeights, PackExperts
+
+NF4_SHARED = 64  # numbers of a scale in nf4
+_TOGETHER = 8  # matrices that are dequantized together
+
+
+class DequantizedExperts(ExpertWeights):
+    """``codes`` and ``scales`` [experts, ...] of matrices of ``shape`` [experts, out, in]."""
+
+    def __init__(self, codes: Tensor, scales: Tensor, shape: torch.Size) -> None:
+        super().__init__()
+        self._codes, self._scales, self._shape = codes, scales, shape
+        self.nbytes, self.size = codes.nbytes + scales.nbytes, shape.numel()
+
+    def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
+        """See ``ExpertWeights``. It dequantizes a matrix for each row, or for many rows each chosen matrix once, for
+        which it waits until the device tells which were chosen.
+        """
+        if len(x) <= len(self._codes) or not may_wait():
+            parts = zip(x.split(_TOGETHER), experts.split(_TOGETHER), strict=True)
+            return torch.cat([torch.bmm(self._matrices(of, x.dtype), rows[..., None])[..., 0] for rows, of in parts])
+        chosen, counts = experts.unique_consecutive(return_counts=True)
+        groups = zip(x.split(counts.tolist()), chosen.split(1), strict=True)
+        return torch.cat([rows @ self._matrices(of, x.dtype)[0].T for rows, of in groups])
+
+    def _matrices(self, experts: Tensor, dtype: torch.dtype) -> Tensor:
+        return self._dequantize(self._codes[experts], self._scales[experts], dtype)
+
+    @abstractmethod
+    def _dequantize(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+        """Returns the matrices [n, out, in] of ``codes`` and ``scales`` [n, ...]."""
+
+
+def may_wait() -> bool:
+    """True if results may be read back from the device: not while a CUDA graph is captured."""
+    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+
+
+class Int8Experts(DequantizedExperts):
+    """Matrices at 8 bits, symmetric, with a scale for every output."""
+
+    def _dequantize(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+        return codes.to(dtype) * scales[..., None].to(dtype)
+
+
+class Nf4Experts(DequantizedExperts):
+    """Matrices that bitsandbytes packs in nf4, with a scale for every 64 numbers; a last few are filled up by zeros."""
+
+    def _dequantize(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+        from bitsandbytes.functional import QuantState, dequantize_4bit
+
+        blocks = torch.Size([scales.numel(), NF4_SHARED])
+        state = QuantState(scales.flatten(), blocks, blocksize=NF4_SHARED, quant_type="nf4", dtype=dtype)
+        padded = dequantize_4bit(codes.view(-1, 1), state).view(len(codes), -1)
+        return padded[:, : self._shape[1:].numel()].view(len(codes), *self._shape[1:])
+
+
+def pack_int8(weights: Tensor) -> Int8Experts:
+    """Packs ``weights`` [experts, out, in] in int8, expert by expert."""
+    codes = torch.empty(weights.shape, dtype=torch.int8, device=weights.device)
+    scales = torch.empty(weights.shape[:2], dtype=torch.float32, device=weights.device)
+    for expert, matrix in enumerate(weights):
+        scales[expert] = matrix.abs().amax(1).float().clamp_min(1e-30) / 127
+        codes[expert] = (matrix.float() / scales[expert, :, None]).round_()
+    return Int8Experts(codes, scales, weights.shape)
+
+
+def pack_nf4(weights: Tensor) -> Nf4Experts:
+    """Packs ``weights`` [experts, out, in] in nf4, expert by expert."""
+    from bitsandbytes.functional import quantize_4bit
+
+    numbers = weights.shape[1:].numel()
+    blocks = -(-numbers // NF4_SHARED)
+    codes = torch.empty(len(weights), blocks * NF4_SHARED // 2, dtype=torch.uint8, device=weights.device)
+    scales = torch.empty(len(weights), blocks, dtype=torch.float32, device=weights.device)
+    for expert, matrix in enumerate(weights):
+        padded = torch.nn.functional.pad(matrix.flatten(), (0, blocks * NF4_SHARED - numbers))
+        packed, state = quantize_4bit(padded, blocksize=NF4_SHARED, quant_type="nf4")
+        codes[expert], scales[expert] = packed.flatten(), state.absmax
+    return Nf4Experts(codes, scales, weights.shape)
+
+
+def packed_expert_bytes(weights: str, experts: int, outputs: int, inputs: int) -> int:
+    """Returns the bytes of matrices [experts, outputs, inputs] that are packed in ``weights``."""
+    if weights == "int8":
+        return experts * outputs * (inputs + torch.float32.itemsize)
+    return experts * -(-outputs * inputs // NF4_SHARED) * (NF4_SHARED // 2 + torch.float32.itemsize)
+
+
+PACK: dict[str, PackExperts] = {"int8": pack_int8, "nf4": pack_nf4}
+"""The functions that pack weights of experts for a GPU, by name."""

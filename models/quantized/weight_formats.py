@@ -1,0 +1,76 @@
+"""Weight quantization (int8, int4, nf4): which device supports it, and the size of quantized weights on a CPU.
+
+On a CPU the layers of ``localctx.models.quantized.blocked_linear`` quantize; on a GPU those of ``bitsandbytes_layers``.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from localctx.errors import ModelError
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.weight_groups import BITS as GROUP_BITS
+from localctx.kernels.llvm.weight_groups import group_bytes
+from localctx.models.architecture.decoder_config import NATIVE_PRECISIONS
+from localctx.models.quantized.bitsandbytes_layers import DEVICES, is_packed
+from localctx.models.quantized.blocked_linear import output_layer
+from localctx.models.quantized.fused_experts import expert_shape, fused_experts, fused_names
+
+KINDS = {"int8": SIGNED, "int4": NIBBLES}
+"""The number kinds of weights that a processor multiplies by integers."""
+OUTPUT_KIND = SIGNED
+"""That of the output layer, with any of them."""
+BITS = {name: GROUP_BITS[kind] for name, kind in KINDS.items()} | {"nf4": 4.5}
+"""Bits of a parameter, with its share of scales."""
+
+
+def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -> None:
+    """Raises ModelError for ``weights`` that are not supported on ``device`` in this precision."""
+    if weights == "int4" and device.type in DEVICES:
+        raise ModelError("int4 weights are for a processor", "use --weights nf4, int8 or full")
+    if weights == "full" or is_packed(weights, device):
+        return
+    if weights == "nf4":
+        raise ModelError("nf4 weights are for a GPU", "use --weights int4, int8 or full")
+    if precision not in NATIVE_PRECISIONS:
+        given = precision_name(precision)
+        raise ModelError(f"{weights} weights are not computed in {given}", "add --dtype f32, or --weights full")
+
+
+def parameter_bytes(module: Any, weights: str, finer: Collection[str] = ()) -> int:
+    """Returns the bytes of the parameters of ``module``, tied ones once, with its linear layers and experts in
+    ``weights`` as ``blocked_linear`` stores them; those with names in ``finer`` are at 8 bits.
+    """
+    if weights == "full":
+        return sum(p.nbytes for p in module.parameters())
+    kind, output = KINDS[weights], output_layer(module)
+    linears = {
+        id(m): (m.weight, OUTPUT_KIND if m is output else SIGNED if name in finer else kind)
+        for name, m in module.named_modules()
+        if _is_linear(m)
+    }
+    experts = [(child, name) for _, child in fused_experts(module) for name in fused_names(child)]
+    fused = {id(getattr(*one)) for one in experts}
+    others = (m for m in module.modules() if id(m) not in linears)
+    biases = (m.bias for m in module.modules() if id(m) in linears and m.bias is not None)
+    whole = {id(p): p for p in (*biases, *(p for m in others for p in m.parameters(recurse=False)))}
+    blocks = sum(count * group_bytes(kind, out, width) for count, out, width in (expert_shape(*one) for one in experts))
+    blocks += sum(group_bytes(of, *weight.shape) for weight, of in linears.values())
+    return blocks + sum(p.nbytes for key, p in whole.items() if key not in fused)
+
+
+def _is_linear(module: torch.nn.Module) -> bool:
+    return type(module) is torch.nn.Linear
+
+
+def arithmetic_of(weights: str, device: torch.device) -> str:
+    """Returns what the names of pages say of quantized weights; an empty string for full ones."""
+    if weights == "full" or device.type != "cpu":
+        return "" if weights == "full" else weights
+    return f"{weights} in groups of 32, by rows in int8"
+
+
+def precision_name(precision: torch.dtype, weights: str = "full") -> str:
+    """Returns ``float32``, or ``float32, int8 weights``, for reports."""
+    return str(precision).removeprefix("torch.") + ("" if weights == "full" else f", {weights} weights")

@@ -1,0 +1,179 @@
+"""Renders chat templates exactly as transformers' ``apply_chat_template``, without importing transformers.
+
+Templates are untrusted: they run in jinja's sandbox, in a child process with limits, and receive only text.
+"""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import nodes
+
+from localctx import system
+from localctx.budget import measure_use
+from localctx.child_process import ChildWatch, start_python
+from localctx.errors import ModelError
+from localctx.models.tokenizer.template_child import MEMORY, environment
+
+MAX_TEMPLATE = 1 << 20  # characters; the longest in use have 20,000
+SECONDS = 3.0  # of processor time for one conversation, which takes milliseconds
+WALL = 60.0  # seconds, on a machine that has no time, or no limit of processor time
+MAX_ANSWER = 256 << 20  # bytes
+_REMEDY = "choose another model, or fetch this one again from its makers"
+_CHILD = Path(__file__).with_name("template_child.py")
+_ROOT = str(Path(system.__file__).parents[1])  # of localctx, which models/ may lie beside
+
+_START, _END = "\U000f0000", "\U000f0001"  # private-use characters around control tokens in users' text
+
+
+class ControlTokenMarker:
+    """Marks control tokens in users' text before a template is rendered, so that afterwards they can be distinguished
+    from the template's own and encoded as plain text.
+    """
+
+    def __init__(self, controls: Iterable[str], added: Iterable[str]) -> None:
+        self._controls = _any_of(controls)
+        self._marked = re.compile(f"{_START}({_any_of(added).pattern}){_END}|[{_START}{_END}]")
+
+    def mark(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns ``message`` with its control tokens marked; removes marks that were in it."""
+        return {key: self.mark_values(value) for key, value in message.items()}
+
+    def mark_values(self, value: Any) -> Any:
+        """Returns JSON with the control tokens in all its texts marked, those of keys too."""
+        if isinstance(value, str):
+            return self._controls.sub(f"{_START}\\g<0>{_END}", value.replace(_START, "").replace(_END, ""))
+        if isinstance(value, Mapping):
+            return {self.mark_values(key): self.mark_values(one) for key, one in value.items()}
+        return [self.mark_values(one) for one in value] if isinstance(value, list | tuple) else value
+
+    def split(self, text: str) -> list[str]:
+        """Splits rendered text at marked tokens: text, token, text, and so on. An empty token is a broken mark."""
+        return [piece or "" for piece in self._marked.split(text)]
+
+
+def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
+    """Renders the conversation with the generation prompt. Raises ModelError for a template that fails, in whatever
+    way: SECONDS of processor time and a gigabyte of memory are more than one needs.
+    """
+    _refuse_long(template)
+    request = {"template": template, "messages": messages, "variables": variables, "seconds": SECONDS}
+    answer = _renderer().answer(request)
+    if answer is None:
+        raise ModelError("the model's chat template takes too much time or memory", _REMEDY)
+    if "text" not in answer:
+        raise ModelError(f"the model's chat template fails ({answer.get('error', 'it says nothing')})", _REMEDY)
+    return str(answer["text"])
+
+
+def start_rendering() -> None:
+    """Starts the process that renders, so that it is there once something is to be rendered."""
+    _renderer().start()
+
+
+@lru_cache
+def template_literals(template: str) -> str:
+    """Returns all literal text in ``template``, joined by null characters. Raises ModelError if it is no template."""
+    _refuse_long(template)
+    try:
+        tree = environment().parse(template)
+        texts = {node.data for node in tree.find_all(nodes.TemplateData)}
+        texts |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
+    except Exception as e:
+        reason = " ".join(str(e).split())[:150] or type(e).__name__
+        raise ModelError(f"the model's chat template is damaged ({reason})", _REMEDY) from e
+    return "\0".join(texts)
+
+
+@lru_cache
+def has_tools(template: str) -> bool:
+    """Returns True if a template describes ``tools``, which its answers call between <tool_call> and </tool_call>, as
+    Hermes and Qwen do.
+    """
+    tree = environment().parse(template)
+    named = {node.name for node in tree.find_all(nodes.Name)}
+    return "tools" in named and "<tool_call>" in template_literals(template)
+
+
+def _refuse_long(template: str) -> None:
+    if len(template) > MAX_TEMPLATE:
+        raise ModelError(f"the model's chat template has {len(template):,} characters", _REMEDY)
+
+
+class _Renderer:
+    """The child process, which is started again when it has ended. One conversation at a time."""
+
+    def __init__(self) -> None:
+        self._lock, self._child = threading.Lock(), None
+
+    _child: "subprocess.Popen[bytes] | None"
+
+    def start(self) -> None:
+        """Starts the process, unless it runs."""
+        with self._lock:
+            self._running()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns what the child answers; None where it was ended for what it took."""
+        data = json.dumps(request).encode() + b"\n"
+        with self._lock:
+            child = self._running()
+            watch = ChildWatch(child, WALL)
+            watch.allow(math.ceil(measure_use(child.pid)[0] + request["seconds"]), MEMORY)
+            watch.start()
+            try:
+                return self._exchange(child, data)
+            finally:
+                watch.ended.set()
+
+    def _exchange(self, child: "subprocess.Popen[bytes]", data: bytes) -> dict[str, Any] | None:
+        assert child.stdin
+        assert child.stdout
+        with suppress(OSError, ValueError):
+            child.stdin.write(data)
+            child.stdin.flush()
+            if (line := child.stdout.readline(MAX_ANSWER)).endswith(b"\n"):
+                return json.loads(line)
+        self._end()
+        return None
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        if self._child and self._child.poll() is not None:
+            self._end()
+        if not self._child:
+            run = "import sys, runpy; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
+            self._child = start_python(run.format(path=[_ROOT, *sys.path], file=str(_CHILD)))
+        return self._child
+
+    def _end(self) -> None:
+        if child := self._child:
+            self._child = None
+            child.kill()
+            for pipe in filter(None, (child.stdin, child.stdout)):
+                with suppress(OSError):
+                    pipe.close()
+            child.wait()
+
+
+@lru_cache(1)
+def _renderer_of(process: int) -> _Renderer:
+    return _Renderer()
+
+
+def _renderer() -> _Renderer:
+    """Returns the renderer of this process: one that was forked must not share pipes with its parent."""
+    return _renderer_of(os.getpid())
+
+
+def _any_of(words: Iterable[str]) -> re.Pattern[str]:
+    """Returns a pattern for any of ``words``, longest first; without words, one that never matches."""
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")

@@ -1,0 +1,1 @@
+"""The batch page: the same question to many documents, or their summaries."""

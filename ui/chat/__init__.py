@@ -1,0 +1,1 @@
+"""The chat page: questions, streamed answers, and the list of chats."""

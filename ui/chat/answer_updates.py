@@ -1,0 +1,105 @@
+"""Updates that a browser tab gets of the answer in the chat it shows, whichever tab asked for it."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import gradio as gr
+
+from localctx.ui.chat.chat_views import ChatView, ChatViews
+from localctx.ui.chat.shown_chat import ShownChat
+from localctx.ui.job_events import REDRAW_INTERVAL
+from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
+from localctx.ui.window import AppWindow, Updates, tab_id
+
+POLL_INTERVAL = 0.2  # seconds between two looks at what other tabs did
+SLOWER_FROM = 5000  # letters of an answer that is drawn half as often as a short one
+KEEP_ALIVE = 10.0  # seconds after which a tab without news gets an empty update
+
+
+def redraw_interval(text: str) -> float:
+    """Returns the seconds until an answer that is this long is drawn again: gradio and the browser take time for every
+    letter of it, each time. A page that cannot keep up answers no click.
+    """
+    return REDRAW_INTERVAL * (1 + len(text) / SLOWER_FROM)
+
+
+class AnswerPage(Protocol):
+    """The page that shows answers: each method returns its updates."""
+
+    def show_running(self, answer: RunningAnswer) -> Updates:
+        """Show an answer that is being generated, and hide what belongs to one that has ended."""
+
+    def show_answer(self, answer: RunningAnswer) -> Updates:
+        """Show what was added to it since, and the button that stops it."""
+
+    def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
+        """Show how it ended; a question that its chat did not get is ``unsent``."""
+
+    def stored_chat(self, chat: str) -> Updates:
+        """Show a chat as stored."""
+
+
+class AnswerUpdates:
+    """The updates of all tabs; ``views`` are what the tabs show."""
+
+    def __init__(self, window: AppWindow, shown: ShownChat, views: ChatViews, page: AnswerPage) -> None:
+        self._answers, self._shown, self._views, self._page = window.answers, shown, views, page
+
+    def follow(self, request: gr.Request) -> Iterator[Updates]:
+        """Show the answer of the chat that a tab shows as it grows, and the whole chat at its end."""
+        yield gr.skip()  # a generator without a value would clear all its outputs
+        tab = tab_id(request)
+        with self._views.following(tab) as view:
+            if not view:
+                return
+            known, view.begun = view.begun, self._answers.begun(view.chat)
+            if answer := self._answers.of(view.chat):
+                yield from self._follow_answer(answer, view, tab)
+            elif known != view.begun:  # it was answered meanwhile
+                yield self._page.stored_chat(view.chat)
+
+    def watch(self, request: gr.Request) -> Iterator[tuple[Any, str]]:
+        """Yield, as long as the tab is open, a new name for the state of its chat when another tab has it answered, and
+        the chats that are being answered.
+        """
+        tab, state, told, idle = tab_id(request), "", None, 0.0
+        while self._views.get(tab):
+            state, chats = self._news(tab) or state, " ".join(sorted(self._answers.chats))
+            if (state, chats) != told or idle > KEEP_ALIVE:
+                told, idle = (state, chats), 0.0
+                yield state or gr.skip(), chats
+            time.sleep(POLL_INTERVAL)
+            idle += POLL_INTERVAL
+
+    def _news(self, tab: str) -> str:
+        """Return a new name for the state of the chat that a tab shows, if the tab does not know that state; or ""."""
+        view = self._views.get(tab)
+        begun = self._answers.begun(view.chat) if view else 0
+        return f"{view.number}/{begun}" if view and begun != view.begun and not self._views.is_followed(tab) else ""
+
+    def _follow_answer(self, answer: RunningAnswer, view: ChatView, tab: str) -> Iterator[Updates]:
+        yield self._page.show_running(answer)
+        version = answer.version
+        while answer.running:
+            if not self._views.wait(tab, view, redraw_interval(answer.shown.text)):
+                return
+            if answer.version != version:
+                version = answer.version
+                yield self._page.show_answer(answer)
+        if self._views.wait(tab, view, 0):
+            view.chat = answer.shown.chat
+            view.begun = self._answers.begun(view.chat)
+            unsent = self._unsent(answer, tab)
+            self._answers.note_shown(answer)
+            yield self._page.show_result(answer, unsent)
+
+    def _unsent(self, answer: RunningAnswer, tab: str) -> TypedQuestion | None:
+        """Return the question if its chat did not get it and it has to be shown in this tab: where it was typed, or, if
+        that shows the chat no more, in any.
+        """
+        typed = answer.typed
+        if not typed or not answer.failed or self._shown.was_asked(answer.shown.chat, typed.text, answer.known):
+            return None
+        view = self._views.get(typed.tab)
+        return typed if typed.tab == tab or not view or view.chat != answer.chat else None

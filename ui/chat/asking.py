@@ -1,0 +1,104 @@
+"""What is asked in a chat: questions, edited questions, other answers. Each begins an answer that outlives the page."""
+
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from localctx.serving.worker import EngineWorker, SessionJob
+from localctx.store.chats import Message
+from localctx.ui import render
+from localctx.ui.chat import shown_chat
+from localctx.ui.chat.attached_files import read_attached
+from localctx.ui.chat.shown_chat import ShownChat
+from localctx.ui.conversation import StreamingAnswer
+from localctx.ui.reading.chat_documents import chat_scope
+from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
+from localctx.ui.window import AppWindow
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from localctx.session import Session
+    from localctx.workflows.chat.chat import FullChatAction
+    from localctx.workflows.chat.whole_document import WholeWay
+
+RETRY_TEMPERATURE = 0.8  # the temperature of another answer to the same question
+
+
+class Asking:
+    """Begins answers in chats of the window. Raises UsageError where a chat is being answered."""
+
+    def __init__(self, window: AppWindow, shown: ShownChat) -> None:
+        self._window, self._shown = window, shown
+
+    def begin_chat(self, documents: Sequence[str]) -> str:
+        """Create a chat about these documents (ids), and return its id."""
+        with self._window.store() as store:
+            return store.chats.create("", documents, {"model": self._window.settings.model}).id
+
+    def ask(self, typed: TypedQuestion, chat: str, documents: Sequence[str], library: str, until: str) -> None:
+        """Read the dropped files into the library, then answer in a chat about them and these documents (ids).
+
+        The files are read by the library worker, so that answers of other chats do not wait for it.
+        """
+        added = list[str]()
+        settings = {**chat_scope(library), "until": until}
+
+        def add_files(session: "Session") -> Generator[Any, None, None]:
+            added.extend((yield from read_attached(session, typed.files)))
+
+        def answer(session: "Session") -> Generator[Any, None, None]:
+            chats = session.store.chats
+            chats.set_documents(chat, list(dict.fromkeys([*documents, *added])))
+            chats.set(chat, settings)
+            if typed.text:
+                yield from session.workflows.chats.ask(chat, typed.text, until.strip())
+
+        jobs = [(add_files, self._window.library_worker)] if typed.files else []
+        before = shown_chat.answered_messages(self._shown.messages(chat))
+        self._begin(chat, before, typed.text, [*jobs, (answer, self._window.answer_worker)], typed)
+
+    def edit(self, chat: str, before: Sequence[Message], edited: Message, text: str, until: str) -> None:
+        """Answer a question in other words, after the messages ``before`` it."""
+        self._answer(chat, before, text, lambda s: s.workflows.chats.edit(chat, text, edited.id, until.strip()))
+
+    def regenerate(self, chat: str, until: str) -> None:
+        """Answer the last question of a chat again; one that was never answered is answered as at first."""
+        messages = self._shown.messages(chat)
+        last = max(i for i, m in enumerate(messages) if m.role == "user")
+        temperature = RETRY_TEMPERATURE if messages[last + 1 :] else None
+        job: SessionJob = lambda s: s.workflows.chats.regenerate(chat, temperature, until.strip())  # noqa: E731
+        self._answer(chat, messages[:last], messages[last].text, job)
+
+    def continue_answer(self, chat: str) -> None:
+        """Go on with the last answer of a chat, which was cut or stopped."""
+        *before, question, answer = self._shown.messages(chat)
+        job: SessionJob = lambda session: session.workflows.chats.continue_answer(chat)  # noqa: E731
+        self._begin(chat, before, question.text, [(job, self._window.answer_worker)], begun=answer.text)
+
+    def ask_whole(self, chat: str, until: str, way: "WholeWay") -> None:
+        """Answer the last question of a chat again, from the whole of its documents."""
+        messages = self._shown.messages(chat)
+        last = max(i for i, m in enumerate(messages) if m.role == "user")
+        job: SessionJob = lambda s: s.workflows.chats.ask_whole(chat, way, until.strip())  # noqa: E731
+        self._answer(chat, messages[:last], messages[last].text, job)
+
+    def make_room(self, chat: str, until: str, action: "FullChatAction") -> None:
+        """Make room in a full chat, then answer its last question."""
+        *before, question = self._shown.messages(chat)
+        self._answer(chat, before, question.text, lambda s: s.workflows.chats.make_room(chat, action, until.strip()))
+
+    def _answer(self, chat: str, before: Sequence[Message], question: str, job: SessionJob) -> None:
+        self._begin(chat, before, question, [(job, self._window.answer_worker)])
+
+    def _begin(
+        self,
+        chat: str,
+        before: Sequence[Message],
+        question: str,
+        jobs: Sequence[tuple[SessionJob, EngineWorker]],
+        typed: TypedQuestion | None = None,
+        begun: str = "",
+    ) -> None:
+        parts = self._shown.parts(before[shown_chat.first_shown(before) :])
+        asked = [{"role": "user", "content": render.chat_text(question)}] if question else []
+        known = frozenset(m.id for m in self._shown.messages(chat)) if typed else frozenset()
+        answer = RunningAnswer(chat, StreamingAnswer(chat, [*parts, *asked], begun), typed, known)
+        self._window.answers.begin(answer, jobs)

@@ -1,0 +1,291 @@
+"""The chat page: questions, and streamed answers with their sources."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from localctx.errors import UsageError
+from localctx.ui import message_actions, render
+from localctx.ui.chat import empty_chat, shown_chat
+from localctx.ui.chat.answer_updates import AnswerUpdates
+from localctx.ui.chat.asking import Asking
+from localctx.ui.chat.chat_list import ChatList
+from localctx.ui.chat.chat_views import ChatViews, current_tab
+from localctx.ui.chat.message_events import MessageEvents
+from localctx.ui.chat.model_loading import load_model
+from localctx.ui.chat.shown_chat import ShownChat
+from localctx.ui.chat.whole_buttons import WholeOffers
+from localctx.ui.conversation import window_gauge
+from localctx.ui.job_events import error_text
+from localctx.ui.models.model_picker import ModelPicker
+from localctx.ui.reading.chat_documents import ChatDocuments
+from localctx.ui.reading.ready_card import ReadyCard
+from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
+from localctx.ui.viewer.document_viewer import DocumentViewer
+from localctx.ui.window import AppWindow, Updates, tab_id
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from localctx.workflows.chat.chat import FullChatAction
+
+FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
+    ("Remember only its end", "sink-window"),
+    ("Summarize the conversation", "summarize"),
+    ("Start a new chat", "new"),
+)
+_CHAT_TO_URL = (
+    "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
+)
+
+
+class ChatPage:
+    """The page, built inside a gr.Blocks."""
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window, self._shown, self._views = window, ShownChat(window), ChatViews()
+        self._asking = Asking(window, self._shown)
+        self._messages = MessageEvents(window, self._shown, self._asking, self._show_chat, self._begin)
+        self._updates = AnswerUpdates(window, self._shown, self._views, self)
+        self.sidebar, self.about = ChatList(window, self._show_chat), ChatDocuments(window)
+        self.viewer = DocumentViewer(window, self.about)
+        self.picker = ModelPicker(window)
+        self.ready, self.offers = ReadyCard(window), WholeOffers()
+
+    def build(self) -> None:
+        """Build the conversation, the status lines and the question; beside them the documents."""
+        self.chat, self.following = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
+        with gr.Row(equal_height=False, elem_id="chat-page"):
+            with gr.Column(scale=4, min_width=300, elem_id="chat-main"):
+                self.picker.build()
+                self._build_conversation()
+            with gr.Column(scale=1, min_width=260, elem_id="chat-side"):
+                self.about.build()
+                self.viewer.build()
+                self.gauge = gr.HTML("", elem_id="gauge")
+
+    def _build_conversation(self) -> None:
+        self.hidden = gr.State(0)  # the number of the chat's first messages that are not shown
+        self.earlier = gr.Button("", size="sm", elem_id="earlier", visible=False)
+        self.conversation = gr.Chatbot(
+            label="Conversation",
+            show_label=False,
+            elem_id="conversation",
+            render_markdown=False,  # texts go through render.chat_text: HTML tags are rendered all the same
+            allow_tags=False,
+            latex_delimiters=[],
+            buttons=["copy"],
+            editable="user",
+            group_consecutive_messages=False,  # the sources of an answer have no buttons of their own
+            examples=empty_chat.examples(),
+            placeholder=empty_chat.WELCOME,
+        )
+        self.actions = gr.HTML("", elem_id="message-actions", js_on_load=message_actions.ON_CLICK)
+        self.notice = gr.HTML("", elem_id="notice")
+        self.go_on = gr.Button("Continue without it", size="sm", elem_id="go-on", visible=False)
+        self.status = gr.HTML("", elem_id="status")
+        with gr.Row(visible=False) as self.full_row:
+            self.full_actions = [gr.Button(label, size="sm") for label, _ in FULL_CHAT_ACTIONS]
+        self.offers.build()
+        self.ready.build()
+        self.question = gr.MultimodalTextbox(
+            show_label=False,
+            label="Question",
+            placeholder="Ask, or drop files here",
+            file_count="multiple",
+            sources=["upload"],
+            elem_id="question",
+            autofocus=True,
+            max_lines=8,
+        )
+
+    def wire(self, page: gr.Blocks) -> None:
+        """Connect the components with their event handlers."""
+        self.everything = [
+            *(self.chat, *self.sidebar.outputs, self.hidden, self.earlier, self.conversation),
+            *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question, self.gauge),
+            *(*self.about.outputs, *self.offers.outputs),
+        ]
+        quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
+        slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
+        question, until = [self.question, self.chat, *self.about.outputs], self.about.until
+        self.question.submit(self._ask, question, **slow)
+        self.conversation.edit(self._messages.edit, [self.chat, until, self.hidden], **slow)
+        self.conversation.retry(self._messages.again(self._asking.regenerate), [self.chat, until], **slow)
+        self.actions.select(self._messages.act, [self.chat], **slow)
+        self.conversation.example_select(self._ask_sample, None, **slow)
+        for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
+            make_room = self._messages.again(partial(self._asking.make_room, action=action))
+            button.click(make_room, [self.chat, until], **slow)
+        self.earlier.click(self._show_earlier, [self.chat, self.hidden], **quick)
+        self.go_on.click(self._forget_removed, [self.chat], **quick)
+        self.question.stop(self._stop, self.chat, None, queue=False, api_visibility="private")
+        watch = slow | {"outputs": [self.following, self.sidebar.answering]}
+        opened = page.load(self._open_from_url, None, **quick)
+        opened.then(self._updates.watch, None, **watch)
+        opened.then(self._load_model, self.chat, **slow)
+        self.following.change(self._updates.follow, None, trigger_mode="multiple", **slow)
+        page.unload(self._leave)
+        self.sidebar.wire(self.chat, quick)
+        self.about.wire(self.chat)
+        self.picker.wire(page, self.chat)
+        self.ready.wire(page, self.question, self.chat, self.about, lambda e: e.then(self._ask, question, **slow))
+        whole: Any = lambda way: self._messages.again(partial(self._asking.ask_whole, way=way))  # noqa: E731
+        self.offers.wire(whole, [self.chat, until], slow)
+        self.chat.change(None, self.chat, None, js=_CHAT_TO_URL)
+        self.question.change(None, self.question, None, js="value => window.lcNameAttachments(value)")
+
+    # Questions
+
+    def _ask(
+        self,
+        question: dict[str, Any],
+        chat: str,
+        documents: list[str],
+        library: str,
+        until: str,
+        request: gr.Request,
+    ) -> Updates:
+        typed = TypedQuestion(
+            (question["text"] or "").strip(), [_path(f) for f in question["files"] or []], tab_id(request)
+        )
+        if not (typed.text or typed.files):
+            return gr.skip()
+        if chat and not self._shown.exists(chat):
+            return self._show_deleted(typed, documents)
+        chat = chat or self._asking.begin_chat(documents)
+        emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
+        return self._begin(chat, lambda: self._asking.ask(typed, chat, documents, library, until), emptied)
+
+    def _ask_sample(self, chosen: gr.SelectData, request: gr.Request) -> Updates:
+        return self._ask(empty_chat.sample_question(chosen), "", [], "", "", request)
+
+    def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:
+        """Begin an answer and show the chat, with ``more`` updates; or why it cannot be answered now."""
+        self._window.stop(current_tab())  # loading the model: the answer's job does that
+        try:
+            begin()
+        except UsageError as e:
+            return self._show_chat(chat) | {self.notice: render.note(error_text(e), "error")}
+        return self._show_chat(chat) | (more or {})
+
+    def _stop(self, chat: str) -> None:
+        self._window.answers.stop(chat)
+
+    # Answers that are being generated
+
+    def show_running(self, answer: RunningAnswer) -> Updates:
+        """Show an answer that is being generated, and hide what belongs to one that has ended."""
+        hidden = gr.update(visible=False)
+        return {
+            **self.show_answer(answer),
+            **{self.notice: "", self.go_on: hidden, self.earlier: hidden, self.full_row: hidden, **self.offers.hide()},
+        }
+
+    def show_answer(self, answer: RunningAnswer) -> Updates:
+        """Show what was generated so far, and the button that stops it: every time, because gradio loses updates of
+        components that are not drawn yet, and a page that is opened now would have no such button.
+        """
+        a = answer.shown
+        text = a.quoted + a.text.lstrip() + a.nearest
+        parts = [{"role": "assistant", "content": render.chat_text(text)}] if text else []
+        return {
+            self.chat: a.chat,
+            self.conversation: [*a.before, *parts],
+            self.status: a.status_lines,
+            self.question: gr.update(submit_btn=False, stop_btn=True),
+            self.gauge: render.gauge(a.used, a.window),
+        }
+
+    def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
+        """Show the whole chat as stored. A question that it did not get comes back to the question box."""
+        a = answer.shown
+        empty = unsent and self._shown.exists(a.chat) and not self._shown.messages(a.chat)
+        typed: dict[str, Any] = {"value": {"text": unsent.text, "files": list(unsent.files)}} if unsent else {}
+        return (self._forget_empty(a.chat) if empty else self.stored_chat(a.chat)) | {
+            self.status: a.status_lines,
+            self.full_row: gr.update(visible=a.full),
+            self.question: gr.update(submit_btn=True, stop_btn=False, **typed),
+        }
+
+    def _forget_empty(self, chat: str) -> Updates:
+        """Delete a chat without messages; show a new one about the same documents."""
+        with self._window.store() as store:
+            documents = [d.id for d in store.chats.get(chat).documents]
+            store.remove_chat(chat)
+        return self.stored_chat("") | self.about.choose(documents)
+
+    def _leave(self, request: gr.Request) -> None:
+        self._window.stop(tab_id(request))
+        self._views.close(tab_id(request))
+
+    def _show_deleted(self, typed: TypedQuestion, documents: Sequence[str]) -> Updates:
+        """Show a new chat about the same documents, with the question that was typed in a deleted one."""
+        draft = {"text": typed.text, "files": list(typed.files)}
+        return self.new_chat_about(documents) | {
+            self.notice: shown_chat.unsent_notice(),
+            self.question: gr.update(value=draft, submit_btn=True, stop_btn=False),
+        }
+
+    def _forget_removed(self, chat: str) -> Updates:
+        with self._window.store() as store:
+            store.chats.forget_removed(chat)
+        return self._show_chat(chat)
+
+    def _load_model(self, chat: str, request: gr.Request) -> Iterator[Updates]:
+        yield gr.skip()
+        if not self._window.answers.is_running(chat):  # whose job loads the model
+            yield from load_model(self._window, self.status, request)
+
+    # What is shown
+
+    def new_chat_about(self, documents: Sequence[str]) -> Updates:
+        """Show an empty chat with these documents (ids) chosen."""
+        return self._show_chat("") | self.about.choose(documents)
+
+    def _show_earlier(self, chat: str, hidden: int) -> Updates:
+        messages = self._shown.messages(chat)
+        first = shown_chat.first_shown(messages, len(messages) - hidden + shown_chat.EARLIER)
+        shown = (
+            {self.conversation: self._shown.parts(messages[first:], whole=True)} if messages else self._show_chat(chat)
+        )
+        return shown | {self.hidden: first, self.earlier: shown_chat.earlier_button(first)}
+
+    def _open_from_url(self, request: gr.Request) -> Updates:
+        if self._views.get(tab_id(request)):  # a question was asked meanwhile
+            return gr.skip()
+        return self._show_chat(request.query_params.get("chat", ""))
+
+    def _show_chat(self, chat: str) -> Updates:
+        """Show a chat in the current tab: as stored, and its answer if it is being answered; none if it was deleted."""
+        answers = self._window.answers
+        view = self._views.show(current_tab(), chat, answers.begun(chat))
+        shown, answer = self.stored_chat(chat), answers.of(chat)
+        if answer:
+            shown |= {self.following: str(view.number)} | (self.show_running(answer) if answer.running else {})
+        return shown
+
+    def stored_chat(self, chat: str) -> Updates:
+        """Show all as stored, with this chat open; no chat if it was deleted."""
+        with self._window.store() as store:
+            opened = next((c for c in store.chats.all() if c.id == chat), None)
+            messages = store.chats.messages(opened.id) if opened else []
+            first, sidebar = shown_chat.first_shown(messages), self.sidebar.show(store, opened)
+            parts = self._shown.parts(messages[first:], store, whole=True)
+        stats = next((m.stats for m in reversed(messages) if m.stats), None)
+        return {
+            **sidebar,
+            **self.about.show(opened),
+            self.chat: opened.id if opened else "",
+            **{self.conversation: parts, self.hidden: first, self.earlier: shown_chat.earlier_button(first)},
+            **{self.notice: shown_chat.chat_notice(chat, opened), self.status: ""},
+            self.go_on: gr.update(visible=bool(opened and opened.removed_documents)),
+            self.full_row: gr.update(visible=False),
+            self.question: gr.update(submit_btn=True, stop_btn=False),
+            self.gauge: window_gauge(stats),
+            **self.offers.show(messages),
+        }
+
+
+def _path(file: Any) -> str:
+    return str(file["path"] if isinstance(file, dict) else file)

@@ -1,0 +1,1 @@
+"""The library page: documents, collections and watched folders."""

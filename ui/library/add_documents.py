@@ -1,0 +1,160 @@
+"""The panel that adds documents: dropped or named files are read into the library one by one, with progress."""
+
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from localctx.batch.jobs import IgnoredFile, told
+from localctx.engine.events import Note, Progress
+from localctx.errors import Cancelled
+from localctx.file_names import stored_path
+from localctx.library.folders.find import find_documents
+from localctx.serving.worker import SessionJob
+from localctx.ui import render
+from localctx.ui.everyday import in_everyday_words
+from localctx.ui.job_events import error_text, progress_line, redraws
+from localctx.ui.library import library_table
+from localctx.ui.library.library_table import IncomingFile
+from localctx.ui.settings_fields import OCR_CHOICES
+from localctx.ui.window import AppWindow, Updates, tab_id
+
+if TYPE_CHECKING:
+    from localctx.session import Session
+
+MAX_IGNORED_LINES = 5  # ignored files that are listed by name
+
+
+def absolute_path(typed: str) -> str:
+    """Return the absolute path of what was typed; ``-`` is a file of that name, not the server's standard input."""
+    return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
+
+
+class IgnoredFiles:
+    """Collects the files of a folder that are not read, with reasons."""
+
+    def __init__(self) -> None:
+        self._ignored = list[IgnoredFile]()
+
+    def __call__(self, file: str, why: str) -> None:
+        """Add a file and the reason why it is not read."""
+        self._ignored.append(IgnoredFile(stored_path(file), why))
+
+    @property
+    def lines(self) -> list[str]:
+        """The first ignored files, a line each, and the number of the others."""
+        lines = list(told(self._ignored))
+        more = len(lines) - MAX_IGNORED_LINES
+        return lines[:MAX_IGNORED_LINES] + ([f"{more:,} more ignored"] if more > 0 else [])
+
+
+class AddingPanel:
+    """The fields that add documents, built inside a gr.Blocks."""
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window = window
+
+    def build(self) -> None:
+        """Build a field to drop files, one to name them, and the list of their progress."""
+        self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
+        self.path = gr.Textbox(
+            "",
+            label="Or name a file or a folder of this machine",
+            placeholder="~/Documents/reports",
+            elem_id="path",
+            max_lines=1,
+            submit_btn="Read",
+        )
+        self.ocr = gr.Radio(
+            OCR_CHOICES, value=self._window.settings.ocr, label="OCR (read pictures of pages)", elem_id="ocr"
+        )
+        self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-adding")
+        self.queue = gr.HTML("", elem_id="queue")
+
+    def wire(self, refresh: Callable[[Any], Any]) -> None:
+        """Connect the event handlers. ``refresh`` gets each event after which the library has other documents."""
+        outputs = [self.queue, self.cancel, self.drop, self.path]
+        options: dict[str, Any] = {"outputs": outputs, "show_progress": "hidden", "api_visibility": "private"}
+        refresh(self.drop.upload(self._dropped, [self.drop, self.ocr], concurrency_limit=None, **options))
+        refresh(self.path.submit(self._named, [self.path, self.ocr], concurrency_limit=None, **options))
+        self.cancel.click(self.stop, None, None, queue=False, api_visibility="private")
+
+    def stop(self, request: gr.Request) -> None:
+        """Stop reading files for the tab that sent ``request``. Files already read stay in the library."""
+        self._window.stop(tab_id(request, "adding"))
+
+    def _dropped(self, files: Sequence[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
+        yield from self._read([IncomingFile(f, Path(f).name) for f in map(str, files or [])], [], ocr, request)
+
+    def _named(self, path: str, ocr: str, request: gr.Request) -> Iterator[Updates]:
+        ignored = IgnoredFiles()
+        sources = [absolute_path(path)] if path.strip() else []
+        files = find_documents(sources, ignored)
+        yield from self._read([IncomingFile(f, f) for f in files], ignored.lines, ocr, request)
+
+    def _read(self, entries: list[IncomingFile], notes: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
+        """Read files and show their progress. Each is a job of its own: jobs of other tabs can run in between."""
+        if not entries:
+            yield {self.queue: "".join(map(render.note, [*notes, "There is no document at that place."]))}
+            return
+
+        def progress(more: str = "") -> Updates:  # all outputs each time: a busy page may drop all updates but the last
+            buttons = {self.cancel: gr.update(visible=True), self.drop: gr.update(interactive=False)}
+            return {self.queue: library_table.queue(entries) + more, self.path: gr.update(interactive=False), **buttons}
+
+        yield progress()
+        try:
+            for entry in entries:
+                for _ in self._read_one(entry, ocr, request):
+                    yield progress()
+            for bar in self._index({e.id for e in entries if e.id}, notes, request):
+                yield progress(bar)
+        except Cancelled:
+            notes.append("Stopped; files already read stay")
+            for entry in entries:
+                entry.stop()
+        except Exception as e:
+            notes.append(error_text(e))
+        yield {
+            self.queue: library_table.queue(entries) + "".join(map(render.note, notes)),
+            self.cancel: gr.update(visible=False),
+            self.drop: gr.update(value=None, interactive=True),
+            self.path: gr.update(interactive=True),
+        }
+
+    def _read_one(self, entry: IncomingFile, ocr: str, request: gr.Request) -> Iterator[None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
+            with session.workflows.library() as workflow:
+                yield from workflow.add([entry.path], ocr)
+
+        start = time.monotonic()
+        for _ in self._run(job, entry.handle, request):
+            entry.seconds = entry.seconds if entry.id else time.monotonic() - start
+            yield
+
+    def _index(self, documents: set[str], notes: list[str], request: gr.Request) -> Iterator[str]:
+        """Index new documents for search. Yields progress; ``notes`` gets the reason if there are no vectors."""
+
+        def job(session: "Session") -> Generator[Any, None, None]:
+            with session.workflows.library() as workflow:
+                if why := workflow.index(documents):
+                    yield Note(why)
+
+        bar = ""
+
+        def handle(event: Any) -> None:
+            nonlocal bar
+            if isinstance(event, Progress):
+                bar = progress_line(event)
+            elif isinstance(event, Note):
+                notes.append(in_everyday_words(event.text))
+
+        for _ in self._run(job, handle, request):
+            yield bar
+
+    def _run(self, job: SessionJob, handle: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
+        window = self._window
+        yield from redraws(window.run_promptly(tab_id(request, "adding"), job, window.library_worker), handle)

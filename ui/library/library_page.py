@@ -1,0 +1,292 @@
+"""The library page: documents are added, listed, read ahead, pinned, deleted, exported, imported and searched."""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from localctx.engine.events import Done, Note, Planned, Progress
+from localctx.errors import Cancelled, format_bytes
+from localctx.library.search.search import SearchResult
+from localctx.serving.worker import Queued, SessionJob
+from localctx.store.bundle import export_document
+from localctx.ui import render
+from localctx.ui.chat.chat_page import ChatPage
+from localctx.ui.everyday import in_everyday_words
+from localctx.ui.job_events import error_text, progress_line, progress_lines, redraws
+from localctx.ui.library import library_table
+from localctx.ui.library.add_documents import AddingPanel
+from localctx.ui.library.collections_panel import CHOOSE_FIRST, CollectionsPanel
+from localctx.ui.library.watched_folders import WatchedFoldersPanel
+from localctx.ui.running.library_jobs import import_bundle, prepared_line
+from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
+from localctx.ui.window import AppWindow, Updates, tab_id
+
+if TYPE_CHECKING:
+    from localctx.session import Session
+
+MAX_PASSAGES = 10
+STAYS = "Your own files are not touched."
+_TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box => box.value).join(' ')"
+_TICKS = f"() => [{_TICKED}]"
+_WORDS = f"(words, only, _) => [words, only, {_TICKED}]"
+_BOXES = """
+const ticked = new Set()
+const picks = () => [...element.querySelectorAll('.lc-pick')]
+element.addEventListener('change', event => {
+    if (event.target.matches('.lc-all')) picks().forEach(box => { box.checked = event.target.checked })
+    picks().forEach(box => box.checked ? ticked.add(box.value) : ticked.delete(box.value))
+})
+watch('value', () => {
+    const shown = new Set(picks().map(box => box.value))
+    ticked.forEach(document => shown.has(document) || ticked.delete(document))
+    picks().forEach(box => { box.checked = ticked.has(box.value) })
+    element.querySelectorAll('.lc-all').forEach(box => { box.checked = false })
+})
+"""  # gradio updates rows in place when the table changes: ticks are restored by document, not by row
+
+
+class LibraryPage:
+    """The page, built inside a gr.Blocks; questions are asked on the ``chat`` page, one of the ``tabs``.
+
+    Only the browser knows which documents are ticked: each action sends them along, and a new table does not untick
+    them.
+    """
+
+    def __init__(self, window: AppWindow, tabs: gr.Tabs, chat: ChatPage) -> None:
+        self._window, self._tabs, self._chat = window, tabs, chat
+        self._adding, self.collections = AddingPanel(window), CollectionsPanel(window, _TICKED)
+        self._watched = WatchedFoldersPanel(window)
+        self.undo, self.deleted = UndoLine("undo-document"), RecentlyDeleted(window)
+
+    def build(self) -> None:
+        """Build the panel that adds documents; beside it the table of documents and the search."""
+        with gr.Row(equal_height=False):
+            with gr.Column(scale=2, min_width=300):
+                self._adding.build()
+                self._watched.build()
+                self.bundle = gr.UploadButton("Import a document exported here (.lctx)", size="sm", elem_id="import")
+            with gr.Column(scale=5, min_width=300):
+                self._build_documents()
+                self._build_search()
+                self.deleted.build()
+
+    def _build_documents(self) -> None:
+        self.ticked = gr.Textbox("", visible=False)
+        with gr.Row():
+            self.filter = gr.Textbox("", label="Documents", placeholder="part of a name", elem_id="filter", max_lines=1)
+            self.collections.build_choice()
+        self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
+        with gr.Row():
+            small: dict[str, Any] = {"size": "sm", "min_width": 80}
+            self.ask = gr.Button("Ask about it", variant="primary", elem_id="ask-about", **small)
+            self.prepare = gr.Button("Read now", elem_id="prepare", **small)
+            self.pin, self.unpin = gr.Button("Pin", **small), gr.Button("Unpin", **small)
+            self.export = gr.Button("Export", **small)
+            self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **small)
+        self.status = gr.HTML("", elem_id="library-status")
+        self.undo.build()
+        self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-preparing")
+        self.collections.build_actions()
+        self.exported = gr.File(label="Exported", file_count="multiple", visible=False, interactive=False)
+
+    def _build_search(self) -> None:
+        self.words = gr.Textbox(
+            "",
+            label="Search in the documents",
+            placeholder="words, or a question",
+            elem_id="words",
+            max_lines=1,
+            submit_btn="Search",
+        )
+        self.only = gr.Checkbox(label="Only in the documents chosen above", elem_id="only")
+        self.hits = gr.HTML("", elem_id="hits")
+
+    def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
+        """Connect the components with their event handlers; ``tab`` is the tab of this page."""
+        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        ticked = private | {"js": _TICKS}
+        slow = private | {"concurrency_limit": None}  # the workers have queues of their own
+        outputs = [self.status, *self.undo.outputs, self.cancel]
+        self._adding.wire(self._refresh)
+        self._watched.wire(page, self._tabs, self._refresh)
+        for event in (page.load, tab.select, self.filter.change):
+            event(**self._listing)
+        collections = self.collections
+        tab.select(collections.choices, collections.shown, collections.choosing, **private)
+        collections.wire(self.ticked, self._refresh, self._wire_asking)
+        self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **slow, js=_TICKS))
+        self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))
+        self._refresh(self.unpin.click(self._guarded(self._pinner(False)), self.ticked, outputs, **ticked))
+        self.export.click(self._guarded(self._export), self.ticked, [*outputs, self.exported], **ticked)
+        deleting = self.remove.click(self._guarded(self._delete), self.ticked, outputs, **ticked)
+        deleting.then(self.deleted.listed, None, self.deleted.chosen, **private)
+        self._refresh(deleting)
+        self._refresh(self.undo.button.click(self._guarded(self._restore), self.undo.deletions, outputs, **private))
+        self.deleted.wire(tab, self._refresh_all)
+        self._refresh(self.bundle.upload(self._import, self.bundle, outputs, **slow))
+        self.words.submit(self._search, [self.words, self.only, self.ticked], self.hits, js=_WORDS, **slow)
+        self.ask.click(self._ask, self.ticked, [self._tabs, self.status, *self._chat.everything], **ticked)
+        self.cancel.click(self._stop, None, None, queue=False, api_visibility="private")
+        page.unload(self._leave)
+
+    @property
+    def _listing(self) -> dict[str, Any]:
+        """Arguments of an event that redraws the table of documents."""
+        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        return {"fn": self._list, "inputs": [self.filter, self.collections.shown], "outputs": self.documents, **private}
+
+    def _refresh(self, event: Any) -> None:
+        event.then(**self._listing)
+
+    def _refresh_all(self, event: Any) -> None:
+        self._refresh(event)
+        event.then(**self._chat.sidebar.listing(self._chat.chat))
+
+    def _list(self, text: str, collection: str) -> str:
+        with self._window.store() as store:
+            return library_table.documents(store, text, int(collection) if collection else None)
+
+    def _wire_asking(self, button: gr.Button, collection: gr.Dropdown) -> None:
+        outputs = [self._tabs, *self._chat.everything]
+        button.click(self._ask_collection, [collection], outputs, show_progress="hidden", api_visibility="private")
+
+    def _ask_collection(self, collection: str) -> Updates:
+        chat = self._chat.new_chat_about([]) | self._chat.about.choose_collection(int(collection))
+        return chat | {self._tabs: gr.update(selected="chat")}
+
+    # Actions on documents
+
+    def _prepare(self, ticked: str, request: gr.Request) -> Iterator[Updates]:
+        """Prefill documents one after the other and store their pages. Yields progress."""
+        lines: list[str] = [] if ticked else [render.note(CHOOSE_FIRST)]
+        current = ""
+
+        def handle(event: Any) -> None:
+            nonlocal current
+            match event:
+                case Queued() | Planned() | Progress():
+                    current = progress_line(event) or current
+                case Note():
+                    lines.append(render.note(in_everyday_words(event.text)))
+                case Done():
+                    current = ""
+                    lines.append(render.note(prepared_line(event.report.to_json()), "done"))
+                    lines.extend([render.note(in_everyday_words(event.failed), "error")] if event.failed else [])
+
+        yield self._result("".join(lines)) | {self.cancel: gr.update(visible=bool(ticked))}
+        for document in ticked.split():
+            try:
+                job: SessionJob = lambda session, d=document: session.workflows.questions.prepare(d)  # type: ignore[misc]  # noqa: E731
+                for _ in redraws(self._window.run_promptly(tab_id(request, "library"), job), handle):
+                    yield {self.status: "".join(lines) + current}
+            except Cancelled:
+                lines.append(render.note("Stopped; what was read stays"))
+                break
+            except Exception as e:
+                lines.append(render.note(error_text(e), "error"))
+        yield self._result("".join(lines))
+
+    def _pinner(self, pinned: bool) -> Callable[[str], Updates]:
+        def pin(ticked: str) -> Updates:
+            with self._window.store() as store:
+                for document in filter(store.documents.has, ticked.split()):
+                    store.documents.pin(document, pinned)
+            text = "Pinned: what was read of them is always kept." if pinned else "Unpinned."
+            return self._result(render.note(text if ticked else CHOOSE_FIRST, "done"))
+
+        return pin
+
+    def _export(self, ticked: str) -> Updates:
+        """Write documents to files that the browser can download; they are deleted together with the uploads."""
+        files, lines = list[str](), list[str]()
+        with self._window.store() as store:
+            for document in filter(store.documents.has, ticked.split()):
+                row = store.documents.find(document)
+                file = self._window.download_path(f"{row.name}.lctx")
+                nbytes, pages = export_document(store, row, file)
+                files.append(str(file))
+                lines.append(f"{row.name}: {format_bytes(nbytes)}" + ("" if pages else "; it was not read yet"))
+        html = "".join(render.note(line, "done") for line in lines) or render.note(CHOOSE_FIRST)
+        return self._result(html) | {self.exported: gr.update(value=files or None, visible=bool(files))}
+
+    def _delete(self, ticked: str) -> Updates:
+        with self._window.store() as store:
+            documents = list(filter(store.documents.has, ticked.split()))
+        if not documents:
+            return self._result(render.note(CHOOSE_FIRST))
+        return self._result("") | self.undo.show(self._window.delete("document", documents), STAYS)
+
+    def _restore(self, deletions: str) -> Updates:
+        with self._window.store() as store:
+            return self._result(restored_line(store, list(map(int, deletions.split()))))
+
+    def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
+        """Import an exported document, with its pages if the current model made them. Yields progress."""
+        stream = self._window.submit(tab_id(request, "import"), lambda session: import_bundle(session, Path(file)))
+        for line in progress_lines(stream):
+            yield self._result(line.replace(render.escape(file), render.escape(Path(file).name)))
+
+    def _ask(self, ticked: str) -> Updates:
+        if not ticked:
+            return {self.status: render.note(CHOOSE_FIRST)}
+        return self._chat.new_chat_about(ticked.split()) | {self._tabs: gr.update(selected="chat"), self.status: ""}
+
+    def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
+        """Search the documents. Yields the progress of indexing, then the passages."""
+        results, notes, bar = list[SearchResult](), list[str](), ""
+
+        def job(session: "Session") -> Generator[Any, None, None]:
+            with session.workflows.library() as workflow:
+                result, why = workflow.search(words, ticked.split() if only else None, MAX_PASSAGES)
+            yield result
+            if why:
+                yield Note(why)
+
+        def handle(event: Any) -> None:
+            nonlocal bar
+            match event:
+                case Queued() | Progress():
+                    bar = progress_line(event) or bar
+                case SearchResult():
+                    results.append(event)
+                case Note():
+                    notes.append(render.note(in_everyday_words(event.text)))
+
+        try:
+            events = self._window.run_promptly(tab_id(request, "search"), job, self._window.library_worker)
+            for _ in redraws(events, handle):
+                yield bar
+            with self._window.store() as store:
+                yield library_table.hits(results[0], words, store.documents.text) + "".join(notes)
+        except Exception as e:
+            yield render.note(error_text(e), "error")
+
+    def _result(self, html: str) -> Updates:
+        """Return the result of an action; hide the line of deletions and the button that cancels."""
+        return {
+            self.status: html,
+            **self.undo.hidden,
+            self.cancel: gr.update(visible=False),
+        }
+
+    def _guarded(self, action: Callable[[str], Updates]) -> Callable[[str], Updates]:
+        """Wrap an action on documents: its errors are shown."""
+
+        def run(documents: str) -> Updates:
+            try:
+                return action(documents)
+            except Exception as e:
+                return self._result(render.note(error_text(e), "error"))
+
+        return run
+
+    def _stop(self, request: gr.Request) -> None:
+        self._window.stop(tab_id(request, "library"))
+
+    def _leave(self, request: gr.Request) -> None:
+        self._stop(request)
+        for panel in ("search", "import"):
+            self._window.stop(tab_id(request, panel))
+        self._adding.stop(request)

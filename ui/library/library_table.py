@@ -1,0 +1,195 @@
+"""HTML of the library: the table of documents, files that are being read, and search results."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from localctx.document_parts import count_parts, tell_part
+from localctx.engine.events import Progress
+from localctx.errors import format_bytes
+from localctx.library.add import Added
+from localctx.library.search.search import Passage, SearchResult, query_pattern
+from localctx.serving.worker import Queued
+from localctx.store.documents import DocumentRow
+from localctx.store.store import Store
+from localctx.ui import everyday
+from localctx.ui.render import bar, escape, note
+from localctx.ui.viewer.document_viewer import open_link
+
+AROUND = 800  # characters shown before and after a passage
+SNIPPET = 160  # characters of it shown while it is closed
+MAX_LINES = 60  # files listed while they are read; of more, those that failed and those near the current one
+_HEADS = ("Name", "Characters", "Pages", "Read", "On disk", "Last used")
+_EMPTY = (
+    "The library is empty. Drop documents into the field beside this, or name a folder of this machine; they are read "
+    "here and stay here."
+)
+
+
+# --- Documents
+
+
+def documents(store: Store, text: str, collection: int | None = None) -> str:
+    """Return a table of the documents with ``text`` in their names, each with a checkbox; only those of a collection,
+    given by its id.
+    """
+    rows, names = store.documents.all(), store.collections.names()
+    if collection is not None:
+        inside = set(store.collections.documents(collection))
+        rows = [d for d in rows if d.id in inside]
+    matching = [d for d in rows if text.strip().lower() in d.name.lower()]
+    if not matching:
+        empty = _EMPTY if collection is None else "This collection has no documents yet."
+        return note(f"No name has “{text.strip()}” in it." if rows else empty)
+    heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
+    tick_all = '<th><input type="checkbox" class="lc-all" aria-label="Choose all"></th>'
+    body = "".join(_row(store, d, names.get(d.id, ())) for d in matching)
+    return f'<table class="lc-table"><thead><tr>{tick_all}{heads}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _row(store: Store, d: DocumentRow, collections: Sequence[str]) -> str:
+    _, tokens, nbytes = store.caches.usage(d.id)
+    kind, parts = store.documents.count_parts(d.id)
+    used = _day(datetime.fromtimestamp(d.used).date())
+    figures = (
+        _count(d.chars),
+        _count(parts) if kind == "page" else count_parts(kind, parts),
+        everyday.words(tokens).removeprefix("about ") if tokens else "",
+        format_bytes(nbytes) if nbytes else "",
+        used,
+    )
+    cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=True))
+    signs = "".join(
+        f'<span class="lc-sign">{escape(s)}</span>'
+        for s in ("pinned" * d.pinned, "older version" * bool(d.superseded), *collections)
+        if s
+    )
+    tick = f'<input type="checkbox" class="lc-pick" value="{d.id}" aria-label="{escape(d.name)}">'
+    name = f'<span title="{escape(d.path)}">{open_link(d.id, d.name)}</span>'
+    return f'<tr><td>{tick}</td><th scope="row">{name} {signs}</th>{cells}</tr>'
+
+
+def _day(day: date) -> str:
+    """Return a day without its year if that is this one."""
+    today = date.today()
+    return "today" if day == today else f"{day:%d %b}" if day.year == today.year else f"{day:%d %b %Y}"
+
+
+def _count(n: int) -> str:
+    return f"{n:,}" if n else ""
+
+
+# --- Files that are being read
+
+
+@dataclass
+class IncomingFile:
+    """A file that is being read into the library, shown as ``name``. ``id`` is its document's once it is read."""
+
+    path: str
+    name: str
+    status: str = "waiting"
+    done: int = 0
+    total: int = 0
+    detail: str = ""
+    seconds: float = 0.0
+    id: str = ""
+
+    def handle(self, event: Any) -> None:
+        """Update status and detail with an event of its job."""
+        match event:
+            case Queued() if event.position:
+                self.detail = f"{event.position} before it"
+            case Queued() | Progress():
+                self.status, self.detail = "reading", ""
+                if isinstance(event, Progress):
+                    self.done, self.total = event.done, event.total
+            case Added():
+                self.status, self.seconds, self.id = event.status, event.seconds, event.id
+                pages = f"{count_parts(event.part, event.pages)}, " if event.pages else ""
+                self.detail = f"{pages}{event.characters:,} characters"
+                if event.why:
+                    self.fail(event.why)
+
+    def fail(self, why: str) -> None:
+        """Mark the file failed; the path of an upload is replaced by the name of the file."""
+        self.status, self.detail = "failed", why.replace(self.path, self.name)
+
+    def stop(self) -> None:
+        """Mark the file stopped unless it was read."""
+        if self.status in ("waiting", "reading"):
+            self.status, self.detail = "stopped", ""
+
+
+def queue(entries: Sequence[IncomingFile]) -> str:
+    """Return the progress of all files, and a line for each."""
+    ended = [e for e in entries if e.status not in ("waiting", "reading")]
+    failed = sum(e.status == "failed" for e in ended)
+    counts = f"{len(ended):,} of {len(entries):,} files" + (f", {failed:,} failed" if failed else "")
+    shown = bar(len(ended) - failed, len(entries), "files", "failing" if failed else "")
+    lines = "".join(_line(e) for e in _listed(entries, len(ended)))
+    return f'<div class="lc-status" role="status">{counts}{shown}</div><ul class="lc-queue">{lines}</ul>'
+
+
+def _listed(entries: Sequence[IncomingFile], ended: int) -> list[IncomingFile]:
+    if len(entries) <= MAX_LINES:
+        return list(entries)
+    near = range(max(0, ended - MAX_LINES // 2), ended + MAX_LINES // 2)
+    return [e for i, e in enumerate(entries) if i in near or e.status == "failed"][-3 * MAX_LINES :]
+
+
+def _line(e: IncomingFile) -> str:
+    pages = f"page {e.done:,} of {e.total:,}" if e.status == "reading" and e.total else ""
+    seconds = f"{e.seconds:.1f} s" if e.seconds else ""
+    kind = e.status.replace(" ", "-")
+    detail = ", ".join(filter(None, (pages, e.detail, seconds)))
+    return f'<li class="lc-{kind}"><b>{escape(e.name)}</b> <i>{e.status}</i> <span>{escape(detail)}</span></li>'
+
+
+# --- Search results
+
+
+def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
+    """Return passages with the words marked; each opens to its surroundings.
+
+    ``text_of`` returns a document's text by its id.
+    """
+    if not result.passages:
+        return note(f"Nothing found in {result.chunks:,} passages." if result.chunks else _EMPTY)
+    pattern = query_pattern(words)
+    return "".join(_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate(result.passages, 1))
+
+
+def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) -> str:
+    where = escape(", ".join(filter(None, [p.page and tell_part(p.page), p.heading])))
+    before, after = text[max(0, p.start - AROUND) : p.start], text[p.end : p.end + AROUND]
+    return (
+        f'<div class="lc-hit"><details><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'
+        f"<span>{_marked(_snippet(p.text, pattern), pattern)}</span></summary>"
+        f"<blockquote><i>{escape(before)}</i>{_marked(p.text, pattern)}<i>{escape(after)}</i></blockquote>"
+        f"</details>{open_link(p.document, p.name, _open_text(p), p.start, p.end)}</div>"
+    )
+
+
+def _open_text(p: Passage) -> str:
+    return f"Open at {tell_part(p.page)}" if p.page else "Open it there"
+
+
+def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:
+    """Return a line of the passage, from shortly before the first of the words."""
+    first = pattern.search(text) if pattern else None
+    start = max(0, first.start() - SNIPPET // 4) if first else 0
+    line = " ".join(text[start : start + SNIPPET].split())
+    return f"{'… ' * bool(start)}{line}{' …' * (start + SNIPPET < len(text))}"
+
+
+def _marked(text: str, pattern: re.Pattern[str] | None) -> str:
+    if not pattern:
+        return escape(text)
+    parts, at = [], 0
+    for match in pattern.finditer(text):
+        parts += [escape(text[at : match.start()]), f"<mark>{escape(match.group())}</mark>"]
+        at = match.end()
+    return "".join([*parts, escape(text[at:])])

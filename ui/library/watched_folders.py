@@ -1,0 +1,167 @@
+"""The panel of watched folders: their documents are read before anybody asks, and it shows which are ready."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from localctx.serving.watch_status import FolderStatus, WatchStatus
+from localctx.ui import render
+from localctx.ui.job_events import error_text
+from localctx.ui.library.add_documents import absolute_path
+from localctx.ui.window import AppWindow, Updates
+
+REFRESH_INTERVAL = 1.5  # seconds between two looks at the watcher, while the page is shown
+TAB = "Library"
+MAX_FAILED = 20  # files that failed, listed by name
+WHEN = (("When this computer is idle", "auto"), ("Always", "always"), ("Never", "off"))
+_ON_CLICK = """
+element.addEventListener('click', event => {
+    const button = event.target.closest('button[data-folder]')
+    if (button) trigger('select', { index: button.dataset.do, value: button.dataset.folder })
+})
+"""
+
+
+class WatchedFoldersPanel:
+    """The fields that watch a folder, and the list of those that are watched, built inside a gr.Blocks."""
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window = window
+
+    def build(self) -> None:
+        """Build the field to name a folder, the list of folders, and the choice when to read ahead."""
+        self.path = gr.Textbox(
+            "",
+            label="Watch a folder",
+            info="New documents in it are read before you ask",
+            placeholder="~/Documents",
+            elem_id="watch-path",
+            max_lines=1,
+            submit_btn="Watch",
+        )
+        self.message = gr.HTML("", elem_id="watch-message", visible=False)
+        self.list = gr.HTML("", elem_id="watched", js_on_load=_ON_CLICK)
+        self.when = gr.Radio(
+            WHEN,
+            value=self._window.settings.read_ahead,
+            label="Read documents before you ask",
+            elem_id="watch-when",
+            visible=False,
+        )
+        self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
+
+    def wire(self, page: gr.Blocks, tabs: gr.Tabs, refresh: Callable[[Any], Any]) -> None:
+        """Connect the event handlers. ``refresh`` gets each event after which the library may have other documents."""
+        quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        shown = [self.list, self.when, self.timer]
+        tabs.select(self._tab_selected, None, shown, **quick)
+        self.timer.tick(self._show, None, shown, **quick)
+        self.path.submit(self._watch, self.path, [self.path, self.message, *shown], **quick)
+        self.list.select(self._change, None, [self.message, *shown], **quick)
+        self.when.input(self._set_when, self.when, [self.message, *shown], **quick)
+        refresh(self.list.change(lambda: None, None, None, **quick))
+
+    def _tab_selected(self, selected: gr.SelectData) -> Updates:
+        return self._show() if selected.value == TAB else {self.timer: gr.Timer(active=False)}
+
+    def _show(self) -> Updates:
+        """Return the list of folders; it is looked at again while there are any."""
+        status = self._status()
+        return {
+            self.list: folder_list(status) if status.folders else "",
+            self.when: gr.update(visible=bool(status.folders), value=self._window.settings.read_ahead),
+            self.timer: gr.Timer(active=bool(status.folders)),
+        }
+
+    def _status(self) -> WatchStatus:
+        """Return what the watcher tells, of the folders that are watched now."""
+        status = self._window.watcher.status
+        told = {one.folder.path: one for one in status.folders}
+        with self._window.store() as store:
+            folders = store.watch_list.folders()
+        return replace(status, folders=[replace(told.get(f.path, FolderStatus(f)), folder=f) for f in folders])
+
+    def _watch(self, typed: str) -> Updates:
+        path = Path(absolute_path(typed)).resolve()
+        if not typed.strip() or not path.is_dir():
+            text = f"{path} is not a folder of this computer." if typed.strip() else "Name a folder first."
+            return {self.path: typed, **self._shown(text)}
+        return {self.path: "", **self._apply(lambda watch_list: watch_list.add(str(path)))}
+
+    def _change(self, button: gr.SelectData) -> Updates:
+        """Pause a folder, go on with it, or watch it no longer: what the button in the list says."""
+        actions: dict[str, Callable[[Any], Any]] = {
+            "pause": lambda watch_list: watch_list.pause(button.value),
+            "resume": lambda watch_list: watch_list.add(button.value),
+            "stop": lambda watch_list: watch_list.remove(button.value),
+        }
+        return self._apply(actions[str(button.index)])
+
+    def _set_when(self, when: str) -> Updates:
+        try:
+            self._window.save_settings({"read_ahead": when})
+        except Exception as e:
+            return self._shown(error_text(e))
+        return self._shown()
+
+    def _apply(self, change: Callable[[Any], Any]) -> Updates:
+        try:
+            with self._window.store() as store:
+                change(store.watch_list)
+            self._window.watcher.start()
+            self._window.watcher.wake()
+        except Exception as e:
+            return self._shown(error_text(e))
+        return self._shown()
+
+    def _shown(self, error: str = "") -> Updates:
+        """Return the list of folders, and an error above it, if there was one."""
+        return {self.message: gr.update(value=render.note(error, "error"), visible=bool(error)), **self._show()}
+
+
+def folder_list(status: WatchStatus) -> str:
+    """Return the watched folders as a list, and what the watcher does now."""
+    doing = f'<p class="lc-doing" role="status">{render.escape(_capital(status.doing))}</p>' if status.doing else ""
+    return f'<ul class="lc-folders">{"".join(map(_folder, status.folders))}</ul>{doing}'
+
+
+def _folder(status: FolderStatus) -> str:
+    path, paused = render.escape(status.folder.path), status.folder.paused
+    name = render.escape(Path(status.folder.path).name or status.folder.path)
+    toggle, verb = ("resume", "Resume") if paused else ("pause", "Pause")
+    buttons = "".join(
+        f'<button type="button" data-do="{what}" data-folder="{path}" aria-label="{label} {name}">{label}</button>'
+        for what, label in ((toggle, verb), ("stop", "Stop watching"))
+    )
+    return (
+        f'<li><div><b title="{path}">{name}</b><span>{render.escape(_figures(status))}</span></div>'
+        f'<div class="lc-folder-buttons">{buttons}</div>{_failures(status)}</li>'
+    )
+
+
+def _figures(status: FolderStatus) -> str:
+    """Return in words how many files are ready, waiting, failed and deleted."""
+    if status.missing:
+        return "This folder is not there now"
+    parts = [f"{status.ready:,} ready"]
+    parts += [f"{status.waiting:,} waiting"] if status.waiting else []
+    parts += [f"{len(status.failed):,} failed"] if status.failed else []
+    parts += [f"{status.deleted:,} deleted (still in the library)"] if status.deleted else []
+    return ("Paused: " if status.folder.paused else "") + ", ".join(parts)
+
+
+def _failures(status: FolderStatus) -> str:
+    if not status.failed:
+        return ""
+    lines = "".join(
+        f"<li>{render.escape(why.replace(path, Path(path).name))}</li>"
+        for path, why in list(status.failed.items())[:MAX_FAILED]
+    )
+    return f"<details><summary>What failed</summary><ul>{lines}</ul></details>"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,1 @@
+"""The model of the window: the choice, its download, and what each model is good for."""

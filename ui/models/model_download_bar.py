@@ -1,0 +1,69 @@
+"""The line of a model's download: its progress, and buttons to cancel it, to go on with it, or to use the model."""
+
+from typing import Any
+
+import gradio as gr
+
+from localctx.ui.running.model_downloads import ModelDownload, ModelDownloads
+from localctx.ui.window import Updates
+
+TICK = 1.0  # seconds between two looks at a download
+_NEXT = {"failed": "Try again", "cancelled": "Resume download"}
+
+
+class ModelDownloadBar:
+    """The line, built inside a gr.Blocks; it is the same in every tab, and shows ``downloads``."""
+
+    def __init__(self, downloads: ModelDownloads) -> None:
+        self._downloads = downloads
+
+    def build(self) -> None:
+        """Build the line, which is visible while there is a download."""
+        with gr.Row(visible=False, elem_id="model-download") as self.row:
+            self.progress = gr.HTML("", elem_id="model-progress")
+            self.cancel = gr.Button("Cancel download", size="sm", elem_id="model-cancel", scale=0, min_width=160)
+            self.next = gr.Button("", size="sm", variant="primary", elem_id="model-next", scale=0, min_width=160)
+            self.hide = gr.Button("Close", size="sm", elem_id="model-hide", scale=0, min_width=80)
+        self.timer = gr.Timer(TICK, active=False)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The components that ``show`` updates."""
+        return [self.row, self.progress, self.cancel, self.next, self.hide, self.timer]
+
+    def wire(self, how: dict[str, Any]) -> None:
+        """Connect the buttons that need nothing but the downloads; ``how`` has the options of all events."""
+        self.cancel.click(self._cancel, None, **how)
+        self.hide.click(self._hide, None, **how)
+
+    @property
+    def last(self) -> ModelDownload | None:
+        """The download that runs or, without one, the last that ended."""
+        downloads = self._downloads.all
+        return next((d for d in downloads if d.active), downloads[-1] if downloads else None)
+
+    def show(self) -> Updates:
+        """Return the line as it is now."""
+        if not (shown := self.last):
+            return {self.row: gr.update(visible=False), self.timer: gr.update(active=False)}
+        from localctx.ui.models.model_rows import progress  # imports torch: the page is shown before it
+
+        following = f"Use {shown.title}" if shown.state == "done" else _NEXT.get(shown.state, "")
+        return {
+            self.row: gr.update(visible=True),
+            self.progress: progress(shown),
+            self.cancel: gr.update(visible=shown.active),
+            self.next: gr.update(value=following, visible=bool(following)),
+            self.hide: gr.update(visible=not shown.active),
+            self.timer: gr.update(active=self._downloads.busy),
+        }
+
+    def _cancel(self) -> Updates:
+        if shown := self.last:
+            self._downloads.cancel(shown.name)
+        return self.show()
+
+    def _hide(self) -> Updates:
+        for download in self._downloads.all:
+            self._downloads.forget(download.name)
+        return self.show()

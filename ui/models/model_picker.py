@@ -1,0 +1,292 @@
+"""The model above the question box: its name, the models for this machine, their downloads, and a first choice."""
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from localctx.engine.events import PREPARING, Note, Progress
+from localctx.errors import Cancelled, UserError
+from localctx.models.catalog import FALLBACK, title_of
+from localctx.models.hub.installed import is_complete
+from localctx.serving.worker import Queued
+from localctx.ui import render
+from localctx.ui.job_events import error_text, redraws
+from localctx.ui.models.model_choice import ModelChoice
+from localctx.ui.models.model_download_bar import ModelDownloadBar
+from localctx.ui.window import AppWindow, Updates, tab_id
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from localctx.models.choice.model_list import ListedModel
+
+QUIET = 20  # seconds to wait for the model to be loaded before the machine is measured beside it
+_ON_CLICK = """
+element.addEventListener('click', event => {
+    const button = event.target.closest('[data-do]')
+    if (button) trigger('select', { index: 0, value: button.dataset.do + ' ' + button.dataset.model })
+})
+document.addEventListener('keydown', function onKey(event) {
+    if (!element.isConnected) return document.removeEventListener('keydown', onKey)  // the panel was closed
+    const button = document.querySelector('#model-button'), focus = document.activeElement
+    const open = document.querySelector('#model-panel:not(.lc-first, .hide, .hidden)')?.offsetParent
+    if (event.key !== 'Escape' || !open || !(focus === document.body || focus.closest('#model-picker'))) return
+    button.click()
+    button.focus()
+})
+"""
+_LOOKING = "Looking at what this machine can run ..."
+
+
+class ModelPicker:
+    """The bar and the panel below it, built inside a gr.Blocks."""
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window, self._choice = window, ModelChoice(window)
+        self.download = ModelDownloadBar(window.downloads)
+
+    def build(self) -> None:
+        """Build the bar with the model's name, the line of a download, and the panel, which is closed at first."""
+        with gr.Column(elem_id="model-picker"):
+            self.mode = gr.State("")  # of the panel: closed (""), the card of a "first" run, or "all" models
+            self.pending = gr.State("")  # the model that somebody is asked about
+            self.button = gr.Button(self._label(False), size="sm", elem_id="model-button", scale=0)
+            self.said = gr.HTML("", elem_id="model-said")
+            self.download.build()
+            with gr.Column(visible=False, elem_id="model-panel") as self.panel:
+                self._build_panel()
+
+    def _build_panel(self) -> None:
+        self.intro = gr.HTML("", elem_id="model-intro")
+        with gr.Column(visible=False, elem_id="model-confirm") as self.confirm:
+            self.consequences = gr.HTML("")
+            with gr.Row():
+                self.switch = gr.Button(
+                    "", variant="primary", size="sm", elem_id="model-switch", scale=0, min_width=200
+                )
+                self.not_now = gr.Button("Not now", size="sm", elem_id="model-not-now", scale=0, min_width=120)
+        self.list = gr.HTML("", elem_id="model-list", js_on_load=_ON_CLICK)
+        with gr.Row(visible=False, elem_id="model-other-row") as self.other_row:
+            self.other = gr.Textbox(
+                label="Another model",
+                info="owner/name on the Hugging Face hub, or the path of a folder or a GGUF file on this machine",
+                max_lines=1,
+                elem_id="model-other",
+            )
+            self.check = gr.Button("Check it", size="sm", elem_id="model-check", scale=0, min_width=120)
+        with gr.Row(visible=False) as self.first_row:
+            self.see_all = gr.Button("See all models", size="sm", elem_id="model-see-all", scale=0, min_width=120)
+            self.keep = gr.Button("Keep the demonstration", size="sm", elem_id="model-keep", scale=0, min_width=170)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """All components of the picker."""
+        bar = [self.mode, self.pending, self.button, self.said, *self.download.outputs]
+        panel = [self.panel, self.intro, self.list, self.confirm, self.consequences, self.switch]
+        return [*bar, *panel, self.other_row, self.other, self.first_row]
+
+    def wire(self, page: gr.Blocks, chat: gr.Textbox) -> None:
+        """Connect the components with their event handlers; ``chat`` has the id of the open chat."""
+        how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+        how |= {"outputs": self.outputs}
+        page.load(self._open_page, None, **how).then(self._fill_first, [self.mode], **how)
+        chat.change(self._chat_changed, [chat, self.mode], **how)
+        self.button.click(self._toggle, [self.mode], **how)
+        self.list.select(self._act, [self.mode], **how)
+        gr.on([self.check.click, self.other.submit], self._check, [self.other], **how)
+        self.switch.click(self._switch, [self.pending], **how)
+        self.not_now.click(lambda: {self.confirm: gr.update(visible=False), self.pending: ""}, None, **how)
+        self.see_all.click(self._show_all, None, **how)
+        self.keep.click(self._keep, None, **how)
+        self.download.wire(how)
+        self.download.timer.tick(self._tick, [self.mode], **how)
+        self.download.next.click(self._go_on, [self.mode], **how)
+
+    # What is shown
+
+    def _label(self, is_open: bool) -> str:
+        return f"Model: {self._choice.label} {'▴' if is_open else '▾'}"
+
+    def _open_page(self, request: gr.Request) -> Updates:
+        first = self._choice.is_first_run and not request.query_params.get("chat")
+        # The panel is closed in a new page: closing it again would undo a click that came before this.
+        return (self._show_panel("first") if first else {self.button: self._label(False)}) | self.download.show()
+
+    def _chat_changed(self, chat: str, mode: str) -> Updates:
+        """Hide the card of a first run once there is a conversation, and show it in an empty chat."""
+        wanted = "first" if self._choice.is_first_run and not chat else ""
+        if mode == "all" or mode == wanted:
+            return {self.button: self._label(bool(mode))}
+        return self._show_panel(wanted) | (self._filled(wanted) if wanted else {})
+
+    def _show_panel(self, mode: str) -> Updates:
+        """Open the panel as the card of a first run or with all models, or close it (""); it is filled later."""
+        return {
+            self.mode: mode,
+            self.pending: "",
+            self.button: self._label(bool(mode)),
+            self.panel: gr.update(visible=bool(mode), elem_classes="lc-first" if mode == "first" else ""),
+            self.intro: render.note(_LOOKING) if mode else "",
+            self.list: "",
+            self.confirm: gr.update(visible=False),
+            self.other_row: gr.update(visible=mode == "all"),
+            self.first_row: gr.update(visible=mode == "first"),
+        }
+
+    def _fill_first(self, mode: str) -> Iterator[Updates]:
+        """Fill the card of a first run: beside a model that is being loaded, the machine would seem slow."""
+        yield gr.skip()
+        worker, end = self._window.answer_worker, time.monotonic() + QUIET
+        while mode and is_complete(self._window.settings.models / FALLBACK) and time.monotonic() < end:
+            if worker.in_use.weights and not worker.busy:
+                break
+            time.sleep(0.1)
+        if mode:
+            yield self._filled(mode)
+
+    def _filled(self, mode: str) -> Updates:
+        """Return the introduction and the list of models."""
+        from localctx.ui.models import model_rows
+
+        try:
+            advice = self._choice.advice()
+            models, best = self._choice.models(advice), advice.best.name
+        except Exception as e:
+            return {self.intro: render.note(error_text(e), "error")}
+        current = self._window.settings.model
+        active = [d.name for d in self._window.downloads.all if d.active]
+        shown = [m for m in models if m.name == best and best != current] if mode == "first" else models
+        rows = model_rows.rows(shown, advice.machine, current, best, self._choice.free_disk(), active)
+        return {self.intro: self._intro(mode, models, best), self.list: rows}
+
+    def _intro(self, mode: str, models: "list[ListedModel]", best: str) -> str:
+        from localctx.ui.models import model_rows
+
+        if mode != "first":
+            return "<h3>Models for this machine</h3>"
+        text = model_rows.recommendation(next(m for m in models if m.name == best), self._window.settings.model)
+        title = render.escape(title_of(FALLBACK))
+        return (
+            f"<h3>Choose a model</h3><p>{title} is installed as a demonstration: small, quick, often wrong. "
+            f"{render.escape(text)}</p>"
+        )
+
+    def _toggle(self, mode: str) -> Iterator[Updates]:
+        yield self._show_panel("" if mode == "all" else "all") | {self.said: ""}
+        if mode != "all":  # opened once more: gradio loses what changes of a column that is not drawn yet
+            yield self._filled("all") | {self.panel: gr.update(visible=True, elem_classes="")}
+
+    def _show_all(self) -> Iterator[Updates]:
+        yield from self._toggle("")
+
+    def _keep(self) -> Updates:
+        try:
+            self._choice.keep_demonstration()
+        except UserError as e:
+            return {self.said: render.note(error_text(e), "error")}
+        return self._show_panel("")
+
+    # Choosing a model
+
+    def _act(self, mode: str, clicked: gr.SelectData, request: gr.Request) -> Iterator[Updates]:
+        """Do what the button of a row says."""
+        action, _, name = str(clicked.value).partition(" ")
+        try:
+            if action == "download":
+                yield self._start(name, mode)
+            else:
+                yield from self._use(name, request)
+        except UserError as e:  # such as a device in the settings that is not there
+            yield {self.said: render.note(error_text(e), "error")}
+
+    def _use(self, name: str, request: gr.Request) -> Iterator[Updates]:
+        """Use a model, after a question where that costs something."""
+        listed = self._listed(name)
+        if listed is None:
+            yield {self.said: render.note("This model is no longer there. Open the list again.", "error")}
+        elif lines := self._choice.consequences(listed):
+            text = "".join(f"<p>{render.escape(line)}</p>" for line in lines)
+            yield {
+                self.pending: name,
+                self.consequences: f'<div role="status">{text}</div>',
+                self.switch: gr.update(value=f"Switch to {listed.entry.short_title}"),
+                self.confirm: gr.update(visible=True),
+            }
+        else:
+            yield from self._switch(name, request)
+
+    def _listed(self, name: str) -> "ListedModel | None":
+        return next((m for m in self._choice.models(self._choice.advice()) if m.name == name), None)
+
+    def _check(self, typed: str) -> Iterator[Updates]:
+        """Look at a model that was typed, and list it if it can be used."""
+        name = typed.strip()
+        if not name:
+            yield {self.said: render.note("Type a name or a path first.", "error")}
+            return
+        yield {self.said: render.note(f"Looking at {name} ...")}
+        try:
+            found = self._choice.find(name)
+        except UserError as e:
+            yield {self.said: render.note(error_text(e), "error")}
+            return
+        yield self._filled("all") | {
+            self.said: render.note(f"{found.entry.short_title} is in the list now", "done"),
+            self.other: "",
+        }
+
+    def _switch(self, name: str, request: gr.Request) -> Iterator[Updates]:
+        """Load a model, and use it from then on; another one stays in use if it does not load."""
+        yield {self.confirm: gr.update(visible=False), self.said: render.note(f"Loading {title_of(name)} ...")}
+        try:
+            listed = self._listed(name)
+            if not listed:
+                raise UserError("this model is no longer there", "open the list again")
+            stream = self._window.submit(tab_id(request, "model"), self._choice.change_job(listed), exclusive=True)
+            events = list[Any]()
+            for _ in redraws(stream, events.append):
+                if line := _loading_line(events, listed.entry.short_title):
+                    yield {self.said: line}
+        except Cancelled:
+            yield {self.said: render.note("Stopped")}
+        except Exception as e:
+            before = title_of(self._window.settings.model)
+            yield {self.said: render.note(f"{error_text(e)}. {before} answers as before.", "error")}
+        else:
+            note = next(e.text for e in reversed(events) if isinstance(e, Note))
+            self._window.downloads.forget(name)
+            yield self._show_panel("") | self.download.show() | {self.said: render.note(note, "done")}
+
+    # Downloads
+
+    def _start(self, name: str, mode: str) -> Updates:
+        """Download a model that is listed, or go on with its download."""
+        listed = self._listed(name)
+        if not listed or listed.problem:
+            return {self.said: render.note("This model cannot be downloaded. Open the list again.", "error")}
+        self._window.downloads.start(name, self._window.settings.models)
+        return {self.said: ""} | self.download.show() | (self._filled(mode) if mode else {})
+
+    def _tick(self, mode: str) -> Updates:
+        """Show the progress; the list, too, once a download has ended."""
+        shown = self.download.show()
+        return shown | (self._filled(mode) if mode and not self._window.downloads.busy else {})
+
+    def _go_on(self, mode: str, request: gr.Request) -> Iterator[Updates]:
+        """Use what was downloaded, or go on with the download."""
+        last = self.download.last
+        if last and last.state == "done":
+            yield self._show_panel("all") | self._filled("all")
+            yield from self._use(last.name, request)
+        elif last:
+            yield self._start(last.name, mode)
+
+
+def _loading_line(events: list[Any], title: str) -> str:
+    """Return the last progress in everyday words; "" if nothing new is known."""
+    last = next((e for e in reversed(events) if isinstance(e, Progress)), None)
+    if last and (last.total or last.phase == PREPARING):
+        return render.progress_bar(last)
+    newest = events[-1] if events else None
+    waits = isinstance(newest, Queued) and newest.position > 0
+    return render.note("Waiting for the question that is being answered ..." if waits else f"Loading {title} ...")

@@ -1,0 +1,1 @@
+"""What a chat is about, and how far that is read."""

@@ -1,0 +1,117 @@
+"""The card above the question box: documents are read once they are dropped or chosen, and questions are suggested."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from localctx.ui.reading import ready_text
+from localctx.ui.reading.chat_documents import ChatDocuments
+from localctx.ui.running.tab_reading import ReadingState, TabReading, Wanted
+from localctx.ui.window import AppWindow, Updates, tab_id
+
+SUGGESTIONS = 3
+FAST, SLOW = 0.4, 3.0  # seconds between two looks, while documents are read and afterwards
+_WANTED = """(question, chat, documents, scope, until) => [JSON.stringify(
+    [(question?.files ?? []).map(file => file.path), chat, documents, scope, until])]"""
+
+
+class ReadyCard:
+    """The card, built inside a gr.Blocks."""
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window = window
+        self._sent: dict[str, str] = {}  # the card that each tab shows
+
+    def build(self) -> None:
+        """Build the card, its button to cancel, and the buttons with suggested questions."""
+        self.wanted = gr.Textbox("", visible=False)
+        self.timer = gr.Timer(FAST, active=False)
+        with gr.Column(visible=False, elem_id="ready") as self.box:
+            with gr.Row(elem_id="ready-row"):
+                self.card = gr.HTML("", elem_id="ready-card")
+                self.cancel = gr.Button("Cancel", size="sm", elem_id="ready-cancel", scale=0, min_width=90)
+            with gr.Row(elem_id="suggestions", visible=False) as self.row:
+                self.suggestions = [gr.Button("", size="sm", elem_classes="lc-suggestion") for _ in range(SUGGESTIONS)]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The components that are updated while documents are read."""
+        return [self.timer, self.box, self.card, self.cancel, self.row, *self.suggestions]
+
+    def wire(
+        self,
+        page: gr.Blocks,
+        question: gr.MultimodalTextbox,
+        chat: gr.Textbox,
+        about: ChatDocuments,
+        ask: Callable[[Any], Any],
+    ) -> None:
+        """Connect the components. ``ask`` gets the event after which what stands in the ``question`` box is asked."""
+        how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+        sources = [question, chat, *about.outputs]
+        changes = [question.change, chat.change, about.documents.change, about.library.change, about.until.change]
+        gr.on(changes, None, sources, self.wanted, js=_WANTED)
+        self.wanted.change(self._want, sources, self.outputs, **how)
+        self.timer.tick(self._tick, None, self.outputs, **how)
+        self.cancel.click(self._stop, None, self.outputs, **how)
+        for button in self.suggestions:
+            ask(button.click(_fill, [button, question], question, **how))
+        page.unload(self._leave)
+
+    def _want(
+        self, question: dict[str, Any], chat: str, documents: list[str], scope: str, until: str, request: gr.Request
+    ) -> Updates:
+        files = [str(f["path"] if isinstance(f, dict) else f) for f in (question or {}).get("files") or []]
+        wanted = Wanted() if scope else Wanted(tuple(files), tuple(documents), until.strip(), self._begun(chat))
+        reading = self._reading(request)
+        reading.want(wanted)
+        return self._show(reading.state, request)
+
+    def _begun(self, chat: str) -> bool:
+        with self._window.store() as store:
+            return any(c.id == chat and c.leaf is not None for c in store.chats.all())
+
+    def _tick(self, request: gr.Request) -> Updates:
+        reading = self._reading(request)
+        reading.refresh()
+        shown = self._show(reading.state, request, changed_only=True)
+        return shown or gr.skip()
+
+    def _stop(self, request: gr.Request) -> Updates:
+        reading = self._reading(request)
+        reading.stop()
+        return self._show(reading.state, request)
+
+    def _leave(self, request: gr.Request) -> None:
+        self._sent.pop(tab_id(request), None)
+        self._window.readings.leave(tab_id(request))
+
+    def _reading(self, request: gr.Request) -> TabReading:
+        return self._window.readings.of(tab_id(request))
+
+    def _show(self, state: ReadingState, request: gr.Request, changed_only: bool = False) -> Updates:
+        """Return the card as it is now; {} if it is ``changed_only`` that is wanted and nothing did."""
+        html, busy = ready_text.card(state), state.busy
+        asked = [] if state.wanted.begun and not state.wanted.files else list(state.questions)[:SUGGESTIONS]
+        shown = "\n".join([html, *asked])
+        if changed_only and self._sent.get(tab_id(request)) == shown:
+            return {}
+        self._sent[tab_id(request)] = shown
+        questions = [*asked, *[""] * (SUGGESTIONS - len(asked))]
+        return {
+            self.timer: gr.Timer(FAST if busy else SLOW, active=bool(state.documents)),
+            self.box: gr.update(visible=bool(html)),
+            self.card: html,
+            self.cancel: gr.update(visible=busy and not (state.ready and not state.progress)),
+            self.row: gr.update(visible=bool(asked)),
+            **{
+                button: gr.update(value=text, visible=bool(text))
+                for button, text in zip(self.suggestions, questions, strict=True)
+            },
+        }
+
+
+def _fill(suggestion: str, question: dict[str, Any]) -> dict[str, Any]:
+    """Put a suggested question into the question box, beside the files that are there."""
+    return {"text": suggestion, "files": (question or {}).get("files") or []}

@@ -1,0 +1,257 @@
+"""Reading ahead for one tab: the documents of its chat and the files in its question box, in the window's workers.
+
+A file is parsed as any other job of the library worker. What follows gives way to questions: it is cancelled when one
+comes, keeps what it has, and goes on afterwards.
+"""
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localctx.engine.events import Progress
+from localctx.errors import Cancelled, ModelError
+from localctx.library.add import Added
+from localctx.models.hub.resolve import check_known
+from localctx.serving.worker import EngineWorker, SessionJob
+from localctx.settings import Settings
+from localctx.store.process_locks import at_work
+from localctx.ui.job_events import error_text
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from localctx.session import Session
+    from localctx.workflows.ahead.readiness import Readiness
+
+MAX_PASSAGES_READ = 150_000  # characters of documents whose passages are read; of others only questions choose some
+MODEL_CHECKS = 1.0  # seconds between two looks for a model that is not there yet
+_DECIDING = (
+    *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
+    *("mode", "effective_context"),
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a chat is about: the uploaded ``files`` that it will get, its ``documents`` (ids), and the mark up to which
+    they are read; ``begun``: it has messages. ``settings`` are those that decide what reading is worth.
+    """
+
+    files: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+    until: str = ""
+    begun: bool = False
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadyEvent:
+    """An event of the job that makes documents ready: they are."""
+
+    ready: "Readiness"
+
+
+@dataclass
+class ReadDocument:
+    """A document of the chat, or a file in the question box: its id once it is stored, of how many
+    ``parts`` of a kind it is, and the ``error`` that kept it from being parsed.
+    """
+
+    source: str
+    name: str = ""
+    document: str = ""
+    part: str = ""
+    parts: int = 0
+    characters: int = 0
+    error: str = ""
+
+
+@dataclass
+class ReadingState:
+    """What one tab sees. ``phase``: ``parsing``, ``no model``, ``reading``, ``ready``, ``stopped``, ``failed``, or ""
+    where there is nothing to read.
+    """
+
+    wanted: Wanted = Wanted()
+    documents: Sequence[ReadDocument] = ()
+    phase: str = ""
+    progress: Progress | None = None
+    ready: "Readiness | None" = None
+    error: str = ""
+    questions: Sequence[str] = field(default_factory=list)
+
+    @property
+    def busy(self) -> bool:
+        """True while it changes by itself."""
+        return self.phase in ("parsing", "no model", "reading")
+
+
+class TabReading:
+    """Reads ahead for one tab, in a thread of its own while there is something to do."""
+
+    def __init__(
+        self, settings: Callable[[], Settings], library_worker: EngineWorker, answer_worker: EngineWorker
+    ) -> None:
+        self._settings, self._library_worker, self._answer_worker = settings, library_worker, answer_worker
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self.state = ReadingState()
+
+    def want(self, wanted: Wanted) -> None:
+        """Read these from now on, in place of others. What was parsed is not parsed again."""
+        wanted = _under(wanted, self._settings())
+        with self._changed:
+            if wanted == self.state.wanted:
+                return
+            known = {document.source: document for document in self.state.documents if not document.error}
+            sources = [(file, "") for file in wanted.files] + [(id, id) for id in wanted.documents]
+            documents = [known.get(source) or ReadDocument(source, document=id) for source, id in sources]
+            self.state = ReadingState(wanted, documents, "parsing" if documents else "")
+            self._changed.notify_all()
+            if documents and not self._thread:
+                self._thread = threading.Thread(target=self._work, name="reading ahead", daemon=True)
+                self._thread.start()
+
+    def refresh(self) -> None:
+        """Read again what is wanted if the settings are others now, as for another model."""
+        state = self.state
+        if state.documents and state.phase != "stopped":
+            self.want(state.wanted)
+
+    def stop(self) -> None:
+        """Stop reading; what was read stays."""
+        with self._changed:
+            if self.state.busy:
+                self.state.phase, self.state.progress = "stopped", None
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        with at_work(self._settings().home):  # watched folders wait meanwhile
+            while state := self._busy_state():
+                try:
+                    self._advance(state)
+                except Cancelled:
+                    continue  # something else is wanted now, or a question came first
+                except Exception as e:
+                    state.phase, state.error, state.progress = "failed", error_text(e), None
+
+    def _busy_state(self) -> ReadingState | None:
+        with self._changed:
+            if not self.state.busy:
+                self._thread = None
+                return None
+            return self.state
+
+    def _advance(self, state: ReadingState) -> None:
+        """Do what comes next: parse a file, look for a model, or read all documents."""
+        if new := next((d for d in state.documents if not d.document and not d.error), None):
+            self._parse(new)
+        elif not (ids := list(dict.fromkeys(d.document for d in state.documents if d.document))):
+            state.phase = "failed"
+        elif not state.questions and state.phase == "parsing":
+            self._describe(state, ids)
+        elif not self._has_model():
+            self._enter(state, "no model")
+            with self._changed:
+                self._changed.wait(MODEL_CHECKS)
+        else:
+            self._make_ready(state, ids)
+
+    def _enter(self, state: ReadingState, phase: str) -> None:
+        """Begin another phase. Raises Cancelled if reading was stopped meanwhile."""
+        with self._changed:
+            if state.phase == "stopped":
+                raise Cancelled
+            state.phase = phase
+
+    def _parse(self, new: ReadDocument) -> None:
+        new.name = Path(new.source).name
+        is_wanted = lambda: self.state.phase == "parsing" and new.source in self.state.wanted.files  # noqa: E731
+        for event in self._events(_adding(new.source), self._library_worker, is_wanted):
+            if isinstance(event, Added):
+                new.document, new.error = event.id, event.why.replace(new.source, new.name)
+                new.part, new.parts, new.characters = event.part, event.pages, event.characters
+
+    def _describe(self, state: ReadingState, ids: Sequence[str]) -> None:
+        """Find names and lengths of documents, and questions that they answer."""
+        for event in self._events(_describing(ids, state.wanted.until), self._library_worker, lambda: _is(self, state)):
+            if isinstance(event, ReadDocument):
+                for document in (d for d in state.documents if d.document == event.document):
+                    document.name, document.characters = document.name or event.name, event.characters
+                    document.part, document.parts = event.part, event.parts
+            elif isinstance(event, list):
+                state.questions = event
+        self._enter(state, "reading")
+
+    def _make_ready(self, state: ReadingState, ids: Sequence[str]) -> None:
+        """Make the documents ready; then read on what answers would have to read, of texts that are not very long."""
+        self._enter(state, "reading")
+        more = sum(document.characters for document in state.documents) <= MAX_PASSAGES_READ
+        job = _making_ready(ids, state.wanted.until, more)
+        for event in self._events(job, self._answer_worker, lambda: _is(self, state), yielding=True):
+            if isinstance(event, ReadyEvent):
+                state.ready, state.progress = event.ready, None
+                state.questions = list(event.ready.questions) or state.questions
+        self._enter(state, "ready")
+        state.progress = None
+
+    def _has_model(self) -> bool:
+        settings = self._settings()
+        try:
+            return check_known(settings.model, settings.models)[1]
+        except ModelError:
+            return False
+
+    def _events(
+        self, job: SessionJob, worker: EngineWorker, is_wanted: Callable[[], bool], yielding: bool = False
+    ) -> Iterator[Any]:
+        """Run a job and yield its events. Raises Cancelled once it is not wanted any more, or a question came."""
+        self.state.progress = None
+        stream = worker.submit(job, yielding=yielding)
+        for event in stream:
+            if not is_wanted():
+                stream.cancel()
+                raise Cancelled
+            if isinstance(event, Progress):
+                self.state.progress = event
+            yield event
+
+
+def _is(reading: TabReading, state: ReadingState) -> bool:
+    """True while ``state`` is what is wanted, and reading was not stopped."""
+    return reading.state is state and state.busy
+
+
+def _under(wanted: Wanted, settings: Settings) -> Wanted:
+    deciding = tuple(str(getattr(settings, name)) for name in _DECIDING)
+    return Wanted(wanted.files, wanted.documents, wanted.until, wanted.begun, deciding)
+
+
+def _adding(path: str) -> SessionJob:
+    def job(session: "Session") -> Generator[Any, None, None]:
+        with session.workflows.library() as library:
+            yield from library.add([path])
+
+    return job
+
+
+def _describing(documents: Sequence[str], until: str) -> SessionJob:
+    def job(session: "Session") -> Generator[Any, None, None]:
+        stored = session.store.documents
+        for document in filter(stored.has, documents):
+            row = stored.find(document)
+            part, parts = stored.count_parts(row.id)
+            yield ReadDocument(row.id, row.name, row.id, part, parts, row.chars)
+        yield session.workflows.readiness.suggest(documents, until)
+
+    return job
+
+
+def _making_ready(documents: Sequence[str], until: str, passages: bool) -> SessionJob:
+    def job(session: "Session") -> Generator[Any, Any, None]:
+        ready = yield from session.workflows.readiness.make_ready(documents, until)
+        yield ReadyEvent(ready)
+        for document in documents if passages and not ready.whole and not until else ():
+            yield from session.workflows.reading_ahead.read(document)
+
+    return job

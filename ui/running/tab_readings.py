@@ -1,0 +1,36 @@
+"""What every tab of the window reads ahead."""
+
+import threading
+from collections.abc import Callable
+
+from localctx.serving.worker import EngineWorker
+from localctx.settings import Settings
+from localctx.ui.running.tab_reading import TabReading
+
+
+class TabReadings:
+    """One ``TabReading`` for each tab, made when it is first needed."""
+
+    def __init__(
+        self, settings: Callable[[], Settings], library_worker: EngineWorker, answer_worker: EngineWorker
+    ) -> None:
+        self._make = lambda: TabReading(settings, library_worker, answer_worker)
+        self._readings: dict[str, TabReading] = {}
+        self._changed = threading.Lock()
+
+    def of(self, tab: str) -> TabReading:
+        """Return the reading of a tab."""
+        with self._changed:
+            return self._readings.setdefault(tab, self._make())
+
+    def leave(self, tab: str) -> None:
+        """Stop what a tab that was closed reads."""
+        with self._changed:
+            reading = self._readings.pop(tab, None)
+        if reading:
+            reading.stop()
+
+    def close(self) -> None:
+        """Stop what all tabs read."""
+        for tab in list(self._readings):
+            self.leave(tab)

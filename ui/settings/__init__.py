@@ -1,0 +1,1 @@
+"""The settings page and, in it, the memory page."""

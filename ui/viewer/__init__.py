@@ -1,0 +1,1 @@
+"""The document beside the chat, as the file shows it."""

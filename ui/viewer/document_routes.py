@@ -1,0 +1,159 @@
+"""The viewer's requests: a page or section of a document as JSON, a page as a picture, and where words stand.
+
+A request names a document by its id and a page by its number, never a file. All say no to browsers that would store it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from localctx.errors import DocumentError, StoreError
+from localctx.library import page_source
+from localctx.library.citations.excerpt import reflowed
+from localctx.library.parsers.sandbox import PageDrawing
+from localctx.library.parsers.word_boxes import WordBox
+from localctx.store.documents import StoredDocument
+from localctx.store.store import Store
+from localctx.ui.viewer import viewer_parts
+from localctx.ui.viewer.drawn_pages import DrawnPages
+from localctx.ui.viewer.viewer_parts import DocumentPart
+from localctx.ui.window import AppWindow
+
+PREFIX = "/documents/"
+_UNSTORED = {"cache-control": "no-store"}
+_CANNOT_BE_DRAWN = "This page cannot be drawn: this is the text that was read from it."
+
+
+def add_routes(app: FastAPI, window: AppWindow) -> None:
+    """Add the viewer's routes to ``app``, before it gets one that takes every path."""
+    pages = ViewerPages(window)
+    for path, answer in (("part", pages.part), ("search", pages.search), ("pages/{number}", pages.image)):
+        app.get(f"{PREFIX}{{document}}/{path}")(answer)
+    style = Path(__file__).parents[1] / "viewer.css"
+    app.get(f"{PREFIX}{style.name}")(lambda: FileResponse(style, media_type="text/css"))
+
+
+class ViewerPages:
+    """Answers the viewer's requests from the store of a window. A document that is not there is a 404."""
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window, self._drawn = window, DrawnPages()
+
+    def part(self, document: str, at: int = 0, number: int = 0, label: str | None = None) -> Response:
+        """Return the page or section with the character ``at``, or else with this ``number`` from 1 or this ``label``,
+        with its text and with the boxes of its words: start, end, and edges in 65,535ths of the page.
+        """
+        try:
+            with self._window.store() as store:
+                if not (stored := store.documents.stored(document)):
+                    return _missing()
+                parts = viewer_parts.divide(stored)
+                chosen = number - 1 if number else viewer_parts.part_at(parts, at)
+                found = viewer_parts.part_called(parts, label) if label is not None else chosen
+                if found is None or not 0 <= found < len(parts):
+                    return _missing()
+                shown = _ShownPart(stored, parts[found], found, len(parts))
+                return JSONResponse(shown.json(*self._look(store, shown)), headers=_UNSTORED)
+        except StoreError:
+            return Response(status_code=503, headers=_UNSTORED)
+
+    def search(self, document: str, words: str = "") -> Response:
+        """Return where ``words`` stand in the document's text: start and end of each hit."""
+        try:
+            with self._window.store() as store:
+                stored = store.documents.stored(document)
+        except StoreError:
+            return Response(status_code=503, headers=_UNSTORED)
+        if not stored:
+            return _missing()
+        return JSONResponse({"hits": viewer_parts.find_words(stored.text, words)}, headers=_UNSTORED)
+
+    def image(self, document: str, number: int) -> Response:
+        """Return page ``number``, from 1, of a PDF as a PNG."""
+        try:
+            with self._window.store() as store:
+                if not (stored := store.documents.stored(document)) or not page_source.has_pages(stored.row):
+                    return _missing()
+                if not 1 <= number <= len(viewer_parts.divide(stored)):
+                    return _missing()
+                drawing = self._draw(store, stored, number - 1)
+        except (DocumentError, StoreError):
+            return _missing()
+        if isinstance(drawing, str):
+            return _missing()
+        return Response(drawing.png, media_type="image/png", headers=_UNSTORED)
+
+    def _look(self, store: Store, shown: "_ShownPart") -> "tuple[_Look, str]":
+        """Return how the page looks, if it can be drawn, and what there is to say of it."""
+        document, index = shown.document, shown.index
+        if not page_source.has_pages(document.row):
+            return _Look(), ""
+        source = page_source.find_source(store, document.row)
+        if isinstance(source, str):
+            return _Look(), source
+        span = [s for s in document.spans if s.kind == "page"][index]
+        stored = store.word_places.of_page(document.id, index)
+        if stored and (words := page_source.stored_words(store, document.row, index, span)) is not None:
+            return _Look(stored.width, stored.height, words), ""
+        try:
+            drawing = self._draw(store, document, index)
+        except DocumentError:
+            return _Look(), _CANNOT_BE_DRAWN
+        if isinstance(drawing, str):
+            return _Look(), drawing
+        words = page_source.drawn_words(drawing, document.text, span)
+        return _Look(drawing.boxes.width, drawing.boxes.height, words), ""
+
+    def _draw(self, store: Store, document: StoredDocument, index: int) -> PageDrawing | str:
+        """Return a page, from 0, as it is drawn, or why it is not. Raises DocumentError."""
+        source = page_source.find_source(store, document.row)
+        if isinstance(source, str):
+            return source
+        return self._drawn.get(document.id, index, lambda: page_source.draw(source.read(store), index))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The size of a page in points, 0 if it cannot be drawn, and the boxes of its words."""
+
+    width: float = 0.0
+    height: float = 0.0
+    words: "list[WordBox] | tuple[()]" = ()
+
+
+@dataclass(frozen=True)
+class _ShownPart:
+    """A part of a document, with its index among ``total``."""
+
+    document: StoredDocument
+    part: DocumentPart
+    index: int
+    total: int
+
+    def json(self, look: _Look, notice: str) -> dict[str, Any]:
+        """Return what the viewer shows."""
+        part = self.part
+        return {
+            "document": self.document.id,
+            "name": self.document.name,
+            "kind": "page" if page_source.has_pages(self.document.row) else "section",
+            "number": self.index + 1,
+            "total": self.total,
+            "label": part.label,
+            "heading": part.heading,
+            "start": part.start,
+            "end": part.end,
+            "text": reflowed(self.document.text[part.start : part.end]),
+            "image": look.width > 0,
+            "width": look.width,
+            "height": look.height,
+            "words": look.words,
+            "notice": notice,
+        }
+
+
+def _missing() -> Response:
+    return Response(status_code=404, headers=_UNSTORED)

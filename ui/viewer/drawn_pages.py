@@ -1,0 +1,42 @@
+"""The pages of PDFs that were drawn for the viewer, in memory: those looked at last, up to a number of bytes."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from localctx.errors import DocumentError
+from localctx.library.parsers.sandbox import PageDrawing
+
+MAX_BYTES = 48 << 20
+RETRY_SECONDS = 30  # after which a page that could not be drawn is tried again: the machine may have been busy
+
+
+class DrawnPages:
+    """Keeps drawings by document and page. One page is drawn at a time: it takes a processor."""
+
+    def __init__(self) -> None:
+        self._lock, self._drawn = threading.Lock(), OrderedDict[tuple[str, int], PageDrawing]()
+        self._failed = dict[tuple[str, int], tuple[DocumentError, float]]()  # and when
+
+    def get(self, document: str, number: int, draw: Callable[[], PageDrawing]) -> PageDrawing:
+        """Returns page ``number`` of a document, drawn by ``draw`` unless it is kept. Raises DocumentError, for a while
+        without another try.
+        """
+        with self._lock:
+            key = document, number
+            error, since = self._failed.pop(key, (None, 0.0))
+            if error and time.monotonic() - since < RETRY_SECONDS:
+                self._failed[key] = error, since
+                raise error
+            if key not in self._drawn:
+                try:
+                    self._drawn[key] = draw()
+                except DocumentError as e:
+                    self._failed[key] = e, time.monotonic()
+                    raise
+            self._drawn.move_to_end(key)
+            drawn = self._drawn[key]
+            while sum(len(d.png) for d in self._drawn.values()) > MAX_BYTES:
+                self._drawn.popitem(last=False)
+        return drawn
