@@ -15,9 +15,7 @@ from localctx.errors import ModelError
 from localctx.models.quantized.dequantized_experts import NF4_SHARED, packed_expert_bytes
 from localctx.models.quantized.fused_experts import expert_shape, fused_experts, fused_names
 
-DEVICES = (
-    "cuda",
-)  # on processors it is slower than the layers of ``blocked_linear``
+DEVICES = ("cuda",)  # on processors it is slower than the layers of ``blocked_linear``
 _OPTIONS: dict[str, dict[str, Any]] = {
     "int8": {"load_in_8bit": True},
     "nf4": {

@@ -1,8 +1,8 @@
 """Writes the generated part of localctx/docs/architecture.md: python tests/helpers/architecture.py [--write]
 
 It is made from the imports of every module (a picture of the rooms in layers, and tables of what each room and each of
-its sub-packages is for) and from a run of the command (the files between a question and a token). Tests compare the page
-with both. Without --write the part is printed.
+its sub-packages is for) and from a run of the command (the files between a question and a token). Tests compare the
+page with both. Without --write the part is printed.
 """
 
 import ast

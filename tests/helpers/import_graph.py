@@ -97,12 +97,6 @@ def levels(graph: Graph) -> list[list[str]]:
     return [sorted(n for n in graph if heights[n] == h) for h in range(max(heights.values(), default=-1) + 1)]
 
 
-def within(graph: Graph, room: str) -> dict[str, set[str]]:
-    """Returns the part of a graph of modules that lies in one room."""
-    names = {name for name in graph if room_of(name) == room}
-    return {name: graph[name] & names for name in names}
-
-
 def room_of(module: str) -> str:
     """Returns the folder that a module belongs to, or the module itself at the top: localctx.kv.cache -> kv."""
     return module.split(".")[1] if "." in module else module

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from architecture import PAGE, from_a_run, from_imports, made_parts, order_of_files, picture, with_parts
+from architecture import PAGE, from_a_run, from_imports, made_parts, picture, sub_packages, with_parts
 from import_graph import import_graph, sources
 from repository import ROOT
 
@@ -67,7 +67,7 @@ def test_a_wide_layer_takes_several_rows():
     assert all(" ".join(lines).count(f"room{i} ") == 1 for i in range(12))
 
 
-def test_files_are_in_their_order():
-    graph = {"localctx.kv": {"localctx.kv.pool"}, "localctx.kv.cache": {"localctx.kv.pool", "localctx.shape"}}
-    graph |= {"localctx.kv.pool": set(), "localctx.kv.keepers": set(), "localctx.shape": set()}
-    assert list(order_of_files(graph)) == ["- `localctx/kv/`: `cache` → `keepers` `pool`"]
+def test_every_sub_package_has_a_row_with_its_purpose():
+    rows = list(sub_packages())
+    assert "| `kernels/py/cpu/` |" in "\n".join(rows)
+    assert all(row.count("|") == 4 and row.endswith(". |") for row in rows[2:])

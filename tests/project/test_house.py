@@ -206,7 +206,7 @@ def test_the_command_imports_nothing_of_ours_until_it_must():
         ("localctx.kv.pages", "from localctx.kv.codecs import Int8"),
         ("localctx.kv.keepers", "from . import cache"),
         ("localctx.kv.cache", "from ..models import load"),
-        ("localctx.store.pages.stored_pages", "from ..models import fingerprint"),
+        ("localctx.store.pages.stored_pages", "from ...models import fingerprint"),
         ("localctx.kv.tiers", "from localctx.store import Store"),
         ("localctx.models.load", "def f():\n    from localctx.engine.events import Token"),
         ("localctx.engine.planning.plan", "from localctx import library"),
@@ -297,7 +297,7 @@ def test_a_circle_is_found_however_it_is_imported(back):
 
 def test_a_circle_through_other_rooms_is_found():
     sources = {
-        "localctx.session": "from localctx.workflows import ask",
+        "localctx.session": "from localctx.workflows.answer import ask",
         "localctx.workflows.answer.ask": "from localctx.kv.pool import Pool",
         "localctx.kv.pool": "from localctx.session import Session",
         "localctx.errors": "",
