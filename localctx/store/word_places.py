@@ -1,4 +1,4 @@
-"""Where the words of stored documents stand on their pages; ``library.word_boxes`` packs and unpacks them."""
+"""Where the words of stored documents stand on their pages; ``library.parsers.word_boxes`` packs and unpacks them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -74,7 +74,7 @@ def moment_of(frame: FrameType) -> str | None:
     page sealed or adopted.
     """
     code = frame.f_code
-    if code.co_name == "begin" and code.co_filename.endswith("/ui/running_answers.py"):
+    if code.co_name == "begin" and code.co_filename.endswith("/ui/running/running_answers.py"):
         return "begun"
     if code.co_filename.endswith(ATTENTION):
         return "attention"
