@@ -192,7 +192,7 @@ def test_a_half_filled_folder_is_no_model_when_the_network_goes(
 def test_a_hub_that_says_nothing_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
     """As behind a firewall that drops packets: there is a connection, and no answer."""
     call = f"hub.TIMEOUT = 0.3; hub.main('org/tiny', 'main', {str(tmp_path)!r}, 'plan')"
-    code = f"from localctx.models import hub_download as hub; {call}"
+    code = f"from localctx.models.hub import hub_download as hub; {call}"
     with closing(socket.create_server(("127.0.0.1", 0))) as mute:
         endpoint = f"http://127.0.0.1:{mute.getsockname()[1]}"
         environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}

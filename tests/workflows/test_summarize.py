@@ -25,7 +25,8 @@ from localctx.settings import load_settings
 from localctx.store.documents import Span, StoredDocument
 from localctx.store.store import Store
 from localctx.workflows import text_generator
-from localctx.workflows.summarize.summarize import _SectionSummary, cite_summary, summarize
+from localctx.workflows.summarize import summarize
+from localctx.workflows.summarize.summarize import _SectionSummary, cite_summary
 from localctx.workflows.summary_task import LENGTHS, SummaryTask
 
 # Sections
