@@ -48,7 +48,7 @@ class Settings:
     """All settings. Each field is also the environment variable ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
     ``home`` is the data folder; ``model`` a catalogue name, hub id or path, or ``auto``: the best that is installed,
-    else the default (``models.choice.default_model``); ``engine`` computes it: ``torch``, ``llama.cpp`` (GGUF files), or
+    else the default (see ``default_model``); ``engine`` computes it: ``torch``, ``llama.cpp`` (GGUF files), or
     ``auto``; ``device`` and ``dtype`` may be ``auto``; ``weights`` keep 16 bits (``full``), have fewer (``int8``;
     ``int4`` on a processor, ``nf4`` on a GPU), or are those that the catalogue names for the model (``auto``);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,

@@ -50,7 +50,6 @@ class Constraint:
         return logits.masked_fill(~allowed.to(logits.device), -torch.inf)
 
     def accept(self, token: int) -> None:
-        """See ``LogitsProcessor``."""
         if not self._matcher.is_stopped():
             self._matcher.consume_token(token)
 

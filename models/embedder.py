@@ -85,11 +85,9 @@ class TransformerEmbedder:
         return self.embed_and_count([self._passage_prefix + text for text in texts])[0]
 
     def embed_query(self, query: str) -> np.ndarray:
-        """See ``Embedder``."""
         return self.embed_and_count([self._query_prefix + query])[0][0]
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """See ``Embedder``."""
         import torch
 
         with torch.inference_mode():
@@ -174,15 +172,12 @@ class LlamaEmbedder:
         return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """See ``Embedder``."""
         return self.embed_and_count(texts)[0]
 
     def embed_query(self, query: str) -> np.ndarray:
-        """See ``Embedder``."""
         return self.embed([query])[0]
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """See ``Embedder``."""
         with self._lock:
             encoded = self._encoded(texts)
             return self._loaded[0].embed(encoded), sum(map(len, encoded))

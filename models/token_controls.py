@@ -55,7 +55,6 @@ class Penalties:
         return logits.float().index_add(0, index, values)
 
     def accept(self, token: int) -> None:
-        """See ``LogitsProcessor``."""
         self._counts[token] += 1
 
 

@@ -56,7 +56,6 @@ class RemoteGenerator:
         self._server.refuse_too_long(self.count(content(texts, instruction, AS_IT_IS)))
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> Generator[Event, None, str]:
-        """See ``TextGenerator``."""
         return (yield from self._ask(texts, instruction, AS_IT_IS, max_tokens))
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> Generator[Event, None, str]:

@@ -70,7 +70,6 @@ class TransformersEngine:
         self.reset()
 
     def read(self, tokens: Sequence[int]) -> int:
-        """See ``BenchEngine``."""
         for at in range(0, len(tokens), self._chunk):
             if self._cancelled():
                 raise Cancelled
@@ -78,16 +77,13 @@ class TransformersEngine:
         return int(logits.argmax())
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """See ``BenchEngine``."""
         return [int(self._reader.forward([token]).argmax()) for token in tokens]
 
     def reset(self) -> None:
-        """See ``BenchEngine``."""
         self._reader = PeerReader(self._module, self._peer)
 
     @property
     def nbytes(self) -> int:
-        """See ``BenchEngine``."""
         return self._reader.nbytes
 
 

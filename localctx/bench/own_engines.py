@@ -51,7 +51,6 @@ class OwnEngine(ABC, Generic[AnyCache]):
         """Frees what stays in memory of caches that were dropped, as a restart would; most engines keep nothing."""
 
     def read(self, tokens: Sequence[int]) -> int:
-        """See ``BenchEngine``."""
         (self.cache or self.start()).enter_phase("reading")
         return self.read_more(tokens)
 
@@ -73,13 +72,11 @@ class OwnEngine(ABC, Generic[AnyCache]):
         return int(logits.argmax())
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """See ``BenchEngine``."""
         assert self.cache, "nothing was read"
         self.cache.enter_phase("answering")
         return [int(self._model.forward([t], self.cache, 1, self._cancelled).argmax()) for t in tokens]
 
     def reset(self) -> None:
-        """See ``BenchEngine``."""
         if self.cache:
             self.cache.drop()
         self.cache = None
@@ -98,7 +95,6 @@ class LocalctxEngine(OwnEngine[Cache]):
         return self._plan.new_cache(self._paged, self._spill)
 
     def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> CachePersister:
-        """See ``OwnEngine``."""
         return CachePersister(lambda: store, [], identity, tokens)
 
     @property
@@ -153,7 +149,6 @@ class LocalctxLlamaEngine(OwnEngine[LlamaCache]):
         self._llama.memory(self.kv).release()
 
     def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> SnapshotPersister:
-        """See ``OwnEngine``."""
         return SnapshotPersister(lambda: store, [], identity, tokens)
 
     @property

@@ -51,7 +51,6 @@ class NoRelief(MemoryRelief):
     """Nothing to try: llama.cpp's sequences are preempted by themselves before memory runs out."""
 
     def __call__(self, cache: object, of_budget: bool = False) -> str | None:
-        """See ``MemoryRelief``."""
         return None
 
 
@@ -75,7 +74,6 @@ class LlamaEngine(KVEngine):
         return NATIVE_CODEC
 
     def plan_cache(self, settings: Settings, tokens: int) -> LlamaPlan:
-        """See ``KVEngine``."""
         refuse_settings(settings)
         keeper, chunk = make_keeper(settings.keep, tokens), max(MIN_BATCH, settings.chunk)
         planned = LlamaPlan(self.codec, context_bytes(self.model, settings.caps["memory"]), tokens, chunk, keeper)
@@ -93,14 +91,12 @@ class LlamaEngine(KVEngine):
         return sorted({prompt.shared, prompt.question}) if self.model.kind.rewinds else [prompt.shared]
 
     def open_cache(self, planned: LlamaPlan) -> LlamaCache:
-        """See ``KVEngine``."""
         expected = planned.cells(self.runtime.settings.max_tokens)
         cache = self.model.new_cache(planned.codec, expected, planned.keeper)
         cache.memory.allow(self._cells(planned.codec, planned.limit))
         return cache
 
     def plan(self, planned: LlamaPlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
-        """See ``KVEngine``."""
         model, keeper = self.model, planned.keeper
         if not keeper.unbounded_positions:
             answer = min(answer, model.context - tokens)
@@ -130,7 +126,6 @@ class LlamaEngine(KVEngine):
         )
 
     def relief(self, planned: LlamaPlan) -> MemoryRelief:
-        """See ``KVEngine``."""
         return NoRelief(planned.chunk)
 
     def persister(
@@ -146,13 +141,11 @@ class LlamaEngine(KVEngine):
         return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], end)
 
     def sharing(self, planned: LlamaPlan, tokens: Sequence[int]) -> LlamaSharing | None:
-        """See ``KVEngine``."""
         if self.runtime.settings.prompts == "off" or not planned.keeper.pages_may_persist:
             return None
         return LlamaSharing(self.fingerprint(planned.codec), tokens)
 
     def report(self, cache: LlamaCache, *, window: int, chunk: int, restored: int) -> KVReport:
-        """See ``KVEngine``."""
         memory, where = cache.memory, list("d" * (cache.length // PAGE) + "o" * bool(cache.length % PAGE))
         for evicted in cache.evicted:
             where[evicted.start // PAGE : evicted.stop // PAGE] = "x" * ((evicted.stop - evicted.start) // PAGE)

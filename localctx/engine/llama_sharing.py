@@ -20,11 +20,9 @@ class LlamaSharing(Sharing[LlamaCache]):
         self._ends = {name: min((i + 1) * PAGE, end) for i, name in enumerate(names)}
 
     def begin(self, cache: LlamaCache) -> None:
-        """See ``Sharing``."""
         if not cache.length:
             any(cache.begin_with(name) for name in reversed(self._ends))
 
     def after_chunk(self, cache: LlamaCache, chunk_is_planned: bool) -> None:
-        """See ``Sharing``."""
         if cache.exact and cache.length in self.ends:
             cache.retain(self._ends)

@@ -42,20 +42,16 @@ class TorchEngine(KVEngine):
         return choose_codec(self.model.shape, self._passed) if kv == "auto" else kv
 
     def plan_cache(self, settings: Settings, tokens: int) -> CachePlan:
-        """See ``KVEngine``."""
         self.runtime.pools.trim()
         return plan_cache(self.model, settings, self.codec, tokens, self.runtime.pools.retained.unused_bytes())
 
     def open_cache(self, planned: CachePlan) -> Cache:
-        """See ``KVEngine``."""
         return planned.new_cache(self.model, self.runtime.settings.home / "spill", self.runtime.pools)
 
     def plan(self, planned: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
-        """See ``KVEngine``."""
         return plan(self.model, planned, tokens=tokens, reused=reused, answer=answer, per_second=per_second)
 
     def relief(self, planned: CachePlan) -> MemoryRelief:
-        """See ``KVEngine``."""
         return MemoryRelief(planned.chunk, self._smaller_codec)
 
     def persister(
@@ -66,13 +62,11 @@ class TorchEngine(KVEngine):
         end: int,
         remote: bool,
     ) -> CachePersister:
-        """See ``KVEngine``."""
         settings = self.runtime.settings
         pages = open_remote(settings.remote, settings.remote_mode) if remote else None
         return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], pages)
 
     def sharing(self, planned: CachePlan, tokens: Sequence[int]) -> PromptSharing | None:
-        """See ``KVEngine``."""
         settings, retained = self.runtime.settings, self.runtime.pools.retained
         if settings.prompts == "off" or not planned.keeper.pages_may_persist:
             return None
@@ -88,7 +82,6 @@ class TorchEngine(KVEngine):
         return (free + self.runtime.pools.retained.nbytes) // PROMPTS_DIVISOR
 
     def report(self, cache: Cache, *, window: int, chunk: int, restored: int) -> KVReport:
-        """See ``KVEngine``."""
         pool = cache.pool
         return KVReport(
             codec=pool.codec,
@@ -105,7 +98,6 @@ class TorchEngine(KVEngine):
         )
 
     def max_tokens_at_once(self, cache: Cache) -> int:
-        """See ``KVEngine``."""
         return max_tokens_at_once(cache)
 
     def _smaller_codec(self, codec: str) -> str | None:

@@ -65,7 +65,6 @@ class _Renamed(Fields):
         self._left, self._prefix, self._fields = {}, "", fields
 
     def take(self, name: str, default: Any = None) -> Any:
-        """See ``Fields``."""
         return self._fields.take(name.removeprefix("text."), default)
 
 

@@ -81,7 +81,6 @@ class AttentionPass(StatePass):
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
-        """See ``ForwardBatch``."""
         raise NotImplementedError
 
     def enter_layer(self, layer: int, k: Tensor, v: Tensor, expand: Expand | None) -> EnteredLayer:

@@ -64,12 +64,10 @@ class LocalModel(ABC):
 
     @property
     def context(self) -> int:
-        """See ``Model``."""
         return self._positions["max_position_embeddings"]
 
     @property
     def rope(self) -> ModelRope | None:
-        """See ``Model``."""
         if self._stretch not in self._ropes:
             rotary = self._positions.get("rope_parameters")
             self._ropes[self._stretch] = self._rope_of(self._positions) if rotary else None
@@ -82,7 +80,6 @@ class LocalModel(ABC):
 
     @property
     def vocabulary(self) -> int:
-        """See ``Model``."""
         return self._config.vocab_size
 
     def stretch(self, rope: str) -> None:
@@ -93,22 +90,18 @@ class LocalModel(ABC):
         self._positions, self._stretch = stretched(self._trained, rope), rope
 
     def view(self) -> Self:
-        """See ``Model``."""
         return copy(self)
 
     def read_with(self, loss: float) -> Self:
-        """See ``PagedModel``."""
         view = self.view()
         view.prefill_loss = loss
         return view
 
     def add_adapter(self, adapter: Adapter) -> None:
-        """See ``Model``."""
         if adapter.fingerprint not in self._adapters:
             self._adapters[adapter.fingerprint] = self._fit(adapter)
 
     def fingerprint(self, codec: str) -> bytes:
-        """See ``Model``."""
         tokenizer, template = self._chat.identity
         return fingerprint(
             codec,
@@ -125,14 +118,12 @@ class LocalModel(ABC):
     def forward(
         self, tokens: Sequence[int], cache: Cache, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
-        """See ``Model``."""
         return self.forward_each([ForwardRequest(tokens, cache, num_logits)], cancelled)[0]
 
     @torch.inference_mode()
     def forward_each(
         self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
-        """See ``Model``."""
         groups = self._groups(requests)
         batches = [ForwardBatch([requests[i] for i in group], self.layers, cancelled) for group in groups]
         logits: list[Tensor] = [torch.empty(0)] * len(requests)
@@ -146,7 +137,6 @@ class LocalModel(ABC):
 
     @torch.inference_mode()
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
-        """See ``Model``."""
         batch = ForwardBatch([ForwardRequest(tokens, cache)], self.layers, until=layer)
         with suppress(Cancelled), batch.open_step():
             self._run(batch)

@@ -99,7 +99,6 @@ class ModelRope:
         return self._biases[layer] is not None and self._layouts[layer] is not None
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
-        """See ``Rope``."""
         bias, pairs = self._biased(layer)
         cos, sin = self.angles[layer].at(positions)
         scale = self.angles[layer].scale

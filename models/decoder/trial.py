@@ -182,7 +182,6 @@ class _TrialPass(AttentionPass):
 
     @property
     def span(self) -> tuple[int, int]:
-        """See ``AttentionPass``."""
         return 0, _TOKENS
 
     def conv_width(self, inputs: Tensor, layer: int, state_idx: int, conv_kernel_size: int = 0, **_: Any) -> int:
@@ -234,11 +233,9 @@ class _TrialStates:
         self.now, self.found = now, dict[StateKey, Tensor]()
 
     def get(self, key: StateKey) -> Tensor | None:
-        """See ``SequenceStates``."""
         return self.now.get(key) if self.now else None
 
     def put(self, key: StateKey, state: Tensor) -> None:
-        """See ``SequenceStates``."""
         self.found[key] = state
 
     def put_end(self, length: int, key: StateKey, state: Tensor) -> None:

@@ -32,7 +32,6 @@ class LlamaCache:
 
     @property
     def pool(self) -> LlamaMemory:
-        """See ``SequenceCache``."""
         return self.memory
 
     @property
@@ -47,12 +46,10 @@ class LlamaCache:
 
     @property
     def evicted(self) -> Sequence[EvictedRange]:
-        """See ``SequenceCache``."""
         return evicted_ranges(self.sequence)
 
     @property
     def dropped(self) -> int:
-        """See ``SequenceCache``."""
         return self.sequence.dropped
 
     def enter_phase(self, phase: Phase) -> None:
@@ -69,20 +66,17 @@ class LlamaCache:
         self.memory.mark(self.sequence)
 
     def trimmable(self, length: int) -> int:
-        """See ``SequenceCache``."""
         if self.memory.can_trim(self.sequence, length):
             return length
         mark = self.sequence.mark
         return mark.length if mark and mark.length <= length else 0
 
     def trim(self, length: int) -> None:
-        """See ``SequenceCache``."""
         assert 0 <= length <= self.length
         assert self.memory.can_trim(self.sequence, length), "trimmable is asked before"
         self.memory.trim(self.sequence, length)
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "LlamaCache":
-        """See ``SequenceCache``."""
         twin = LlamaCache(self.memory, self.memory.fork(self.sequence))
         twin.sequence.keeper = keeper or self.keeper
         twin.joins_chunks = self.joins_chunks

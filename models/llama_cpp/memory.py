@@ -52,7 +52,6 @@ class LlamaMemory:
 
     @property
     def bytes_of_page(self) -> int:
-        """See ``SequenceMemory``."""
         return self.page_bytes
 
     def nbytes(self) -> dict[str, int]:
@@ -60,7 +59,6 @@ class LlamaMemory:
         return {"device": self._residents.held * self.page_bytes // PAGE}
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """See ``SequenceMemory``."""
         longest, new = dict[int, int](), 0
         for cache, tokens in requests:
             family = id(cache.sequence.family)

@@ -90,12 +90,10 @@ class LlamaModel:
 
     @property
     def context(self) -> int:
-        """See ``Model``."""
         return scaled_window(self.trained, self._rope)
 
     @property
     def vocabulary(self) -> int:
-        """See ``Model``."""
         return self.tokenizer.size
 
     @property
@@ -105,12 +103,10 @@ class LlamaModel:
         return {"device": round(sum(size.kv + size.states for size in sizes))}
 
     def stretch(self, rope: str) -> None:
-        """See ``Model``."""
         parse_llama_rope(rope)  # raises for one that cannot be
         self._rope = rope
 
     def view(self) -> Self:
-        """See ``Model``."""
         return copy(self)
 
     def add_adapter(self, adapter: Adapter) -> None:
@@ -171,13 +167,11 @@ class LlamaModel:
         num_logits: int = 1,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Tensor:
-        """See ``Model``."""
         return self.forward_each([ForwardRequest(tokens, cache, num_logits)], cancelled)[0]
 
     def forward_each(
         self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
-        """See ``Model``."""
         memories = {id(request.cache.memory): request.cache.memory for request in requests}
         assert len(memories) == 1, "sequences in one pass are in one memory"
         (memory,) = memories.values()

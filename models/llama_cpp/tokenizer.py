@@ -36,7 +36,6 @@ class LlamaTokenizer:
 
     @property
     def calls_tools(self) -> bool:
-        """See ``Tokenizer``."""
         return has_tools(self._template)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
@@ -50,7 +49,6 @@ class LlamaTokenizer:
         return list(self._encode_marked(text))
 
     def encode(self, text: str) -> list[int]:
-        """See ``Tokenizer``."""
         return self._tokenize(text)
 
     def encode_text(self, text: str) -> list[int]:
@@ -58,7 +56,6 @@ class LlamaTokenizer:
         return self._tokenize(text, bounds=True)
 
     def stream(self) -> Callable[[int], str]:
-        """See ``Tokenizer``."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return lambda token: decoder.decode(self._piece(token))
 

@@ -70,7 +70,6 @@ class BlockedExperts(ExpertWeights):
         self.nbytes, self.size = blocks.nbytes, blocks.size
 
     def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
-        """See ``ExpertWeights``."""
         chosen, counts = experts.unique_consecutive(return_counts=True)
         if x.dtype != torch.bfloat16 or not self._blocks.exact or self.row_by_row.on:
             return multiply_experts(x.float(), chosen.tolist(), counts.cumsum(0).tolist(), self._blocks).to(x.dtype)

@@ -118,12 +118,10 @@ class _PacksExperts(HfQuantizer):
     """The part of a quantizer that packs experts, of which a checkpoint may have codes in MXFP4."""
 
     def param_needs_quantization(self, model: Any, param_name: str, **how: Any) -> bool:
-        """See ``HfQuantizer``."""
         module, field = get_module_from_name(model, param_name)
         return field in fused_names(module) or super().param_needs_quantization(model, param_name, **how)
 
     def get_weight_conversions(self) -> list[WeightConverter]:
-        """See ``HfQuantizer``."""
         names = "gate_up_proj", "down_proj"
         mxfp4 = [WeightConverter([f"{n}_blocks", f"{n}_scales"], n, [_DequantizeMxfp4()]) for n in names]
         return [*super().get_weight_conversions(), *mxfp4]
@@ -147,11 +145,9 @@ class _LinearQuantizer(HfQuantizer):
     is_trainable = requires_calibration = False
 
     def is_serializable(self) -> bool:
-        """See ``HfQuantizer``."""
         return False
 
     def param_needs_quantization(self, model: Any, param_name: str, **how: Any) -> bool:
-        """See ``HfQuantizer``."""
         module, field = get_module_from_name(model, param_name)
         name = param_name.removesuffix(".weight")
         return type(module) is Linear and field == "weight" and should_convert_module(name, self._kept)

@@ -46,7 +46,6 @@ class ChatTokenizer:
 
     @property
     def calls_tools(self) -> bool:
-        """See ``Tokenizer``."""
         return has_tools(self._template)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
@@ -61,11 +60,9 @@ class ChatTokenizer:
         return self._encode_marked(render(template, marked, enable_thinking=False, **more, **self._specials))
 
     def encode(self, text: str) -> list[int]:
-        """See ``Tokenizer``."""
         return self._encode(text, split=True)
 
     def encode_text(self, text: str) -> list[int]:
-        """See ``Tokenizer``."""
         return self._encode(text, split=True, bounds=True)
 
     @cached_property

@@ -23,23 +23,18 @@ class ContinuedTokenizer:
 
     @property
     def calls_tools(self) -> bool:
-        """See ``Tokenizer``."""
         return self.tokenizer.calls_tools
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
-        """See ``Tokenizer``."""
         return self.tokenizer.encode_chat(messages, tools)
 
     def encode_text(self, text: str) -> list[int]:
-        """See ``Tokenizer``."""
         return self.tokenizer.encode_text(text)
 
     def encode(self, text: str) -> list[int]:
-        """See ``Tokenizer``."""
         return self.tokenizer.encode(text)
 
     def stream(self) -> Callable[[int], str]:
-        """See ``Tokenizer``."""
         text_of = self.tokenizer.stream()
         for token in self.tokenizer.encode(self.begun):
             text_of(token)

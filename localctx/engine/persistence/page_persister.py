@@ -46,16 +46,13 @@ class CachePersister(Persister[Cache]):
 
     @property
     def kept(self) -> int:
-        """See ``Persister``."""
         return 0 if self.failed else self._committed
 
     @property
     def kept_tokens(self) -> int:
-        """See ``Persister``."""
         return min(self.kept * PAGE, len(self._tokens))
 
     def close(self, cache: Cache, rate: float | None = None) -> None:
-        """See ``Persister``."""
         self._closing = True  # of a sequence that was interrupted, the last states are written too
         super().close(cache, rate)
         if self._writer and self._remote:

@@ -56,7 +56,6 @@ class PromptSharing(Sharing[Cache]):
         self._shared: int | None = None  # tokens in the cache that are what their names say; None: the cache's are not
 
     def begin(self, cache: Cache) -> None:
-        """See ``Sharing``."""
         found = self._retained.find(cache.pool, self._keys, self.ends)
         if found and len(found) * PAGE >= cache.length:
             cache.trim(0)

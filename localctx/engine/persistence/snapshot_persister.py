@@ -43,12 +43,10 @@ class SnapshotPersister(Persister[LlamaCache]):
 
     @property
     def kept(self) -> int:
-        """See ``Persister``."""
         return 0 if self.failed else self._committed
 
     @property
     def kept_tokens(self) -> int:
-        """See ``Persister``."""
         return _tokens_of(self._keys[: self.kept])
 
     def _restore(self, store: Store, cache: LlamaCache) -> list[str]:
@@ -137,7 +135,6 @@ class SnapshotPersister(Persister[LlamaCache]):
 
     @property
     def _document_pages(self) -> int:
-        """See ``Persister``."""
         ends = _ends_of(self._keys[: self._committed]).values()
         return sum(end <= self._identity.document_tokens for end in ends)
 
