@@ -1,6 +1,6 @@
 """The effective context of a model on SQuAD questions: ``python measure_context.py [squad.json] [--model M]``.
 
-Articles are cut to 256, 512, 1,024, ... tokens. The questions about the remaining text are asked about the whole of it
+Articles are cut to each of --lengths, in tokens. 24 questions about the remaining text are asked about the whole of it
 and about passages, as ``localctx quality --context`` does with questions it makes itself. Deterministic.
 """
 
@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", type=Path, default=DATA)
     parser.add_argument("--model", help="as localctx takes it")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="in tokens (256 to 4,096)")
+    parser.add_argument("--articles", type=int, default=EACH, help="the questions are of so many (24)")
     given = parser.parse_args()
     if not given.file.exists():
         sys.exit(f"{given.file} is absent: nothing to measure")
@@ -52,16 +54,17 @@ def main() -> None:
             return done.report.to_json()["answer"]
 
         compared = []
-        pieces = list(cut(json.loads(given.file.read_text()), sessions["full"].model.tokenizer))
+        articles = json.loads(given.file.read_text())[: given.articles]
+        pieces = list(cut(articles, given.lengths, sessions["full"].model.tokenizer))
         for one in compare_lengths(pieces, ask):
             compared.append(one)
             print(f"{one.length:,} tokens: {one.whole} of {one.asked} whole, {one.passages} from passages", flush=True)
         print(f"effective context: {effective_context(compared):,} tokens")
 
 
-def cut(articles: list[dict], tokenizer) -> Iterator[Haystack]:
+def cut(articles: list[dict], lengths: Sequence[int], tokenizer) -> Iterator[Haystack]:
     """Yield the first paragraphs of articles, up to each length in tokens, with the questions about them."""
-    for length in LENGTHS:
+    for length in lengths:
         share = max(1, EACH // len(articles))
         for article in articles[: EACH // share]:
             kept, used = [], 0
