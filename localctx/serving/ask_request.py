@@ -25,8 +25,6 @@ UNUSED_SETTINGS = ("home", "prompts", "summaries", "read_ahead", "appearance")
 PATHS = ("model", "adapter", "embedder")
 """The settings that may be paths, which mean something else in another working directory."""
 
-_KINDS = {"question": str, "persist": bool, "library": bool, "until": str, "settings": dict, "places": dict, "id": str}
-
 
 @dataclass(frozen=True)
 class AskRequest:
