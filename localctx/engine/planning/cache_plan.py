@@ -142,8 +142,8 @@ def longest_prompt(settings: Settings, model: Model) -> float:
 def choose_window(settings: Settings, model: Model, documents: int, prompt: int) -> ContextWindow:
     """Returns the context window for a prompt of ``prompt`` tokens, ``documents`` of them in documents.
 
-    That is the trained window if it holds them with MARGIN. Else it is the smallest longer window of the catalogue that
-    does, or that holds at least the prompt. A keeper that bounds the positions needs no longer window.
+    That is the trained window if it holds them with MARGIN. Else it is the smallest tested longer window that does, or
+    that holds the prompt, if there is one. A keeper that bounds the positions needs no longer window.
     """
     plain = ContextWindow(model.trained)
     if settings.rope != "auto":
