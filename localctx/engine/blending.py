@@ -56,7 +56,7 @@ BLENDINGS = (Blending(0), DEFAULT_BLENDING, Blending(32, 0.15))  # from the chea
 
 @dataclass(frozen=True)
 class CachedPassage:
-    """A passage that was prefilled alone: the ``tokens`` of its whole prompt, with the chat template, and their cache."""
+    """A passage that was prefilled alone: the ``tokens`` of its prompt with the chat template, and their cache."""
 
     tokens: Sequence[int]
     cache: Cache
