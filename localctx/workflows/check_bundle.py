@@ -23,8 +23,8 @@ from localctx.store.bundle import Bundle, BundleCache, bundle_payloads
 
 CHECKED_PAGES = 20  # if a tenth of the pages is forged, these find it with a probability of 88 %
 MAX_DIFFERENCE = 0.3
-"""Largest distance of a token's keys or values from the recomputed ones, relative to their length. Rounding makes a few
-hundredths, also in few bits; another token makes about one.
+"""Largest distance of a token's keys or values from the recomputed ones, relative to their length. Different last
+digits make a few hundredths, even with few bits; another token makes about one.
 """
 
 
@@ -48,8 +48,9 @@ def check_pages(
 ) -> CheckedPages:
     """Recompute ``count`` random pages of these caches of a bundle (None: all), each from the pages before it.
 
-    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError if a page differs, and for sparse
-    prefill: there, skipped pages depend on the batch, so an honest page can differ. Raises Cancelled.
+    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError if a page differs. Also raises it for
+    sparse prefill, where the pages a token skips depend on its neighbours, so an honest page can differ. Raises
+    Cancelled.
     """
     if caches and runtime.paged_model.prefill_loss:
         raise DocumentError(

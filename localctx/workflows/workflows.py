@@ -64,14 +64,14 @@ class Workflows:
 
     @cached_property
     def reading_ahead(self) -> "ReadAheadWorkflow":
-        """Workflow that prefills stored documents in the background, before anyone asks."""
+        """Workflow that prefills stored documents before anyone asks."""
         from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
 
         return ReadAheadWorkflow(self._builder, self.questions)
 
     @cached_property
     def readiness(self) -> "ReadinessWorkflow":
-        """Workflow that prefills documents chosen for the next question."""
+        """Workflow that makes documents ready for questions, and measures what that saves."""
         from localctx.workflows.ahead.readiness import ReadinessWorkflow
 
         return ReadinessWorkflow(self._builder, self.questions)
