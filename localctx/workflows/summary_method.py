@@ -12,7 +12,9 @@ EXTRACT_WORDS = {"short": 60, "medium": 250, "long": 500}
 
 @dataclass(frozen=True)
 class SummaryMethod:
-    """``extracts``: the summary consists of sentences of the document, else the model writes it. ``why`` is the reason."""
+    """``extracts``: the summary consists of the document's sentences. Else the model writes it. ``why`` is the
+    reason.
+    """
 
     extracts: bool
     why: str = ""

@@ -33,7 +33,7 @@ _DECIDING = (
 
 @dataclass
 class ReadAheadResult:
-    """The result for one document: its ``tokens``, and those ``prefilled`` now. ``note`` says why some were left out."""
+    """The result for one document: its ``tokens``, and those ``prefilled`` now. ``note`` says why some are missing."""
 
     tokens: int = 0
     prefilled: int = 0

@@ -217,7 +217,7 @@ class ChatWorkflow:
                 yield Note(f"{document.name} was removed from the library: the answer does without it")
         if way:
             request = yield from self._whole.open(documents, question.text, way, until)
-        elif documents != [] and is_small_talk(question.text):  # in a chat without documents the history answers it
+        elif documents != [] and is_small_talk(question.text):  # documents or history would mislead it
             alone = Conversation(begun=begun.text if begun else "")
             request = yield from self._ask.open_whole([], question.text, False, alone)
         else:
@@ -290,7 +290,7 @@ class ChatWorkflow:
             return None if found.settings.get("library") else self._documents(found)
 
     def _documents(self, chat: Chat) -> list[StoredDocument]:
-        """Returns the documents of a chat: those it names, then the current ones of its collection. Raises ChatError."""
+        """Returns the documents of a chat: those it names, then those now in its collection. Raises ChatError."""
         documents, collection = self._runtime.store.documents, chat.settings.get("collection")
         rows = {row.id: row for row in documents.all()}
         ids = [d.id for d in chat.documents if not d.removed]
