@@ -39,7 +39,7 @@ class LlamaPlan:
     keeper: Keeper
 
     def cells(self, answer: int) -> int:
-        """Returns the tokens held at once, with an ``answer`` of so many, rounded up to llama.cpp's cell blocks."""
+        """Returns the tokens held at once with ``answer`` tokens of answer, rounded up to llama.cpp's cell blocks."""
         tokens = self.tokens + answer
         held = self.keeper.max_tokens_held(tokens)
         if held < tokens:  # a chunk is added before the keeper evicts, which it does by pages
@@ -85,8 +85,8 @@ class LlamaEngine(KVEngine):
         return planned
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
-        """See ``KVEngine``: also cuts where the question begins, because most questions begin with the same words. A
-        recurrent model skips this cut, which would store all its states once more.
+        """See ``KVEngine``: also cuts where the question begins, because most questions have the same wording before
+        it. A recurrent model skips this cut, which would store all its states once more.
         """
         return sorted({prompt.shared, prompt.question}) if self.model.kind.rewinds else [prompt.shared]
 

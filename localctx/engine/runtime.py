@@ -95,8 +95,8 @@ class Runtime:
 
     @property
     def adapter(self) -> Adapter | None:
-        """The adapter that the settings name, added to the model; None if they name none, or if ``auto`` finds one that
-        does not fit the model. Raises ModelError.
+        """The adapter that the settings name, added to the model; None if they name none, or if ``auto`` finds none for
+        this model. Raises ModelError.
         """
         wanted = self.settings.adapter, self.settings.model
         if self.settings.adapter == "auto" and self.model.engine != "torch":

@@ -18,7 +18,7 @@ from localctx.store.pages.page_store import PageKey, PrefixMatch
 from localctx.store.remote.remote_sync import RemoteSync
 from localctx.store.store import Store
 
-MIN_STATE_TOKENS = 256  # below this, prefilling again costs less than a recurrent snapshot of 50 MB or more
+MIN_STATE_TOKENS = 256  # fewest tokens whose prefill is worth a recurrent snapshot of 50 MB or more
 COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1,024 tokens
 
 
@@ -86,7 +86,7 @@ class CachePersister(Persister[Cache]):
         self._window_at = cache.num_pages * PAGE
 
     def _restore_remote(self, store: Store, cache: Cache, prefix: PrefixMatch) -> list[str]:
-        """Continue ``prefix`` with full pages of the remote store, which are written to the local store and mapped."""
+        """Continue ``prefix`` with full pages of the remote store, which are stored locally and mapped."""
         if not self._remote or prefix.tail is not None:
             return []
         whole = self._tokens[: len(self._tokens) // PAGE * PAGE]
@@ -127,8 +127,8 @@ class CachePersister(Persister[Cache]):
         self._open(store, cache)
 
     def _go_back(self, store: Store, cache: Cache) -> None:
-        """Restore the stored prefix if it is longer than the trimmed cache: memory holds states and windows for few
-        lengths.
+        """Restore the stored prefix if it is longer than the trimmed cache; few lengths have states and windows in
+        memory.
         """
         prefix = self._longest_prefix(store, cache)
         if len(prefix.payloads) * PAGE > cache.length:
@@ -139,8 +139,8 @@ class CachePersister(Persister[Cache]):
         self._states_at, self._window_at = (min(at, cache.length) for at in (self._states_at, self._window_at))
 
     def _open_writer(self, store: Store, cache: Cache) -> None:
-        """Open the writer after the pages that are stored already. A stored open page is stored again when it holds
-        more tokens.
+        """Open the writer after the pages stored already. A stored open page is stored again once it holds more
+        tokens.
         """
         stored = -(-cache.length // PAGE) if self._whole is None else self._whole
         identity, self._written, self._committed = self._identity, stored, stored
@@ -230,9 +230,8 @@ class CachePersister(Persister[Cache]):
         return [(end, cache.states.ends[end]) for end in ends if self._is_worth_states(cache, end, end == ends[-1])]
 
     def _is_worth_states(self, cache: Cache, end: int, last: bool) -> bool:
-        """Returns True if a recurrent snapshot after ``end`` tokens is worth its bytes: one step after the last, at the
-        end of documents or sequence, or where prefill was interrupted. A passage needs none if its pages are much
-        smaller.
+        """Returns True if a recurrent snapshot after ``end`` tokens is worth its bytes: a step after the last one, at
+        the end of documents or sequence, or after an interruption. A passage needs none if its pages are much smaller.
         """
         shape, codec, itemsize = cache.pool.shape, cache.pool.codec, cache.dtype.itemsize
         more = end - self._states_at
@@ -263,9 +262,7 @@ class CachePersister(Persister[Cache]):
         return frozenset(end // PAGE * PAGE for end in (self._identity.document_tokens, len(self._tokens)))
 
     def _writable(self, cache: Cache) -> int:
-        """Returns the number of pages that can be written: the sealed ones, and the open one if the sequence ends in
-        it.
-        """
+        """Returns how many pages can be written: the sealed ones, and the open one if the sequence ends in it."""
         if cache.length == len(self._tokens):
             return self._pages
         return min(len(self._tokens) // PAGE, len(cache.pages))

@@ -1,7 +1,7 @@
 """In-memory prefix cache: a raw prompt reuses pages of earlier prompts with the same first tokens.
 
-A page also depends on the forward pass that computed it: on its tokens and their number. So chunk ends depend on the
-tokens alone, and page names include them. Shared pages then equal recomputed ones bit for bit.
+A page also depends on the tokens that shared its forward pass, and on their number. So the ends of passes depend on the
+prompt's tokens alone, and page names include them. Shared pages then equal recomputed ones bit for bit.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The effective context: the longest text that a model answers from as well whole as from its passages.
+"""The effective context: the length up to which a model answers as well from a whole text as from its passages.
 
 A window is what a model can read, not what it can use (RULER, arXiv:2404.06654). The effective context is measured for
 models of the catalogue or by ``localctx quality --context``, and estimated for other models.

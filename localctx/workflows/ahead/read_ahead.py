@@ -1,7 +1,7 @@
 """Prefills and persists documents ahead of questions.
 
-That is the whole document, or each of its passages if answers come from passages. No kept pages are evicted for it: if
-the disk budget is used up, the rest is prefilled when it is asked about.
+It prefills the whole document, or each of its passages if answers come from passages. It evicts no kept pages: if the
+disk budget is used up, the rest is prefilled when it is asked about.
 """
 
 from dataclasses import dataclass

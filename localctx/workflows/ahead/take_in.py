@@ -14,7 +14,7 @@ from localctx.workflows.manage_library import LibraryWorkflow
 @dataclass(frozen=True)
 class TakenIn:
     """The result for one file: ``status`` is added, unchanged, new version, moved, copy or failed. ``why`` is the
-    error, or the file's earlier place. ``document`` is its id.
+    error, or the file's earlier path. ``document`` is its id.
     """
 
     path: str

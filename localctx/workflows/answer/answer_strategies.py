@@ -30,8 +30,8 @@ class Stage:
 
 CHECK = Stage(check_sentences, (Case.reads_documents,))  # reports each sentence with its supporting passage
 NEAREST = Stage(offer_nearest, (Case.reads_documents,))  # after an answer that says that nothing answers
-LIKELIER = Stage(give_if_likelier, (Case.compares_likelihoods,))  # else nothing is generated
-CONFIDENT = Stage(give_if_confident, (Case.wants_confidence,))  # else the answer is withheld
+LIKELIER = Stage(give_if_likelier, (Case.compares_likelihoods,))  # generates only if the question is likelier
+CONFIDENT = Stage(give_if_confident, (Case.wants_confidence,))  # emits only a confident answer
 QUOTE = Stage(quote_first, (Case.reads_passages,))  # puts the supporting quotation first
 
 

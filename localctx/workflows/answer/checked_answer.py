@@ -30,10 +30,7 @@ class _Checker:
     def __init__(self, request: Request, question: str) -> None:
         self._request, self._text = request, request.begun.lstrip()
         begun = list(sentences(self._text, 0, len(self._text)))[:-1]  # of a continued answer
-        self._told, self._end = (
-            len(begun),
-            begun[-1][1] if begun else 0,
-        )  # sentences reported, and the end of the last one
+        self._told, self._end = len(begun), begun[-1][1] if begun else 0  # sentences reported, and the end of the last
         self._finder = SupportFinder(source_texts(request), question)
 
     def on_event(self, event: Event) -> Iterator[Event]:

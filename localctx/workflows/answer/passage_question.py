@@ -205,7 +205,7 @@ def _ranking_tokens(request: Request) -> int:
 
 
 def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
-    """Returns True if the adapter is more likely than not to say that nothing answers, and the tokens read."""
+    """Returns whether the adapter is more likely than not to say that nothing answers, and the tokens read."""
     tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
     words, asked = tokenizer.encode(request.not_said), len(request.tokens) - cache.length
     try:

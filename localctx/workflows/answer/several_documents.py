@@ -18,9 +18,9 @@ MIN_SAVED = 0.1  # share of the prompt that blending must save to be used, becau
 
 
 def measured_blending(builder: RequestBuilder) -> Blending | None:
-    """Returns the blending for texts that were prefilled alone: the cheapest that passed ``localctx quality --blend``,
-    as the setting ``blend`` allows. None if all is prefilled again, as for a model whose layers do not keep every token
-    (``Runtime.can_blend``). Raises UsageError if the setting demands blending of such a model.
+    """Returns the blending that ``choose_blending`` selects for texts that were prefilled alone. None if all is
+    prefilled again, as for a model whose layers do not keep every token (``Runtime.can_blend``). Raises UsageError if
+    the setting demands blending of such a model.
     """
     runtime = builder.runtime
     if not runtime.can_blend:
@@ -41,17 +41,15 @@ def in_best_order(
     """Returns the documents in the order with most kept tokens; a chat that has begun keeps its own. Raises TooLong."""
     if len(documents) < 2 or conversation.history:
         return documents
-    builder.prompt(
-        [document.text for document in documents], question, conversation
-    )  # scales RoPE for its length, before the fingerprint is read
+    builder.prompt([document.text for document in documents], question, conversation)  # scales RoPE for the fingerprint
     fingerprint = builder.fingerprint
     return builder.runtime.read_store(lambda store: order_by_kept(store, fingerprint, documents)) or documents
 
 
 def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request) -> EngineCoroutine[None]:
     """Yield the plan of ``request``, with the order of the ``given`` documents and what is prefilled again, and begin
-    persisting. If blending passed its measurement and saves enough, the cache is filled from each document's own pages.
-    Raises Cancelled, with the request closed.
+    persisting. If a blending is selected and saves enough, the cache is filled from each document's own pages. Raises
+    Cancelled, with the request closed.
     """
     alone = list[Request]()
     try:

@@ -217,7 +217,7 @@ class ChatWorkflow:
                 yield Note(f"{document.name} was removed from the library: the answer does without it")
         if way:
             request = yield from self._whole.open(documents, question.text, way, until)
-        elif documents != [] and is_small_talk(question.text):  # documents or history would mislead it
+        elif documents != [] and is_small_talk(question.text):  # else it is answered from documents or history
             alone = Conversation(begun=begun.text if begun else "")
             request = yield from self._ask.open_whole([], question.text, False, alone)
         else:
