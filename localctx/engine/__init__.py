@@ -1,1 +1,1 @@
-"""Tokens through a model: plan, prefill, decode, events."""
+"""Runs tokens through a model: plan, prefill, decode, events."""

@@ -1,8 +1,8 @@
-"""Blending: fills the cache of a prompt made of passages with pages that each passage got when prefilled by itself.
+"""Blending: fills the cache of a prompt made of passages with pages from prefilling each passage alone.
 
-The first tokens of each passage are recomputed after what stands before them in the prompt (EPIC, arXiv:2410.15332),
-and those whose keys and values would change most (after CacheBlend, arXiv:2405.16444); the others are copied and
-re-rotated to their new positions.
+The first tokens of each passage are recomputed in the context of the prompt (EPIC, arXiv:2410.15332), and so are tokens
+whose keys and values would change most (after CacheBlend, arXiv:2405.16444). The others are copied and re-rotated to
+their new positions.
 """
 
 import hashlib
@@ -24,17 +24,17 @@ from localctx.kv.cache import Cache
 from localctx.kv.splice import rerotated_to_follow, splice_tokens
 from localctx.models.base import PagedModel
 
-DEVIATION_LAYER = 1  # the first layer whose keys and values depend on what stands before; it stands for the others
-MAX_COPIED = 4096  # tokens copied at once: their keys and values are unpacked to 32 bits, layer by layer
-MAX_COMPARED = 4096  # tokens of a passage among which the longest match is searched for, in quadratic time
-ANCHOR = 64  # tokens of a longer one that are found again, and extended in both directions
+DEVIATION_LAYER = 1  # the first layer whose keys and values depend on earlier tokens; it represents the others
+MAX_COPIED = 4096  # tokens copied at once, because their keys and values are unpacked to 32 bits, layer by layer
+MAX_COMPARED = 4096  # tokens of a passage searched for the longest match, which takes quadratic time
+ANCHOR = 64  # tokens from the middle of a longer passage, found in the prompt and extended both ways
 BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a forward pass for each would cost more
 
 
 @dataclass(frozen=True)
 class Blending:
     """The share of a passage that is recomputed: its first ``recompute`` tokens, and the fraction ``deviate`` of the
-    others, those whose keys and values deviate most.
+    rest whose keys and values deviate most.
     """
 
     recompute: int = 32
@@ -56,9 +56,7 @@ BLENDINGS = (Blending(0), DEFAULT_BLENDING, Blending(32, 0.15))  # from the chea
 
 @dataclass(frozen=True)
 class CachedPassage:
-    """A passage that was prefilled by itself: the ``tokens`` of its whole prompt, with the chat template around it, and
-    their cache.
-    """
+    """A passage that was prefilled alone: the ``tokens`` of its prompt with the chat template, and their cache."""
 
     tokens: Sequence[int]
     cache: Cache
@@ -66,7 +64,7 @@ class CachedPassage:
 
 @dataclass(frozen=True)
 class PassageSpan:
-    """Tokens ``start..stop`` of a prompt, which are the tokens of ``passage`` from its token ``at`` on."""
+    """Tokens ``start..stop`` of a prompt, which equal the tokens of ``passage`` from its token ``at`` on."""
 
     start: int
     stop: int
@@ -75,7 +73,7 @@ class PassageSpan:
 
 
 def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> Blending | None:
-    """Returns what the setting ``blend`` chooses; None is no blending.
+    """Returns the blending that the setting ``blend`` selects, or None for no blending.
 
     ``off``: None. ``auto``: the cheapest that passed ``localctx quality --blend``, None if none did. ``on``: the same,
     but DEFAULT_BLENDING if none did.
@@ -85,15 +83,16 @@ def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> 
 
 
 def no_blending(model: str) -> UsageError:
-    """Returns the error of a model of this name some of whose layers do not keep every token."""
+    """Returns the error for a model with layers that do not keep every token."""
     what = f"{model} has layers that do not keep every token: texts that were read alone cannot be put together"
     return UsageError(what, "use --blend off")
 
 
 def locate(tokens: Sequence[int], passages: Sequence[CachedPassage]) -> list[PassageSpan]:
-    """Returns where in a prompt the passages are, in their order: for each the longest run of tokens that both have.
+    """Returns the spans of the passages in a prompt, in order: for each, the longest run of tokens that both share.
 
-    So no chat template or heading needs to be understood. The last token is never part of a span: it is prefilled.
+    This needs no knowledge of the chat template or headings. The last token is never in a span, because it is
+    prefilled.
     """
     spans, after = list[PassageSpan](), 0
     for passage in passages:
@@ -110,7 +109,9 @@ def _longest_match(tokens: Sequence[int], passage: CachedPassage, after: int) ->
 
 
 def _find_long(tokens: Sequence[int], passage: CachedPassage, after: int) -> PassageSpan | None:
-    """Find a long passage by tokens from its middle; None for a short one, or where they are not in the prompt."""
+    """Find a long passage by tokens from its middle; returns None for a short passage, or if the prompt lacks the
+    tokens.
+    """
     middle, end = len(passage.tokens) // 2, len(tokens) - 1
     if len(passage.tokens) <= MAX_COMPARED:
         return None
@@ -135,10 +136,10 @@ def blend(
 ) -> EngineCoroutine[int]:
     """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many of them were not prefilled.
 
-    ``passages`` are in the order of the prompt. What follows them, with the question, is left to ``prefill``. Copied
-    keys and values differ from those that prefill would compute: ``cache.exact`` becomes False, so that its pages are
-    never persisted. Raises ModelError for a model whose keys cannot be re-rotated; Cancelled and NoRoom, with what was
-    done so far in the cache.
+    ``passages`` are in the order of the prompt. The rest, with the question, is left to ``prefill``. Copied keys and
+    values differ from prefilled ones: ``cache.exact`` becomes False, so that its pages are never persisted. Raises
+    ModelError for a model whose keys cannot be re-rotated; Cancelled and NoRoom, with the tokens done so far in the
+    cache.
     """
 
     def prefill_to(stop: int) -> EngineCoroutine[None]:
@@ -159,7 +160,7 @@ def blend(
 
 
 def refuse_unmovable(model: PagedModel) -> None:
-    """Raises ModelError for a model whose positions are not rotary."""
+    """Raise ModelError for a model without rotary positions."""
     if model.rope is None:
         raise ModelError(
             f"the positions of {model.name} are not rotary: kept passages cannot be moved", "leave blend off"
@@ -169,7 +170,7 @@ def refuse_unmovable(model: PagedModel) -> None:
 def _copied_ranges(
     model: PagedModel, cache: Cache, tokens: Sequence[int], span: PassageSpan, deviate: float
 ) -> list[tuple[int, int]]:
-    """Returns the ranges [start, stop) that are copied of what ``cache`` lacks of ``span``: all but the blocks that
+    """Returns the ranges [start, stop) of ``span`` to copy after the tokens in ``cache``: all but the blocks that
     deviate most.
     """
     start, stop = cache.length, span.stop
@@ -182,13 +183,13 @@ def _copied_ranges(
 
 
 def _pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns the ranges, cut into such of at most MAX_COPIED tokens."""
+    """Returns the ranges, split into pieces of at most MAX_COPIED tokens."""
     return [(at, min(stop, at + MAX_COPIED)) for start, stop in ranges for at in range(start, stop, MAX_COPIED)]
 
 
 def _deviation(model: PagedModel, cache: Cache, tokens: Sequence[int], span: PassageSpan) -> Tensor:
-    """Returns for each BLOCK of ``span``, which comes next [blocks], the mean squared distance of its kept keys and
-    values from those that prefill would compute, in one layer.
+    """Returns for each BLOCK of ``span`` [blocks] the mean squared distance, in one layer, between its cached keys and
+    values and those that prefill would compute. ``span`` continues ``cache``.
     """
     layer = min(DEVIATION_LAYER, len(model.shape.layers) - 1)
     computed = model.probe_layer(tokens[span.start : span.stop], cache, layer)

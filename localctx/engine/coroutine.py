@@ -1,8 +1,8 @@
-"""Coroutines of the engine: work that hands over one forward pass at a time.
+"""Engine coroutines: work that hands over one forward pass at a time.
 
-A coroutine is a generator. It yields a ``ForwardRequest`` where it needs the model, and is sent the logits, or a
-``ForwardGroup`` and is sent a list of them; whatever else it yields is an event. The caller decides when a forward pass
-is computed, and together with which others.
+A coroutine is a generator. It yields a ``ForwardRequest`` and is sent the logits, or a ``ForwardGroup`` and is sent a
+list of them. Everything else it yields is an event. The caller decides when to compute a forward pass, and with which
+others.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -22,8 +22,8 @@ CancelCheck = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ForwardGroup:
-    """Forward ``requests`` that are computed in one pass: of forks of one cache, or (``gather``) of several sequences
-    with one RoPE scaling.
+    """Forward ``requests`` to compute in one pass: of forks of one cache, or (``gather``) of several sequences with one
+    RoPE scaling.
     """
 
     requests: Sequence[ForwardRequest]
@@ -35,12 +35,12 @@ EngineCoroutine = Generator[Event | AwaitedForward, Any, Result]
 
 
 def requests_of(forward: AwaitedForward) -> list[ForwardRequest]:
-    """Returns the forward requests of a coroutine that waits for one or for a group."""
+    """Returns the forward requests of ``forward``, one or a group."""
     return list(forward.requests) if isinstance(forward, ForwardGroup) else [forward]
 
 
 def logits_for(forward: AwaitedForward, logits: list[Tensor]) -> Tensor | list[Tensor]:
-    """Returns what a coroutine is sent that waits for ``forward``: the ``logits`` of its one request, or all."""
+    """Returns what to send the coroutine that waits for ``forward``: the logits of its one request, or the list."""
     return logits if isinstance(forward, ForwardGroup) else logits[0]
 
 
@@ -50,8 +50,8 @@ def never_cancelled() -> bool:
 
 
 class CoroutineRunner(Generic[Result]):
-    """A coroutine that is being run: ``yielded`` is its last event or forward request, until it has ``ended`` with a
-    ``result``. Close it.
+    """Runs a coroutine: ``yielded`` is its last event or forward request, until it has ``ended`` with a ``result``.
+    Close it.
     """
 
     yielded: Event | AwaitedForward
@@ -68,26 +68,26 @@ class CoroutineRunner(Generic[Result]):
             self.ended, self.result = True, end.value
 
     def fail(self, error: Exception) -> None:
-        """Raise the forward pass's error inside the coroutine."""
+        """Raise the error of the forward pass inside the coroutine."""
         try:
             self.yielded = self._coroutine.throw(error)
         except StopIteration as end:
             self.ended, self.result = True, end.value
 
     def close(self) -> None:
-        """End the coroutine where it is; its ``finally`` blocks run."""
+        """Close the coroutine where it is; its ``finally`` blocks run."""
         self._coroutine.close()
 
 
 def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ComputeFunction:
-    """Return a function that computes what a coroutine waits for in a pass of its own."""
+    """Return a function that computes what a coroutine waits for in a forward pass of its own."""
     return lambda forward: logits_for(forward, model.forward_each(requests_of(forward), cancelled))
 
 
 def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Generator[Event, None, Result]:
-    """Run a coroutine, computing its forward requests one by one; yields its events and returns its result.
+    """Run a coroutine and compute its forward requests one by one; yields its events and returns its result.
 
-    What ``compute`` raises, Cancelled too, is raised inside the coroutine.
+    An error of ``compute``, Cancelled too, is raised inside the coroutine.
     """
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
@@ -106,7 +106,7 @@ def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Gener
 
 
 def run_to_end(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Result:
-    """Run a coroutine and return its result; its events are dropped."""
+    """Run a coroutine, drop its events and return its result."""
     return consume(drive(coroutine, compute), lambda event: None)
 
 
@@ -125,8 +125,8 @@ def flat_map_events(
     transform: Callable[[Event], Iterable[Event]],
     at_end: Callable[[], Iterable[Event]] = tuple,
 ) -> EngineCoroutine[Result]:
-    """The same coroutine with each event replaced by those ``transform`` returns, and ``at_end`` after the last one or
-    when the coroutine is cancelled.
+    """Run ``coroutine`` with each event replaced by those that ``transform`` returns. Yields ``at_end`` after the last
+    event, or when the coroutine is cancelled.
     """
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
@@ -150,5 +150,5 @@ def flat_map_events(
 def map_events(
     coroutine: EngineCoroutine[Result], transform: Callable[[Event], Event | None]
 ) -> EngineCoroutine[Result]:
-    """The same coroutine with each event replaced by what ``transform`` returns; None drops the event."""
+    """Run ``coroutine`` with each event replaced by what ``transform`` returns; None drops the event."""
     return flat_map_events(coroutine, lambda event: filter(None, [transform(event)]))

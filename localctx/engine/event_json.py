@@ -1,4 +1,6 @@
-"""Events as lines of JSON and back, so that one process can show the events of another. Errors are lines, too."""
+"""Encodes events as lines of JSON and decodes them, so that one process can show another's events. Errors are lines
+too.
+"""
 
 import json
 from dataclasses import asdict
@@ -29,7 +31,7 @@ EVENTS = {
         *(NearestPassage, PassageAnswered, SentenceChecked, Token, Done),
     )
 }
-"""The events that lines can be, by name."""
+"""Event classes by the name in a line."""
 
 
 def event_to_line(event: Event) -> str:
@@ -38,7 +40,7 @@ def event_to_line(event: Event) -> str:
 
 
 def error_to_line(error: UserError | Cancelled) -> str:
-    """Returns an error that ends the events as a line of JSON."""
+    """Returns the error that ends the events as a line of JSON."""
     if isinstance(error, Cancelled):
         return json.dumps({"error": "Cancelled"}) + "\n"
     known = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
@@ -46,7 +48,7 @@ def error_to_line(error: UserError | Cancelled) -> str:
 
 
 def event_from_line(line: str | bytes) -> Event:
-    """Returns the event that a line is; raises the error that it is, and ValueError for other lines."""
+    """Returns the event in a line. Raises the error if the line holds one, and ValueError for any other line."""
     try:
         value = json.loads(line)
         if "error" in value:
@@ -84,4 +86,4 @@ def _prepare_report(value: dict[str, Any]) -> PrepareReport:
 
 
 _REBUILT = {Evicted: _evicted, Done: _done}
-"""What makes the fields of an event from JSON, where they are not plain."""
+"""Converters from JSON for events whose fields are not plain values."""

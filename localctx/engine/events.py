@@ -7,9 +7,7 @@ from typing import Any
 from localctx.engine.request_report import AnswerReport, PrepareReport
 
 WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
-"""The letters of a page map: the tier of a page; or that each head kept only a part of it, that it was dropped, or that
-it is open.
-"""
+"""Letters of a page map: the tier of a page, or that heads kept only part of it, or that it was dropped or is open."""
 
 COUNTED = {
     "reading": "tokens",
@@ -31,19 +29,19 @@ COUNTED = {
     "summaries": "summaries",
     "questions": "questions",
 }
-"""The unit of a phase's progress, by the phase's first word."""
+"""Unit of a phase's progress, by the phase's first word."""
 PREPARING = "preparing for this processor, once: about two minutes"
-"""The phase in which kernels are compiled, as a person reads it; it has no total."""
+"""The phase that compiles kernels, as shown to users; it has no total."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan, before prefill: how the question will be answered, and what that will cost.
+    """The plan, before prefill: how the question will be answered, and at what cost.
 
-    ``tokens`` of the prompt, ``reused`` of them from kept pages; ``kv_bytes`` of the whole cache, and in ``tiers``
-    the bytes needed beside the kept pages; ``seconds`` expected until the first token, None before anything was
-    measured; ``answer_tokens``, the most the answer may have; ``window``, the most tokens the model reads.
-    ``unusual``: the documents are not read whole in the trained window, and ``reason`` says why.
+    ``tokens`` of the prompt, ``reused`` of them from kept pages. ``kv_bytes`` is the size of the whole cache, ``tiers``
+    the bytes needed in each tier besides kept pages. ``seconds`` until the first token, None if nothing was measured
+    yet. ``answer_tokens`` is the limit of the answer, ``window`` the most tokens the model reads. ``unusual``: the
+    documents are not read whole in the trained window, and ``reason`` says why.
     """
 
     mode: str
@@ -73,21 +71,21 @@ class Progress:
 
     @property
     def unit(self) -> str:
-        """The unit of ``done`` and ``total``: that in COUNTED, else bytes."""
+        """Unit of ``done`` and ``total``: from COUNTED, else bytes."""
         return COUNTED.get(self.phase.partition(" ")[0], "bytes")
 
 
 @dataclass(frozen=True)
 class Note:
-    """One line that the user should read; the request goes on."""
+    """One line for the user to read; the request continues."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class WholeOffered(Note):
-    """A note that the question may be about the whole of documents of which only passages are read. ``ways`` of reading
-    all of them, ``summarize`` and ``everywhere``, with the seconds each would take (None: not measured yet).
+    """A note that the question may be about whole documents, of which only passages are read. ``ways`` to read all of
+    them (``summarize`` and ``everywhere``) map to the seconds each would take (None: not measured yet).
     """
 
     ways: Mapping[str, float | None] = field(default_factory=dict)
@@ -95,7 +93,7 @@ class WholeOffered(Note):
 
 @dataclass(frozen=True)
 class Evicted:
-    """The keeper evicted pages: ``tokens`` so far in total, in ``ranges`` [start, stop) of the prompt."""
+    """The keeper evicted pages: ``tokens`` in total so far, in ``ranges`` [start, stop) of the prompt."""
 
     keeper: str
     tokens: int
@@ -104,15 +102,15 @@ class Evicted:
 
 @dataclass(frozen=True)
 class Quoted:
-    """A quotation that supports the answer and comes before it; ``citation`` is as in the report."""
+    """A quotation that supports the answer and precedes it; ``citation`` as in the report."""
 
     citation: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class NearestPassage:
-    """What comes nearest to a question that nothing answers, after the answer that says so; ``citation`` is as in the
-    report (``nearest``). It is no answer, and is to be shown below with its name.
+    """The passage nearest to a question that nothing answers, after the answer that says so; ``citation`` as in the
+    report (``nearest``). It is no answer: show it below the answer, under its own label.
     """
 
     citation: dict[str, Any]
@@ -120,8 +118,8 @@ class NearestPassage:
 
 @dataclass(frozen=True)
 class PassageAnswered:
-    """One passage's ``answer`` to a question that is put to every passage, before the report that groups all of them;
-    ``citation`` is as in the report.
+    """One passage's ``answer`` to a question put to every passage, before the report that groups all answers;
+    ``citation`` as in the report.
     """
 
     answer: str
@@ -130,8 +128,8 @@ class PassageAnswered:
 
 @dataclass(frozen=True)
 class SentenceChecked:
-    """A sentence of the first answer is complete; ``sentence`` is as in the report, with its characters in the answer
-    and the passage that says it, if one does.
+    """A sentence of the first answer is complete; ``sentence`` as in the report: its characters in the answer, and the
+    passage that supports it, if any.
     """
 
     sentence: dict[str, Any]
@@ -139,9 +137,9 @@ class SentenceChecked:
 
 @dataclass(frozen=True)
 class Token:
-    """A generated token. ``text`` is empty while a character is incomplete; ``answer`` is the number, from 0, of the
-    answer it belongs to, where several are generated. ``told``, where that was asked for, are the token itself and the
-    likeliest ones of its step, each as its text and its log-probability.
+    """A generated token. ``text`` is empty while a character is incomplete. ``answer`` is the index of the answer it
+    belongs to, if several are generated. ``told``, if requested: the text and logprob of the token, then of the
+    likeliest tokens at its step.
     """
 
     text: str

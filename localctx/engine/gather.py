@@ -1,4 +1,4 @@
-"""Gather: several coroutines run side by side as one, so that a forward pass reads the weights once for all of them."""
+"""Gather: runs several coroutines as one, so that a forward pass reads the weights once for all of them."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -18,8 +18,8 @@ def gather(
     """Run the coroutine that ``start`` returns for each of ``items``, at most ``limit`` at a time; yields their events
     and returns their results in order.
 
-    No other is started while memory is short for those that run; one that finds no room beside others starts again
-    after another has ended. Raises what a coroutine raises, Cancelled too; all are closed then.
+    No coroutine is started while memory is short for the running ones. One that raises NoRoom beside others starts
+    again after another has ended. Raises what a coroutine raises, Cancelled too, and closes all coroutines.
     """
     batcher, waiting = Batcher(in_order=True), deque(enumerate(items))
     running, results = dict[Sequence[Result], tuple[int, Item]](), dict[int, Result]()

@@ -1,6 +1,6 @@
-"""KVEngine: what the builder of requests needs of an engine: plan and open caches, persist them, report on them.
+"""KVEngine: the engine interface of the request builder: plan and open caches, persist them, report on them.
 
-Tokens to logits is ``Model.forward_each``; forking and trimming is the cache's own.
+``Model.forward_each`` maps tokens to logits; forking and trimming are methods of the cache.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ from localctx.store.documents import StoredDocument
 
 
 class PlannedCache(Protocol):
-    """The plan for one cache: its ``codec`` and ``keeper``, and the tokens ``chunk`` that are prefilled in one step."""
+    """The plan for one cache: its ``codec`` and ``keeper``, and ``chunk``, the tokens prefilled in one step."""
 
     @property
     def codec(self) -> str: ...
@@ -34,10 +34,10 @@ class PlannedCache(Protocol):
 
 
 class KVEngine(ABC):
-    """An engine for the model of ``runtime``, under its settings. ``rope`` is the RoPE scaling the model has now.
+    """An engine for the model of ``runtime``, under its settings. ``rope`` is the model's current RoPE scaling.
 
-    ``always_cuts``: a prompt is cut where its documents end even if nothing is persisted there, so that it is computed
-    to the bit as one that is.
+    ``always_cuts``: chunks end where the documents end even if nothing is persisted, so that the result equals a
+    persisted run bit for bit.
     """
 
     always_cuts = True
@@ -48,47 +48,51 @@ class KVEngine(ABC):
         self._fingerprints = dict[tuple[str, str], bytes]()  # by codec and RoPE scaling
 
     def stretch(self, rope: str) -> None:
-        """Scale the model's RoPE, if it is not scaled so. Raises UsageError, ModelError."""
+        """Apply the RoPE scaling ``rope`` to the model, unless it has that already. Raises UsageError, ModelError."""
         if rope != self.rope:
             self.runtime.model.stretch(rope)
             self.rope = rope
 
     def fingerprint(self, codec: str) -> bytes:
-        """The fingerprint of pages in ``codec``, which takes as long to compute as a hundred tokens to encode."""
+        """Returns the fingerprint of pages in ``codec``; cached, because computing it takes as long as encoding 100
+        tokens.
+        """
         key = codec, self.rope
         if key not in self._fingerprints:
             self._fingerprints[key] = self.runtime.model.fingerprint(codec)
         return self._fingerprints[key]
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
-        """Returns the tokens where the prefill of ``prompt`` is cut: where its documents end, and beyond. It is
-        persisted up to the last of them.
+        """Returns the tokens where the prefill of ``prompt`` is cut, beginning with the end of the documents. The
+        prompt is persisted up to the last cut.
         """
         return (prompt.shared,)
 
     @property
     @abstractmethod
     def codec(self) -> str:
-        """The codec of new caches."""
+        """Codec of new caches."""
 
     @abstractmethod
     def plan_cache(self, settings: Settings, tokens: int) -> PlannedCache:
-        """Plan the cache of a prompt of ``tokens``, as memory is now. Raises UsageError for settings that it lacks."""
+        """Plan the cache of a prompt of ``tokens`` for the memory that is free now. Raises UsageError for unsupported
+        settings.
+        """
 
     @abstractmethod
     def open_cache(self, planned: Any) -> SequenceCache:
-        """Open the empty cache that was planned."""
+        """Open the planned cache, empty."""
 
     @abstractmethod
     def plan(self, planned: Any, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
         """Plan a prompt of ``tokens``, ``reused`` of them from the store, and an answer of at most ``answer`` tokens.
 
-        ``per_second`` is the measured rate of prefill. Raises TooLong where there is no room.
+        ``per_second`` is the measured prefill rate. Raises TooLong if there is no room.
         """
 
     @abstractmethod
     def relief(self, planned: Any) -> MemoryRelief:
-        """What to try when memory runs out."""
+        """Returns the steps to try when memory runs out."""
 
     @abstractmethod
     def persister(
@@ -99,18 +103,18 @@ class KVEngine(ABC):
         end: int,
         remote: bool,
     ) -> Persister:
-        """What restores and persists a cache of ``tokens``, of which the documents end at token ``end``; ``remote``:
-        with a remote store too, if there is one.
+        """Returns the persister of a cache of ``tokens``, in which the documents end at token ``end``. ``remote``: use
+        the remote store too, if there is one.
         """
 
     def sharing(self, planned: Any, tokens: Sequence[int]) -> Sharing | None:
-        """What a prompt word for word of ``tokens`` shares with earlier ones in memory; None if nothing."""
+        """Returns the in-memory prefix cache for a raw prompt of ``tokens``; None if it shares nothing."""
         return None
 
     @abstractmethod
     def report(self, cache: Any, *, window: int, chunk: int, restored: int) -> KVReport:
-        """Report on an open cache, whose first ``restored`` tokens came from the store."""
+        """Returns the report on an open cache, whose first ``restored`` tokens came from the store."""
 
     @abstractmethod
     def max_tokens_at_once(self, cache: Any) -> int:
-        """How many tokens may be computed in one step with the same results as one by one, and trimmed again."""
+        """Returns how many tokens one pass may compute with the same results as one by one, and trim again."""

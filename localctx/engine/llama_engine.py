@@ -1,4 +1,4 @@
-"""LlamaEngine: llama.cpp holds keys, values and states; what is kept of a sequence are snapshots of them."""
+"""LlamaEngine: llama.cpp owns the KV cache; sequences are persisted as snapshots."""
 
 import math
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from localctx.settings import Settings
 from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument
 
-SMALLER = "int8"  # taken by itself where the native codec finds no room
+SMALLER = "int8"  # chosen automatically if the native codec does not fit
 
 
 @dataclass(frozen=True)
 class LlamaPlan:
-    """See ``PlannedCache``. ``limit`` is the bytes that contexts may take now; ``tokens`` of the prompt."""
+    """See ``PlannedCache``. ``limit`` is the bytes that contexts may take now, ``tokens`` the length of the prompt."""
 
     codec: str
     limit: int
@@ -39,16 +39,16 @@ class LlamaPlan:
     keeper: Keeper
 
     def cells(self, answer: int) -> int:
-        """Returns the tokens that are held at once with an ``answer`` of so many, in whole blocks of llama.cpp's."""
+        """Returns the tokens held at once with ``answer`` tokens of answer, rounded up to llama.cpp's cell blocks."""
         tokens = self.tokens + answer
         held = self.keeper.max_tokens_held(tokens)
-        if held < tokens:  # a chunk is in before the keeper evicts, which it does by pages
+        if held < tokens:  # a chunk is added before the keeper evicts, which it does by pages
             held = min(tokens, held + self.chunk + PAGE)
         return math.ceil(held / CELLS) * CELLS
 
 
 class NoRelief(MemoryRelief):
-    """Nothing to try: llama.cpp's sequences are preempted by themselves before memory runs out."""
+    """Tries nothing: llama.cpp's sequences are preempted before memory runs out."""
 
     def __call__(self, cache: object, of_budget: bool = False) -> str | None:
         return None
@@ -57,7 +57,7 @@ class NoRelief(MemoryRelief):
 class LlamaEngine(KVEngine):
     """See ``KVEngine``."""
 
-    always_cuts = False  # llama.cpp's results differ in last digits anyway, with what else is in a batch
+    always_cuts = False  # llama.cpp's last digits depend on the batch anyway
 
     @property
     def model(self) -> LlamaModel:
@@ -66,10 +66,10 @@ class LlamaEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """See ``KVEngine``: the setting, or llama.cpp's own; ``plan_cache`` takes SMALLER where that has no room."""
+        """See ``KVEngine``: the setting, or llama.cpp's own; ``plan_cache`` takes SMALLER if that does not fit."""
         kv = self.runtime.settings.kv
         if kv != "auto":
-            kv_types(kv)  # raises for one that it does not have
+            kv_types(kv)  # raises for an unknown codec
             return kv
         return NATIVE_CODEC
 
@@ -85,8 +85,8 @@ class LlamaEngine(KVEngine):
         return planned
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
-        """See ``KVEngine``: also where the question begins, because most questions are asked in the same words; not
-        where that would store all states of a recurrent model once more.
+        """See ``KVEngine``: also cuts where the question begins, because most questions have the same wording before
+        it. A recurrent model skips this cut, which would store all its states once more.
         """
         return sorted({prompt.shared, prompt.question}) if self.model.kind.rewinds else [prompt.shared]
 
@@ -136,7 +136,7 @@ class LlamaEngine(KVEngine):
         end: int,
         remote: bool,
     ) -> SnapshotPersister:
-        """See ``KVEngine``. Snapshots stay on this machine: another one may have another build of llama.cpp."""
+        """See ``KVEngine``. Snapshots stay local: another machine may have another build of llama.cpp."""
         settings = self.runtime.settings
         return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], end)
 
@@ -165,16 +165,16 @@ class LlamaEngine(KVEngine):
         )
 
     def max_tokens_at_once(self, cache: LlamaCache) -> int:
-        """See ``KVEngine``: several at once give other last digits than one by one, so that nothing is drafted."""
+        """See ``KVEngine``: always 1, because several at once differ in the last digits. So nothing is drafted."""
         return 1
 
     def _cells(self, codec: str, limit: int) -> int:
-        """The most tokens of a context that takes at most ``limit`` bytes."""
+        """Returns the most tokens of a context that takes at most ``limit`` bytes."""
         return self.model.sizes.largest(codec, limit)
 
 
 def context_bytes(model: LlamaModel, cap: int | None) -> int:
-    """Returns the bytes that native contexts of ``model`` may take: what is free beside those there are, at most
+    """Returns the bytes that native contexts of ``model`` may take: free memory plus what they hold now, at most
     ``cap``.
     """
     device, ram = measure_device(str(model.device)).free, measure_ram().free
@@ -183,7 +183,7 @@ def context_bytes(model: LlamaModel, cap: int | None) -> int:
 
 
 def refuse_settings(settings: Settings) -> None:
-    """Raises UsageError for settings that llama.cpp cannot follow."""
+    """Raise UsageError for settings that llama.cpp does not support."""
     name = settings.keep.partition(":")[0]
     if name in KEEPERS and name not in LLAMA_KEEPERS:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The settings that no GGUF in llama.cpp can follow, refused by name before the file is loaded."""
+"""Refuses settings that llama.cpp does not support for any GGUF, before the file is loaded."""
 
 from localctx.errors import UsageError
 from localctx.models.adapter_folders import find_adapter
@@ -6,8 +6,8 @@ from localctx.settings import Settings
 
 
 def refuse_for_gguf(settings: Settings) -> None:
-    """Raises UsageError for other weights than the file's own, sparse reading, and an adapter; ModelError for one that
-    is not there.
+    """Raise UsageError for weights other than the file's own, sparse prefill, or an adapter; ModelError for a missing
+    adapter.
     """
     if settings.weights not in ("auto", "full"):
         raise UsageError(

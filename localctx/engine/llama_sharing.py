@@ -1,4 +1,4 @@
-"""Sharing what prompts begin with where llama.cpp holds keys and values: the prompt read last stays in its memory."""
+"""In-memory prefix cache for llama.cpp: the last prompt stays in its memory."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from localctx.shape import PAGE
 
 
 class LlamaSharing(Sharing[LlamaCache]):
-    """Begins a prompt of ``tokens`` with what it has in common with the one read last, in whole pages; all of it, where
-    the memory cannot be cut. Names begin with ``root``.
+    """Starts a prompt of ``tokens`` from the whole pages it shares with the last prompt, or from all of it if the
+    memory cannot be cut. Names begin with ``root``.
     """
 
     def __init__(self, root: bytes, tokens: Sequence[int]) -> None:

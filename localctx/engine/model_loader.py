@@ -21,12 +21,12 @@ from localctx.models.load import load_model
 from localctx.settings import Settings, prefill_loss
 
 LOADED_BY = ("model", "engine", "home", "device", "dtype", "weights", "threads", "rope", "reading")
-"""The settings that decide which model is loaded, and how."""
+"""Settings that decide which model is loaded, and how."""
 
 
 class ModelLoader:
-    """Loads models, and keeps the one loaded last, with the ``pools`` of its caches. Each session gets a view of the
-    model with a context window of its own.
+    """Loads models, and keeps the last one with the ``pools`` of its caches. Each session gets a view of the model with
+    its own context window.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class ModelLoader:
         self._settings: Settings | None = None
 
     def load(self, settings: Settings, progress: Callable[[Progress], None]) -> tuple[Model, float]:
-        """Returns the model that ``settings`` name and the seconds it took to load; it is downloaded if needed.
+        """Load the model that ``settings`` name, downloading it if needed; returns it and the seconds that took.
 
         Raises ModelError.
         """
         start, settings = time.perf_counter(), choose_model(settings)
         if self._model is None or self._settings is None or not same_model(self._settings, settings):
-            if self._model:  # free its memory first; garbage in cycles would be frozen with what is loaded next
+            if self._model:  # free its memory first; cyclic garbage would be frozen with the next model
                 self._model, self.pools = None, PoolSet()
                 gc.collect()
             self._model, self._settings = _load(settings, progress), settings
@@ -54,7 +54,7 @@ class ModelLoader:
 
 
 def same_model(a: Settings, b: Settings) -> bool:
-    """True if both settings name one model, loaded the same way."""
+    """Returns True if both settings name one model, loaded the same way."""
     return all(getattr(a, name) == getattr(b, name) for name in LOADED_BY)
 
 

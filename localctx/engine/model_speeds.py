@@ -1,4 +1,4 @@
-"""The speeds at which models have run on this machine, as the store has them."""
+"""Reads from the store how fast models ran on this machine."""
 
 from localctx.models.choice.model_estimate import MeasuredSpeed
 from localctx.store.caches import ANSWER_RATE
@@ -6,6 +6,6 @@ from localctx.store.store import Store
 
 
 def measured_speeds(store: Store) -> dict[str, MeasuredSpeed]:
-    """Returns the speed, as last measured, of each model that has read documents which are still kept, by its name."""
+    """Returns the last measured speed, by model name, of each model whose pages are still stored."""
     reading, answering = store.caches.rates_of_models(), store.caches.rates_of_models(ANSWER_RATE)
     return {name: MeasuredSpeed(reading.get(name, 0), answering.get(name, 0)) for name in {**reading, **answering}}

@@ -1,6 +1,4 @@
-"""Builds prompts: documents and a question as one conversation, with the documents first so that their pages are
-shared.
-"""
+"""Builds prompts: documents and a question as one conversation, documents first so that their pages are shared."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from localctx.kv.pages import Activation
 from localctx.models.adapter import Adapter
 from localctx.models.base import Messages, Tokenizer
 
-_PROBES = ("\0", "A")  # two other questions: no question begins like both
+_PROBES = ("\0", "A")  # two probe questions: no question begins like both
 _PIECE = 100_000  # characters tokenized between two checks for a cancel
 
 
@@ -24,14 +22,13 @@ Exchange = tuple[str, str]
 
 @dataclass(frozen=True)
 class Conversation:
-    """The conversation that a question continues: a ``chat`` (its id) and its ``history``; ``keeper`` if the chat has
-    one of its own.
+    """The conversation that a question continues: a ``chat`` (its id), its ``history``, and ``keeper`` if the chat has
+    its own.
 
     ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
-    (plural) in it. ``adapter`` is that of the model which answers (None: none). ``messages`` replace all of that by a
-    conversation word for word, with ``tools`` that the answer may call, or a ``raw`` text that is continued, with
-    ``max_tokens`` of answer (0: the setting). An answer that was ``begun`` is continued: the model goes on after its
-    text.
+    (plural). ``adapter`` is the adapter that computes the answer (None: none). ``messages`` replace all of that by a
+    raw conversation with ``tools`` the answer may call, ``raw`` by a text to continue. ``max_tokens`` limits the answer
+    (0: the setting). If ``begun`` is set, the answer continues from that text.
     """
 
     chat: str | None = None
@@ -47,7 +44,7 @@ class Conversation:
 
     @property
     def is_verbatim(self) -> bool:
-        """True if the prompt is given word for word."""
+        """True if the prompt is raw: given as messages or text."""
         return bool(self.messages or self.raw)
 
 
@@ -57,9 +54,9 @@ NO_CONVERSATION = Conversation()
 
 @dataclass(frozen=True)
 class Prompt:
-    """``tokens`` of the whole prompt. The first ``shared`` are the same whatever is asked now of these documents, and
-    in whatever form; the first ``documents`` of them also whatever was said before. From token ``question`` on they
-    depend on the question, and not on the form alone.
+    """``tokens`` of the whole prompt. The first ``shared`` are the same for any question, in any form, about these
+    documents. The first ``documents`` of them do not depend on the history either. From token ``question`` on, they
+    depend on the question and not on the form alone.
     """
 
     tokens: list[int]
@@ -68,10 +65,10 @@ class Prompt:
     question: int
 
     def activation(self, adapter: Adapter) -> Activation:
-        """Returns where ``adapter`` begins to act: at its first invocation after the documents, so that in a chat the
-        pages of earlier answers are the adapter's too.
+        """Returns where ``adapter`` becomes active: at its first invocation after the documents. In a chat, earlier
+        answers then belong to the adapter's pages too.
 
-        Raises ModelError where the prompt has no invocation.
+        Raises ModelError if the prompt has no invocation.
         """
         wanted = list(adapter.invocation)
         starts = range(self.documents, len(self.tokens) - len(wanted) + 1)
@@ -87,10 +84,10 @@ class Prompt:
 def make_prompt(
     tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Exchange] = (), form: str = ASK
 ) -> Prompt:
-    """The prompt: documents first, then earlier questions and answers, the question last.
+    """Returns the prompt: documents first, then earlier questions and answers, the question last.
 
-    Names of files are left out, so that a renamed file has the same pages. Where the documents end, and where the
-    question begins, is found by comparing the prompts of two other questions, so no chat template needs to be
+    File names are left out, so that a renamed file has the same pages. The end of the documents and the beginning of
+    the question are found by comparing with the prompts of two probe questions, so no chat template needs to be
     understood. After a ``history`` both are where the last question begins.
     """
     encode = partial(_encode, tokenizer)
@@ -108,11 +105,11 @@ def _differs_from(
     asked: tuple[str, Sequence[Exchange], str],
     other: tuple[Sequence[Exchange], str],
 ) -> int:
-    """Returns the number of the first of ``tokens``, the prompt of ``asked``, that differs from the prompts of two
-    probes with the history and the form of ``other``.
+    """Returns the index of the first of ``tokens``, the prompt of ``asked``, that differs from the prompts of two
+    probes with the history and form of ``other``.
 
-    It is counted from the end, in prompts with "-" in place of each text, which are fast to encode; where their ends
-    are not those of ``tokens``, in prompts with the texts.
+    It is counted from the end, in prompts with "-" in place of each text, which are fast to encode. If their ends do
+    not match ``tokens``, prompts with the texts are compared.
     """
     for some in (["-"] * len(texts), texts):
         mine = encode(some, *asked)
@@ -130,8 +127,8 @@ def _encode(
 
 
 def verbatim_prompt(tokenizer: Tokenizer, conversation: Conversation) -> Prompt:
-    """The prompt of a conversation or a text word for word. All but the last token are shared: one token is left to
-    prefill. Raises UsageError for a text without at least two tokens.
+    """Returns the prompt of a raw conversation or text. All but the last token are shared, because one must be left to
+    prefill. Raises UsageError for a text with fewer than two tokens.
     """
     if conversation.messages:
         tokens = tokenizer.encode_chat(conversation.messages, conversation.tools)
@@ -145,7 +142,7 @@ def verbatim_prompt(tokenizer: Tokenizer, conversation: Conversation) -> Prompt:
 
 
 def common(tokens: Sequence[int], other: Sequence[int]) -> int:
-    """The number of tokens that both begin with."""
+    """Returns the length of the common prefix of two token sequences."""
     differ = (i for i, (a, b) in enumerate(zip(tokens, other, strict=False)) if a != b)
     return next(differ, min(len(tokens), len(other)))
 
@@ -153,7 +150,7 @@ def common(tokens: Sequence[int], other: Sequence[int]) -> int:
 def estimate_tokens(
     tokenizer: Tokenizer, texts: Sequence[str], enough: int, cancelled: Callable[[], bool] = lambda: False
 ) -> int:
-    """Returns the number of tokens of ``texts``: exact up to ``enough``, beyond that extrapolated by characters.
+    """Returns the number of tokens of ``texts``: exact up to ``enough``, extrapolated by characters beyond.
 
     So a text that is far too long is not tokenized whole. Raises Cancelled.
     """
@@ -170,7 +167,7 @@ def estimate_tokens(
 
 
 def _messages(texts: Sequence[str], history: Sequence[Exchange], question: str, form: str) -> list[dict[str, str]]:
-    """The conversation as messages; the documents are part of the first one."""
+    """Returns the conversation as messages; the documents are part of the first one."""
     questions = [*(earlier for earlier, _ in history), question]
     user_messages = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]

@@ -1,4 +1,4 @@
-"""Where a document can be cut so that the tokens before the cut are the first tokens of the whole document's prompt."""
+"""Finds where to cut a document so that the tokens before the cut begin the whole document's prompt."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -7,22 +7,22 @@ from localctx.engine.prompt import common
 from localctx.engine.prompt_wording import ASK, content
 from localctx.models.base import Tokenizer
 
-LOOK_AHEAD = 1_000  # characters after a cut on which the tokens before it could depend
+LOOK_AHEAD = 1_000  # characters after a cut that could affect the tokens before it
 
 
 @dataclass(frozen=True)
 class TextPrefix:
-    """The first ``characters`` of a text, which are ``tokens`` of it."""
+    """The first ``characters`` of a text, and the ``tokens`` they take."""
 
     characters: int
     tokens: int
 
 
 def cut_at_token(tokenizer: Tokenizer, text: str, end: int) -> TextPrefix:
-    """Returns the longest prefix of ``text`` with at most ``end`` characters, and no white space at its end, whose
-    tokens in a prompt are the first ones of the whole text's prompt. So the kept pages of the whole are its own.
+    """Returns the longest prefix of ``text``, of at most ``end`` characters and without trailing white space, whose
+    prompt tokens begin the whole text's prompt. So it reuses the kept pages of the whole text.
 
-    With a tokenizer whose tokens do not spell the text, the prefix ends with a word, and its last page may be another.
+    If the tokenizer's tokens do not spell the text, the prefix ends with a word, and its last page may differ.
     """
     whole = _prompt(tokenizer, text[: end + LOOK_AHEAD])
     while cut := text[:end].rstrip():

@@ -1,4 +1,4 @@
-"""A request: one question, or one document to be read, from its prompt to its result."""
+"""A request: one question, or one document to prefill, from its prompt to its result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -35,108 +35,87 @@ Decoding = Literal["free", "quote"]
 
 @dataclass
 class Request:
-    """One request: its state while it runs, and what is reported at the end.
+    """One request: what the builder prepared, its state while it runs, and the results to report."""
 
-    Set by the builder: the ``engine``, the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of
-    the prompt, in which the documents end at ``boundary``, all but the last at ``document_ends``; ``cuts``, where its
-    prefill is cut (it is persisted up to the last); the prompt of a passage's ``ranking``, which is the same up to the
-    boundary; the ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first
-    ``restored`` tokens come from the store or from earlier prompts (``restore_notes`` say why not more);
-    ``persister``, if pages are kept; ``sharing``, if it shares its beginning with other prompts in memory; the
-    ``plan``; ``relief`` for when memory runs out, and the ``planned_chunk`` that it began with; ``started``, the clock
-    when it was built; ``next_prompt``, from this answer to the tokens that a next question of the conversation begins
-    with; ``continues``, if the question follows others; ``begun``, the beginning of an answer that is continued:
-    ``text`` and ``texts`` begin with it.
-
-    Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
-    those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, what is ``nearest`` to a question that
-    nothing answers, the mean log-``likelihood`` of a greedy
-    answer's tokens.
-
-    Set by the workflow: ``controls`` of the answer's tokens; ``until``, as JSON what is read of a document of which
-    only the beginning is.
-
-    Set by retrieval: the ways ``offered`` to answer from the whole, with seconds; the ``passages`` it answers from, the
-    ``candidates`` found (as JSON), and the requests that ``ranked`` them. ``everywhere`` is set if every passage is
-    asked, ``token_totals`` where the answer is made of those to other prompts.
-    """
-
+    # set by the builder
     engine: KVEngine
     model: Model
-    model_name: str
+    model_name: str  # in the settings
     documents: Sequence[StoredDocument]
-    tokens: list[int]
-    boundary: int
-    cuts: Sequence[int]
-    ranking: Prompt | None
-    adapter: Adapter | None
+    tokens: list[int]  # the prompt
+    boundary: int  # tokens before it are the same for any question
+    cuts: Sequence[int]  # prefill chunks end here; pages are persisted up to the last
+    ranking: Prompt | None  # to score a passage; the same up to the boundary
+    adapter: Adapter | None  # computes the prompt's last tokens
     cache: SequenceCache
-    persister: Persister | None
+    persister: Persister | None  # None: pages are not persisted
     plan: Planned
-    relief: MemoryRelief
-    started: float
-    seconds: dict[str, float]
-    continues: bool = False
-    begun: str = ""
-    sharing: Sharing | None = None
-    planned_chunk: int = 0
-    document_ends: Sequence[int] = ()
-    restored: int = 0
-    restore_notes: list[str] = field(default_factory=list)
-    controls: TokenControls = NO_CONTROLS
-    next_prompt: Callable[[str], list[int]] = lambda answer: []
-    logits: Tensor | None = None
+    relief: MemoryRelief  # for when memory runs out
+    started: float  # clock when the request was built
+    seconds: dict[str, float]  # by phase
+    continues: bool = False  # the question follows others
+    begun: str = ""  # beginning of a continued answer, included in text and texts
+    sharing: Sharing | None = None  # in-memory prefix cache
+    planned_chunk: int = 0  # before memory relief shrank it
+    document_ends: Sequence[int] = ()  # tokens where all documents but the last end
+    restored: int = 0  # first tokens that came from the store or from earlier prompts
+    restore_notes: list[str] = field(default_factory=list)  # why not more were restored
+    controls: TokenControls = NO_CONTROLS  # set by the workflow
+    next_prompt: Callable[[str], list[int]] = lambda answer: []  # from answer to the tokens before a next question
+    # set while it runs
+    logits: Tensor | None = None  # after the prompt
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
-    stopped: str = "cancelled"
+    stopped: str = "cancelled"  # why generation ended
     prefilled: int = 0
     prefilled_to_rank: int = 0
     citations: Sequence[Citation] = field(default_factory=list)
-    nearest: Citation | None = None
+    nearest: Citation | None = None  # nearest to a question that nothing answers
     sentences: list[dict[str, Any]] = field(default_factory=list)
     lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
-    likelihood: float = 0.0
+    likelihood: float = 0.0  # mean log-likelihood of a greedy answer's tokens
     repetition: Repetition = field(default_factory=Repetition)
     decoding: Decoding = "free"
     question_likelihood: float | None = None
     evidence: Evidence | None = None
     confidence: float | None = None
     withheld: str | None = None
-    passages: Sequence[Any] = ()
-    candidates: Sequence[dict[str, Any]] = ()
-    ranked: Sequence["Request"] = ()
-    everywhere: EverywhereReport | None = None
-    token_totals: dict[str, int] | None = None
+    # set by retrieval
+    passages: Sequence[Any] = ()  # that it answers from
+    candidates: Sequence[dict[str, Any]] = ()  # passages found, as JSON
+    ranked: Sequence["Request"] = ()  # that ranked the candidates
+    everywhere: EverywhereReport | None = None  # if every passage is asked
+    token_totals: dict[str, int] | None = None  # of the prompts that an answer is made of
     evicted: list[EvictedRange] = field(default_factory=list)
-    until: dict[str, Any] | None = None
-    offered: Mapping[str, float | None] = field(default_factory=dict)
+    until: dict[str, Any] | None = None  # the beginning that is read of a document, set by the workflow
+    offered: Mapping[str, float | None] = field(default_factory=dict)  # ways to answer from the whole, with seconds
     _kv: KVReport | None = None
 
     def after_chunk(self, cache: Any) -> None:
-        """Persist or share what was prefilled so far; to be called after each chunk."""
+        """Persist or share what was prefilled so far. Call after each chunk."""
         if self.persister:
             self.persister(cache)
         if self.sharing:
             self.sharing.after_chunk(cache, self.relief.chunk == self.planned_chunk)
 
     def begin_persisting(self) -> None:
-        """Enter the documents and the cache in the store, before prefill."""
+        """Register the documents and the cache in the store, before prefill."""
         if self.persister:
             self.persister.enter(self.cache)
 
     @property
     def paged_cache(self) -> Cache:
-        """The cache, where its keys and values are in our pages."""
+        """The cache, if its keys and values are in our pages."""
         assert isinstance(self.cache, Cache), "the engine is torch"
         return self.cache
 
     @property
     def not_said(self) -> str:
-        """The words of its adapter, or else of localctx, for that nothing answers."""
+        """The adapter's words for "nothing answers the question", or localctx's own."""
         return (self.adapter.not_said if self.adapter else "") or NOT_SAID
 
     @property
     def text(self) -> str:
-        """The first answer as it was generated, with its white space."""
+        """The first answer as generated, with its white space."""
         return self.begun + "".join(token.text for token in self.answers[0])
 
     @property
@@ -146,23 +125,21 @@ class Request:
 
     @property
     def cited(self) -> list[dict[str, Any]]:
-        """The citations as JSON, as reports and chats have them."""
+        """The citations as JSON, for reports and chats."""
         return [citation.to_json() for citation in self.citations]
 
     @property
     def persist_error(self) -> str | None:
-        """Why the pages could not be persisted, in one line; None if they were, or if that was not wanted."""
+        """Why the pages could not be persisted, in one line; None if they were, or need not be."""
         return str(self.persister.failed) if self.persister and self.persister.failed else None
 
     @property
     def persist_notes(self) -> list[str]:
-        """Notes for the user on persisting, a line each: caches evicted to make room, pages that found none, the
-        remote store.
-        """
+        """Notes for the user on persisting, one line each: evicted caches, tokens without room, the remote store."""
         return self.persister.notes if self.persister else []
 
     def record_kv(self) -> None:
-        """Record what the report says about the cache, before the cache is dropped."""
+        """Record the cache's report before the cache is dropped."""
         self.evicted = list(self.cache.evicted)
         self._kv = self.engine.report(
             self.cache, window=self.plan.window, chunk=self.relief.chunk, restored=self.restored
@@ -195,14 +172,14 @@ class Request:
         )
 
     def prepare_report(self) -> PrepareReport:
-        """Returns the report of a document that was prefilled ahead of questions."""
+        """Returns the report of a document prefilled ahead of questions."""
         row = self.documents[0].row
         tokens = {"prompt": len(self.tokens), "reused": self.plan.reused, "prefilled": self.prefilled}
         report = PrepareReport(row.id, row.name, self.model_name, self.stopped, tokens)
         return replace(report, kept=self._kept(), seconds=self._seconds(), kv=self._recorded_kv())
 
     def chat_stats(self) -> dict[str, Any]:
-        """Returns, as JSON, what a chat stores with the answer; valid while the cache is open."""
+        """Returns the statistics that a chat stores with the answer, as JSON; valid while the cache is open."""
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
         until = {"until": self.until} if self.until else {}
@@ -212,7 +189,7 @@ class Request:
         return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered}
 
     def token_counts(self) -> TokenCounts:
-        """Returns the tokens counted so far; of an answer that is made of many, those of all."""
+        """Returns the tokens counted so far; for an answer made of many, the totals."""
         if totals := self.everywhere.tokens if self.everywhere else self.token_totals:
             return TokenCounts(**totals, longest=0)
         return TokenCounts(

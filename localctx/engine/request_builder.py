@@ -1,5 +1,5 @@
-"""Builds requests: prompt, window, codec, keeper and memory limits are decided, kept pages are restored, and the work
-is planned. Nothing is computed or written yet.
+"""Builds requests: chooses prompt, window, codec, keeper and memory limits, restores kept pages and plans the work.
+Nothing is computed or written yet.
 """
 
 import time
@@ -33,12 +33,14 @@ from localctx.settings import EngineName, Settings
 from localctx.store.documents import DocumentBeginning, StoredDocument
 
 ENGINES: dict[EngineName, type[KVEngine]] = {"torch": TorchEngine, "llama.cpp": LlamaEngine}
-SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
+SURELY_COUNTED = 8  # characters per token of the window; a longer text is first counted roughly
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """To ask ``question`` of ``texts``, or to prefill them (None); they are ``part`` of ``documents`` (empty: all)."""
+    """Parameters of a request: ask ``question`` of ``texts``, or prefill them (None). ``part`` names the part of
+    ``documents`` they are (empty: all).
+    """
 
     documents: Sequence[StoredDocument]
     texts: Sequence[str]
@@ -49,8 +51,9 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Sequence:
-    """The ``tokens`` to compute, of ``prompt`` and of an answer begun; they are cut at ``cuts``. The ``persisted`` ones
-    are restored and stored; those before ``boundary`` are of any question. Of ``ranking``, see ``_ranking_prompt``.
+    """The ``tokens`` to compute: ``prompt`` and the beginning of an answer, if any. Chunks end at ``cuts``. The
+    ``persisted`` tokens are restored and stored; those before ``boundary`` are the same for any question. For
+    ``ranking`` see ``_ranking_prompt``.
     """
 
     prompt: Prompt
@@ -72,14 +75,14 @@ class RequestBuilder:
 
     @property
     def engine(self) -> KVEngine:
-        """The engine of the runtime's model. Raises ModelError."""
+        """Engine of the runtime's model. Raises ModelError."""
         if self._engine is None:
             self._engine = ENGINES[self.model.engine](self.runtime)
         return self._engine
 
     @property
     def model(self) -> Model:
-        """The runtime's model. Raises ModelError."""
+        """Model of the runtime. Raises ModelError."""
         return self.runtime.model
 
     def build(
@@ -92,9 +95,9 @@ class RequestBuilder:
         part: str = "",
         conversation: Conversation = NO_CONVERSATION,
     ) -> Request:
-        """The request to ask ``question`` of ``texts``, or to prefill them (None).
+        """Build the request to ask ``question`` of ``texts``, or to prefill them (None).
 
-        ``part`` says which part of the ``documents`` the texts are, where they are not the whole. Raises TooLong before
+        ``part`` names the part of the ``documents`` that the texts are, if not the whole. Raises TooLong before
         anything is persisted; UsageError for a keeper that would leave nothing to persist.
         """
         started, settings = time.perf_counter(), self._settings_of(conversation)
@@ -104,7 +107,7 @@ class RequestBuilder:
         dropped = _drops(planned, len(sequence.tokens), documents[0].name if question is None else "")
         cache = self.engine.open_cache(planned)
         cache.activation = sequence.activation
-        persists = persist and (not dropped or conversation.chat is not None)  # a chat goes on from before it dropped
+        persists = persist and (not dropped or conversation.chat is not None)  # a chat resumes from before the eviction
         with _dropped_on_error(cache):
             persister = self._persister(wanted, sequence, planned) if persists else None
             restoring = time.perf_counter()
@@ -147,18 +150,18 @@ class RequestBuilder:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """The most tokens a prompt may have, with RoPE scaling where the settings allow it; may be infinite."""
+        """Most tokens a prompt may have, with RoPE scaling if the settings allow it; may be infinite."""
         return longest_prompt(self.runtime.settings, self.model)
 
     @property
     def fingerprint(self) -> bytes:
-        """The fingerprint that pages are named under now."""
+        """Fingerprint that pages are named under now."""
         return self.engine.fingerprint(self.engine.codec)
 
     def prompt(self, texts: Sequence[str], question: str, conversation: Conversation = NO_CONVERSATION) -> Prompt:
-        """The prompt; the model's RoPE scaling becomes what the prompt's length needs.
+        """Build the prompt, and scale the model's RoPE as its length needs.
 
-        Raises TooLong, for a text that is far too long without tokenizing all of it.
+        Raises TooLong; a text that is far too long is not tokenized whole.
         """
         model, settings = self.model, self._settings_of(conversation)
         max_tokens = longest_prompt(settings, model)
@@ -175,7 +178,7 @@ class RequestBuilder:
         return prompt
 
     def _sequence(self, wanted: _Wanted) -> _Sequence:
-        """The tokens of the request, and where they are cut. Raises TooLong."""
+        """Returns the tokens of the request, and where they are cut. Raises TooLong."""
         conversation, question = wanted.conversation, wanted.question or ""
         prompt = self.prompt(wanted.texts, question, conversation)
         ranking = self._ranking_prompt(prompt, wanted.texts, question, wanted.part, conversation)
@@ -183,7 +186,7 @@ class RequestBuilder:
         document_tokens = min(boundary, prompt.documents) if wanted.documents else 0
         tokens = [*prompt.tokens, *(self.model.tokenizer.encode(conversation.begun) if conversation.begun else [])]
         cuts = sorted({document_tokens, *([boundary] if ranking else self.engine.cuts(prompt))} - {0})
-        if len(tokens) > len(prompt.tokens):  # an answer begun was persisted; its last token is computed again
+        if len(tokens) > len(prompt.tokens):  # the answer so far was persisted; recompute its last token
             cuts.append(len(tokens) - 1)
         activation = prompt.activation(conversation.adapter) if conversation.adapter else None
         persisted = tokens[: cuts[-1]]
@@ -216,8 +219,8 @@ class RequestBuilder:
     def _ranking_prompt(
         self, prompt: Prompt, texts: Sequence[str], question: str, part: str, conversation: Conversation
     ) -> Prompt | None:
-        """The prompt by which a ``part`` of documents is ranked; that of the answer where it is the same; None where
-        nothing is ranked, as after what was said in a chat.
+        """Returns the prompt for scoring passages: the answer's own if it has that form, None if there is no ``part``
+        to rank, in a chat with history, and for a raw prompt.
         """
         if conversation.history or conversation.is_verbatim:
             return None
@@ -226,12 +229,14 @@ class RequestBuilder:
         return make_prompt(self.model.tokenizer, texts, question, (), RANKING) if part else None
 
     def _document_ends(self, prompt: Prompt, texts: Sequence[str]) -> list[int]:
-        """The tokens at which all but the last of ``texts`` end: as far as the prompt of those before is the same."""
+        """Returns the token where each of ``texts`` but the last ends, as far as the prompt matches that of the texts
+        before.
+        """
         before = (make_prompt(self.model.tokenizer, texts[:i], "") for i in range(1, len(texts)))
         return [min(one.documents, common(one.tokens, prompt.tokens)) for one in before]
 
     def _next_prompt(self, texts: Sequence[str], conversation: Conversation, question: str, answer: str) -> list[int]:
-        """The tokens that any next question of the conversation begins with."""
+        """Returns the tokens that begin the prompt of any next question of the conversation."""
         history = [*conversation.history, (question, answer)]
         prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
         return prompt.tokens[: prompt.shared]
@@ -239,7 +244,7 @@ class RequestBuilder:
 
 @contextmanager
 def _dropped_on_error(cache: SequenceCache) -> Iterator[None]:
-    """Drop ``cache`` where the block ends with an error."""
+    """Drop ``cache`` if the block raises."""
     try:
         yield
     except BaseException:
@@ -248,9 +253,9 @@ def _dropped_on_error(cache: SequenceCache) -> Iterator[None]:
 
 
 def _drops(planned: PlannedCache, tokens: int, only_prefilled: str) -> bool:
-    """True if the keeper evicts part of the prompt, so that no page of it can be persisted.
+    """Returns True if the keeper evicts part of the prompt, so that no page of it can be persisted.
 
-    Raises UsageError for a document, ``only_prefilled``, that is read for nothing but to be persisted.
+    Raises UsageError for a document named ``only_prefilled``, which is prefilled only to be persisted.
     """
     keeper = planned.keeper
     drops = not keeper.pages_may_persist and keeper.max_tokens_held(tokens) < tokens
@@ -261,12 +266,12 @@ def _drops(planned: PlannedCache, tokens: int, only_prefilled: str) -> bool:
 
 
 def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:
-    """Returns the token where persisting ends: where the documents end. What follows has to predict the first token of
-    the question if it is to be ranked.
+    """Returns the token where persisting ends: the end of the part that any question shares. For ranking, one token
+    before the question stays unpersisted, to predict the question's first token.
     """
     return min(prompt.shared, ranking.shared, ranking.question - 1) if ranking else prompt.shared
 
 
 def _how_far(documents: Sequence[StoredDocument]) -> str:
-    """Names the part of ``documents`` that is read where it is the beginning of one; empty for all."""
+    """Names the part of ``documents`` that is read if only the beginning of one is; empty for all."""
     return "+".join(f"up to {len(d.text)}" for d in documents if isinstance(d, DocumentBeginning))

@@ -1,17 +1,17 @@
-"""The reports of a request: the objects behind ``--json``. Fields are added with time, none is renamed."""
+"""Reports of a request: the objects behind ``--json``. Fields may be added, none is renamed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 BY_WORDS = "sources were found by their words: llama.cpp does not tell what the model attended to"
-"""What users read beside citations with the source ``words``."""
+"""Note shown beside citations with the source ``words``."""
 
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """Tokens of one answered request: of its ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now;
-    ``generated`` in all answers and in the ``longest``; ``drafted`` by prompt lookup and ``accepted`` of these.
+    """Token counts of one answered request: its ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now;
+    ``generated`` in all answers and in the ``longest``; ``drafted`` by prompt lookup, and ``accepted`` of these.
     """
 
     prompt: int
@@ -25,9 +25,9 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class KVReport:
-    """The KV cache at the end of a request. ``pages`` and ``bytes`` are by tier; ``window`` is in tokens, ``chunk`` the
-    tokens of a prefill step; ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap`` as JSON; ``engine`` is what
-    holds it; ``reading`` is the setting.
+    """The KV cache at the end of a request. ``pages`` and ``bytes`` are by tier. ``window`` is in tokens, ``chunk`` the
+    tokens prefilled in one step. ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap`` as JSON, ``engine``
+    holds the cache, ``reading`` is the setting.
     """
 
     codec: str
@@ -46,9 +46,9 @@ class KVReport:
 
 @dataclass
 class EverywhereReport:
-    """A question that is put to every passage: ``passages`` in all, ``asked`` by now, for ``reused_answers`` of which
-    the answer was stored; ``groups`` of the same answer with their count and indices of citations. ``tokens`` of all
-    prompts, and ``seconds``, without those of stored answers; ``persist``: pages and answers are kept.
+    """A question put to every passage: ``passages`` in all, ``asked`` so far, ``reused_answers`` with a stored answer.
+    ``groups`` of equal answers have their count and indices of citations. ``tokens`` of all prompts and ``seconds``
+    exclude stored answers. ``persist``: pages and answers are kept.
     """
 
     passages: int
@@ -64,14 +64,15 @@ class EverywhereReport:
 
 @dataclass(frozen=True)
 class AnswerReport:
-    """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them, ``sentences`` of the answer as ``AnswerSentence``; ``decoding`` is ``quote`` where the answer consists of
-    words of the documents, else ``free``; ``confidence`` the probability that the text answers it, None where no
-    adapter rates its answers; ``withheld`` what was not given because that is too low; ``adapter`` the name of that
-    which answered, None if none did. ``nearest``, like a citation, is what comes nearest to a question that nothing
-    answers: no answer, and not among the ``citations``. ``chat`` and ``message`` (its id) where the answer is part of a
-    chat; ``until`` (``ReadUntil``) where only the beginning of a document was read; ``everywhere`` where every passage
-    was asked.
+    """One answered question; what ``ask --json`` prints.
+
+    ``seconds`` are by phase. ``citations`` are as in ``Citation``, ``sentences`` of the answer as in
+    ``AnswerSentence``. ``decoding`` is ``quote`` if the answer consists of words of the documents, else ``free``.
+    ``confidence`` is the probability that the text answers the question, None if no adapter rates it. ``withheld`` is
+    the answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None
+    if none did. ``nearest``, like a citation, is nearest to a question that nothing answers; it is no answer, and not
+    among the ``citations``. ``chat`` and ``message`` (its id) are set in a chat, ``until`` (``ReadUntil``) if only the
+    beginning of a document was read, ``everywhere`` if every passage was asked.
     """
 
     answer: str
@@ -98,8 +99,8 @@ class AnswerReport:
     everywhere: EverywhereReport | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON; without ``chat`` and ``message`` outside of chats, without ``until`` where all was read,
-        without ``everywhere`` where not every passage was asked, and without ``nearest`` where something answers.
+        """Returns the report as JSON. Drops ``chat`` and ``message`` outside of chats, and ``until``, ``everywhere``
+        and ``nearest`` if they are None.
         """
         report = asdict(self)
         for name in ("until", "everywhere", "nearest"):
@@ -112,8 +113,8 @@ class AnswerReport:
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """One document that was read ahead of questions; what ``prepare --json`` prints of it. ``kept``: pages, tokens and
-    bytes that are stored.
+    """One document that was prefilled ahead of questions; what ``prepare --json`` prints of it. ``kept``: stored pages,
+    tokens and bytes.
     """
 
     document: str
@@ -126,5 +127,5 @@ class PrepareReport:
     kv: KVReport | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON."""
+        """Returns the report as JSON."""
         return {**asdict(self), "kv": asdict(self.kv) if self.kv else {}}

@@ -1,4 +1,4 @@
-"""Running a request: prefill or rank its prompt, generate its answer, and close it."""
+"""Runs a request: prefills or ranks its prompt, generates its answer, and closes it."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -22,15 +22,15 @@ from localctx.models.sampling import Sampler
 from localctx.models.token_controls import LogitsProcessor, Penalties
 from localctx.settings import Settings
 
-MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong guess costs as much attention as a right one saves
+MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong draft costs as much attention as a right one saves
 MIN_RATED_TOKENS = 256  # a shorter prefill says little about speed
-MIN_RATED_ANSWER = 16  # tokens; nor does a shorter answer
+MIN_RATED_ANSWER = 16  # tokens; a shorter answer says little about speed
 
 
 def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run a ``coroutine`` that answers or prefills a request, and close the request however that ends.
+    """Run a ``coroutine`` that answers or prefills a request, and always close the request.
 
-    A cancel is no error: ``request.stopped`` is then ``cancelled``, and what was generated stands.
+    A cancel is no error: ``request.stopped`` is then ``cancelled``, and the tokens generated so far remain.
     """
     try:
         yield from coroutine
@@ -41,9 +41,9 @@ def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCor
 
 
 def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Prefill what is left of the prompt and generate the answer, or several; their attention is recorded.
+    """Prefill the rest of the prompt and generate the answer, or several; their attention is recorded.
 
-    Raises Cancelled, NoRoom; what was generated before stands.
+    Raises Cancelled, NoRoom; tokens generated before remain.
     """
     if request.logits is None:
         yield from prefill_request(request)
@@ -60,8 +60,8 @@ def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None
 
 
 def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutine[None]:
-    """Prefill the prompt up to token ``stop`` (None: all of it), persisting pages behind; sets ``request.logits`` at
-    the end of the prompt. Raises Cancelled, NoRoom.
+    """Prefill the prompt up to token ``stop`` (None: all of it), and persist pages behind it. Sets ``request.logits``
+    at the end of the prompt. Raises Cancelled, NoRoom.
     """
     start, tokens = time.perf_counter(), request.tokens[:stop]
     if request.cache.length >= len(tokens):
@@ -85,7 +85,7 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
-    """Prefill the passage; returns the log-likelihood of the question after it, as the model itself computes it. The
+    """Prefill the passage; returns the log-likelihood of the question after it, computed without the adapter. The
     request's cache then ends with the passage. Raises Cancelled, NoRoom.
     """
     assert request.ranking, "only passages are ranked"
@@ -102,12 +102,12 @@ def rank_request(request: Request) -> EngineCoroutine[float]:
 
 
 def _add_prefill_seconds(request: Request, start: float) -> None:
-    """Count the time since ``start``: a passage is first ranked, then read on to the end of the prompt."""
+    """Add the time since ``start``: a passage is first ranked, then prefilled to the end of the prompt."""
     request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
 
 
 def emit_text(request: Request, text: str) -> Iterator[Token]:
-    """Give ``text`` as the answer, although the model did not generate it."""
+    """Yield ``text`` as the tokens of the answer, although the model did not generate it."""
     tokenizer = request.model.tokenizer
     text_of = tokenizer.stream()
     for token in tokenizer.encode(text):
@@ -116,11 +116,11 @@ def emit_text(request: Request, text: str) -> Iterator[Token]:
 
 
 def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> None:
-    """Prefill up to where a next question would begin, and persist all of it under the chat's ``branch``.
+    """Prefill up to where a next question would begin, and persist that under the chat's ``branch``.
 
-    The answer's pages stay as far as its text is tokenized the same way again; the rest, as the chat template has it,
-    is prefilled. If the keeper evicted something or memory is short, nothing is done and the next question prefills
-    more.
+    The answer's pages are reused as far as its text is tokenized the same way again; the rest, as the chat template has
+    it, is prefilled. If the keeper evicted something or memory is short, nothing is done, and the next question
+    prefills more.
     """
     tokens, cache = request.next_prompt(request.text), request.cache
     if not request.persister or request.persist_error or not cache.exact or len(tokens) > request.model.context:
@@ -136,7 +136,7 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
 
 
 def close_request(request: Request) -> None:
-    """Persist what was prefilled, record what is reported of the cache, and drop the cache."""
+    """Persist what was prefilled, record the cache's report, and drop the cache."""
     if request.persister:
         if (answer_rate := _answer_rate(request)) is not None:
             request.persister.note_answer_rate(answer_rate)
@@ -147,21 +147,21 @@ def close_request(request: Request) -> None:
 
 
 def _answer_rate(request: Request) -> float | None:
-    """The tokens a second of a single answer; None of a short one, which says little."""
+    """Returns the tokens per second of a single answer; None for a short one, which says little."""
     count = len(request.answers[0]) - 1 if len(request.answers) == 1 else 0
     seconds = request.seconds.get("decode", 0.0)
     return count / seconds if count >= MIN_RATED_ANSWER and seconds else None
 
 
 def _samplers(request: Request, s: Settings) -> list[Sampler]:
-    """A sampler for each answer that is wanted; their seeds count up."""
+    """Returns one sampler per answer, with consecutive seeds."""
     seeds = [None if s.seed is None else s.seed + i for i in range(s.n)]
     top = request.controls.top
     return [Sampler(s.temperature, s.top_p, s.top_k, seed, _processors(request), top) for seed in seeds]
 
 
 def _processors(request: Request) -> list[LogitsProcessor]:
-    """What changes the logits of one answer: a grammar comes last, so that no bias overcomes it."""
+    """Returns the logits processors of one answer; a grammar comes last, so that no bias overcomes it."""
     controls, found = request.controls, list[LogitsProcessor]()
     if controls.bias or controls.frequency_penalty or controls.presence_penalty:
         found.append(Penalties(controls))
@@ -171,7 +171,7 @@ def _processors(request: Request) -> list[LogitsProcessor]:
 
 
 def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequence[Sampler]) -> EngineCoroutine[None]:
-    """The coroutine that generates as the settings say: beam search, several answers, or one with drafting."""
+    """Returns the coroutine that generates as the settings say: beam search, several answers, or one with drafting."""
     cache, limit, tokenizer = request.cache, request.plan.answer_tokens, _tokenizer(request)
     if settings.beams > 1:
         return beam_search(cache, logits, tokenizer=tokenizer, width=settings.beams, limit=limit)
@@ -199,7 +199,7 @@ def _tokenizer(request: Request) -> Tokenizer:
 
 
 def _record(request: Request, event: Event) -> Event:
-    """Add a token to its answer, and note when it came."""
+    """Append a token to its answer, and record the time."""
     if isinstance(event, Token):
         now = time.perf_counter()
         request.seconds.setdefault("first_token", now - request.started)

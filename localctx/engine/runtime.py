@@ -1,4 +1,4 @@
-"""The runtime: the handles that all requests of a session share. Each is opened when it is first needed."""
+"""The runtime: handles shared by all requests of a session. Each is opened when first needed."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -30,9 +30,9 @@ Value = TypeVar("Value")
 class Runtime:
     """Settings, store, model, embedder, pools of KV pages, progress and cancellation of one session.
 
-    ``on_progress`` gets Progress while something is downloaded, loaded or indexed, and a Note where the default model
+    ``on_progress`` gets Progress while something is downloaded, loaded or indexed, and a Note if the default model
     cannot be fetched. Runtimes that share a ``loader`` share the model's weights and the pools. One thread uses a
-    runtime at a time; ``cancel`` may be called from any.
+    runtime at a time; any thread may call ``cancel``.
     """
 
     def __init__(
@@ -70,33 +70,33 @@ class Runtime:
 
     @property
     def paged_model(self) -> PagedModel:
-        """The model, where its keys and values are in our pages. Raises ModelError; UsageError for another engine."""
+        """The model, if its keys and values are in our pages. Raises ModelError; UsageError for another engine."""
         if self.model.engine != "torch":
             raise UsageError("llama.cpp cannot do this: it holds keys and values itself", "use --engine torch")
         return cast(PagedModel, self.model)
 
     @property
     def has_states(self) -> bool:
-        """True if layers of the model remember in states, which snapshots on disk hold beside the pages."""
+        """True if layers of the model keep states, which are stored as snapshots beside the pages."""
         return self.model.engine == "torch" and bool(self.paged_model.shape.states)
 
     @property
     def can_blend(self) -> bool:
-        """True if the model has keys and values of all tokens of a text, wherever it lies: no states, and no sliding
-        layers that kept the last window alone.
+        """True if the model keeps keys and values of every token: it has no states and no sliding layers, which keep
+        only the last window. Also True for llama.cpp, whose engine refuses blending itself.
         """
         return self.model.engine != "torch" or not self.paged_model.shape.snapshots
 
     @property
     def llama_model(self) -> LlamaModel:
-        """The model, which llama.cpp computes. Raises ModelError."""
+        """The model, run by llama.cpp. Raises ModelError."""
         assert self.model.engine == "llama.cpp", "the engine is that of the model"
         return cast(LlamaModel, self.model)
 
     @property
     def adapter(self) -> Adapter | None:
-        """The adapter that the settings name, which the model then has; None if they name none, or ``auto`` and it is
-        of another model. Raises ModelError.
+        """The adapter that the settings name, added to the model; None if they name none, or if ``auto`` finds none for
+        this model. Raises ModelError.
         """
         wanted = self.settings.adapter, self.settings.model
         if self.settings.adapter == "auto" and self.model.engine != "torch":
@@ -110,12 +110,12 @@ class Runtime:
             except ModelError:
                 if self.settings.adapter != "auto":
                     raise
-                self._adapter = wanted, None  # other weights lie in the folder of the catalogue's model
+                self._adapter = wanted, None  # the folder of the catalogue's model holds other weights
         return self._adapter[1]
 
     @property
     def embedder(self) -> Embedder | None:
-        """The embedder of the settings, or None where these name none. Raises ModelError."""
+        """The embedder of the settings, None if they name none. Raises ModelError."""
         s = self.settings
         if self._embedder is None or self._embedder[0] != s.embedder:
             self._embedder = s.embedder, load_embedder(s.embedder, s.models, self.report, s.home / "tried")
@@ -123,12 +123,12 @@ class Runtime:
 
     @property
     def pools(self) -> PoolSet:
-        """The pools that caches of this model are in."""
+        """Pools that hold the caches of this model."""
         return self._loader.pools
 
     @property
     def in_use(self) -> InUse:
-        """The memory in use now; all zero while no model is loaded."""
+        """Memory in use now; all zero while no model is loaded."""
         if self._model is None:
             return InUse()
         adapter = self._adapter[1] if self._adapter else None
@@ -136,7 +136,7 @@ class Runtime:
         return InUse(str(self._model.device), self._model.nbytes, adapter.nbytes if adapter else 0, kv)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
-        """Returns what ``read`` returns for the store; None if there is no store yet, or it cannot be read."""
+        """Returns what ``read`` returns for the store; None if there is no store, or it cannot be read."""
         return read_store(self.settings.home, lambda: self.store, read)
 
     def report(self, phase: str, done: int, total: int) -> None:
@@ -145,7 +145,7 @@ class Runtime:
 
     def load(self) -> float:
         """Load the model and its adapter, and accept a cancel from then on; returns the seconds the model took, 0 if it
-        was loaded already.
+        was loaded.
         """
         self.model, self.adapter  # noqa: B018 (loads)
         self._cancellable = True
@@ -153,7 +153,7 @@ class Runtime:
         return seconds
 
     def _fall_back(self, problem: str) -> None:
-        """Load the smaller model in place of the default, which cannot be fetched, and say so. Raises ModelError."""
+        """Load the smaller model if the default cannot be fetched, and say so. Raises ModelError."""
         smaller = choose_model(replace(self.settings, model=FALLBACK, weights="auto"))
         self._model, self._load_seconds = self._loader.load(smaller, self.on_progress)
         self.settings = smaller
@@ -161,8 +161,8 @@ class Runtime:
 
     @contextmanager
     def running(self, cancellable: bool = False) -> Iterator[None]:
-        """Reset an earlier cancel, and accept a new one while the block runs: from its start if ``cancellable``, else
-        once the model is loaded.
+        """Reset an earlier cancel, and accept a new one during the block: from its start if ``cancellable``, else once
+        the model is loaded.
         """
         self._cancel.clear()
         self._cancellable = cancellable
@@ -172,9 +172,9 @@ class Runtime:
             self._cancellable = False
 
     def cancel(self) -> bool:
-        """Stop what runs, from any thread or a signal handler, within the time of one layer's forward pass.
+        """Stop the running work within one layer's forward pass; may be called from any thread or a signal handler.
 
-        Returns False if nothing runs that can be cancelled (loading a model cannot), or if it was cancelled already.
+        Returns False if nothing cancellable is running (loading a model is not), or if it was cancelled already.
         """
         accepted = self._cancellable and not self._cancel.is_set()
         self._cancel.set()
@@ -185,7 +185,7 @@ class Runtime:
         return self._cancel.is_set()
 
     def check_cancelled(self) -> None:
-        """Raises Cancelled after ``cancel``."""
+        """Raise Cancelled after ``cancel``."""
         if self._cancel.is_set():
             raise Cancelled
 
@@ -206,7 +206,7 @@ class Runtime:
 
 
 def _load_adapter(folder: Path) -> Adapter:
-    """Load an adapter; one whose calibrations are damaged is refused before any work. Raises ModelError."""
+    """Load an adapter, and refuse damaged calibrations before any work. Raises ModelError."""
     adapter = load_adapter(folder)
     calibrations(adapter)
     return adapter

@@ -1,9 +1,9 @@
-"""The scheduler: forward passes that several sequences share, so that the weights are read once for all of them.
+"""The scheduler: computes forward passes for several sequences at once, so that the weights are read once for all.
 
 Sequences are added and removed between any two passes (continuous batching: Orca, OSDI 2022). A pass computes the next
-token of every sequence that decodes and, of those that prefill, chunks in turn (Sarathi-Serve, arXiv:2403.02310), so
-that no answer waits for another sequence's whole prompt. Where memory is short, the sequences added last are preempted
-(vLLM, arXiv:2309.06180): they are left out of passes, and their pages are the first to move to lower tiers.
+token of every decoding sequence, and chunks of the prefilling ones in turn (Sarathi-Serve, arXiv:2403.02310), so that
+no answer waits for another sequence's whole prompt. If memory is short, the sequences added last are preempted (vLLM,
+arXiv:2309.06180): passes leave them out, and their pages are the first to move to lower tiers.
 """
 
 from collections import Counter
@@ -30,19 +30,19 @@ from localctx.kv.backends.backend import MAX_DECODE_TOKENS
 from localctx.kv.sequence_cache import SequenceMemory
 from localctx.models.base import ForwardRequest
 
-FULL_DECODE_BATCH = 8  # decoding sequences that make a pass worth its cost without a long prefill chunk
-MAX_EVENTS = 64  # of one sequence between two passes: a coroutine that needs no model holds up no other
+FULL_DECODE_BATCH = 8  # decoding sequences that fill a pass well enough without a long prefill chunk
+MAX_EVENTS = 64  # of one sequence between two passes, so that a coroutine without forward passes blocks no other
 
 ForwardFunction = Callable[[list[ForwardRequest], CancelCheck], list[Tensor]]
 Scheduled = tuple[Sequence, AwaitedForward]
 
 
 class Batcher:
-    """Chooses which forward requests of its sequences are computed in one pass. A pass prefills at most
-    ``max_prefill_tokens``, or what one sequence asks for if that is more.
+    """Chooses the forward requests of each pass. A pass prefills at most ``max_prefill_tokens``, or one sequence's
+    request if that is larger.
 
-    ``in_order``: sequences prefill in the order they were added, and no long chunk is prefilled while
-    FULL_DECODE_BATCH others decode, so that long work ends piece by piece and not all at once.
+    ``in_order``: sequences prefill in the order they were added, and no long chunk is prefilled while FULL_DECODE_BATCH
+    others decode, so that long work ends piece by piece and not all at once.
     """
 
     def __init__(self, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
@@ -63,15 +63,15 @@ class Batcher:
         sequence.close()
 
     def forward(self) -> EngineCoroutine[None]:
-        """Have the next pass computed, and resume the sequences in it. After a cancel, raise it in the cancelled
-        sequences; after an error, have them computed one by one.
+        """Hand over the next pass and resume its sequences. After a cancel, raise it in the cancelled sequences; after
+        another error, compute the sequences one by one.
         """
         if scheduled := self._schedule():
             self._passes += 1
             yield from self._forward(scheduled)
 
     def cancelled(self) -> bool:
-        """True if a sequence was cancelled that is in the pass being computed."""
+        """Returns True if a sequence in the current pass was cancelled."""
         return any(sequence.cancelled() for sequence, _ in self._computing)
 
     def collect_events(self) -> Iterator[tuple[Sequence, Event]]:
@@ -83,15 +83,14 @@ class Batcher:
 
     @property
     def is_preempting(self) -> bool:
-        """True while sequences are preempted for want of memory, so that no other should be admitted."""
+        """True while sequences are preempted because memory is short, so no other should be admitted."""
         waiting = [sequence for sequence in self.sequences if sequence.forward_request]
         return len(self._resident()) < len(waiting)
 
     def _resident(self) -> list[Scheduled]:
-        """The sequences that wait for a pass, in order of arrival, as long as their KV fits in the device tier
-        together.
+        """Returns the sequences that wait for a pass, in order of arrival, whose KV fits in the device tier together.
 
-        The first sequence of a pool is always resident: its pages spill.
+        The first sequence of a pool is always resident, because its pages can spill.
         """
         waiting = [(sequence, request) for sequence in self.sequences if (request := sequence.forward_request)]
         used, resident = Counter[int](), list[Scheduled]()
@@ -104,7 +103,7 @@ class Batcher:
         return resident
 
     def _schedule(self) -> list[Scheduled]:
-        """Choose the next pass: every sequence that decodes and, while there is room, those waiting longest."""
+        """Choose the next pass: every decoding sequence and, while there is room, those waiting longest."""
         scheduled, room, rope = list[Scheduled](), self._max_prefill_tokens, None
         resident = self._resident()
         decoding = sum(not _prefill_tokens(request) for _, request in resident)
@@ -148,7 +147,7 @@ class Batcher:
 
 
 class Scheduler(Batcher):
-    """Runs sequences together, computing their passes with ``compute``; see ``Batcher`` for the rest."""
+    """Runs sequences together and computes their passes with ``compute``; see ``Batcher``."""
 
     def __init__(self, compute: ForwardFunction, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
         super().__init__(max_prefill_tokens, in_order)
@@ -170,10 +169,10 @@ def _pool(forward: AwaitedForward) -> SequenceMemory:
 
 
 def _prefill_tokens(forward: AwaitedForward) -> int:
-    """The tokens of those requests that prefill; 0 if all decode."""
+    """Returns the tokens of the requests that prefill; 0 if all decode."""
     return sum(len(r.tokens) for r in requests_of(forward) if len(r.tokens) > MAX_DECODE_TOKENS)
 
 
 def _bytes_needed(forward: AwaitedForward) -> int:
-    """The bytes of the sequences after the pass."""
+    """Returns the bytes of the sequences after the pass."""
     return _pool(forward).bytes_needed([(request.cache, len(request.tokens)) for request in requests_of(forward)])

@@ -1,4 +1,4 @@
-"""A sequence in the scheduler: one coroutine, and the forward pass it is waiting for."""
+"""A sequence in the scheduler: one coroutine, and the forward pass it waits for."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic
@@ -17,7 +17,7 @@ class Sequence(Generic[Result]):
     def __init__(self, coroutine: EngineCoroutine[Result], cancelled: CancelCheck) -> None:
         self.cancelled = cancelled
         self.error: Exception | None = None
-        self.last_pass = 0  # the number of the last forward pass it was part of
+        self.last_pass = 0  # number of the last forward pass that included it
         self._runner = CoroutineRunner(coroutine)
         self._advance(self._runner.resume)
 
@@ -34,19 +34,19 @@ class Sequence(Generic[Result]):
 
     @property
     def forward_request(self) -> AwaitedForward | None:
-        """The request or group that it waits for; None while it has events to yield, and once it has ended."""
+        """The request or group it waits for; None while it has events to yield, and after it has ended."""
         return None if self.ended or not isinstance(self._runner.yielded, AwaitedForward) else self._runner.yielded
 
     def resume(self, logits: Tensor | list[Tensor]) -> None:
-        """Send the logits that it waits for to the coroutine."""
+        """Send the requested logits to the coroutine."""
         self._advance(self._runner.resume, logits)
 
     def fail(self, error: Exception) -> None:
-        """Raise the forward pass's error inside the coroutine, which may recover from it."""
+        """Raise the error of the forward pass inside the coroutine, which may recover."""
         self._advance(self._runner.fail, error)
 
     def close(self) -> None:
-        """End the coroutine where it is."""
+        """Close the coroutine where it is."""
         self._runner.close()
 
     def _advance(self, step: Callable[..., None], *arguments: Tensor | list[Tensor] | Exception) -> None:

@@ -1,4 +1,4 @@
-"""TorchEngine: caches are pages of ours, in pools that spill to RAM and disk."""
+"""TorchEngine: caches are our own pages, in pools that spill to RAM and disk."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from localctx.shape import FORMATS
 from localctx.store.documents import StoredDocument
 from localctx.store.remote.remote_sync import open_remote
 
-PROMPTS_DIVISOR = 4  # of the memory that is free, pages of earlier prompts may take this part
+PROMPTS_DIVISOR = 4  # pages of earlier prompts may take free memory divided by this
 
 
 class TorchEngine(KVEngine):
@@ -75,7 +75,7 @@ class TorchEngine(KVEngine):
         return PromptSharing(retained, root, tokens, ends, self._prompt_bytes)
 
     def _prompt_bytes(self) -> int:
-        """The most bytes that retained pages may take now."""
+        """Returns the most bytes that retained pages may take now."""
         if (size := self.runtime.settings.prompts) != "auto":
             return parse_size(size, "prompts")
         free = measure_device(str(self.model.device)).free
@@ -105,7 +105,9 @@ class TorchEngine(KVEngine):
         return smaller_codec(self.model.shape, self._passed, codec) if auto else None
 
     def _passed(self, codec: str) -> bool | None:
-        """True if the quality gate passed a codec with this model, however it reads; None where it was not measured."""
+        """Returns True if ``codec`` passed the quality gate with this model, False if not, None if it was not measured.
+        Sparse and full prefill share one result.
+        """
         sparse = self.model.prefill_loss > 0
         fingerprint = self.model.read_with(0).fingerprint(codec) if sparse else self.fingerprint(codec)
         return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))

@@ -1,7 +1,7 @@
-"""Checks the pages of an exported document: random ones are computed again from the pages before them, and compared.
+"""Checks the pages of an exported document: recomputes random ones from the pages before them, and compares.
 
-Checksums in a file find damage; whoever alters a page can make them anew. The keys and values themselves cannot be
-chosen freely: they follow from the text. Processors differ in the last digits, so the comparison is not bit for bit.
+Checksums find damage, but whoever alters a page can update them. Keys and values cannot be chosen freely, because they
+follow from the text. Processors differ in the last digits, so the comparison is not bit for bit.
 """
 
 import random
@@ -21,16 +21,16 @@ from localctx.models.base import ForwardRequest
 from localctx.shape import PAGE
 from localctx.store.bundle import Bundle, BundleCache, bundle_payloads
 
-CHECKED_PAGES = 20  # of all; these find one forged tenth of the pages with a probability of 88 %
+CHECKED_PAGES = 20  # if a tenth of the pages is forged, these find it with a probability of 88 %
 MAX_DIFFERENCE = 0.3
-"""How far a token's keys or values may be from those computed again, as a part of their length. Other digits make some
-hundredths, also in few bits; another token in this place makes about one.
+"""Largest distance of a token's keys or values from the recomputed ones, relative to their length. Different last
+digits make a few hundredths, even with few bits; another token makes about one.
 """
 
 
 @dataclass(frozen=True)
 class CheckedPages:
-    """How many pages of how many were computed again, and were equal."""
+    """The number of pages that were recomputed and found equal, and the total."""
 
     checked: int
     total: int
@@ -46,10 +46,11 @@ def check_pages(
     count: int | None = CHECKED_PAGES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CheckedPages:
-    """Compute ``count`` random pages of these caches of a bundle again (None: all), each from the pages before it.
+    """Recompute ``count`` random pages of these caches of a bundle (None: all), each from the pages before it.
 
-    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError for one that differs, and where texts are
-    read sparsely: what a token skips depends on those beside it, so an honest page can differ. Raises Cancelled.
+    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError if a page differs. Also raises it for
+    sparse prefill, where the pages a token skips depend on its neighbours, so an honest page can differ. Raises
+    Cancelled.
     """
     if caches and runtime.paged_model.prefill_loss:
         raise DocumentError(
@@ -72,7 +73,7 @@ def check_pages(
 
 
 def _compute_each(runtime: Runtime, bundle: Bundle, stored: BundleCache, chosen: set[int]) -> Iterator[int | None]:
-    """Yield, for each of the ``chosen`` pages of a cache, None, or its number if it is not what is computed."""
+    """Yield for each of the ``chosen`` pages of a cache None if it is as computed, else its number."""
     model = runtime.paged_model
     plan = plan_cache(model, replace(runtime.settings, keep="full"), stored.codec, stored.tokens)
     cache = plan.new_cache(model, runtime.settings.home / "spill")
@@ -96,7 +97,7 @@ def _compute_each(runtime: Runtime, bundle: Bundle, stored: BundleCache, chosen:
 
 
 def _layers(cache: Cache, page: int) -> list[tuple[Tensor, Tensor]]:
-    """The keys and values of a cache's last page, layer by layer: [kv_heads, tokens, dim]."""
+    """Returns the keys and values of a cache's last page, layer by layer: [kv_heads, tokens, dim]."""
     found = list[tuple[Tensor, Tensor]]()
     for layer in range(len(cache.pool.shape.layers)):
         k, v = cache.open_tail(layer) if cache.tail else cache.read(layer, page, page + 1, torch.float32)
@@ -113,8 +114,8 @@ def _are_equal(computed: Sequence[tuple[Tensor, Tensor]], stored: Sequence[tuple
 
 
 def _difference(mine: Tensor, theirs: Tensor) -> float:
-    """The largest distance of a token's vector from its other one, as a part of its length, or of half of the usual
-    length where it is shorter, as that of the first token is.
+    """Returns the largest relative distance between two vectors of a token. It is relative to the vector's length, or
+    to half the median length if the vector is shorter, as that of the first token is.
     """
     lengths = mine.norm(dim=-1)
     usual = lengths.median(dim=-1, keepdim=True).values

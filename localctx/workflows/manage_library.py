@@ -18,7 +18,7 @@ from localctx.workflows.check_bundle import CHECKED_PAGES, CheckedPages, check_p
 class LibraryWorkflow:
     """Adds to the library of one session, and searches it, inside ``Runtime.running``.
 
-    Everything raises StoreError, and Cancelled within a second of a cancel.
+    All methods raise StoreError, and Cancelled within a second of a cancel.
     """
 
     def __init__(self, builder: RequestBuilder) -> None:
@@ -27,7 +27,7 @@ class LibraryWorkflow:
     def add(self, sources: Iterable[str], ocr: str | None = None) -> Iterator[Added]:
         """Parse and store the files ``sources`` one by one; each is durable once its result is yielded.
 
-        ``ocr``: None is the setting.
+        ``ocr``: None takes the setting.
         """
         runtime = self._runtime
         with store_errors(runtime.store.home):
@@ -36,8 +36,8 @@ class LibraryWorkflow:
             yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled, disk)
 
     def index(self, documents: Container[str] | None = None) -> str | None:
-        """Make these documents (ids), or all, searchable; returns a warning if there is no embedder, so that they are
-        found by words only.
+        """Make these documents (ids), or all, searchable; returns a warning if there is no embedder, so that search
+        finds words only.
         """
         with store_errors(self._runtime.store.home):
             _, warning = try_with_embedder(
@@ -48,9 +48,9 @@ class LibraryWorkflow:
     def search(
         self, words: str, documents: Sequence[str] | None = None, top: int = 10
     ) -> tuple[SearchResult, str | None]:
-        """Returns the ``top`` passages for ``words`` in these documents (ids), or in all, and the warning of ``index``.
+        """Returns the ``top`` passages for ``words`` in these documents (ids) or in all, and the warning of ``index``.
 
-        Documents that are not indexed yet are indexed first, where the disk has room for that.
+        Documents not indexed yet are indexed first, if the disk has room.
         """
         store, unindexed = self._runtime.store, list[str]()
 
@@ -72,8 +72,8 @@ class LibraryWorkflow:
     def check_bundle(
         self, bundle: Bundle, caches: Sequence[BundleCache], count: int | None = CHECKED_PAGES
     ) -> CheckedPages:
-        """Compute ``count`` random pages of these caches again (None: all). Raises DocumentError if one differs: then
-        the file was altered, and its pages must not be imported.
+        """Recompute ``count`` random pages of these caches (None: all). Raises DocumentError if one differs: the file
+        was altered, and its pages must not be imported.
         """
         return check_pages(
             self._runtime,
@@ -84,8 +84,8 @@ class LibraryWorkflow:
         )
 
     def import_bundle(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:
-        """Store an exported document with these of its caches, which were checked (``check_bundle``); returns the
-        number of pages that came with it.
+        """Store an exported document with these caches, which ``check_bundle`` checked; returns the number of imported
+        pages.
 
         Raises DocumentError for a damaged page.
         """
@@ -102,7 +102,7 @@ class LibraryWorkflow:
 
 
 def _is_usable(builder: RequestBuilder, text: str, cache: BundleCache) -> bool:
-    """True if the pages of an exported cache have the fingerprint, tokens and sizes that ``text`` has here."""
+    """Returns True if the pages of an exported cache have the fingerprint, tokens and sizes of ``text`` here."""
     if builder.model.engine != "torch":  # snapshots are not exported
         return False
     model, prompt, count = builder.runtime.paged_model, builder.prompt([text], ""), len(cache.pages)

@@ -1,4 +1,4 @@
-"""Sources of a question (files, standard input, ids of stored documents) to documents."""
+"""Turns the sources of a question (files, standard input, ids of stored documents) into documents."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from localctx.store.store import store_errors
 def read_sources(runtime: Runtime, sources: Sequence[str], reuse_stored: bool = True) -> list[StoredDocument]:
     """Read ``sources``: paths of files, ``-`` for standard input, ids of stored documents.
 
-    With ``reuse_stored`` a file that did not change since it was stored is not parsed again: OCR takes minutes.
-    Raises DocumentError, UsageError, Cancelled.
+    With ``reuse_stored``, a file unchanged since it was stored is not parsed again, because OCR takes minutes. Raises
+    DocumentError, UsageError, Cancelled.
     """
     documents = [_read_source(runtime, source, reuse_stored) for source in sources]
     return [StoredDocument(found.row, found.text, found.spans) for found in documents]

@@ -1,4 +1,4 @@
-"""Documents as read up to a mark: nothing after it can be in an answer."""
+"""Documents read up to a mark: nothing after it can enter an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ LAST_WORDS = 8
 
 @dataclass(frozen=True)
 class ReadUntil:
-    """The part of a document before a ``mark``: its first ``characters`` (of ``of_characters``), which are ``tokens``
-    and end with ``last_words``. What comes after the mark is not told.
+    """The part of a document before a ``mark``: its first ``characters`` (of ``of_characters``), which take ``tokens``
+    and end with ``last_words``. Nothing after the mark is shown.
     """
 
     mark: str
@@ -30,9 +30,9 @@ class ReadUntil:
 
 
 def locate_mark(documents: Sequence[StoredDocument] | None, mark: str) -> int:
-    """Returns how many characters of the one document lie before ``mark``.
+    """Returns the number of characters before ``mark`` in the one document.
 
-    Raises UsageError for a mark that the document does not have, and for several documents or the library (None).
+    Raises UsageError if the document does not have the mark, and for several documents or the library (None).
     """
     if documents is None or len(documents) != 1:
         asked = "the whole library is asked" if documents is None else f"{len(documents)} documents are asked"
@@ -43,9 +43,9 @@ def locate_mark(documents: Sequence[StoredDocument] | None, mark: str) -> int:
 def read_until(
     tokenizer: Tokenizer, documents: Sequence[StoredDocument] | None, mark: str
 ) -> tuple[DocumentBeginning, ReadUntil]:
-    """Returns the one document as far as ``mark``, rounded down to a token, and what to tell of it.
+    """Returns the one document up to ``mark``, rounded down to a token, and its description.
 
-    Raises UsageError as ``locate_mark``, and where nothing comes before the mark.
+    Raises UsageError like ``locate_mark``, and if nothing comes before the mark.
     """
     end = locate_mark(documents, mark)
     assert documents

@@ -1,4 +1,4 @@
-"""Reply: what comes next in a conversation, or a text, that a client sends word for word, as OpenAI's API has it."""
+"""Reply: answers a raw conversation or continues a raw text, as OpenAI's API defines them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from localctx.workflows.answer.ask import AskWorkflow
 
 @dataclass(frozen=True)
 class ReplyRequest:
-    """What is asked: the next message after ``messages``, which may call ``tools``, or what follows a ``raw`` text; or
-    else an answer to ``question`` from stored ``documents`` (ids), after the ``history`` of a conversation about them.
-    It has at most ``settings.max_tokens``, sampled as ``settings`` and ``controls`` say.
+    """The parameters of a reply: the next message after ``messages``, which may call ``tools``; or the continuation of
+    a ``raw`` text; or the answer to ``question`` from stored ``documents`` (ids), after a ``history`` about them. It
+    has at most ``settings.max_tokens``, sampled as ``settings`` and ``controls`` say.
     """
 
     settings: Settings
@@ -36,11 +36,11 @@ class ReplyRequest:
 
 
 def reply(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) -> EngineCoroutine[None]:
-    """Answer what is ``asked``; the plan comes first, Done last.
+    """Answer ``asked``; the plan comes first, Done last.
 
-    Pages are reused where a conversation begins as an earlier one or a kept document does, and stay in memory for later
-    ones; none are persisted but those of ``documents``. Raises TooLong, NoRoom, DocumentError; UsageError for a grammar
-    that cannot be followed.
+    Pages are reused if the conversation begins like an earlier one or like a kept document, and stay in memory for
+    later ones. Only pages of ``documents`` are persisted. Raises TooLong, NoRoom, DocumentError; UsageError for an
+    unusable grammar.
     """
     runtime = builder.runtime
     with runtime.running():
@@ -71,7 +71,7 @@ def _from_documents(builder: RequestBuilder, questions: AskWorkflow, asked: Repl
 
 
 def _stored(runtime: Runtime, document: str) -> StoredDocument:
-    """Returns a stored document by its whole id: a client may name no file. Raises DocumentError."""
+    """Returns a stored document by its full id, because a client may name no file. Raises DocumentError."""
     found = runtime.read_store(lambda store: store.documents.stored(document))
     if not found:
         raise DocumentError(f"there is no document {document!r:.80}", "GET /v1/files lists them")

@@ -1,4 +1,4 @@
-"""Decides who says a summary: the model writes it, or sentences of the document are given, as they stand there."""
+"""Decides how a summary is made: written by the model, or extracted as sentences of the document."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,14 @@ from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 
 EXTRACT_WORDS = {"short": 60, "medium": 250, "long": 500}
-"""The words of a summary that is made of a document's sentences, by its length."""
+"""Words of an extracted summary, by length."""
 
 
 @dataclass(frozen=True)
 class SummaryMethod:
-    """``extracts``: a summary is made of sentences of the document; else the model writes it. ``why`` says so."""
+    """``extracts``: the summary consists of the document's sentences. Else the model writes it. ``why`` is the
+    reason.
+    """
 
     extracts: bool
     why: str = ""
@@ -24,10 +26,10 @@ class SummaryMethod:
 
 
 def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
-    """Returns the method of the settings. ``auto`` extracts for models whose written summaries were measured to be
-    worse (catalogue). ``rewords`` names the option that no extract can follow, if one is given.
+    """Returns the method of the settings. ``auto`` extracts for models whose own summaries were measured to be worse
+    (catalogue). ``rewords`` names a given option that no extract can follow.
 
-    Raises UsageError for that option where extracts are asked for.
+    Raises UsageError for that option if extracts are requested.
     """
     if settings.summaries == "extract":
         if rewords:
@@ -41,5 +43,5 @@ def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
 
 
 def extract_words(length: str) -> int:
-    """Returns how many words an extract of this ``length`` has: a name, or a number of words."""
+    """Returns the words of an extract of this ``length``: a name, or a number of words."""
     return EXTRACT_WORDS[length] if length in EXTRACT_WORDS else int(length)

@@ -1,8 +1,8 @@
-"""A task for every document of a batch, and the instructions that ask a model for it.
+"""A task for each document of a batch, and the instructions for it.
 
-Instructions are short and plain, so that models of a hundred million parameters follow them, and come after the text:
-the pages of the document are then shared with ``ask`` and with other tasks. An instruction before the text could be
-shared only in whole pages of 64 tokens, and these have fewer.
+Instructions are short and plain, so that models of a hundred million parameters follow them. They come after the text,
+so that ``ask`` and other tasks share the document's pages. Before the text, an instruction could be shared only in
+whole pages of 64 tokens, and it is shorter.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ LENGTHS = {
     "short": ("in one or two sentences", 80),
     "medium": ("in one paragraph", 200),
     "long": ("in several paragraphs", 600),
-}  # in words for the model, and in the most tokens
+}  # (words for the model, most tokens)
 MAX_WORDS = 2000
 STYLES = {"prose": "", "bullets": " Write a list of short points.", "simple": " Use simple words."}
-MAX_SECTION = 2048  # tokens; longer ones can be read, but small models then summarize their first and last sentences
-SECTION_LENGTH = ("in two or three sentences", 120)  # of the summary of a section, as in LENGTHS
+MAX_SECTION = 2048  # tokens; of longer ones, small models summarize only the first and last sentences
+SECTION_LENGTH = ("in two or three sentences", 120)  # of a section's summary, as in LENGTHS
 
 _DOCUMENT = "Summarize the document above {length}.{style}{language}"
 _SECTION = "Summarize the text above {length}.{language}"
@@ -48,7 +48,7 @@ _GENERATION_SETTINGS = (
     "beams",
     "max_tokens",
 )
-EXTRACT_VERSION = 2  # of the choice of sentences; another one is another result
+EXTRACT_VERSION = 2  # of the sentence selection; part of the recipe
 _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
 
@@ -57,7 +57,7 @@ class SummaryTask:
     """A summary of this ``length`` (a name of LENGTHS, or a number of words), ``style`` and ``language``, or answers to
     ``questions``. ``refine``: the summary of a long document is carried from section to section.
 
-    Raises UsageError for a value that does not exist.
+    Raises UsageError for an unknown value.
     """
 
     length: str = "medium"
@@ -77,32 +77,32 @@ class SummaryTask:
 
     @property
     def tokens(self) -> int:
-        """The most tokens of a summary."""
+        """Most tokens of a summary."""
         return LENGTHS[self.length][1] if self.length in LENGTHS else 2 * int(self.length) + 32
 
     @property
     def document_instruction(self) -> str:
-        """The instruction to summarize a whole document."""
+        """Instruction to summarize a whole document."""
         return self._format(_DOCUMENT)
 
     @property
     def section_instruction(self) -> str:
-        """The instruction to summarize one section."""
+        """Instruction to summarize one section."""
         return self._format(_SECTION, SECTION_LENGTH[0])
 
     @property
     def merge_instruction(self) -> str:
-        """The instruction to merge the summaries of sections."""
+        """Instruction to merge the summaries of sections."""
         return self._format(_MERGE)
 
     @property
     def refine_instruction(self) -> str:
-        """The instruction to extend the summary so far by the next section."""
+        """Instruction to extend the summary so far by the next section."""
         return self._format(_REFINE)
 
     def adapted(self, settings: Settings) -> Settings:
         """Returns ``settings`` with the length of this task. Raises UsageError if they ask for several answers, or for
-        sentences of documents in other words.
+        extracts that must be reworded.
         """
         self.method(settings)
         if settings.n > 1:
@@ -110,13 +110,15 @@ class SummaryTask:
         return settings if self.questions else replace(settings, max_tokens=self.tokens)
 
     def method(self, settings: Settings) -> SummaryMethod:
-        """How summaries are made under ``settings``. Raises UsageError for an option that it cannot follow."""
+        """Returns how summaries are made under ``settings``. Raises UsageError for an option that the method cannot
+        follow.
+        """
         options = {"--style simple": self.style == "simple", "--language": bool(self.language), "--refine": self.refine}
         rewords = next((option for option, given in options.items() if given), "")
         return SummaryMethod(False) if self.questions else summary_method(settings, rewords)
 
     def recipe(self, settings: Settings) -> str:
-        """Returns a hash of everything but the document that a result depends on; stored results are found by it."""
+        """Returns the key of stored results: a hash of everything they depend on except the document."""
         if self.method(settings).extracts:
             return digest({"extract": EXTRACT_VERSION, "words": extract_words(self.length), "style": self.style})
         names = _GENERATION_SETTINGS + (_RETRIEVAL_SETTINGS if self.questions else ())
@@ -137,7 +139,7 @@ class SummaryTask:
 
     @property
     def _instructions(self) -> dict[str, str]:
-        """The instructions by the names under which they are hashed."""
+        """Instructions by the names under which they are hashed."""
         return {
             "whole": self.document_instruction,
             "part": self.section_instruction,
@@ -151,7 +153,7 @@ class SummaryTask:
         return instruction.format(length=length, style=STYLES[self.style], language=language)
 
     def to_json(self) -> dict[str, Any]:
-        """The task as JSON."""
+        """Returns the task as JSON."""
         return asdict(self)
 
 

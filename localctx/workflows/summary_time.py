@@ -1,4 +1,4 @@
-"""How long a summary of documents takes: at the rate of the last summary made here, else at those of the model."""
+"""Estimates the time of a summary from the last summary made here, else from the model's measured rates."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _LENGTH = LENGTHS["medium"][1]
 
 
 def estimate_summary_seconds(builder: RequestBuilder, documents: Sequence[StoredDocument]) -> float | None:
-    """Returns the seconds that summaries of ``documents`` take; None before anything of the kind was measured."""
+    """Returns the seconds to summarize ``documents``; None if nothing comparable was measured."""
     runtime, fingerprint = builder.runtime, builder.fingerprint
     rate = runtime.read_store(lambda store: store.caches.rate(fingerprint, _rate_name(builder)))
     if rate:
@@ -30,8 +30,8 @@ def estimate_summary_seconds(builder: RequestBuilder, documents: Sequence[Stored
 
 
 def note_summary_seconds(builder: RequestBuilder, document: StoredDocument, seconds: float) -> None:
-    """Store the rate at which ``document`` was summarized, for the next estimate. A store that cannot be written costs
-    that only.
+    """Store the rate at which ``document`` was summarized, for the next estimate. A store that cannot be written is
+    ignored.
     """
 
     def write(store: Store) -> None:
@@ -46,13 +46,13 @@ def note_summary_seconds(builder: RequestBuilder, document: StoredDocument, seco
 
 
 def _model_seconds(builder: RequestBuilder, document: StoredDocument, read: float, write: float) -> float:
-    """The seconds of a summary that the model writes: its sections are read, and as many summaries are written."""
+    """Returns the seconds of a summary that the model writes: it reads the sections, and writes a summary of each."""
     tokens = estimate_tokens(builder.model.tokenizer, [document.text], 0, builder.runtime.cancelled)
     if tokens + _LENGTH < builder.model.trained:
         return tokens / read + _LENGTH / write
     section = min(MAX_SECTION, builder.model.trained // 2)
     sections, written = -(-tokens // section), min(SECTION_LENGTH[1], section // 2)
-    again = sections * written  # the summaries are read again to be joined
+    again = sections * written  # the merge reads the summaries
     joined = -(-again // section)
     return (tokens + again) / read + (sections * written + joined * _LENGTH) / write
 

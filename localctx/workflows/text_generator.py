@@ -1,5 +1,5 @@
-"""Text generators follow instructions about a document: ``LocalGenerator`` with the model of this machine, others of
-the same protocol on a server or in a Ray worker.
+"""Text generators follow instructions about a document: ``LocalGenerator`` with this machine's model, others of the
+same protocol on a server or in a Ray worker.
 """
 
 from collections import Counter
@@ -21,22 +21,22 @@ from localctx.library.wording.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.ask import AskWorkflow
 
-MAX_REPEATS = 2  # sentences in a row that were said before
+MAX_REPEATS = 2  # repeated sentences in a row that end a text
 
 
 def zero_token_counts() -> Counter[str]:
-    """Token counts of a result, all zero."""
+    """Returns the token counts of a result, all zero."""
     return Counter(prompt=0, reused=0, prefilled=0, generated=0, dropped=0)
 
 
 def without_text(event: Event) -> Event | None:
-    """Returns ``event``, or None for what belongs to a text that is generated on the way to another."""
+    """Returns ``event``, or None for an event of a text that is only an intermediate result."""
     return None if isinstance(event, Token | Quoted | Planned) else event
 
 
 @dataclass(frozen=True)
 class GeneratedAnswer:
-    """An answer to a question about a document; ``mode`` is full or retrieve."""
+    """An answer to a question about a document. ``mode`` is the mode of the request's plan."""
 
     text: str
     mode: str
@@ -44,9 +44,9 @@ class GeneratedAnswer:
 
 
 class TextGenerator(Protocol):
-    """Generates text about one document; ``model`` names the model that does, ``token_counts`` adds up its tokens.
+    """Generates text about one document with the model named ``model``; ``token_counts`` adds up its tokens.
 
-    A text that is too long raises TooLong before anything is generated. Everything raises Cancelled, NoRoom.
+    Raises TooLong before generating if a text is too long. All methods raise Cancelled, NoRoom.
     """
 
     model: str
@@ -54,31 +54,31 @@ class TextGenerator(Protocol):
 
     @property
     def window(self) -> int:
-        """The tokens the model was trained to read at once, as far as that is known."""
+        """Tokens the model was trained to read at once, as far as known."""
 
     def count(self, text: str) -> int:
-        """The number of tokens of a text, about."""
+        """Returns the number of tokens of a text, approximately."""
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """Raises TooLong for texts that do not fit in one prompt."""
+        """Raise TooLong if the texts do not fit in one prompt."""
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
         """Follow an instruction about parts of the document, in at most ``max_tokens``."""
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
-        """Follow an instruction about the whole document; ``persist`` its pages, where there is a store for them."""
+        """Follow an instruction about the whole document; ``persist`` its pages, if there is a store for them."""
 
     def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
-        """Answer a question about the document. Raises NothingFound if nothing in it is like the question."""
+        """Answer a question about the document. Raises NothingFound if no passage matches the question."""
 
 
 class LocalGenerator:
-    """Generates with the model of this machine; ``ask`` answers the questions."""
+    """Generates with this machine's model; ``ask`` answers the questions."""
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument) -> None:
         settings = builder.runtime.settings
         self.model, self.token_counts, self.window = settings.model, zero_token_counts(), builder.model.trained
-        # side by side with other documents, a drafted token takes the place of another document's token in the batch
+        # in a batch of documents, a drafted token takes the place of another document's token
         self._builder, self._settings, self._document = builder, replace(settings, draft=0), document
         self._ask, self._runtime = ask, builder.runtime
 
@@ -88,15 +88,15 @@ class LocalGenerator:
         return len(self._builder.model.tokenizer.encode(text))
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """See ``TextGenerator``. What does not fit in memory is too long as well."""
+        """See ``TextGenerator``. A text that does not fit in memory is too long as well."""
         self._build(texts, instruction).cache.drop()
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
-        """See ``TextGenerator``. Pages are not persisted: each is read once, and would use up the disk budget."""
+        """See ``TextGenerator``. Pages are not persisted: each is used once, and would fill the disk budget."""
         return (yield from self._follow(_limited(max_tokens, self._build(texts, instruction))))
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
-        """See ``TextGenerator``. Kept pages are reused; new ones are persisted only if ``persist``, because a batch of
+        """See ``TextGenerator``. Kept pages are reused. New ones are persisted only if ``persist``, because a batch of
         documents would evict the pages of those that a user asks about.
         """
         request = _limited(max_tokens, self._build([self._document.text], instruction, persist=True))
@@ -107,7 +107,7 @@ class LocalGenerator:
         return (yield from self._follow(request))
 
     def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
-        """See ``TextGenerator``. As ``ask`` does: the first of several questions prefills what they share."""
+        """See ``TextGenerator``. As ``ask`` does: the first of several questions prefills the part they share."""
         request = yield from self._ask.open([self._document], question, True)
         text = yield from self._run(request, self._ask.answer(request, question, self._settings))
         return GeneratedAnswer(text, request.plan.mode, request.citations)
@@ -133,7 +133,7 @@ class LocalGenerator:
         return self._builder.build([self._document], texts, instruction, persist=persist, conversation=conversation)
 
     def _count_tokens(self, request: Request) -> int:
-        """Count what was prefilled and generated, also of passages that were ranked; returns the tokens dropped."""
+        """Count the prefilled and generated tokens, with those of ranked passages; returns the tokens dropped."""
         dropped = round(sum((e.stop - e.start) * (1 - e.kept) for e in request.evicted))
         self.token_counts.update(generated=sum(map(len, request.answers)), dropped=dropped)
         for one in {id(r): r for r in (*request.ranked, request)}.values():
@@ -142,12 +142,12 @@ class LocalGenerator:
 
 
 class _Repeats(Exception):
-    """The text ends in sentences that were said before."""
+    """The text ends in repeated sentences."""
 
 
 def _stop_at_repeats(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """The same coroutine, which ends when the text ends in MAX_REPEATS sentences that were said before: what comes then
-    are the same again.
+    """Run ``coroutine``, but end it once the text ends in MAX_REPEATS repeated sentences, because more repetitions
+    follow.
     """
 
     def check(event: Event) -> Iterator[Event]:
@@ -162,6 +162,6 @@ def _stop_at_repeats(request: Request, coroutine: EngineCoroutine[None]) -> Engi
 
 
 def _limited(max_tokens: int, request: Request) -> Request:
-    """The request with an answer of at most ``max_tokens``."""
+    """Limit the request's answer to ``max_tokens``, and return it."""
     request.plan = replace(request.plan, answer_tokens=max(1, min(request.plan.answer_tokens, max_tokens)))
     return request

@@ -1,4 +1,4 @@
-"""All workflows of one session, as coroutines of the engine, so that a scheduler can run those of several together."""
+"""All workflows of one session, as engine coroutines, so that a scheduler can run several sessions together."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.answer.retrieval import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources, store_sources
 
-if TYPE_CHECKING:  # each is imported when it is first needed: one question needs none of them
+if TYPE_CHECKING:  # each is imported when first needed, because one question needs none of them
     from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
     from localctx.workflows.ahead.readiness import ReadinessWorkflow
     from localctx.workflows.ahead.take_in import TakeInWorkflow
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # each is imported when it is first needed: one question need
 class Workflows:
     """The workflows of one ``runtime``: ``questions``, ``chats``, summaries and the library.
 
-    Methods that return an ``EngineCoroutine`` do nothing until it is run, by ``Session.run`` or by a scheduler.
+    Methods that return an ``EngineCoroutine`` do nothing until ``Session.run`` or a scheduler runs it.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -36,19 +36,19 @@ class Workflows:
 
     @cached_property
     def questions(self) -> AskWorkflow:
-        """Questions about documents."""
+        """Workflow for questions about documents."""
         return AskWorkflow(self._builder, RetrievalWorkflow(self._builder))
 
     @cached_property
     def chats(self) -> "ChatWorkflow":
-        """Questions that continue a chat."""
+        """Workflow for questions that continue a chat."""
         from localctx.workflows.chat.chat import ChatWorkflow
 
         return ChatWorkflow(self._builder, self.questions)
 
     @contextmanager
     def library(self) -> "Iterator[LibraryWorkflow]":
-        """The library, to add files or search it; a cancel is accepted from the start of the block."""
+        """Open the library to add files or search it; a cancel is accepted from the start of the block."""
         from localctx.workflows.manage_library import LibraryWorkflow
 
         with self.runtime.running(cancellable=True):
@@ -56,7 +56,7 @@ class Workflows:
 
     @contextmanager
     def watched_files(self) -> "Iterator[TakeInWorkflow]":
-        """Files of watched folders, to add them to the library; a cancel is accepted from the start of the block."""
+        """Open the library to add files of watched folders; a cancel is accepted from the start of the block."""
         from localctx.workflows.ahead.take_in import TakeInWorkflow
 
         with self.library() as library:
@@ -64,14 +64,14 @@ class Workflows:
 
     @cached_property
     def reading_ahead(self) -> "ReadAheadWorkflow":
-        """Documents that are read before anybody asks."""
+        """Workflow that prefills stored documents before anyone asks."""
         from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
 
         return ReadAheadWorkflow(self._builder, self.questions)
 
     @cached_property
     def readiness(self) -> "ReadinessWorkflow":
-        """Documents that are read before anything is asked about them."""
+        """Workflow that makes documents ready for questions, and measures what that saves."""
         from localctx.workflows.ahead.readiness import ReadinessWorkflow
 
         return ReadinessWorkflow(self._builder, self.questions)
@@ -80,8 +80,8 @@ class Workflows:
     def summaries(
         self, open_generator: "Callable[[StoredDocument], TextGenerator] | None" = None
     ) -> "Iterator[SummarizeWorkflow]":
-        """The workflow that summarizes documents, or asks all of them the same. ``open_generator`` replaces the model
-        of this machine.
+        """Open the workflow that summarizes documents or asks all of them the same questions. ``open_generator``
+        replaces this machine's model.
         """
         from localctx.workflows.summarize.summarize import SummarizeWorkflow
 
@@ -89,7 +89,7 @@ class Workflows:
             yield SummarizeWorkflow(self.runtime, open_generator or self._local_generator)
 
     def reply(self, asked: "ReplyRequest") -> EngineCoroutine[None]:
-        """What comes next in a conversation or a text word for word; the last event is Done."""
+        """Continue a raw conversation or text; the last event is Done."""
         from localctx.workflows.reply import reply
 
         return reply(self._builder, self.questions, asked)
@@ -104,7 +104,7 @@ class Workflows:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """The most tokens a prompt may have. Loads the model."""
+        """Most tokens a prompt may have. Loads the model."""
         with self.runtime.running():
             self.runtime.load()
             return self._builder.max_prompt_tokens

@@ -1,1 +1,1 @@
-"""From logits to an answer: greedy, drafted, in beams, or limited to a text's own words."""
+"""Turns logits into an answer: greedy, drafted, by beam search, or limited to a text's own words."""

@@ -12,8 +12,8 @@ from localctx.shape import PAGE, SINK_PAGES
 
 
 class AttentionShare(NamedTuple):
-    """Characters ``start..end`` of document ``document``, which lie on one page of the cache, and the ``share`` of the
-    attention mass that this page got (0 to 1).
+    """Characters ``start..end`` of document ``document``, which lie on one page of the cache, and the page's ``share``
+    of the attention mass (0 to 1).
     """
 
     document: int
@@ -25,12 +25,12 @@ class AttentionShare(NamedTuple):
 def attention_by_text(
     cache: SequenceCache, tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]
 ) -> list[AttentionShare]:
-    """Returns all of ``texts``, cut at page boundaries, with each page's share of the recorded attention mass, the
-    largest share first.
+    """Returns all of ``texts``, cut at page boundaries, with each page's share of the recorded attention mass, largest
+    first.
 
-    ``tokens``: the part of the prompt that contains the texts, in order. The share is 0 where it says nothing: on sink
-    pages, which get attention whatever they contain, on evicted and incomplete pages, and everywhere if no attention
-    was recorded. If the tokens do not spell a text, that text and those after it are left out.
+    ``tokens``: the part of the prompt that contains the texts, in order. The share is 0 where it carries no
+    information: on sink pages, which get attention whatever they contain, on evicted and incomplete pages, and
+    everywhere if no attention was recorded. From the first text that the tokens do not spell, texts are left out.
     """
     if cache.attention_mass is None:
         return [AttentionShare(i, 0, len(text), 0.0) for i, text in enumerate(texts)]
@@ -64,13 +64,13 @@ def _decode_pages(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[np.ndarr
 
 
 def _locate_texts(prompt: str, texts: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Yields for each text where it starts in ``prompt``, and the range of its own characters that is there (the prompt
-    has it stripped). Stops at the first text that is not found.
+    """Yields for each text its start in ``prompt``, and the range of its characters found there (the prompt has it
+    stripped). Stops at the first text that is not found.
     """
     after = 0
     for text in texts:
         stripped = text.strip()
-        at = prompt.find(f":\n{stripped}", after)  # as the prompt puts it
+        at = prompt.find(f":\n{stripped}", after)  # as in the prompt
         if at < 0:
             return
         first, after = text.index(stripped), at + 2 + len(stripped)
@@ -78,7 +78,7 @@ def _locate_texts(prompt: str, texts: Sequence[str]) -> Iterator[tuple[int, int,
 
 
 def _split_at_pages(page_starts: np.ndarray, at: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yields (page, start, end) for each page that contains characters of a text, which begins at ``at``."""
+    """Yields (page, start, end) for each page with characters of a text that begins at ``at``."""
     for page in range(len(page_starts) - 1):
         start, end = max(first, int(page_starts[page]) - at), min(last, int(page_starts[page + 1]) - at)
         if start < end:
@@ -86,7 +86,7 @@ def _split_at_pages(page_starts: np.ndarray, at: int, first: int, last: int) -> 
 
 
 def _join_unknown(shares: Sequence[AttentionShare]) -> Iterator[AttentionShare]:
-    """Joins neighbours whose share is 0."""
+    """Yields the shares, with neighbours whose share is 0 joined."""
     for (document, unknown), group in groupby(shares, key=lambda part: (part.document, not part.share)):
         parts = list(group)
         if unknown:

@@ -1,4 +1,4 @@
-"""Beam search: extends the few likeliest answers together. Their caches share all pages but the open one."""
+"""Beam search: extends the likeliest partial answers together. Their caches share all pages but the open one."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from localctx.models.base import ForwardRequest, Tokenizer
 
 @dataclass
 class _Beam:
-    """A partial answer. ``score`` is the sum of the log-probabilities of ``tokens``, with a stop token if there is one;
-    ``logits`` [vocabulary] are those after the last token.
+    """A partial answer. ``score`` is the sum of the log-probabilities of ``tokens``, with the stop token if there is
+    one. ``logits`` [vocabulary] follow the last token.
     """
 
     tokens: list[int]
@@ -31,9 +31,9 @@ class _Beam:
 def beam_search(
     cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int
 ) -> EngineCoroutine[None]:
-    """Generate the answer with the best mean log-probability that ``width`` beams find; yields its tokens at the end.
+    """Find the answer with the best mean log-probability among ``width`` beams; yields its tokens at the end.
 
-    ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled.
+    ``logits`` [vocabulary] follow the tokens in ``cache``, which is not changed. Raises Cancelled.
     """
     live, ended = [_Beam([], 0.0, cache.fork(), logits)], list[_Beam]()
     try:

@@ -1,6 +1,6 @@
-"""Confidence: the probability that the text answers a question, from likelihoods, by a logistic regression.
+"""Confidence: the probability that the text answers a question, from likelihoods, by logistic regression.
 
-It was fitted to questions which the text did or did not answer (Platt scaling).
+It was fitted to questions that the text did or did not answer (Platt scaling).
 """
 
 import math
@@ -12,14 +12,15 @@ from localctx.models.adapter import Adapter
 from localctx.models.adapter_folders import READER, damaged
 
 CONFIDENCE = "confidence"
-"""The name of the calibrations among an adapter's measured values: one for each way to decode."""
+"""Key of the calibrations among an adapter's measured values: one for each decoding."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a model computed about one answer, in nats: the log-likelihood of the ``answer`` with its end, of which
-    there are ``tokens``; that of saying that nothing answers (``not_said``) in its place; and by how much the text
-    makes the question likelier (``gain``), which has ``question_tokens``.
+    """The likelihoods a model computed for one answer, in nats.
+
+    ``answer`` is the log-likelihood of the answer with its end, ``tokens`` long; ``not_said`` that of saying instead
+    that nothing answers. ``gain`` is how much likelier the text makes the question, which has ``question_tokens``.
     """
 
     answer: float
@@ -29,12 +30,12 @@ class Evidence:
     question_tokens: int
 
     def of_answer(self, likelihood: float, tokens: int) -> "Evidence":
-        """The same with another answer, of this log-likelihood and number of tokens."""
+        """Returns the evidence with another answer's log-likelihood and number of tokens."""
         return replace(self, answer=likelihood, tokens=tokens)
 
     @property
     def features(self) -> tuple[float, ...]:
-        """The inputs of the regression, each bounded, so that no odd text decides alone."""
+        """Inputs of the regression, each bounded, so that no unusual text decides alone."""
         per_token = self.answer / max(1, self.tokens)
         gain_per_token = self.gain / max(1, self.question_tokens)
         bounded = (
@@ -50,8 +51,8 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted regression: ``weights`` of the features and a ``bias``. An answer whose probability is below the
-    ``threshold`` is not given.
+    """A fitted regression: ``weights`` of the features and a ``bias``. Answers with a probability below ``threshold``
+    are withheld.
     """
 
     weights: tuple[float, ...]
@@ -64,14 +65,14 @@ class Calibration:
         return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the calibration as it is stored with a reader."""
+        """Returns the calibration as JSON, as it is stored with an adapter."""
         rounded = [round(weight, 5) for weight in self.weights]
         return {"weights": rounded, "bias": round(self.bias, 5), "threshold": round(self.threshold, 4)}
 
 
 def calibrations(adapter: Adapter) -> dict[str, Calibration]:
-    """Returns the calibrations that are stored with an adapter, by the way to decode, without those that were fitted to
-    other features. Raises ModelError for what is no calibration.
+    """Returns an adapter's calibrations by decoding, without those fitted to other features. Raises ModelError for a
+    damaged one.
     """
     stored = adapter.measured.get(CONFIDENCE, {})
     try:
@@ -83,7 +84,7 @@ def calibrations(adapter: Adapter) -> dict[str, Calibration]:
 
 def calibration_from_json(stored: Mapping[str, Any]) -> Calibration | None:
     """Returns a stored calibration; None if it was fitted to other features. Raises KeyError, OverflowError, TypeError
-    or ValueError for what is none.
+    or ValueError for a damaged one.
     """
     weights, bias, threshold = [_number(weight) for weight in stored["weights"]], stored["bias"], stored["threshold"]
     calibration = Calibration(tuple(weights), _number(bias), _number(threshold))

@@ -1,4 +1,4 @@
-"""The tokenizer of an answer that is continued: new tokens are decoded as what follows the text that is there."""
+"""The tokenizer of a continued answer: new tokens are decoded as the continuation of its text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from localctx.models.base import Messages, Tokenizer
 
 @dataclass(frozen=True)
 class ContinuedTokenizer:
-    """A tokenizer whose streams go on after the text ``begun``: a space before a word stays, for example, that would be
-    left out at the beginning of a text.
+    """A tokenizer whose streams continue the text ``begun``. This keeps, for example, a space before a word that would
+    be dropped at the beginning of a text.
     """
 
     tokenizer: Tokenizer
@@ -18,7 +18,7 @@ class ContinuedTokenizer:
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """The tokens that end an answer."""
+        """Tokens that end an answer."""
         return self.tokenizer.stop_ids
 
     @property

@@ -1,18 +1,21 @@
-"""Prompt lookup: drafts tokens by finding the last ones earlier in the text, because answers repeat the document."""
+"""Prompt lookup: drafts the tokens that followed an earlier occurrence of the last ones, because answers repeat the
+document.
+"""
 
 from collections.abc import Sequence
 
-NGRAM = 3  # tokens that must have come in the same order before
+NGRAM = 3  # tokens that must occur earlier in the same order
 _FIRST_DRAFT = 2  # tokens in the first draft
 
 
 class PromptLookup:
-    """Drafts what followed when the last NGRAM tokens of the prompt ``tokens`` and its answer came before.
+    """Drafts the tokens that followed the last NGRAM tokens where these occurred before in the prompt ``tokens`` or
+    answer.
 
     This is prompt-lookup decoding: speculative decoding (arXiv:2211.17192) without a draft model.
 
-    A draft has at most ``max_draft`` tokens; 0 switches drafting off. It grows after a draft that was accepted whole,
-    and shrinks to the tokens accepted otherwise. ``drafted`` and ``accepted`` count tokens.
+    A draft has at most ``max_draft`` tokens; 0 disables drafting. It grows after a fully accepted draft, otherwise it
+    shrinks to the accepted tokens. ``drafted`` and ``accepted`` count tokens.
     """
 
     def __init__(self, tokens: Sequence[int], max_draft: int) -> None:
@@ -29,11 +32,11 @@ class PromptLookup:
         self._tokens.append(token)
 
     def draft(self, max_tokens: int) -> list[int]:
-        """Returns at most ``max_tokens`` tokens that may follow; none if the last ones did not come before."""
+        """Returns at most ``max_tokens`` tokens that may follow; none if the last ones did not occur before."""
         at = self._continuations.get(tuple(self._tokens[-NGRAM:]))
         return [] if at is None else self._tokens[at : at + min(max_tokens, self._next_size, self.max_draft)]
 
     def record(self, drafted: int, accepted: int) -> None:
-        """Count a draft that was verified, and set the size of the next one."""
+        """Count a verified draft, and set the size of the next one."""
         self.drafted, self.accepted = self.drafted + drafted, self.accepted + accepted
         self._next_size = min(self.max_draft, 2 * self._next_size) if accepted == drafted else max(1, accepted)

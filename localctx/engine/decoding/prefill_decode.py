@@ -1,4 +1,4 @@
-"""Prefill in chunks and decode token by token, with one cache or several forks of it."""
+"""Prefills in chunks and decodes token by token, with one cache or several forks of it."""
 
 import time
 from collections import deque
@@ -33,11 +33,11 @@ def prefill(
 ) -> EngineCoroutine[Tensor]:
     """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
 
-    A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses what is kept then
-    computes exactly what a run that prefilled everything computed. It ends at each of ``stops`` too. When memory runs
-    out, a ``MemoryRelief`` given as ``chunk`` makes room and prefill goes on. ``total`` is for the progress, where
-    ``tokens`` are only the beginning of a prompt. Raises Cancelled, with the chunks before it in the cache; NoRoom when
-    nothing is left to try.
+    A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses kept pages then
+    computes exactly what a full prefill computes. A chunk also ends at each of ``stops``. When memory runs out, a
+    ``MemoryRelief`` given as ``chunk`` makes room and prefill goes on. ``total`` is for progress if ``tokens`` are only
+    the beginning of a prompt. Raises Cancelled, with the finished chunks in the cache; NoRoom if nothing is left to
+    try.
     """
     relief = chunk if isinstance(chunk, MemoryRelief) else MemoryRelief(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -64,7 +64,7 @@ def prefill(
 
 
 def likelihood(cache: SequenceCache, tokens: Sequence[int], start: int) -> EngineCoroutine[float]:
-    """Prefill ``tokens[cache.length:]`` in one pass; returns the summed log-probability of ``tokens[start:]``.
+    """Prefill ``tokens[cache.length:]`` in one forward pass; returns the summed log-probability of ``tokens[start:]``.
 
     Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
     Cancelled, NoRoom.
@@ -89,12 +89,12 @@ def decode(
     repetition: Repetition | None = None,
     at_once: Callable[[Any], int] = max_tokens_at_once,
 ) -> EngineCoroutine[None]:
-    """Yield the tokens of an answer up to a stop token, or ``limit`` tokens.
+    """Yield the tokens of an answer, up to a stop token or ``limit`` tokens.
 
-    ``logits`` [vocabulary] are those after the tokens in ``cache``. A ``lookup`` that has the prompt drafts tokens,
-    which are verified in the same pass as the token before them; a greedy answer is the same with it. A ``repetition``
-    ends the answer where it finds one, and withholds tokens that may be part of one. ``at_once`` says how many tokens
-    of a cache may be verified in one pass. Raises Cancelled, or NoRoom; what was yielded before stands.
+    ``logits`` [vocabulary] follow the tokens in ``cache``. ``lookup`` drafts tokens, which are verified in the same
+    pass as the token before them; a greedy answer does not change. ``repetition`` ends the answer when it detects one,
+    and withholds tokens that may belong to one. ``at_once`` returns how many tokens of a cache may be verified in one
+    pass. Raises Cancelled or NoRoom; tokens yielded before remain valid.
     """
     text_of, withheld = tokenizer.stream(), deque[Token]()
     drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)
@@ -114,7 +114,9 @@ def decode(
 
 
 def _told(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple[str, float], ...] | None:
-    """Returns what ``Token.told`` has; the text of part of a character is empty."""
+    """Returns the logprobs of the token and its alternatives, see ``Token.told``. Text is empty for an incomplete UTF-8
+    sequence.
+    """
     if sampler.told is None:
         return None
     logprob, likeliest = sampler.told
@@ -124,16 +126,18 @@ def _told(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple[str
 class _DraftedLogits:
     """The logits after each token of an answer: from an earlier pass if the token was drafted, else from a new one.
 
-    ``close`` removes the drafted tokens from the cache that were not confirmed.
+    ``close`` removes unconfirmed drafted tokens from the cache.
     """
 
     def __init__(self, cache: SequenceCache, lookup: PromptLookup | None, at_once: Callable[[Any], int]) -> None:
         self._cache, self._lookup, self._drafted = cache, lookup or PromptLookup((), 0), 0
         self._at_once = at_once
-        self._draft, self._logits = list[int](), list[Tensor]()  # not confirmed yet, and the logits after each
+        self._draft, self._logits = list[int](), list[Tensor]()  # unconfirmed tokens, and the logits after each
 
     def after(self, token: int, left: int) -> EngineCoroutine[Tensor]:
-        """Returns the logits [vocabulary] after ``token``, the next of the answer; at most ``left`` more are wanted."""
+        """Returns the logits [vocabulary] after ``token``, the next one of the answer; at most ``left`` more tokens are
+        needed.
+        """
         self._lookup.add(token)
         if self._draft and self._draft[0] == token:
             self._draft.pop(0)
@@ -146,7 +150,7 @@ class _DraftedLogits:
         return logits[0]
 
     def close(self) -> None:
-        """Trim rejected tokens from the cache, and record how many of the draft were accepted."""
+        """Trim rejected tokens from the cache, and record how many drafted tokens were accepted."""
         if rejected := len(self._draft):
             self._cache.trim(self._cache.length - rejected)
         if self._drafted:
@@ -157,8 +161,8 @@ class _DraftedLogits:
 def decode_each(
     cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
 ) -> EngineCoroutine[None]:
-    """Yield one answer for each sampler, one after the other. Each decodes into a fork of ``cache``, which shares the
-    sealed pages and has an open page of its own. Raises Cancelled.
+    """Yield one answer for each sampler, one after the other. Each decodes in a fork of ``cache``, which shares the
+    sealed pages and has its own open page. Raises Cancelled.
     """
     for i, sampler in enumerate(samplers):
         own = cache.fork(recording=not i)  # only the attention of the first answer is cited
@@ -169,9 +173,9 @@ def decode_each(
 
 
 def _relieve(relief: MemoryRelief, cache: SequenceCache, error: Exception) -> str:
-    """Make room after an ``error`` that says that memory ran out; returns what was done as a sentence.
+    """Make room after an out-of-memory ``error``; returns a sentence that says what was done.
 
-    Raises NoRoom if nothing is left to try, and every other error again.
+    Raises NoRoom if nothing is left to try, and re-raises any other error.
     """
     if not (isinstance(error, NoRoom) or out_of_memory(error)):
         raise error
@@ -182,7 +186,7 @@ def _relieve(relief: MemoryRelief, cache: SequenceCache, error: Exception) -> st
 
 @contextmanager
 def out_of_memory_as_no_room(cache: SequenceCache) -> Iterator[None]:
-    """Raise NoRoom in place of what torch raises when memory ran out."""
+    """Raise NoRoom instead of torch's out-of-memory errors."""
     try:
         yield
     except (MemoryError, RuntimeError) as e:
@@ -196,7 +200,7 @@ def _no_room(cache: SequenceCache) -> NoRoom:
 
 
 def _report_evicted(cache: SequenceCache, dropped: int) -> Iterator[Evicted]:
-    """Yield an event if the keeper has evicted tokens since ``dropped`` were."""
+    """Yield an event if the keeper evicted tokens since ``dropped`` was read."""
     if cache.dropped != dropped:
         ranges = tuple((e.start, e.stop) for e in cache.evicted)
         yield Evicted(cache.keeper.name, cache.dropped, ranges)

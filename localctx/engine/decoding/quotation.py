@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from localctx.engine.coroutine import EngineCoroutine, Result, flat_map_events
 from localctx.engine.events import Event, Quoted, Token
 
-MAX_WAIT = 2.0  # seconds that the first tokens of an answer wait for the rest, which decides what is quoted
+MAX_WAIT = 2.0  # seconds to hold back the first tokens, because the answer so far decides the quotation
 
 
 class _TokenBuffer:
@@ -17,7 +17,7 @@ class _TokenBuffer:
         self._quote, self._tokens, self._first, self._quoted = quote, deque[Event](), 0.0, False
 
     def on_event(self, event: Event) -> Iterator[Event]:
-        """Pass on other events at once, and tokens once the first one has waited for MAX_WAIT."""
+        """Pass on other events at once, and release tokens once the first one has waited for MAX_WAIT."""
         if not isinstance(event, Token):
             yield event
             return
@@ -36,7 +36,7 @@ class _TokenBuffer:
 
 
 def quotation_first(answering: EngineCoroutine[Result], quote: Callable[[], Quoted | None]) -> EngineCoroutine[Result]:
-    """The coroutine ``answering`` with what ``quote`` returns before its first token.
+    """Run ``answering`` and yield what ``quote`` returns before its first token.
 
     ``quote`` is called once, for the answer so far: when the answer has ended, or MAX_WAIT after its first token.
     """

@@ -1,28 +1,28 @@
-"""Detects repetition: small models that answer greedily may generate the same tokens again and again."""
+"""Detects repetition: in greedy decoding, small models may generate the same tokens again and again."""
 
 from collections import deque
 
-COPIES = 3  # of the same tokens one after another are a repetition
+COPIES = 3  # consecutive copies of the same tokens that make a repetition
 MAX_PERIOD = 128  # tokens in one copy
-MIN_TOKENS = 24  # in all copies together: zeros of a number and rules of a table are shorter
-MIN_LINE = 16  # tokens of a line that is a repetition as soon as it is followed by itself
+MIN_TOKENS = 24  # in all copies together: zeros of a number and lines of a table are shorter
+MIN_LINE = 16  # tokens of a line that counts as a repetition after two copies
 
 
 class Repetition:
-    """Withholds the last tokens of an answer while they equal those just before, and detects a repetition.
+    """Withholds the last tokens of an answer while they equal the tokens just before them, and detects a repetition.
 
-    An answer repeats itself when its last tokens are COPIES copies of the same tokens, or when a whole line of at least
-    MIN_LINE tokens is followed by itself. The tokens withheld then, all copies but the first, are dropped.
+    An answer repeats itself if it ends in COPIES copies of the same tokens, or in two copies of a whole line of at
+    least MIN_LINE tokens. The tokens withheld then, all copies but the first, are dropped.
     """
 
     def __init__(self) -> None:
         self.found = False
-        self._ids, self._ends = list[int](), list[bool]()  # of all tokens: their ids, whether a line ends with each
-        self._runs = [0] * (MAX_PERIOD + 1)  # by distance: how many of the last tokens equal those so far before them
-        self._withheld = deque[int]()  # the indices of tokens that are withheld
+        self._ids, self._ends = list[int](), list[bool]()  # for each token: its id, and whether it ends a line
+        self._runs = [0] * (MAX_PERIOD + 1)  # by distance d: how many of the last tokens equal those d before
+        self._withheld = deque[int]()  # indices of withheld tokens
 
     def add(self, token: int, ends_line: bool = False) -> int:
-        """Add the next token; returns how many withheld tokens, the oldest first, may be shown now."""
+        """Add the next token; returns how many withheld tokens, oldest first, may be shown now."""
         at = len(self._ids)
         self._ids.append(token)
         self._ends.append(ends_line)
@@ -34,7 +34,7 @@ class Repetition:
 
     @property
     def withheld(self) -> int:
-        """The number of tokens that are withheld."""
+        """Number of withheld tokens."""
         return len(self._withheld)
 
     def _repeats(self, distance: int) -> bool:
@@ -44,7 +44,7 @@ class Repetition:
         return run >= distance >= MIN_LINE and self._ends[-1] and self._ends[-1 - distance]
 
     def _release(self) -> int:
-        """Release the tokens before every run that still goes on; returns their number."""
+        """Release the tokens before every run that is still going; returns their number."""
         first_in_run = len(self._ids) - max(self._runs)
         count = 0
         while self._withheld and self._withheld[0] < first_in_run:

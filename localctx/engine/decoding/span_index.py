@@ -1,7 +1,7 @@
-"""SpanIndex: every run of a text's own words as a sequence of tokens, so that decoding can be limited to such runs.
+"""SpanIndex: all runs of consecutive words of a text as token sequences, to constrain decoding to them.
 
-A set of positions stands for all runs that begin with the tokens chosen so far; the tokens that follow at these
-positions are those that may come next. Building it takes time and memory linear in the text.
+A ``SpanState`` is the set of runs that begin with the tokens chosen so far; their next tokens are the allowed ones.
+Building the index takes time and memory linear in the text.
 """
 
 import re
@@ -29,25 +29,25 @@ class Place(NamedTuple):
 _PREFIX: dict[Form, str] = {"bare": "\n", "spaced": "a "}
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _CJK_CHARACTER = re.compile(f"[{_CJK}]")
-_JOINED = re.compile("(?=\\w['\u2019.]\\w|\\d[,:]\\d)")  # an elision, an abbreviation or a number: one word
+_JOINED = re.compile("(?=\\w['\u2019.]\\w|\\d[,:]\\d)")  # an elision, abbreviation or number is one word
 _GENITIVE = re.compile("['\u2019]s\\b")
 _BEFORE_NUMBERS = frozenset("$€£¥#")  # a run may begin with one of these inside a word
-MAX_SPAN = 64  # characters of a run whose first word is longer: texts without spaces would have as many as they have
+MAX_SPAN = 64  # characters a run may have inside a longer word: a text without spaces would have as many runs as
 # characters, each as long as the rest of the text
 _NO_FOLLOWING = 1 << 40  # the base of runs that no word follows
 _NO_END = frozenset(",;:([{<¿¡-\u2013\u2014«“\u2018„$€£#")  # a span that ended with one of these would look cut off
 
 
 class SpanState(NamedTuple):
-    """The runs, as ``rows`` of the index, whose first ``depth`` tokens are those chosen so far."""
+    """The runs, as ``rows`` of the index, whose first ``depth`` tokens are the ones chosen so far."""
 
     rows: np.ndarray
     depth: int
 
 
 class _Word(NamedTuple):
-    """The ``tokens`` of a word, and for each the characters of the word that are spelled once it has been chosen; 0
-    where no run may end.
+    """The ``tokens`` of a word, and for each the number of the word's characters spelled so far; 0 where no run may
+    end.
     """
 
     tokens: list[int]
@@ -58,9 +58,9 @@ _NOTHING = _Word([-1], [0])
 
 
 class SpanIndex:
-    """The runs of the words of ``texts``, which begin where a word does and end where one does, in one text.
+    """The runs of ``texts``: each begins and ends at word boundaries and stays in one text.
 
-    White space counts as one space. ``tokenizer`` encodes words one by one: no token has a space inside.
+    White space counts as one space. ``tokenizer`` encodes words one by one, so no token has a space inside.
     """
 
     def __init__(self, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
@@ -80,7 +80,7 @@ class SpanIndex:
                         rows.append(len(self._start))
                         self._start.append(at + start)
                         base.append(len(following.tokens) - len(first.tokens) if end == len(word) else _NO_FOLLOWING)
-            following.add(_NOTHING, 0)  # no run goes on from one text to the next
+            following.add(_NOTHING, 0)  # no run crosses into the next text
         self._following, self._firsts = following.arrays(), firsts.arrays()
         self._first_at = np.array(firsts.starts, np.int64)
         self._first_len = np.diff(np.array([*firsts.starts, len(firsts.tokens)], np.int64))
@@ -88,20 +88,20 @@ class SpanIndex:
         self._rows = {form: np.array(rows, np.int64) for form, rows in rows_of_form.items()}
 
     def begin(self, *forms: Form) -> SpanState:
-        """All runs, with nothing chosen; their first word in one of ``forms``."""
+        """Returns all runs whose first word is in one of ``forms``, with no token chosen."""
         return SpanState(np.concatenate([self._rows[form] for form in forms]), 0)
 
     def next_tokens(self, state: SpanState) -> np.ndarray:
-        """The token ids that may come next, each once, in ascending order."""
+        """Returns the allowed next token ids, each once, in ascending order."""
         tokens = np.unique(self._at(0, state.rows, state.depth))
         return tokens[tokens >= 0]
 
     def choose(self, state: SpanState, token: int) -> SpanState:
-        """The runs of ``state`` that go on with ``token``."""
+        """Returns the runs of ``state`` that continue with ``token``."""
         return SpanState(state.rows[self._at(0, state.rows, state.depth) == token], state.depth + 1)
 
     def places(self, state: SpanState) -> list[Place]:
-        """The places that read as the tokens chosen so far, in order, if a run may end there; else none."""
+        """Returns the places that read as the tokens chosen so far, in order; none if no run may end here."""
         if not state.depth:
             return []
         ends = self._at(1, state.rows, state.depth - 1)
@@ -109,18 +109,18 @@ class SpanIndex:
         return sorted(place for place in found if _balanced(self.words_at(place)))
 
     def words_at(self, place: Place) -> str:
-        """The words at ``place``, as they stand there."""
+        """Returns the words at ``place``, unchanged."""
         return self._texts[place.text][place.start : place.end]
 
     def _place(self, row: int, end: int) -> Place:
         return Place(bisect_right(self._first_row, row) - 1, self._start[row], end)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text`` after a word."""
+        """Returns the tokens of ``text`` after a word."""
         return self._words.encode_after("a", text)
 
     def _at(self, what: int, rows: np.ndarray, depth: int) -> np.ndarray:
-        """Token (0) or end (1) number ``depth`` of ``rows``: of the first word, or of those after it."""
+        """Returns token (0) or end (1) number ``depth`` of ``rows``, from the first word or from the words after it."""
         first, following = self._firsts[what], self._following[what]
         in_first = depth < self._first_len[rows]
         after = np.minimum(self._base[rows] + depth, len(following) - 1)
@@ -129,8 +129,8 @@ class SpanIndex:
 
 
 class _Flat:
-    """Words one after the other: their tokens, the character of the text where a run may end after each (0: none), and
-    the number of the first token of each word.
+    """Words one after the other: their tokens, the character of the text where a run may end after each token (0:
+    none), and the index of each word's first token.
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class _Flat:
 
 
 class _WordEncoder:
-    """Encodes words, each spelling once."""
+    """Encodes words and caches each spelling."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._known = tokenizer, dict[tuple[str, Form], _Word]()
@@ -185,18 +185,18 @@ class _WordEncoder:
 
 
 def _balanced(run: str) -> bool:
-    """Returns True if every parenthesis and bracket of a run has its other one."""
+    """Returns True if the parentheses and brackets of a run are balanced."""
     return run.count("(") == run.count(")") and run.count("[") == run.count("]")
 
 
 def _starts(word: str) -> list[int]:
-    """Returns the characters of ``word``, which has no white space, at which a run may begin."""
+    """Returns the indices in ``word``, which has no white space, where a run may begin."""
     return [0, *(i for i in _boundaries(word) if word[i].isalnum() or word[i] in _BEFORE_NUMBERS)]
 
 
 def _firsts(word: str) -> Iterator[tuple[int, int]]:
-    """Yields, as characters ``start..end`` of ``word``, where a run may begin in it and how far its first word goes: to
-    the end of a word of up to MAX_SPAN characters; else to the last possible end in so many.
+    """Yields (start, end) of each possible first word of a run inside ``word``. It ends with ``word``, or at the last
+    possible end within MAX_SPAN characters if ``word`` is longer than that.
     """
     if len(word) <= MAX_SPAN:
         yield from ((start, len(word)) for start in _starts(word))
@@ -209,13 +209,13 @@ def _firsts(word: str) -> Iterator[tuple[int, int]]:
 
 
 def _possible_ends(word: str) -> set[int]:
-    """Returns the numbers of characters of ``word``, which has no white space, after which a run may end."""
+    """Returns the indices in ``word``, which has no white space, where a run may end."""
     genitives = {match.start() for match in _GENITIVE.finditer(word)}
     return {i for i in {*_boundaries(word), *genitives, len(word)} if word[i - 1 : i] not in _NO_END}
 
 
 def _boundaries(word: str) -> Iterator[int]:
-    """Yields the characters inside ``word`` before which a word begins or ends, as readers see it."""
+    """Yields the indices inside ``word`` where a reader sees a word begin or end."""
     if word.isascii() and word.isalpha():
         return
     joined = {i for match in _JOINED.finditer(word) for i in (match.start() + 1, match.start() + 2)}

@@ -1,8 +1,8 @@
-"""Finds the likeliest answer that is made of runs of a text's own words.
+"""Finds the likeliest answer made of runs of a text's own words.
 
-Best-first search: a partial answer is at least as likely as all that begin with it, so the first complete one that is
-reached is the likeliest of all (how far greedy decoding falls short of it: Castel et al., arXiv:2108.05857). Where
-long answers are favoured by a length penalty, as models not trained to answer briefly need it, it is nearly so.
+Best-first search: a partial answer is at least as likely as all its continuations, so the first complete answer reached
+is the likeliest (greedy decoding falls short of it: Castel et al., arXiv:2108.05857). With a length penalty, which
+favours long answers for models not trained to answer briefly, it is only nearly so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,20 +20,20 @@ from localctx.engine.events import Progress
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest
 
-WIDTH = 4  # partial answers that are extended in one pass
-MAX_PASSES = 24  # after which the best answer found so far is given
-LOOK_AHEAD = 6  # tokens read at once where only one can follow each
+WIDTH = 4  # partial answers extended in one forward pass
+MAX_PASSES = 24  # after these, the best answer found so far is returned
+LOOK_AHEAD = 6  # forced tokens that are computed at once
 MAX_HOPE = 4  # tokens by which a partial answer is expected to grow under a length penalty
-MAX_BRANCHES = 128  # of one partial answer; what is less likely than so many others is not the best
+MAX_BRANCHES = 128  # continuations of one partial answer; a less likely one is not the best
 SEPARATORS: dict[str, Form] = {",": "spaced", " and": "spaced", "\n": "bare"}
-"""What may stand between two runs of an answer that is a list, and how a word after it is tokenized."""
+"""Separators between the runs of a list answer, and how the word after each is tokenized."""
 
 
 @dataclass(frozen=True)
 class QuotedAnswer:
-    """An answer of one or several runs: ``places`` has, for each, where it stands; ``separators`` stand between them.
-    ``likelihood`` is the log-likelihood of its ``tokens`` and of an end after them, in nats; ``score`` is that divided
-    by a power of the number of tokens.
+    """An answer of one or more runs: ``places`` lists where each run occurs; ``separators`` stand between the runs.
+    ``likelihood`` is the log-likelihood of its ``tokens`` and an end, in nats. ``score`` is that divided by a power of
+    the number of tokens.
     """
 
     tokens: tuple[int, ...]
@@ -45,9 +45,8 @@ class QuotedAnswer:
 
 @dataclass(frozen=True)
 class _Partial:
-    """A partial answer: its last run is ``state``, or goes on from there with the ``branch``, the last of its
-    ``tokens``. ``places`` and ``separators`` belong to the runs before. ``likelihood`` leaves out the last ``unscored``
-    tokens.
+    """A partial answer. Its last run is ``state``, extended by ``branch``, the last of its ``tokens``, if that is set.
+    ``places`` and ``separators`` belong to the runs before. ``likelihood`` excludes the last ``unscored`` tokens.
     """
 
     likelihood: float
@@ -60,8 +59,8 @@ class _Partial:
 
 
 class SpanSearch:
-    """The search in ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs; any of the tokens ``ends``
-    ends one. Likelihoods are divided by ``(tokens + 1) ** length_penalty`` (0: the likeliest answer is the best).
+    """Searches ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs, each ended by a token of
+    ``ends``. Log-likelihoods are divided by ``(tokens + 1) ** length_penalty`` (0: the likeliest answer wins).
     """
 
     def __init__(
@@ -75,9 +74,9 @@ class SpanSearch:
         self._separators = [one for one in encoded if one[1]]  # some tokenizers have no token for a line break
 
     def run(self, cache: SequenceCache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
-        """Returns complete answers, the best first; none only if the texts have no words.
+        """Returns complete answers, best first; none only if the texts have no words.
 
-        ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled, NoRoom.
+        ``logits`` [vocabulary] follow the tokens in ``cache``, which is not changed. Raises Cancelled, NoRoom.
         """
         self._extend(_Partial(0.0, (), self._index.begin("bare", "spaced")), [], logits[None])
         passes = 0
@@ -88,7 +87,7 @@ class SpanSearch:
         return sorted(self._found, key=lambda answer: -answer.score)
 
     def _take(self) -> list[_Partial]:
-        """Take the likeliest partial answers, if they may become better than the best complete one."""
+        """Pop the likeliest partial answers that may still beat the best complete one."""
         best = max((answer.score for answer in self._found), default=-float("inf"))
         taken = list[_Partial]()
         while self._heap and len(taken) < WIDTH and self._hope(self._heap[0][2]) > best:
@@ -98,7 +97,9 @@ class SpanSearch:
         return taken
 
     def _hope(self, partial: _Partial) -> float:
-        """The score of ``partial`` if it became some tokens longer at no cost."""
+        """Returns the score of ``partial`` if it grew by MAX_HOPE tokens at no cost; its own score without a length
+        penalty.
+        """
         return self._score(partial.likelihood, len(partial.tokens) + (MAX_HOPE if self._length_penalty else 0))
 
     def _score(self, likelihood: float, tokens: int) -> float:
@@ -108,8 +109,8 @@ class SpanSearch:
         heappush(self._heap, (-partial.likelihood, next(self._order), partial))
 
     def _forward(self, cache: SequenceCache, partials: Sequence[_Partial]) -> EngineCoroutine[None]:
-        """Extend ``partials``, each in a fork of ``cache``, which lasts for one pass: their few tokens are read again
-        faster than forks would be kept.
+        """Extend ``partials``, each in a fork of ``cache`` that lasts for one pass: recomputing their few tokens is
+        faster than keeping forks.
         """
         ahead = [self._only_continuation(partial) for partial in partials]
         forks = [cache.fork(recording=False) for _ in partials]
@@ -128,7 +129,7 @@ class SpanSearch:
             self._extend(partial, more, own)
 
     def _only_continuation(self, partial: _Partial) -> list[int]:
-        """Returns the tokens that must come next, if the run has to go on in one way."""
+        """Returns the tokens that must come next, as long as the run has only one continuation."""
         state, tokens = partial.state, list[int]()
         while state.depth and len(tokens) < min(LOOK_AHEAD, self._limit - len(partial.tokens)):
             following = self._index.next_tokens(state)
@@ -139,8 +140,8 @@ class SpanSearch:
         return tokens
 
     def _extend(self, partial: _Partial, ahead: Sequence[int], logits: Tensor) -> None:
-        """Add the answers that begin as ``partial`` does. ``logits`` [n, vocabulary]: those that predict its unscored
-        tokens, those after it, and those after each of the tokens ``ahead``.
+        """Add the answers that continue ``partial``. ``logits`` [n, vocabulary] predict its unscored tokens, then the
+        token after it, then the token after each of ``ahead``.
         """
         logs, n = logits.log_softmax(-1), partial.unscored
         unscored = partial.tokens[len(partial.tokens) - n :]
@@ -158,7 +159,7 @@ class SpanSearch:
         self._branch(partial, logs[-1])
 
     def _end(self, partial: _Partial, logs: Tensor) -> None:
-        """Add the complete answer if ``partial`` may end here, and the lists that go on after it."""
+        """Add the complete answer if ``partial`` may end here, and the list answers that continue after a separator."""
         if not (here := self._index.places(partial.state)):
             return
         places, likelihood = (*partial.places, here), partial.likelihood + float(logs[self._ends].logsumexp(0))
@@ -179,7 +180,7 @@ class SpanSearch:
                 )
 
     def _branch(self, partial: _Partial, logs: Tensor) -> None:
-        """Add the partial answers that have one token more."""
+        """Add the partial answers that are one token longer."""
         allowed = torch.from_numpy(self._index.next_tokens(partial.state)).to(logs.device)
         if not len(allowed) or len(partial.tokens) >= self._limit:
             return
@@ -192,8 +193,8 @@ class SpanSearch:
 def likelihood_of(
     cache: SequenceCache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
 ) -> EngineCoroutine[float]:
-    """Returns the log-likelihood of an answer of these ``tokens`` and a stop token, in nats, after what is in
-    ``cache``, which is not changed; ``logits`` [vocabulary] come after that. Raises Cancelled, NoRoom.
+    """Returns the log-likelihood, in nats, of an answer of these ``tokens`` and a stop token after ``cache``, which is
+    not changed. ``logits`` [vocabulary] follow the tokens in ``cache``. Raises Cancelled, NoRoom.
     """
     fork = cache.fork(recording=False)
     try:

@@ -1,1 +1,1 @@
-"""KV pages from a request to the store and back."""
+"""Persists KV pages to the store and restores them."""

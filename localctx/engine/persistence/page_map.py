@@ -1,4 +1,4 @@
-"""The page map: where each page of an answered request was, and how much attention the answer paid to it."""
+"""The page map: the tier of each page of an answered request, and the attention the answer paid to it."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ _TIERS = {"device": "d", "host": "h", "disk": "s"}
 
 @dataclass(frozen=True)
 class PageMap:
-    """``where`` each page of the prompt and answer was: one letter of ``events.WHERE`` a page, of which the first
-    ``reused`` pages were kept from before. ``looks``: the share of the answer's attention that each page of the prompt
-    got, in order; empty where attention was not recorded.
+    """``where``: one letter of ``events.WHERE`` for each page of prompt and answer. The first ``reused`` pages were
+    restored. ``looks``: the share of the answer's attention on each page of the prompt, in order; empty if attention
+    was not recorded.
     """
 
     where: str
@@ -23,7 +23,7 @@ class PageMap:
 
 
 def page_map(cache: Cache, restored: int) -> PageMap:
-    """Map the pages of ``cache``, the first ``restored`` tokens of which came from the store."""
+    """Returns the page map of ``cache``, whose first ``restored`` tokens came from the store."""
     where = ["x"] * -(-cache.length // PAGE)
     for evicted in cache.evicted:
         if evicted.kept:

@@ -1,4 +1,4 @@
-"""Persisting pages: restored ones come from the store, sealed ones are written to it behind the prefill."""
+"""Persists pages: restores them from the store, and writes sealed ones to it behind the prefill."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,13 +18,13 @@ from localctx.store.pages.page_store import PageKey, PrefixMatch
 from localctx.store.remote.remote_sync import RemoteSync
 from localctx.store.store import Store
 
-MIN_STATE_TOKENS = 256  # of which a snapshot of a recurrence, 50 MB or more, saves the reading
+MIN_STATE_TOKENS = 256  # fewest tokens whose prefill is worth a recurrent snapshot of 50 MB or more
 COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1,024 tokens
 
 
 class CachePersister(Persister[Cache]):
-    """See ``Persister``: pages of a cache of torch. Where the local store ends, pages come from ``remote``; new ones
-    are uploaded there if it may be written.
+    """See ``Persister``: for page caches of the torch engine. After the local prefix it restores pages from ``remote``,
+    and uploads new ones there if it is writable.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class CachePersister(Persister[Cache]):
         super().__init__(open_store, documents, identity, tokens, disk)
         self._pages, self._remote = -(-len(tokens) // PAGE), remote
         self._written = self._committed = 0
-        self._states_at = self._window_at = 0  # the tokens before the last stored snapshots, of either kind
+        self._states_at = self._window_at = 0  # tokens covered by the last stored snapshot of each kind
         self._closing = False
-        self._whole: int | None = None  # pages that a sequence which was extended had in whole
-        self._uncommitted = list[tuple[Pool, int, int]]()  # (pool, page id, position) of pages written since
+        self._whole: int | None = None  # full pages of the sequence before it was extended
+        self._uncommitted = list[tuple[Pool, int, int]]()  # (pool, page id, position) written since the commit
 
     @property
     def kept(self) -> int:
@@ -53,7 +53,7 @@ class CachePersister(Persister[Cache]):
         return min(self.kept * PAGE, len(self._tokens))
 
     def close(self, cache: Cache, rate: float | None = None) -> None:
-        self._closing = True  # of a sequence that was interrupted, the last states are written too
+        self._closing = True  # also write the last states of an interrupted sequence
         super().close(cache, rate)
         if self._writer and self._remote:
             self.notes += self._remote.take_notes()
@@ -61,7 +61,7 @@ class CachePersister(Persister[Cache]):
     def _restore(self, store: Store, cache: Cache) -> list[str]:
         prefix = self._longest_prefix(store, cache)
         if cache.pool.shape.snapshots:
-            self._remote = None  # pages are of no use there without snapshots, which stay here
+            self._remote = None  # remote pages are useless without the snapshots, which stay local
         cache.adopt(prefix.payloads, prefix.windows)
         remote_notes = self._restore_remote(store, cache, prefix)
         self._adopt_end(cache, prefix)
@@ -77,7 +77,7 @@ class CachePersister(Persister[Cache]):
         return store.pages.longest_prefix(identity.fingerprint, self._tokens, identity.activation, cache.pool.shape)
 
     def _adopt_end(self, cache: Cache, prefix: PrefixMatch) -> None:
-        """Take the open page that ends ``prefix``, and the states after it."""
+        """Restore the open page at the end of ``prefix``, and the states after it."""
         if prefix.tail is not None:
             cache.adopt_tail(prefix.tail)
         if prefix.states is not None:
@@ -86,7 +86,7 @@ class CachePersister(Persister[Cache]):
         self._window_at = cache.num_pages * PAGE
 
     def _restore_remote(self, store: Store, cache: Cache, prefix: PrefixMatch) -> list[str]:
-        """Continue ``prefix`` with full pages of the remote store, which are written to the local one and mapped."""
+        """Continue ``prefix`` with full pages of the remote store, which are stored locally and mapped."""
         if not self._remote or prefix.tail is not None:
             return []
         whole = self._tokens[: len(self._tokens) // PAGE * PAGE]
@@ -100,17 +100,17 @@ class CachePersister(Persister[Cache]):
         return self._remote.take_notes()
 
     def _download(self, store: Store, cache: Cache, keys: Sequence[PageKey]) -> list[np.ndarray]:
-        """Copy the next pages of the sequence from the remote store; returns those that came, mapped."""
+        """Copy the next pages of the sequence from the remote store; returns those that arrived, mapped."""
         assert self._remote
         slot_bytes, first = cache.pool.shape.slot_bytes(self._identity.codec), cache.length // PAGE
         sizes = [cache.pool.page_bytes(first + i) for i in range(len(keys))]
         stored = store.disk_bytes()
         need = sum(-(-size // slot_bytes) * slot_bytes for size in sizes)
-        if stored + need > measure_store_budget(store.home, stored, self._disk):  # nothing is evicted for them
+        if stored + need > measure_store_budget(store.home, stored, self._disk):  # remote pages evict nothing
             return []
         payloads = list(self._remote.fetch(keys))
         if [len(payload) for payload in payloads] != sizes[: len(payloads)]:
-            return []  # they were made with another page layout
+            return []  # the page layout differs
         store.pages.append(list(zip(keys, payloads, strict=False)))
         opened = store.pages.open(keys[: len(payloads)])
         return [page.payload for page in opened if page.payload is not None]
@@ -127,8 +127,8 @@ class CachePersister(Persister[Cache]):
         self._open(store, cache)
 
     def _go_back(self, store: Store, cache: Cache) -> None:
-        """Restore what is stored of the sequence, if that is more than the cache was trimmed to: in memory there are
-        states and windows for few lengths.
+        """Restore the stored prefix if it is longer than the trimmed cache; few lengths have states and windows in
+        memory.
         """
         prefix = self._longest_prefix(store, cache)
         if len(prefix.payloads) * PAGE > cache.length:
@@ -139,8 +139,8 @@ class CachePersister(Persister[Cache]):
         self._states_at, self._window_at = (min(at, cache.length) for at in (self._states_at, self._window_at))
 
     def _open_writer(self, store: Store, cache: Cache) -> None:
-        """Open the writer; the first pages, restored or written before, are stored already. An open page that was
-        stored is stored again when it holds more tokens.
+        """Open the writer after the pages stored already. A stored open page is stored again once it holds more
+        tokens.
         """
         stored = -(-cache.length // PAGE) if self._whole is None else self._whole
         identity, self._written, self._committed = self._identity, stored, stored
@@ -153,12 +153,12 @@ class CachePersister(Persister[Cache]):
             identity.activation,
             cache.pool.shape.snapshots,
         )
-        self._writer.commit(stored)  # restored pages are this cache's too, and not evicted for the rest
+        self._writer.commit(stored)  # restored pages belong to this cache too, so it does not evict them for the rest
         if self._remote:
             self._upload(list(self._writer.mapped(range(min(stored, len(self._tokens) // PAGE)))))
 
     def stops(self, cache: Cache) -> Sequence[int]:
-        """See ``Persister``: the states of a recurrence are known only where a pass ends."""
+        """See ``Persister``: recurrent states are known only at the end of a forward pass."""
         shape, end = cache.pool.shape, len(self._tokens)
         if not shape.recurrent:
             return ()
@@ -187,8 +187,8 @@ class CachePersister(Persister[Cache]):
                 break
 
     def _due_windows(self, cache: Cache) -> list[int]:
-        """Returns the tokens after which the windows of sliding layers are to be written now: every step, and where the
-        documents or the sequence end, or where it is interrupted.
+        """Returns the lengths, in tokens, at which windows of sliding layers must be written now: every step, at the
+        end of the documents or the sequence, and where prefill was interrupted.
         """
         whole = min(len(self._tokens) // PAGE, cache.num_pages)  # an answer may have filled the last, open page
         shape, written = cache.pool.shape, min(self._written, whole) * PAGE
@@ -199,8 +199,8 @@ class CachePersister(Persister[Cache]):
         return sorted(length for length in due if self._window_at < length <= written)
 
     def _write_window(self, store: Store, cache: Cache, length: int) -> bool:
-        """Write what sliding layers see after ``length`` tokens, whole pages, as far as it is not stored; nothing if
-        the cache no longer has all of it. Returns False if there was no room.
+        """Write the pages, not stored yet, that sliding layers see after ``length`` tokens; nothing if the cache no
+        longer has all of them. Returns False if there was no room.
         """
         assert self._writer
         seen = cache.pool.shape.pages_seen(length)
@@ -216,8 +216,8 @@ class CachePersister(Persister[Cache]):
         return True
 
     def _due_states(self, cache: Cache) -> list[tuple[int, States]]:
-        """Returns the snapshots to be written now, with the tokens before each: those at the ends of pages, and of
-        convolutions alone, whose snapshots are small, the one after the last token.
+        """Returns the (length, states) snapshots to write now: those at page ends, and the one after the last token if
+        the model has only convolution states, whose snapshots are small.
         """
         if self._full or not cache.states.now or not cache.exact:
             return []
@@ -230,8 +230,8 @@ class CachePersister(Persister[Cache]):
         return [(end, cache.states.ends[end]) for end in ends if self._is_worth_states(cache, end, end == ends[-1])]
 
     def _is_worth_states(self, cache: Cache, end: int, last: bool) -> bool:
-        """True if a snapshot of a recurrence after ``end`` tokens is worth its bytes: a step after the one before, or
-        where the documents or the sequence end, or where it is interrupted. Of a passage its pages are not much less.
+        """Returns True if a recurrent snapshot after ``end`` tokens is worth its bytes: a step after the last one, at
+        the end of documents or sequence, or after an interruption. A passage needs none if its pages are much smaller.
         """
         shape, codec, itemsize = cache.pool.shape, cache.pool.codec, cache.dtype.itemsize
         more = end - self._states_at
@@ -256,8 +256,8 @@ class CachePersister(Persister[Cache]):
 
     @property
     def _ends(self) -> frozenset[int]:
-        """The tokens before the ends of the last whole pages of the documents and of the sequence: an edited document
-        or chat goes on from there.
+        """Lengths, in tokens, of the full pages of the documents and of the sequence: an edited document or chat
+        continues from there.
         """
         return frozenset(end // PAGE * PAGE for end in (self._identity.document_tokens, len(self._tokens)))
 
@@ -278,13 +278,13 @@ class CachePersister(Persister[Cache]):
 
     @property
     def _document_pages(self) -> int:
-        """See ``Persister``: the open page that ends the documents is one where the sequence ends with them."""
+        """See ``Persister``: the open page counts if the sequence ends where the documents do."""
         of_documents = self._identity.document_tokens
         whole = self._pages if len(self._tokens) == of_documents else of_documents // PAGE
         return min(self._committed, whole)
 
     def _back_pages(self) -> None:
-        """Let the pool know which of its pages the store holds now."""
+        """Tell the pool which of its pages the store holds now."""
         assert self._writer
         pages, self._uncommitted = {position: (pool, page) for pool, page, position in self._uncommitted}, []
         mapped = list(self._writer.mapped(pages))
@@ -294,14 +294,14 @@ class CachePersister(Persister[Cache]):
         self._upload(mapped)
 
     def _upload(self, mapped: Sequence[tuple[int, StoredBytes]]) -> None:
-        """Upload stored pages of documents in the background; what was said in a chat stays here."""
+        """Upload stored pages of documents in the background; pages of chats stay local."""
         if self._remote and self._writer and not self._identity.chat:
             self._remote.upload([(self._writer.keys[position], stored) for position, stored in mapped])
 
 
 def _pages_per_commit(pool: Pool) -> int:
-    """Returns COMMIT, or less if the device is small: a page that is pushed down should be committed by then, because
-    it then leaves memory without a write. A chunk fills half of the device at most, so a quarter of it may wait.
+    """Returns COMMIT, or fewer for a small device. A page should be committed before it moves down a tier, because it
+    then leaves memory without a write. A chunk fills at most half of the device, so a quarter of it may wait.
     """
     limit = pool.limits.device
     return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.bytes_of_page // 4))

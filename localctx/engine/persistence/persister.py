@@ -1,6 +1,6 @@
-"""Persister: restores a sequence from the store and writes it there behind the prefill, whichever engine computes it.
+"""Persister: restores a sequence from the store, and writes it there behind the prefill, for any engine.
 
-Nothing here stops an answer: if the store cannot be used, ``failed`` says why and the prefill goes on without it.
+No error here stops an answer: if the store fails, ``failed`` says why and prefill goes on without it.
 """
 
 from abc import ABC, abstractmethod
@@ -25,10 +25,10 @@ AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 class CacheIdentity:
     """The identity that pages are stored under: a fingerprint, and the model and codec it was made of.
 
-    ``part`` names the part of the documents that is read, if not all is. ``chat`` and ``branch`` are set if the cache
-    belongs to a chat; branch 0 is the prompt that the chat read last, before its answer. ``activation`` is that of the
-    tokens that an adapter computes. The first ``document_tokens`` are those of the documents alone: of a chat's cache
-    they are stored under the documents' own cache too, and so outlive the chat.
+    ``part`` names the part of the documents that is read, empty for all. ``chat`` and ``branch`` are set for a cache of
+    a chat; branch 0 is the prompt of the chat's last question, before its answer. ``activation`` is where an adapter
+    begins to compute tokens. The first ``document_tokens`` belong to the documents alone. A chat's cache stores these
+    under the documents' own cache too, so they outlive the chat.
     """
 
     fingerprint: bytes
@@ -42,11 +42,11 @@ class CacheIdentity:
 
 
 class Persister(ABC, Generic[AnyCache]):
-    """Restores and persists ``tokens``, with which every question on ``documents``, or in a chat, begins.
+    """Restores and persists ``tokens``, the common beginning of every question on ``documents`` or in a chat.
 
-    All that is stored together takes at most ``disk`` bytes (None: the share of the disk that ``budget`` grants).
-    ``notes`` say which caches were evicted to make room, and what found none; ``nbytes`` were restored and written;
-    ``rate`` is the tokens of this model read per second, as last measured here.
+    The store may take at most ``disk`` bytes (None: the share that ``budget`` grants). ``notes`` name evicted caches
+    and tokens that found no room. ``nbytes`` counts bytes restored and written. ``rate`` is this model's last measured
+    prefill rate here, in tokens per second.
     """
 
     def __init__(
@@ -67,23 +67,21 @@ class Persister(ABC, Generic[AnyCache]):
         self._writer: PageWriter | None = None
 
     def restore(self, cache: AnyCache) -> list[str]:
-        """Put what is stored of the sequence's beginning into the empty ``cache``; returns notes that say why that is
-        not more.
-        """
+        """Restore the longest stored prefix into the empty ``cache``; returns notes that say why it is not longer."""
         notes = list[str]()
         self._try(lambda store: notes.extend(self._restore(store, cache)))
         return notes
 
     def stops(self, cache: AnyCache) -> Sequence[int]:
-        """Returns the tokens where a prefill has to stop, so that snapshots can be taken there."""
+        """Returns the tokens where a prefill chunk must end, so that snapshots can be taken there."""
         return ()
 
     def enter(self, cache: AnyCache) -> None:
-        """Enter the documents and their cache in the store. To be called once the plan is accepted."""
+        """Register the documents and their cache in the store. Call it once the plan is accepted."""
         self._try(lambda store: self._enter(store, cache))
 
     def __call__(self, cache: AnyCache) -> None:
-        """Write what was prefilled since the last call, and commit when there is enough of it."""
+        """Write what was prefilled since the last call, and commit if enough was written."""
         self._try(lambda store: self._write(store, cache))
         if self._is_commit_due(cache):
             self._try(self._commit)
@@ -93,8 +91,8 @@ class Persister(ABC, Generic[AnyCache]):
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: AnyCache, rate: float | None = None) -> None:
-        """Write the rest and commit; mark the cache ready if that is all. ``rate`` is the measured prefill rate in
-        tokens per second, for the next plan. Does nothing if ``enter`` was not called.
+        """Write the rest and commit; a complete cache is marked ready. ``rate``, the measured prefill rate in tokens
+        per second, is stored for the next plan. Does nothing unless ``enter`` was called.
         """
         if not self._writer:
             return
@@ -105,19 +103,19 @@ class Persister(ABC, Generic[AnyCache]):
         self._writer.close()
 
     def note_answer_rate(self, per_second: float) -> None:
-        """Store how many tokens a second an answer was generated at. Does nothing if ``enter`` was not called."""
+        """Store the decode rate in tokens per second. Does nothing unless ``enter`` was called."""
         if self._writer:
             self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, per_second, ANSWER_RATE))
 
     @property
     @abstractmethod
     def kept(self) -> int:
-        """The number of pages or snapshots that are durable by now; 0 if anything failed."""
+        """Number of durable pages or snapshots; 0 if anything failed."""
 
     @property
     @abstractmethod
     def kept_tokens(self) -> int:
-        """The tokens that are durable by now."""
+        """Number of durable tokens."""
 
     @abstractmethod
     def _restore(self, store: Store, cache: AnyCache) -> list[str]: ...
@@ -127,19 +125,19 @@ class Persister(ABC, Generic[AnyCache]):
 
     @abstractmethod
     def _commit(self, store: Store) -> None:
-        """Make durable what was written, and ``_share_documents``."""
+        """Commit what was written, and call ``_share_documents``."""
 
     @property
     @abstractmethod
     def _document_pages(self) -> int:
-        """How many of the committed pages or snapshots hold nothing but the documents."""
+        """Number of committed pages or snapshots that hold only document tokens."""
 
     @abstractmethod
     def _extend(self, store: Store, cache: AnyCache, tokens: Sequence[int], branch: int) -> None: ...
 
     @abstractmethod
     def _open_writer(self, store: Store, cache: AnyCache) -> None:
-        """Open the writer of the cache that was just entered, and name what is stored of it already."""
+        """Open a writer for the registered cache and link its stored pages."""
 
     @abstractmethod
     def _is_commit_due(self, cache: AnyCache) -> bool: ...
@@ -155,8 +153,8 @@ class Persister(ABC, Generic[AnyCache]):
             self.failed = e
 
     def _enter(self, store: Store, cache: AnyCache) -> None:
-        with store.db.atomic():  # or another process may remove a document before its cache is entered
-            if not self._identity.chat:  # its documents were entered with it
+        with store.db.atomic():  # another process could remove a document in between
+            if not self._identity.chat:  # a chat registered its documents itself
                 for document in self._documents:
                     store.documents.add(*document.whole)
             self._open(store, cache)
@@ -177,21 +175,21 @@ class Persister(ABC, Generic[AnyCache]):
         self._open_writer(store, cache)
 
     def _share_documents(self, store: Store) -> None:
-        """Enter what a chat's cache holds of its documents under their own cache too."""
+        """Register the document pages of a chat's cache under the documents' own cache too."""
         identity, documents = self._identity, [row.id for row, _, _ in self._documents]
         if identity.chat and documents and (pages := self._document_pages):
             own = cache_id(identity.fingerprint, documents, part=identity.part)
             store.caches.share(self._cache_id, own, identity.document_tokens, pages)
 
     def _make_room(self, store: Store, need: int, written: int) -> bool:
-        """Evict other caches until ``need`` bytes more fit in the budget; returns False, for good, if they do not.
-        ``written`` tokens were.
+        """Evict other caches until ``need`` more bytes fit in the budget; returns False, permanently, if they do not.
+        ``written`` is the number of tokens already written.
         """
         stored = store.disk_bytes()
         budget = measure_store_budget(store.home, stored, self._disk)
         if stored + need <= budget:
             return True
-        self._commit(store)  # or pages that this cache found stored would not count as its own
+        self._commit(store)  # makes reused pages count as this cache's own, so eviction spares them
         eviction = make_room(store, budget, need, self._cache_id)
         self.notes += map(str, eviction.evicted)
         if need and not eviction.enough:
@@ -205,7 +203,7 @@ class Persister(ABC, Generic[AnyCache]):
         return not self._full
 
     def _other_readings(self, store: Store) -> list[str]:
-        """Returns a note for each document whose stored pages are all of another model, codec or setting."""
+        """Returns a note for each document that is stored only for another model, codec or setting."""
         notes = []
         for row, _, _ in self._documents:
             caches = [c for c in store.caches.of_document(row.id) if c.pages]

@@ -1,8 +1,7 @@
-"""Sharing what prompts begin with, in memory: a prompt word for word goes on from the pages of earlier ones.
+"""In-memory prefix cache: a raw prompt reuses pages of earlier prompts with the same first tokens.
 
-A page depends on the pass that it was computed in, too: with which tokens, and how many. So every prompt is read in
-passes that end at the same places, which its tokens alone decide, and the names of pages say these places as well. What
-is shared is then to the bit what reading it again would compute.
+A page also depends on the tokens that shared its forward pass, and on their number. So the ends of passes depend on the
+prompt's tokens alone, and page names include them. Shared pages then equal recomputed ones bit for bit.
 """
 
 import hashlib
@@ -21,26 +20,24 @@ AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
 
 class Sharing(ABC, Generic[AnyCache]):
-    """What a prompt shares with others in memory. Its prefill stops at ``ends``."""
+    """Shares the prefix of a prompt with other prompts in memory. Prefill chunks end at ``ends``."""
 
     ends: Sequence[int]
 
     @abstractmethod
     def begin(self, cache: AnyCache) -> None:
-        """Put what is there of the prompt's beginning into ``cache``, in place of what it was restored, if that is not
-        more.
-        """
+        """Load the longest cached prefix, unless the restored one is longer."""
 
     @abstractmethod
     def after_chunk(self, cache: AnyCache, chunk_is_planned: bool) -> None:
-        """Retain what was prefilled up to here, if others may begin with it. To be called after each chunk, and whether
-        chunks still are as planned, and not smaller for want of memory.
+        """Retain the prefix prefilled so far, if others may share it. Call after each chunk. ``chunk_is_planned`` is
+        False once chunks shrank because memory ran out.
         """
 
 
 class PromptSharing(Sharing[Cache]):
-    """Begins the cache of a prompt of ``tokens`` with pages of earlier prompts, and retains its own pages while it is
-    prefilled in passes that end at ``ends``. Pages are named under ``root``, and take at most ``budget()`` bytes.
+    """Loads pages of earlier prompts for a prompt of ``tokens``, and retains its own pages while chunks end at
+    ``ends``. Pages are named under ``root`` and take at most ``budget()`` bytes.
     """
 
     def __init__(
@@ -53,7 +50,7 @@ class PromptSharing(Sharing[Cache]):
     ) -> None:
         self.ends, self._retained, self._budget = ends, retained, budget
         self._keys = list(sharing_keys(root, tokens, ends))
-        self._shared: int | None = None  # tokens in the cache that are what their names say; None: the cache's are not
+        self._shared: int | None = None  # tokens that match their page names; None: the cache's pages do not
 
     def begin(self, cache: Cache) -> None:
         found = self._retained.find(cache.pool, self._keys, self.ends)
@@ -65,7 +62,7 @@ class PromptSharing(Sharing[Cache]):
         self._shared = cache.length
 
     def after_chunk(self, cache: Cache, chunk_is_planned: bool) -> None:
-        """See ``Sharing``: nothing more is retained once a chunk was smaller than planned."""
+        """See ``Sharing``: retains nothing more once a chunk was smaller than planned."""
         if not chunk_is_planned or not cache.exact:
             self._shared = None
         if self._shared is not None and cache.length in self.ends:
@@ -74,8 +71,9 @@ class PromptSharing(Sharing[Cache]):
 
 
 def pass_ends(tokens: Sequence[int], stop_ids: Collection[int], chunk: int) -> list[int]:
-    """Returns the whole pages, in tokens, after which passes over ``tokens`` end: in which a turn ends (a token of
-    ``stop_ids``), and every ``chunk`` from there. The last token is not in them: its logits are wanted.
+    """Returns the page boundaries, in tokens, where forward passes over ``tokens`` end: at the last whole page of each
+    turn (ended by a token of ``stop_ids``), and every ``chunk`` tokens after. The last token is excluded, because its
+    logits are needed.
     """
     ends, last = list[int](), 0
     turns = [(i + 1) // PAGE * PAGE for i, token in enumerate(tokens) if token in stop_ids]
@@ -88,13 +86,13 @@ def pass_ends(tokens: Sequence[int], stop_ids: Collection[int], chunk: int) -> l
 
 
 def sharing_root(fingerprint: bytes, chunk: int) -> bytes:
-    """Returns the name before the first page where passes have at most ``chunk`` tokens."""
+    """Returns the name before the first page, for passes of at most ``chunk`` tokens."""
     return hashlib.sha256(fingerprint + b"passes" + pack_tokens([chunk])).digest()
 
 
 def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Iterator[SharedKey]:
-    """Yield the name and packed tokens of every page up to the last of ``ends``. Names are chained as stored ones are,
-    with the passes in them.
+    """Yield the name and packed tokens of each page up to the last of ``ends``. Names are chained like stored ones, and
+    include the forward passes.
     """
     name = root
     for start, end in pairwise((0, *ends)):

@@ -1,4 +1,4 @@
-"""Persisting snapshots: states that llama.cpp gave are stored, verified and given back."""
+"""Persists snapshots: states exported by llama.cpp are stored, verified and restored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,14 +13,14 @@ from localctx.store.pages.page_store import PageKey
 from localctx.store.pages.stored_snapshots import SnapshotWriter, StoredSnapshot
 from localctx.store.store import Store
 
-STEP = 1024  # tokens between snapshots: a power cut costs at most their prefill
-STATE_STEP = 4096  # where each snapshot has a recurrent state, which is large
-MIN_TOKENS = 64  # of a sequence that was interrupted; fewer are not worth a snapshot
+STEP = 1024  # tokens between snapshots: a power cut costs at most the prefill of these
+STATE_STEP = 4096  # if each snapshot includes a recurrent state, which is large
+MIN_TOKENS = 64  # fewer tokens of an interrupted sequence are not worth a snapshot
 
 
 class SnapshotPersister(Persister[LlamaCache]):
-    """See ``Persister``. A snapshot is taken every STEP tokens, where the documents ``end``, where ``tokens`` do, and
-    where a turn of a chat ends; each holds the tokens since the one before it.
+    """See ``Persister``. Snapshots are taken every STEP tokens, at the ``end`` of the documents, at the end of
+    ``tokens``, and at the end of a chat turn. Each holds the tokens since the one before.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class SnapshotPersister(Persister[LlamaCache]):
     ) -> None:
         super().__init__(open_store, documents, identity, tokens, disk)
         self._documents_end = end
-        self._keys = list[PageKey]()  # of the snapshots that the cache has in whole
+        self._keys = list[PageKey]()  # keys of the snapshots that the cache holds whole
         self._at = 0  # the token where the next snapshot begins
         self._committed = 0
         self._closing = False
@@ -66,8 +66,8 @@ class SnapshotPersister(Persister[LlamaCache]):
         return [] if cache.length or self._identity.part else self._other_readings(store)
 
     def _append(self, cache: LlamaCache, found: Sequence[StoredSnapshot]) -> str | None:
-        """Give the snapshots that were ``found`` to llama.cpp, but for those that are still in its memory. Of the last
-        one only the tokens stay that are the same. Returns why they end early, if one is damaged.
+        """Load the ``found`` snapshots into llama.cpp, except those still in its memory. The last one is trimmed to the
+        tokens that match. Returns what is wrong with the first damaged one, if any.
         """
         there = next((i for i, one in reversed([*enumerate(found)]) if self._is_there(cache, one)), -1)
         for i, snapshot in enumerate(found):
@@ -88,13 +88,13 @@ class SnapshotPersister(Persister[LlamaCache]):
 
     def _open_writer(self, store: Store, cache: LlamaCache) -> None:
         self._writer = store.snapshots.writer(self._identity.fingerprint, self._keys, self._cache_id)
-        self._commit(store)  # restored snapshots are this cache's too, and not evicted for the rest
+        self._commit(store)  # restored snapshots belong to this cache too, so it does not evict them for the rest
 
     def _is_commit_due(self, cache: LlamaCache) -> bool:
         return len(self._keys) > self._committed
 
     def _write(self, store: Store, cache: LlamaCache) -> None:
-        """Take a snapshot if one is due: every STEP tokens, and where the sequence to be persisted ends."""
+        """Take a snapshot if one is due: every STEP tokens, and where the persisted sequence ends."""
         assert self._writer
         end, length = len(self._tokens), cache.length
         if self._full or not cache.exact or not self._at < length <= end:
@@ -119,7 +119,7 @@ class SnapshotPersister(Persister[LlamaCache]):
             cache.mark()
 
     def close(self, cache: LlamaCache, rate: float | None = None) -> None:
-        """See ``Persister``. Of a sequence that was interrupted, what there is becomes a snapshot."""
+        """See ``Persister``. The rest of an interrupted sequence becomes a snapshot."""
         self._closing = cache.length - self._at >= MIN_TOKENS
         super().close(cache, rate)
         if self._keys and not self.failed and cache.exact:
@@ -142,7 +142,7 @@ class SnapshotPersister(Persister[LlamaCache]):
         assert self._writer
         self._commit(store)
         self._writer.close()
-        while self._keys and self._at > cache.length:  # a sequence that went back to a mark
+        while self._keys and self._at > cache.length:  # the cache was trimmed back to a mark
             self._keys = self._keys[:-1]
             self._at = _tokens_of(self._keys)
         self._tokens, self._identity = tokens, replace(self._identity, branch=branch)
@@ -150,7 +150,7 @@ class SnapshotPersister(Persister[LlamaCache]):
 
 
 def _ends_of(keys: Sequence[PageKey]) -> dict[bytes, int]:
-    """Returns the names of ``keys``, each with the token where its snapshot ends."""
+    """Returns the name of each key with the token where its snapshot ends."""
     ends = accumulate(len(tokens) // 4 for _, tokens in keys)
     return {name: end for (name, _), end in zip(keys, ends, strict=True)}
 

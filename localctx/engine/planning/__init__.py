@@ -1,1 +1,1 @@
-"""How much memory a request needs, and what of it goes where."""
+"""Memory plans: how much a request needs, and in which tier."""

@@ -1,4 +1,4 @@
-"""Plans the cache of a request: context window, codec, keeper, limits of the tiers, and tokens a prefill step."""
+"""Plans the cache of a request: context window, codec, keeper, tier limits and prefill chunk size."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,13 +28,13 @@ from localctx.shape import FORMATS, PAGE, KVShape
 
 TRUSTED = ("int8", "bf16", "f32")  # codecs used without a measurement
 NO_CAPS = TierLimits(None, None, None)
-MARGIN = 512  # tokens for question and answer, so that every question on a document gets the same window
+MARGIN = 512  # tokens reserved for question and answer, so every question about a document gets the same window
 
 
 @dataclass(frozen=True)
 class CachePlan:
-    """The plan for one cache. ``limits`` are the bytes that are free in each tier now, ``caps`` what the settings allow
-    (None: everything); ``chunk`` is the most tokens prefilled in one step.
+    """The plan for one cache. ``limits`` are the free bytes of each tier, ``caps`` the bytes the settings allow (None:
+    no cap). ``chunk`` is the most tokens prefilled in one step.
     """
 
     codec: str
@@ -44,14 +44,14 @@ class CachePlan:
     caps: TierLimits = NO_CAPS
 
     def new_cache(self, model: PagedModel, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
-        """An empty cache by this plan, in one of ``pools`` if given, else in a pool of its own."""
+        """Create an empty cache by this plan, in one of ``pools`` if given, else in its own pool."""
         pool = (pools or PoolSet()).pool_for(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
 
 
 class PoolSet:
-    """The open pools of one model, one for each codec, RoPE scaling and way to read, so that sequences which run at the
-    same time share memory and pages. A pool is freed with its last cache, and the last of its ``retained`` pages.
+    """The open pools of one model, one per codec, RoPE scaling and prefill loss, so that concurrent sequences share
+    memory and pages. A pool is freed with its last cache and its last ``retained`` page.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class PoolSet:
         self.retained = RetainedPages()
 
     def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
-        """Returns the pool for one more cache, and sets its limits to those of ``plan`` beside what it holds."""
+        """Returns the pool for one more cache, and sets its limits to the plan's plus what it already holds."""
         key = plan.codec, model.rope, model.prefill_loss
         if pool := self._pools.get(key):
             pool.allow(plan.limits, plan.caps, self.retained.unused_bytes(pool))
@@ -72,30 +72,31 @@ class PoolSet:
         return pool
 
     def trim(self) -> None:
-        """Give the memory of released pages back to the system: a pool that has retained pages outlives its caches."""
+        """Return the memory of released pages to the system: a pool with retained pages outlives its caches."""
         for pool in list(self._pools.values()):
             pool.trim()
 
     @property
     def page_counts(self) -> dict[str, int]:
-        """The number of pages in each tier."""
+        """Number of pages in each tier."""
         tiers = [tier for pool in list(self._pools.values()) for tier in pool.tiers]
         return {name: sum(len(tier) for tier in tiers if tier.name == name) for name in ("device", "host", "disk")}
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """Bytes of KV of the open caches and retained pages by tier, and ``kept``: mapped pages of the store."""
+        """KV bytes of open caches and retained pages by tier, and ``kept``: mapped pages of the store."""
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
         return {**sum(tiers, Counter()), "kept": sum(pool.mapped_bytes for pool in pools)}
 
 
 def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, unused: int = 0) -> CachePlan:
-    """Plan the cache of a prompt of ``tokens`` on this machine, as its memory is now; ``unused`` bytes of the device
-    that earlier prompts hold are free, because they will be given up.
+    """Plan the cache of a prompt of ``tokens`` for the memory that is free now. ``unused`` bytes of the device hold
+    pages of earlier prompts and count as free, because they can be given up.
 
-    The chunk is the largest whose activations take at most half of what is free, and whose pages take at most half of
-    the device's budget. Raises UsageError for an unknown keeper, and for one that evicts tokens of a model with states.
+    The chunk is the largest whose activations fit in half of the free memory and whose pages fit in half of the
+    device's budget. Raises UsageError for an unknown keeper, and for a keeper that evicts tokens of a model with
+    states.
     """
     keeper = make_keeper(settings.keep, tokens)
     if isinstance(keeper, TokenBudget):
@@ -114,16 +115,16 @@ def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, u
 
 
 def refuse_eviction(model: Model, keeper: str) -> None:
-    """Raise UsageError if layers of the model remember in states, of which this keeper can evict nothing."""
+    """Raise UsageError if layers of the model keep states, from which this keeper cannot evict."""
     if model.engine == "torch" and cast(PagedModel, model).shape.states:
         what = f"{model.name} has layers that remember all tokens in states, of which {keeper} can drop nothing"
         raise UsageError(what, "use --keep full or select; in a full chat: summarize, or begin a new one")
 
 
 def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
-    """The smallest codec that passed the quality gate; int8 where nothing was measured, f32 where nothing passed.
+    """Returns the smallest codec that passed the quality gate: int8 if none was measured, f32 if none passed.
 
-    ``passed`` returns True if a codec did, None if it was never measured.
+    ``passed`` returns True or False for a measured codec, None for one that was never measured.
     """
     results = {codec: passed(codec) for codec in FORMATS}
     good = [codec for codec, result in results.items() if result or (result is None and codec in TRUSTED)]
@@ -131,7 +132,7 @@ def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
 
 
 def longest_prompt(settings: Settings, model: Model) -> float:
-    """The most tokens that a prompt may have under these settings; infinite where a keeper bounds the positions."""
+    """Returns the most tokens a prompt may have under these settings; infinite if the keeper bounds the positions."""
     if make_keeper(settings.keep, 0).unbounded_positions:
         return inf
     entry = load_catalog().get(settings.model) if settings.rope == "auto" else None
@@ -139,9 +140,10 @@ def longest_prompt(settings: Settings, model: Model) -> float:
 
 
 def choose_window(settings: Settings, model: Model, documents: int, prompt: int) -> ContextWindow:
-    """The context window for a prompt of ``prompt`` tokens, ``documents`` of them in documents: the trained window, or
-    the smallest longer one of the catalogue that holds them (with MARGIN, if one does). A keeper that bounds the
-    positions needs no longer window.
+    """Returns the context window for a prompt of ``prompt`` tokens, ``documents`` of them in documents.
+
+    That is the trained window if it holds them with MARGIN. Else it is the smallest tested longer window that does, or
+    that holds the prompt, if there is one. A keeper that bounds the positions needs no longer window.
     """
     plain = ContextWindow(model.trained)
     if settings.rope != "auto":
@@ -154,18 +156,18 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
 
 @dataclass
 class MemoryRelief:
-    """Makes room when memory runs out during prefill. It tries, in this order, giving up pages that only
-    later prompts could use, a smaller chunk, a smaller codec if
-    ``smaller_codec`` names one, and moving pages to lower tiers. Prefill then goes on where it was.
+    """Makes room when memory runs out during prefill, which then continues. In this order it gives up pages retained
+    for later prompts, halves the chunk, re-encodes to the codec that ``smaller_codec`` names, and moves pages to lower
+    tiers.
     """
 
     chunk: int
     smaller_codec: Callable[[str], str | None] = lambda codec: None
 
     def __call__(self, cache: Any, of_budget: bool = False) -> str | None:
-        """Take the next step; returns what was done as a sentence, or None if nothing is left to try.
+        """Take the next step; returns a sentence that says what was done, or None if nothing is left to try.
 
-        ``of_budget``: every tier is at its limit, so that moving pages between tiers does not help.
+        ``of_budget``: every tier is at its limit, so pages are neither given up nor moved.
         """
         return next(self._tries(cache, of_budget), None)
 
@@ -182,7 +184,7 @@ class MemoryRelief:
 
 
 def _reencoded(cache: Cache, codec: str) -> bool:
-    """Encode the pages of ``cache`` anew; False if there was no memory for both copies at once."""
+    """Re-encode the pages of ``cache``; returns False if memory could not hold both copies."""
     try:
         reencode(cache, codec)
     except (MemoryError, RuntimeError, NoRoom) as e:
@@ -193,13 +195,13 @@ def _reencoded(cache: Cache, codec: str) -> bool:
 
 
 def out_of_memory(e: BaseException) -> bool:
-    """True if this is what torch raises when the device or RAM is full."""
+    """Returns True if this is the error torch raises when the device or RAM is full."""
     if isinstance(e, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(e, RuntimeError) and "allocate memory" in str(e)
 
 
 def smaller_codec(shape: KVShape, passed: Callable[[str], bool | None], codec: str) -> str | None:
-    """The codec that ``choose_codec`` chooses now, if it is smaller than ``codec``."""
+    """Returns the codec that ``choose_codec`` chooses now if it is smaller than ``codec``, else None."""
     best = choose_codec(shape, passed)
     return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None

@@ -1,4 +1,6 @@
-"""Capacity: the memory that a model and a context take here, and how much would fit, before anything is loaded."""
+"""Capacity: the memory that a model and a context need here, and the longest context that fits, without loading the
+model.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -24,13 +26,13 @@ from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 @dataclass(frozen=True)
 class Capacity:
-    """The memory plan of a model; what ``localctx plan --json`` prints. Sizes are in bytes, contexts in tokens.
+    """The memory plan of a model, as ``localctx plan --json`` prints it. Sizes are in bytes, contexts in tokens.
 
-    ``kv`` is the cache of ``context`` tokens in the codec that would be used, ``codecs`` the same for each codec, and
+    ``kv`` describes the cache of ``context`` tokens in the chosen codec, ``codecs`` the same for every codec, and
     ``fits`` the longest context that fits in each. ``window`` is the model's, None if its config has none; ``longer``
-    are tested windows beyond it. ``adapter_bytes`` is what the adapter takes that answers (0: none). ``limits`` are the
-    bytes that KV may take in each tier now. ``unfit``: why this version does not run the model; None if it does.
-    ``gpu``: of a GGUF on a GPU, as JSON the ``GpuLayers`` that fit there.
+    are tested windows beyond it. ``adapter_bytes`` is the size of the adapter that answers (0: none). ``limits`` are
+    the bytes KV may take in each tier now. ``unfit`` says why this version cannot run the model, None if it can.
+    ``gpu``: for a GGUF on a GPU, the ``GpuLayers`` that fit there, as JSON.
     """
 
     model: str
@@ -58,7 +60,7 @@ class Capacity:
     gpu: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as JSON."""
+        """Returns the plan as JSON."""
         return asdict(self)
 
 
@@ -71,8 +73,8 @@ def capacity(
 ) -> Capacity:
     """Plan the memory of a model and a ``context`` (None: the model's window).
 
-    The model is ``settings.model``, or that of the file ``config``. ``device_memory`` replaces the free memory that
-    would be measured. ``passed`` tells which codecs passed the quality gate. Raises UserError.
+    The model is ``settings.model``, or the one the file ``config`` describes. ``device_memory`` replaces the measured
+    free memory. ``passed`` says which codecs passed the quality gate. Raises UserError.
     """
     settings = _with_weights(settings, config)
     device = _device(settings.device, device_memory)
@@ -120,7 +122,7 @@ def capacity(
 
 
 def _with_weights(settings: Settings, config: Path | None) -> Settings:
-    """Returns settings that name the weights; of a model that is known by its ``config`` alone they are ``full``."""
+    """Returns settings that name the weights: ``full`` for a model given by its ``config``."""
     if config and settings.weights == "auto":
         return replace(settings, weights="full")
     return choose_model(settings)
@@ -131,7 +133,7 @@ def largest_context(
 ) -> int:
     """Returns the most tokens, in whole pages, whose cache in ``codec`` takes at most ``free_bytes(tokens)`` bytes.
 
-    The model computes in ``itemsize`` bytes, and reads ``chunk`` tokens at a time.
+    The model computes in ``itemsize`` bytes and prefills ``chunk`` tokens at a time.
     """
 
     def too_many(pages: int) -> bool:
@@ -150,13 +152,13 @@ def _scaled_window(window: int, rope: str) -> int:
 
 
 def _longer(settings: Settings, config: Path | None) -> tuple[ContextWindow, ...]:
-    """Returns the tested windows beyond the trained one, which are used when a document needs them."""
+    """Returns the tested windows beyond the trained one, used when a document needs them."""
     entry = None if config or settings.rope != "auto" else load_catalog().get(settings.model)
     return entry.longer if entry else ()
 
 
 def _device(name: str, device_memory: int | None) -> torch.device:
-    """Returns the device. If its memory is given, a GPU does not need to be on this machine."""
+    """Returns the device. If ``device_memory`` is given, the GPU need not be on this machine."""
     if device_memory is not None and name in ("cuda", "cuda:0"):
         return torch.device(name)
     return pick_device(name)
@@ -167,8 +169,9 @@ def _activations(model: Sizing, chunk: int, tokens: int, device: torch.device) -
 
 
 def _kv(model: Sizing, codec: str, tokens: int, chunk: int) -> dict[str, Any]:
-    """Returns what keys, values and states take, as JSON: a snapshot of states ``state_bytes``, and one is stored every
-    ``snapshot_step`` tokens. ``later_bytes_per_token`` is what a token takes that sliding layers no longer see.
+    """Returns the memory of keys, values and states as JSON. ``state_bytes`` is the size of one snapshot of the states,
+    taken every ``snapshot_step`` tokens. ``later_bytes_per_token`` is the size of a token that sliding layers no longer
+    see.
     """
     shape, itemsize = model.shape, model.itemsize
     kv = {
@@ -184,7 +187,7 @@ def _kv(model: Sizing, codec: str, tokens: int, chunk: int) -> dict[str, Any]:
 
 
 def _attention(model: Sizing, codec: str) -> dict[str, Any]:
-    """Returns how query heads share keys and values, as JSON, and the bytes of a token if each had its own."""
+    """Returns how query heads share keys and values, as JSON, with the bytes of a token if each head had its own."""
     layer, unshared = model.shape.layers[0], model.multihead.layers[0]
     kinds = {unshared.kv_heads: "multi-head", 1: "multi-query"}
     kind = "latent" if layer.kind == "latent" else kinds.get(layer.kv_heads, "grouped-query")
@@ -199,9 +202,8 @@ def _attention(model: Sizing, codec: str) -> dict[str, Any]:
 
 
 def _sliding(model: Sizing, codec: str, tokens: int) -> dict[str, Any] | None:
-    """Returns, as JSON, what is saved because sliding layers keep no more than they see: ``uncut_bytes`` are those of a
-    cache with every page of every layer, and the windows are stored every ``window_step`` tokens. None for models whose
-    layers are all alike.
+    """Returns the memory saved by sliding layers as JSON, None for models without them. ``uncut_bytes`` is the size of
+    a cache with every page of every layer. Windows are stored every ``window_step`` tokens.
     """
     shape = model.shape
     if not shape.window:

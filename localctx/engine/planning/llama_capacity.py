@@ -1,4 +1,6 @@
-"""The memory that a GGUF and a context take in llama.cpp, and how much would fit, before the file is loaded here."""
+"""The memory that a GGUF and a context need in llama.cpp, and the longest context that fits, without loading the file
+here.
+"""
 
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +24,7 @@ from localctx.settings import Settings
 def llama_capacity(settings: Settings, context: int | None = None, device_memory: int | None = None) -> Capacity:
     """Plan the memory of a GGUF and a ``context`` (None: the model's window); see ``capacity``.
 
-    A file that was never loaded is tried in a child process, where llama.cpp says what contexts of it take. Raises
+    A file that was never loaded is probed in a child process, where llama.cpp reports the size of its contexts. Raises
     UserError.
     """
     refuse_for_gguf(settings)
@@ -69,12 +71,12 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
 
 
 def _device(name: str, device_memory: int | None) -> torch.device:
-    """Returns the device. If its memory is given, a GPU does not need to be on this machine."""
+    """Returns the device. If ``device_memory`` is given, the GPU need not be on this machine."""
     return torch.device("cuda") if device_memory is not None and name.startswith("cuda") else llama_device(name)
 
 
 def _kv(sizes: LlamaSizes, codec: str, tokens: int) -> dict[str, Any]:
-    """Returns keys, values and recurrent states of a context, as JSON."""
+    """Returns the memory of keys, values and recurrent states as JSON."""
     at = sizes.at(codec, tokens)
     return {
         "codec": codec,
@@ -87,7 +89,7 @@ def _kv(sizes: LlamaSizes, codec: str, tokens: int) -> dict[str, Any]:
 
 
 def _attention(gguf: GgufFile, sizes: LlamaSizes, codec: str) -> dict[str, Any]:
-    """Returns how query heads share keys and values, as JSON; of a layer that attends."""
+    """Returns how the query heads of an attention layer share keys and values, as JSON."""
     layers = gguf.header.get("block_count", 1)
     heads = max(per_layer(gguf.header, "attention.head_count", layers))
     kv_heads = max(per_layer(gguf.header, "attention.head_count_kv", layers, heads)) or heads

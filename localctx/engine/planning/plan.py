@@ -1,4 +1,4 @@
-"""Plans a prompt before it is prefilled: what it will cost, and a refusal with numbers if it cannot be done."""
+"""Plans a prompt before prefill: its cost, or a refusal with numbers if it does not fit."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from localctx.shape import FULL, PAGE, KVShape
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
-    """Raises TooLong for a prompt of ``tokens`` that leaves no room for an answer in ``context`` tokens.
+    """Raise TooLong if a prompt of ``tokens`` leaves no room for an answer in ``context`` tokens.
 
     ``about`` is ``"about "`` if the tokens are estimated.
     """
@@ -31,15 +31,13 @@ def refuse_too_long(tokens: int, context: float, model: str, about: str = "") ->
 
 
 def refuse_sparse_reading(settings: Settings) -> None:
-    """Raises UsageError for sparse reading on a GPU, which has no kernel that skips pages."""
+    """Raise UsageError for sparse prefill on a GPU, which has no kernel that skips pages."""
     if settings.reading != "full" and (device := pick_device(settings.device)).type != "cpu":
         raise UsageError(f"a text is read sparsely on a processor, not on {device}", "use --reading full")
 
 
 def refuse_too_big(folder: Path, settings: Settings) -> None:
-    """Raises ModelError for weights that do not fit, with those of the adapter that answers, in the memory that is free
-    on the device now.
-    """
+    """Raise ModelError if the weights, with those of the adapter, do not fit in the device's free memory."""
     device = pick_device(settings.device)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
@@ -50,8 +48,8 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
 
 
 def refuse_big_gguf(path: Path, settings: Settings) -> None:
-    """Raises ModelError for the GGUF at ``path`` if its weights do not fit in the memory that is free now; what does
-    not fit on a GPU is computed from RAM.
+    """Raise ModelError if the weights of the GGUF at ``path`` do not fit in free memory. Layers that do not fit on a
+    GPU are computed from RAM.
     """
     device, free = llama_device(settings.device), measure_ram().free
     if device.type == "cuda":
@@ -72,13 +70,13 @@ def plan(
 ) -> Planned:
     """Plan a prompt of ``tokens``, ``reused`` of them from kept pages, and an answer of at most ``answer`` tokens.
 
-    ``per_second`` is the measured rate of prefill. Raises TooLong if the tiers together have no room for its pages.
+    ``per_second`` is the measured prefill rate. Raises TooLong if the tiers together have no room for its pages.
     """
     keeper, shape = cache_plan.keeper, model.shape
     if not keeper.unbounded_positions:
         answer = min(answer, model.context - tokens)
     held = keeper.max_tokens_held(tokens + answer)
-    beside = 0 if keeper.pages_may_persist else cache_plan.chunk  # tokens of a chunk, before the keeper evicts
+    beside = 0 if keeper.pages_may_persist else cache_plan.chunk  # a chunk is added before the keeper evicts
     kv_bytes = shape.cache_bytes(cache_plan.codec, held + beside, model.dtype.itemsize, cache_plan.chunk)
     if keeper.unbounded_positions and held < tokens + answer:
         # sinks are held twice: at their own positions, and re-rotated

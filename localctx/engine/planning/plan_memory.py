@@ -1,4 +1,4 @@
-"""Plans the memory of a model for whichever engine computes it."""
+"""Plans the memory of a model for the engine that runs it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ def plan_memory(
     device_memory: int | None = None,
     passed: Callable[[str], bool | None] = lambda codec: None,
 ) -> Capacity:
-    """See ``capacity``; of a GGUF that llama.cpp computes, ``llama_capacity``. Raises UserError."""
+    """Call ``llama_capacity`` for a GGUF that llama.cpp runs, else ``capacity``. Raises UserError."""
     settings = settings if config else choose_model(settings)
     if config is None and choose_engine(settings.model, settings.engine) == "llama.cpp":
         return llama_capacity(settings, context, device_memory)

@@ -1,1 +1,1 @@
-"""Work done before anybody asks: reading, and questions to suggest."""
+"""Works before anyone asks: prefills documents and suggests questions."""

@@ -1,4 +1,4 @@
-"""Questions about a document that the model suggests, where it is large enough to; they are stored with it."""
+"""Suggests questions about a document with the model, if it is large enough, and stores them with the document."""
 
 import re
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.summary_task import digest
 from localctx.workflows.text_generator import LocalGenerator, without_text
 
-SMALL_MODEL = 1_000_000_000  # parameters; questions of smaller ones are often not answered by the document
-VERSION = 1  # of the instruction; other questions are stored under another
+SMALL_MODEL = 1_000_000_000  # parameters; the document often does not answer questions of smaller models
+VERSION = 1  # of the instruction; part of the key of stored questions
 MAX_TOKENS = 120  # of all questions
-MAX_READ = 6_000  # characters from the beginning of a document that is not read whole
+MAX_READ = 6_000  # first characters read of a document that is not read whole
 LENGTHS = range(12, 140)  # characters of a question
 _INSTRUCTION = (
     "Write {count} short questions that the document above answers, each on a line of its own, without numbers."
@@ -26,15 +26,15 @@ _MARKS = re.compile(r"^[^\w¿]*(?:(?:question|q)\s*\d*\s*[:.][^\w¿]*|\d+\s*[.)]
 
 
 def able_to_ask(builder: RequestBuilder) -> bool:
-    """True if the model is large enough to make questions that its document answers."""
+    """Returns True if the model is large enough to suggest questions that its document answers."""
     return builder.model.parameters >= SMALL_MODEL
 
 
 def model_questions(
     builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument, whole: bool
 ) -> EngineCoroutine[list[str]]:
-    """Returns questions that the model suggests for ``document``, of which it reads the ``whole`` or the beginning;
-    filled up with those made by rules. They are generated once. Raises Cancelled.
+    """Returns questions that the model suggests for ``document``, from the ``whole`` or the beginning, filled up with
+    rule-made ones. They are generated once and stored. Raises Cancelled.
     """
     runtime = builder.runtime
     recipe = digest(["suggested questions", str(VERSION), runtime.settings.model])
@@ -53,7 +53,7 @@ def model_questions(
 
 
 def parse_questions(text: str) -> list[str]:
-    """Returns the questions among the lines of what a model wrote, without numbers and marks of lists."""
+    """Returns the questions among the lines a model wrote, without numbers and list marks."""
     lines = (_MARKS.sub("", line).strip().strip('*"“”') for line in text.splitlines())
     questions = dict.fromkeys(line for line in lines if line.endswith(("?", "？")) and len(line) in LENGTHS)  # noqa: RUF001
     return list(questions)[:COUNT]
@@ -70,7 +70,7 @@ def _generate(builder: RequestBuilder, ask: AskWorkflow, document: StoredDocumen
 
 
 def rule_questions(documents: Sequence[StoredDocument]) -> list[str]:
-    """Returns questions made by rules: of one document, or a question or two of each of several."""
+    """Returns questions made by rules: of one document, or one or two of each of several."""
     found = [suggest_questions(document.text, document.spans) for document in documents]
     in_turn = [questions[i] for i in range(COUNT) for questions in found if i < len(questions)]
     return list(dict.fromkeys(in_turn))[:COUNT]

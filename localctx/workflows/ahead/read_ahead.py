@@ -1,7 +1,7 @@
-"""Reads documents ahead of questions: what a question would have to read of them is prefilled and persisted.
+"""Prefills and persists documents ahead of questions.
 
-That is the whole document, or each of its passages where answers come from passages. Nothing that is kept already is
-deleted for it: where the disk budget is used up, the rest is left to be read when it is asked about.
+It prefills the whole document, or each of its passages if answers come from passages. It evicts no kept pages: if the
+disk budget is used up, the rest is prefilled when it is asked about.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from localctx.workflows.answer.every_passage import cache_ids, part_of
 from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.summary_task import digest
 
-SIDE_BY_SIDE = 4  # passages; more wait longer for a cancel, and save little
+SIDE_BY_SIDE = 4  # passages; with more, a cancel takes longer, and little is saved
 _DECIDING = (
     *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
     *("mode", "effective_context"),
@@ -33,9 +33,7 @@ _DECIDING = (
 
 @dataclass
 class ReadAheadResult:
-    """What was read ahead of one document: its ``tokens``, and those ``prefilled`` now. ``note`` says why not all was,
-    if it was not.
-    """
+    """The result for one document: its ``tokens``, and those ``prefilled`` now. ``note`` says why some are missing."""
 
     tokens: int = 0
     prefilled: int = 0
@@ -43,22 +41,22 @@ class ReadAheadResult:
 
 
 class _NoDiskRoom(Exception):
-    """What comes next does not fit in the disk budget."""
+    """The next prefill does not fit in the disk budget."""
 
 
 def reading_recipe(settings: Settings) -> str:
-    """Returns a name for everything among the settings that decides what is read ahead, and what it is worth for."""
+    """Returns a hash of the settings that invalidate read-ahead results."""
     return digest([str(getattr(settings, name)) for name in _DECIDING])
 
 
 class ReadAheadWorkflow:
-    """Reads stored documents ahead. A cancel keeps what was read, and the next time goes on from there."""
+    """Prefills stored documents ahead. A cancel keeps finished pages, and the next run continues from there."""
 
     def __init__(self, builder: RequestBuilder, questions: AskWorkflow) -> None:
         self._builder, self._questions, self._runtime = builder, questions, builder.runtime
 
     def read(self, document: str) -> EngineCoroutine[ReadAheadResult]:
-        """Read the document with this id ahead. Raises Cancelled; ModelError, StoreError."""
+        """Prefill the document with this id ahead. Raises Cancelled; ModelError, StoreError."""
         with self._runtime.running():
             self._runtime.load()
             with store_errors(self._runtime.store.home):
@@ -79,7 +77,7 @@ class ReadAheadWorkflow:
             try:
                 request = self._builder.build([document], [document.text], None, persist=True)
             except TooLong:
-                pass  # it would be answered from passages, too
+                pass  # a question would be answered from passages too
             else:
                 yield from self._prefill(request, done)
                 return
@@ -111,7 +109,9 @@ class ReadAheadWorkflow:
         yield from self._prefill(request, done, alone=False)
 
     def _prefill(self, request: Request, done: ReadAheadResult, alone: bool = True) -> EngineCoroutine[None]:
-        """Prefill and persist what a request is about; ``alone``: the time it takes says how fast the model reads."""
+        """Prefill and persist the text of a request. ``alone``: no other sequence runs, so its time measures the
+        model's speed.
+        """
         try:
             if not self._fits(request):
                 raise _NoDiskRoom
@@ -126,7 +126,7 @@ class ReadAheadWorkflow:
         done.tokens += len(request.tokens)
 
     def _fits(self, request: Request) -> bool:
-        """True if what is to be prefilled fits in the disk budget, without giving up anything else."""
+        """Returns True if the tokens to prefill fit in the disk budget without eviction."""
         runtime = self._runtime
         if request.restored == len(request.tokens):
             return True

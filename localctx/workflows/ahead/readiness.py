@@ -1,4 +1,4 @@
-"""Makes documents ready for questions, and says what that saves, as it was measured or as measured rates predict."""
+"""Makes documents ready for questions, and reports the time that saves, measured or predicted from measured rates."""
 
 import time
 from collections.abc import Sequence
@@ -21,16 +21,17 @@ from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
 
 TYPICAL_QUESTION = "What does it say about the first of these points?"
-RECENT = 50  # answers among which those from passages are looked for
-MAX_MEASURED = 5  # of them that count
+RECENT = 50  # last answers searched for those from passages
+MAX_MEASURED = 5  # answers from passages that count
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """Documents that are ready. They are read ``whole``, or answers come from passages. ``starts`` are the seconds
-    until an answer starts, ``saved`` those of reading that it is spared; None where nothing was measured. ``read`` are
-    the seconds that it took now, 0 where all was read before. ``failed`` says why something could not be kept.
-    ``questions`` are what the model suggests, if it is able to.
+    """Documents that are ready: read ``whole``, or answered from passages.
+
+    ``starts`` are the seconds until an answer starts, ``saved`` the seconds of prefill it avoids; None if nothing was
+    measured. ``read`` are the seconds of prefill now, 0 if all was kept. ``failed`` says why pages could not be
+    persisted. ``questions`` are the model's suggestions, if it is able.
     """
 
     whole: bool
@@ -42,18 +43,18 @@ class Readiness:
 
 
 class ReadinessWorkflow:
-    """Reads documents before anything is asked about them. A cancel keeps what was read."""
+    """Prefills documents before anything is asked about them. A cancel keeps finished pages."""
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
 
     def make_ready(self, documents: Sequence[str], until: str = "") -> EngineCoroutine[Readiness]:
-        """Read stored documents (ids) together, as a question would, as far as ``until``; or make them searchable.
-        Raises UserError, Cancelled.
+        """Prefill stored documents (ids) together as a question would, up to ``until``; or make them searchable. Raises
+        UserError, Cancelled.
         """
         with self._runtime.running():
             self._runtime.load()
-            stored = read_sources(self._runtime, documents)  # as they are now: loading takes time
+            stored = read_sources(self._runtime, documents)  # after loading, which takes time: they may have changed
             if until:
                 beginning, _ = read_until(self._builder.model.tokenizer, stored, until)
                 stored = [beginning]
@@ -64,7 +65,7 @@ class ReadinessWorkflow:
             return ready
 
     def suggest(self, documents: Sequence[str], until: str = "") -> list[str]:
-        """Returns questions that stored documents (ids) answer before ``until``, made by rules. No model is loaded."""
+        """Returns rule-made questions that stored documents (ids) answer before ``until``. Loads no model."""
         stored = read_sources(self._runtime, documents)
         if until:
             stored = [stored[0].beginning(locate_mark(stored, until))]
@@ -93,8 +94,8 @@ class ReadinessWorkflow:
         return Readiness(True, *first, read, failed)
 
     def _first_question(self, documents: Sequence[StoredDocument]) -> tuple[float | None, float | None]:
-        """Returns the seconds until an answer starts and those of reading that are saved, as the plan of a question has
-        them: restoring is measured, the rest is as many tokens as its plan has at the rate that was measured.
+        """Returns the seconds until an answer starts and the seconds of prefill it avoids. Restoring is measured; the
+        prefill of the rest is predicted by a question's plan, from the measured rate.
         """
         started = time.perf_counter()
         conversation = with_adapter(self._runtime, NO_CONVERSATION, TYPICAL_QUESTION)
@@ -113,7 +114,9 @@ class ReadinessWorkflow:
             )
 
     def _measured_start(self) -> float | None:
-        """Returns the seconds after which answers from passages last started with this model."""
+        """Returns the median seconds until the last answers from passages started with this model; None if there are
+        none.
+        """
         model = self._runtime.settings.model
         recent = self._runtime.read_store(lambda store: store.chats.recent_stats(RECENT)) or []
         starts = [s["seconds"]["first_token"] for s in recent if (s.get("model"), s.get("mode")) == (model, "retrieve")]

@@ -1,6 +1,6 @@
-"""Suggested questions: what may be asked of a document, made by rules from what it states, its headings and its names.
+"""Suggests questions that a document answers, by rules from its statements, headings and names.
 
-Every question is about something that stands in the document, in the document's language as far as there is a wording.
+Every question is about something in the document, in the document's language if there is a wording for it.
 """
 
 import re
@@ -13,11 +13,11 @@ from localctx.store.documents import Span
 from localctx.store.search_words import COMMON_WORDS
 from localctx.workflows.ahead.topics import find_topics, in_a_sentence
 
-COUNT = 3  # questions that are suggested
-MAX_CHARACTERS = 400_000  # of a long document, its beginning is looked at
-_ASKING = frozenset(("what", "when", "does", "much", "meant", "about"))  # in questions about different things
-MIN_SAID = 3  # times that somebody speaks, to be asked about
-MIN_DEFINED = 2  # times that a term is used besides where it is explained
+COUNT = 3  # questions to suggest
+MAX_CHARACTERS = 400_000  # of the beginning of a long document
+_ASKING = frozenset(("what", "when", "does", "much", "meant", "about"))  # shared by unrelated questions
+MIN_SAID = 3  # occurrences of a speaker, name or subject to be asked about
+MIN_DEFINED = 2  # uses of a term besides its definition
 
 _ABOUT = {
     "en": "What does it say about {}?",
@@ -32,7 +32,7 @@ _ABOUT = {
     "no": "Hva står det om «{}»?",
     "pl": "Co jest napisane o punkcie „{}”?",
 }
-"""A question about the part under a heading, by language; the heading stands in quotes where words are inflected."""
+"""Question about the part under a heading, by language; languages that inflect words put the heading in quotes."""
 
 _SUBJECT = r"(?:The|This|Our|Its|Their|Your)\s+(?P<subject>(?:[A-Za-z][a-z]+(?:-[a-z]+)?\s+){0,2}[A-Za-z][a-z]+)"
 _BE = r"(?:is|are|was|were|shall\s+be|will\s+be)"
@@ -73,8 +73,8 @@ _SPEAKER = re.compile(
 
 
 def suggest_questions(text: str, spans: Sequence[Span], count: int = COUNT) -> list[str]:
-    """Returns up to ``count`` questions that a document with this text answers, from different parts of it; [] where
-    nothing in it stands out.
+    """Returns up to ``count`` questions that a document with this text answers, from different parts of it; [] if
+    nothing stands out.
     """
     text = text[:MAX_CHARACTERS]
     language = language_of(text) or "en"
@@ -94,14 +94,14 @@ def suggest_questions(text: str, spans: Sequence[Span], count: int = COUNT) -> l
 
 
 def _about(language: str, topic: str) -> str:
-    """Returns the question about a heading; one that is a question already is asked as it is."""
+    """Returns the question about a heading; a heading that is a question is used unchanged."""
     if language == "en" and topic.lower().startswith("who "):
         return f"{topic[0].upper()}{topic[1:].rstrip('?')}?"
     return topic if topic.endswith("?") else _ABOUT.get(language, "{}?").format(topic)
 
 
 def _stated(sentence: str, text: str) -> Iterator[str]:
-    """Yields questions that this English sentence answers."""
+    """Yields the questions that this English sentence answers."""
     sentence = " ".join(sentence.split())
     if found := _AMOUNT.match(sentence):
         yield f"How much is the {_plain(found['subject'])}?"
@@ -127,12 +127,12 @@ def _is_term(term: str, text: str) -> bool:
 
 
 def _plain(subject: str) -> str:
-    """Returns the subject of a sentence without capitals, which contracts use for their terms."""
+    """Returns the subject of a sentence in lower case, because contracts capitalize their terms."""
     return subject if subject.isupper() else subject.lower()
 
 
 def _speakers(text: str) -> list[str]:
-    """Returns who speaks in a story, the most frequent first."""
+    """Returns the speakers of a story, most frequent first."""
     said = Counter(" ".join((m["after"] or m["before"]).split()) for m in _SPEAKER.finditer(text))
     for name in [name for name in said if name in _NOT_TERMS]:
         del said[name]
@@ -140,27 +140,27 @@ def _speakers(text: str) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    """Returns the names of several words that the text has most often inside of its sentences."""
+    """Returns the most frequent names of several words inside sentences."""
     found = Counter(" ".join(name.split()) for name in _NAME.findall(text))
     return [name for name, times in found.most_common(COUNT) if times >= MIN_SAID]
 
 
 def _subjects(text: str) -> list[str]:
-    """Returns questions about what most English sentences of a text without names have as their subject."""
+    """Returns questions about the most frequent subjects of English sentences."""
     found = Counter(m["subject"] for m in _SPOKEN_OF.finditer(text) if m["subject"] not in COMMON_WORDS)
     often = [subject for subject, times in found.most_common(2 * COUNT) if times >= MIN_SAID]
     return [_about("en", f"the {subject}") for subject in often]
 
 
 def _spread(questions: Sequence[str], count: int) -> list[str]:
-    """Returns ``count`` of the questions, from the beginning, the middle and the end."""
+    """Returns ``count`` of the questions, spread evenly from beginning to end."""
     if len(questions) <= count:
         return list(questions)
     return [questions[i * len(questions) // count] for i in range(count)]
 
 
 def _without_same_words(questions: Iterable[str], count: int) -> list[str]:
-    """Returns the first ``count`` questions that have no rare word in common."""
+    """Returns the first ``count`` questions that share no rare word."""
     chosen, used = list[str](), set[str]()
     for question in questions:
         words = {word for word in re.findall(r"\w{4,}", question.lower()) if word not in _ASKING}

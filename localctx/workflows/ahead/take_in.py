@@ -1,4 +1,4 @@
-"""Takes files of watched folders into the library: each is parsed once, whatever it is called and wherever it moves."""
+"""Adds files of watched folders to the library: each is parsed once, even if it is renamed or moved."""
 
 import time
 from dataclasses import dataclass, replace
@@ -13,8 +13,8 @@ from localctx.workflows.manage_library import LibraryWorkflow
 
 @dataclass(frozen=True)
 class TakenIn:
-    """The result for one file: ``status`` is added, unchanged, new version, moved, copy or failed; ``why`` is the
-    error, or where the file was before. ``document`` is its id.
+    """The result for one file: ``status`` is added, unchanged, new version, moved, copy or failed. ``why`` is the
+    error, or the file's earlier path. ``document`` is its id.
     """
 
     path: str
@@ -31,8 +31,8 @@ class TakeInWorkflow:
         self._runtime, self._library = runtime, library
 
     def take_in(self, path: str, stamp: FileStamp) -> TakenIn | None:
-        """Add the file at ``path`` (a ``stored_path``), which had this ``stamp``, to library and watch list. One with
-        the bytes of a file that was parsed before is not parsed again. Returns None if the file changed meanwhile.
+        """Add the file at ``path`` (a ``stored_path``), which had this ``stamp``, to library and watch list. A file
+        with the bytes of a parsed one is not parsed again. Returns None if the file changed meanwhile.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -48,14 +48,14 @@ class TakeInWorkflow:
         return taken
 
     def index(self, document: str) -> str | None:
-        """Make a document searchable; returns a warning if it is found by words only."""
+        """Make a document searchable; returns a warning if search finds it by words only."""
         warning = self._library.index({document})
         with store_errors(self._runtime.store.home):
             self._runtime.store.watch_list.note_indexed(document)
         return warning
 
     def _known(self, store: Store, path: str, stamp: FileStamp, content: str) -> TakenIn | None:
-        """The result for bytes that were parsed before, under this path or another one."""
+        """Returns the result for bytes that were parsed before, under this path or another; None if they were not."""
         same = [f for f in store.watch_list.with_content(content) if store.documents.has(f.document)]
         if not same:
             return None
@@ -69,13 +69,13 @@ class TakeInWorkflow:
         return TakenIn(path, status, row.id, "" if known else found.path, row.chars)
 
     def _parse(self, store: Store, path: str) -> TakenIn:
-        for old in [f for f in store.watch_list.files() if f.path == path]:  # its copies have its document still
+        for old in [f for f in store.watch_list.files() if f.path == path]:  # its copies keep its document
             leave_to_copy(store, old)
         (added,) = self._library.add([str(real_path(path))])
         return TakenIn(path, added.status, added.id, added.why, added.characters)
 
     def _enter(self, store: Store, taken: TakenIn, file: WatchedFile) -> None:
-        """Enter a file; what is known of its document, from a file with the same text, is true of it too."""
+        """Record a file; it inherits the status of a document with the same text."""
         if same := next(iter(store.watch_list.of_document(file.document)), None):
             file = replace(file, indexed=same.indexed, recipe=same.recipe, note=same.note)
         with store.db.atomic():
@@ -85,21 +85,21 @@ class TakeInWorkflow:
 
 
 def move_document(store: Store, document: str, path: str, stamp: FileStamp) -> None:
-    """Note where the file of a stored document is now."""
+    """Record the new path of a stored document's file."""
     row = store.documents.find(document)
     moved = replace(row, path=path, name=shown_name(real_path(path).name), modified=stamp.modified, bytes=stamp.bytes)
     store.documents.add(moved, store.documents.text(document), ())
 
 
 def note_missing(store: Store, gone: WatchedFile) -> str:
-    """Note that a watched file is gone; its document stays in the library. Returns what ``leave_to_copy`` does."""
+    """Record that a watched file is gone; its document stays in the library. Returns what ``leave_to_copy`` returns."""
     store.watch_list.note_gone([gone.path], time.time())
     return leave_to_copy(store, gone)
 
 
 def leave_to_copy(store: Store, file: WatchedFile) -> str:
-    """Have the document of a watched file belong to another file with the same text, if there is one; returns its path,
-    or "".
+    """Assign the document of a watched file to another file with the same text, if there is one; returns its path, or
+    "".
     """
     for other in store.watch_list.of_document(file.document) if store.documents.has(file.document) else ():
         if other.path != file.path and (stamp := stamp_of(other.path)):

@@ -1,15 +1,15 @@
-"""Topics: the headings of a document that say what the text under them is about."""
+"""Topics: the headings of a document that describe the text under them."""
 
 import re
 from collections.abc import Iterator, Sequence
 
 from localctx.store.documents import Span
 
-MIN_BODY = 40  # characters under a heading, that it is worth a question
+MIN_BODY = 40  # characters under a heading that make it worth a question
 MAX_WORDS = 7
-TITLED = 2  # headings; where there are more, one at the very beginning is the title of the whole
+TITLED = 2  # headings; with more, one at the very beginning is the document's title
 MAX_HEADING = 70  # characters
-MAX_ABBREVIATION = 4  # letters; a longer word in capitals is shouted
+MAX_ABBREVIATION = 4  # letters; a longer word in capitals is no abbreviation
 
 _NUMBER = r"(?:§\s*)?(?:\d{1,3}(?:\.\d{1,3})*|[IVXLC]{1,6}|[A-Z])[.):]?"
 _PART = "chapter|section|article|clause|part|schedule|appendix|annex|kapitel|abschnitt|artikel|chapitre|capítulo"
@@ -41,21 +41,21 @@ _GENERAL = frozenset(_GENERAL_WORDS.split())
 
 
 def find_topics(text: str, spans: Sequence[Span]) -> list[str]:
-    """Returns the topics of the headings of ``text``, in order, without numbers. Headings of parts that a document of
-    any kind has, or with little text, are left out.
+    """Returns the topics of the headings of ``text``, in order, without numbers. Leaves out headings with little text,
+    and headings that any kind of document has.
     """
     marked = [span for span in spans if span.kind == "heading"]
     found = [(span.label, span.end - span.start - len(span.label)) for span in marked if span.start < len(text)]
     if len(found) > TITLED and not text[: marked[0].start].strip():
-        found = found[1:]  # the title of the whole
+        found = found[1:]  # drop the document's title
     names = found if len(found) > 1 else list(_numbered_lines(text))
     topics = (_topic(label) for label, body in names if body >= MIN_BODY)
     return list(dict.fromkeys(filter(None, topics)))
 
 
 def _numbered_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yields numbered titles, on lines of their own or before a sentence (``1. Rent. The rent is``), with the number of
-    characters up to the next: for a text without marked headings, as that of a PDF is.
+    """Yields numbered titles with the number of characters up to the next one, for a text without marked headings, like
+    a PDF's. A title is a line of its own, or precedes a sentence (``1. Rent. The rent is``).
     """
     matches = [m for m in _NUMBERED.finditer(text) if m["title"].strip()[-1:] not in ".,;:"]
     run_in = list(_RUN_IN.finditer(text))
@@ -79,9 +79,7 @@ def _topic(label: str) -> str:
 
 
 def in_a_sentence(title: str, text: str) -> str:
-    """Returns an English title as it stands in a sentence: without capitals, but for names and terms that ``text``
-    writes with one inside of its sentences.
-    """
+    """Returns an English title in lower case, except names and terms that ``text`` capitalizes inside sentences."""
     return " ".join(word if _is_name(word, text) else word.lower() for word in title.split())
 
 

@@ -1,1 +1,1 @@
-"""How a question is answered: whole documents or passages, checked and cited."""
+"""Answers a question: from whole documents or passages, checked and cited."""

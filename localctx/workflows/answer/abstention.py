@@ -1,7 +1,7 @@
-"""Abstention: an answer is given only if the text probably answers, else the reader is told that nothing does.
+"""Abstention: gives an answer only if the text probably answers the question, else says that nothing does.
 
-With an adapter, likelihoods become a probability by what was measured for it; without one, the best passage must make
-the question likelier than it is by itself.
+With an adapter, a calibration turns likelihoods into a probability. Without one, the best passage must make the
+question likelier than it is alone.
 """
 
 import time
@@ -20,7 +20,7 @@ from localctx.workflows.answer.nearest_passage import AROUND, is_not_said
 from localctx.workflows.answer.question_likelihood import is_likelier, question_gain
 
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
-"""For an adapter that was not measured: an answer must be likelier than that there is none."""
+"""For an adapter without calibration: an answer must be likelier than saying that there is none."""
 
 
 def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
@@ -32,8 +32,8 @@ def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> Engi
 
 
 def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering`` and set the confidence. Tokens and quotations are held back: they are given at the end if it is
-    high enough, else that nothing answers is said in their place.
+    """Run ``answering``, hold back its tokens and quotations, and set the confidence. Emit them if it reaches the
+    threshold, else say that nothing answers.
     """
     request, evidence = case.request, (yield from _gather(case))
     held = list[Event]()
@@ -50,7 +50,7 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
 
 
 def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
-    """Say that nothing answers the question."""
+    """Emit an answer that says that nothing answers the question."""
     request = case.request
     request.seconds["first_token"] = time.perf_counter() - request.started
     own = request.not_said != NOT_SAID  # an adapter with words of its own
@@ -59,13 +59,13 @@ def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def calibration_of(request: Request) -> Calibration:
-    """The calibration that was measured for the request's adapter and way to decode."""
+    """Returns the calibration for the request's adapter and decoding."""
     measured = calibrations(request.adapter) if request.adapter else {}
     return measured.get(request.decoding, UNCALIBRATED)
 
 
 def says_nothing(request: Request) -> bool:
-    """True if the answer is that nothing answers the question, or no word at all."""
+    """Returns True if the answer says that nothing answers the question, or has no words."""
     return not request.texts[0].strip(AROUND) or is_not_said(request)
 
 
@@ -89,6 +89,6 @@ def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
 
 
 def _answer_likelihood(request: Request) -> tuple[float, int]:
-    """Returns the log-likelihood of the answer, with its end if that was reached, and the number of these tokens."""
+    """Returns the log-likelihood of the answer, with its end if that was reached, and the number of tokens counted."""
     tokens = len(request.answers[0]) + (request.stopped == "eos")
     return request.likelihood * tokens, tokens

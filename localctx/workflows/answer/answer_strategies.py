@@ -1,7 +1,7 @@
-"""Answer strategies: how the answer to an opened request is made, and in which stages. Everything else asks here.
+"""Answer strategies: how the answer to an opened request is made, and in which stages.
 
-``STRATEGIES`` is read from top to bottom: the first row whose conditions all hold applies. Its stages are those of
-``Stage`` whose conditions hold, too; the first one is outermost, so that it sees what the later ones let through.
+``STRATEGIES`` is read from top to bottom: the first row whose conditions all hold applies. Each of its stages runs if
+the stage's conditions hold too. The first stage is outermost, so it sees only the events that the later ones pass on.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,16 @@ class Stage:
     conditions: tuple[Condition, ...]
 
 
-CHECK = Stage(check_sentences, (Case.reads_documents,))  # each sentence is told with the passage that says it
-NEAREST = Stage(offer_nearest, (Case.reads_documents,))  # below an answer that says that nothing answers
-LIKELIER = Stage(give_if_likelier, (Case.compares_likelihoods,))  # else nothing answers, and nothing is generated
-CONFIDENT = Stage(give_if_confident, (Case.wants_confidence,))  # else what was generated is withheld
-QUOTE = Stage(quote_first, (Case.reads_passages,))  # what supports the answer is told before it
+CHECK = Stage(check_sentences, (Case.reads_documents,))  # reports each sentence with its supporting passage
+NEAREST = Stage(offer_nearest, (Case.reads_documents,))  # after an answer that says that nothing answers
+LIKELIER = Stage(give_if_likelier, (Case.compares_likelihoods,))  # generates only if the question is likelier
+CONFIDENT = Stage(give_if_confident, (Case.wants_confidence,))  # emits only a confident answer
+QUOTE = Stage(quote_first, (Case.reads_passages,))  # puts the supporting quotation first
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to make an answer where all ``conditions`` hold: ``run`` does, and sets its citations."""
+    """A way to make an answer if all ``conditions`` hold: ``run`` generates it and sets its citations."""
 
     name: str
     conditions: tuple[Condition, ...]
@@ -59,13 +59,13 @@ STRATEGIES = (
 
 
 def choose_strategy(case: Case) -> Strategy:
-    """The first strategy whose conditions all hold."""
+    """Returns the first strategy whose conditions all hold."""
     return next(strategy for strategy in STRATEGIES if all(holds(case) for holds in strategy.conditions))
 
 
 def make_answer(case: Case) -> Answering:
-    """The coroutine that prefills what is left and answers. At its end the request has its citations, and its sentences
-    their sources. Raises Cancelled, NoRoom; what was generated stands.
+    """Returns the coroutine that prefills the rest of the prompt and answers. It sets the request's citations, and the
+    sources of its sentences. Raises Cancelled, NoRoom; tokens generated before remain.
     """
     strategy = choose_strategy(case)
     answering = strategy.run(case)
@@ -76,5 +76,5 @@ def make_answer(case: Case) -> Answering:
 
 
 def answer_passage(case: Case) -> Answering:
-    """The coroutine that answers from one passage of many, without stages: whoever asks it does what they do."""
+    """Returns the coroutine that answers from one of many passages, without stages: the caller does their work."""
     return choose_strategy(case).run(case)

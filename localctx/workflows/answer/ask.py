@@ -1,4 +1,4 @@
-"""Ask: documents are read whole if the model can use their length, else the answer comes from passages of them."""
+"""Ask: reads documents whole if the model can use their length, else answers from passages of them."""
 
 import time
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class AskWorkflow:
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
     ) -> EngineCoroutine[None]:
         """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``; the last event is
-        Done. ``until`` is a mark in the one document (``find_mark``): what comes after it is not read.
+        Done. ``until`` is a mark in the one document (``find_mark``): the text after it is not read.
 
         Without ``persist`` the store is not touched. Raises UserError before any work that would be wasted. A store
         that cannot be written costs the pages (``Done.failed``), not the answer. Raises Cancelled if cancelled before
@@ -61,8 +61,8 @@ class AskWorkflow:
         yield Done(request.answer_report(), request.persist_error or (str(damage) if damage else None))
 
     def prepare(self, source: str) -> EngineCoroutine[None]:
-        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. One that
-        will be answered from passages is made searchable instead. The last event is Done.
+        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
+        document that would be answered from passages is made searchable instead. The last event is Done.
         """
         with self._runtime.running():
             documents, seconds = self._read([source], True, None)
@@ -86,8 +86,8 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build the request that answers from ``documents``, or from passages of the whole library (None).
 
-        Raises TooLong if the mode forbids passages; ChatFull if the question would fit without what was said before;
-        UsageError for a mark ``until`` that the one document does not have.
+        Raises TooLong if the mode forbids passages; ChatFull if the question would fit without the history; UsageError
+        if the one document does not have the mark ``until``.
         """
         if until:
             beginning, told = read_until(self._builder.model.tokenizer, documents, until)
@@ -113,8 +113,8 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """Build the request that reads documents whole, and a question if there is one; several stand in the order of
-        which most is kept. Raises TooLong.
+        """Build the request that reads documents whole, with a question if there is one. Several documents are ordered
+        so that most kept pages are reused. Raises TooLong.
         """
         if question is not None and documents:
             conversation = with_adapter(self._runtime, conversation, question)
@@ -139,13 +139,15 @@ class AskWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """The coroutine that answers a request, by the strategy that ``answer_strategies`` has for it. ``cited`` are
-        the citations of an answer that is continued. Raises Cancelled, NoRoom; what was generated stands.
+        """Returns the coroutine that answers a request, by its strategy in ``answer_strategies``. ``cited`` are the
+        citations of a continued answer. Raises Cancelled, NoRoom; tokens generated before remain.
         """
         return make_answer(AnswerCase(self._builder, request, question, settings, cited))
 
     def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
-        """Why an answer from ``documents`` comes from passages of them; None if they are read whole, if they fit."""
+        """Returns why an answer comes from passages of ``documents``; None if they are read whole, provided they
+        fit.
+        """
         settings = self._runtime.settings
         if documents is None:
             return "the whole library was asked"
@@ -177,7 +179,7 @@ class AskWorkflow:
         return (yield from self._retrieval.open(documents, question, persist, why, conversation))
 
     def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:
-        """True if the documents can be read whole with nothing said before."""
+        """Returns True if the documents can be read whole without a history."""
         texts = [document.text for document in documents]
         try:
             self._builder.build(documents, texts, question, persist=False).cache.drop()
@@ -188,8 +190,8 @@ class AskWorkflow:
     def _read(
         self, sources: Sequence[str], reuse_stored: bool, until: str | None
     ) -> tuple[list[StoredDocument], dict[str, float]]:
-        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name, or a mark
-        that is not there, fails at once.
+        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name or mark
+        fails at once.
         """
         start = time.perf_counter()
         documents = read_sources(self._runtime, sources, reuse_stored)

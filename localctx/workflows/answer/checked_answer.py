@@ -13,7 +13,7 @@ from localctx.workflows.answer.nearest_passage import is_not_said
 
 
 def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """The coroutine ``answering`` with an event SentenceChecked after each sentence of its first answer.
+    """Run ``answering`` with an event SentenceChecked after each sentence of its first answer.
 
     At its end the request has the sentences, also if it was cancelled or failed.
     """
@@ -29,12 +29,12 @@ class _Checker:
 
     def __init__(self, request: Request, question: str) -> None:
         self._request, self._text = request, request.begun.lstrip()
-        begun = list(sentences(self._text, 0, len(self._text)))[:-1]  # of an answer that is continued
-        self._told, self._end = len(begun), begun[-1][1] if begun else 0  # what was told, and the end of the last of it
+        begun = list(sentences(self._text, 0, len(self._text)))[:-1]  # of a continued answer
+        self._told, self._end = len(begun), begun[-1][1] if begun else 0  # sentences reported, and the end of the last
         self._finder = SupportFinder(source_texts(request), question)
 
     def on_event(self, event: Event) -> Iterator[Event]:
-        """Pass on every event; before a token that begins a sentence comes what is known of those before it."""
+        """Pass on every event; before a token that begins a sentence, report the sentences before it."""
         ended, before = list[AnswerSentence](), len(self._text.rstrip())
         if isinstance(event, Token) and not event.answer and event.text:
             self._text = (self._text + event.text).lstrip()
@@ -50,7 +50,7 @@ class _Checker:
         yield from self._tell(self.all_sentences()[self._told :])
 
     def all_sentences(self) -> list[AnswerSentence]:
-        """Returns the sentences of the request's answer; none claims anything where the documents answer nothing."""
+        """Returns the sentences of the request's answer, all unchecked if it says that nothing answers."""
         request, answer = self._request, self._request.texts[0]
         if is_not_said(request):
             return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
@@ -68,7 +68,7 @@ class _Checker:
 
 
 def source_texts(request: Request) -> list[SourceText]:
-    """Returns what a request has read: its passages, or else its documents."""
+    """Returns the texts a request has read: its passages, else its documents."""
     if not request.passages:
         return [SourceText.of(document) for document in request.documents]
     documents = {document.id: document for document in request.documents}

@@ -1,5 +1,5 @@
-"""The order of several documents in a prompt: what was read is reused up to the first difference, so those come first
-that were read in this order before.
+"""Orders several documents in a prompt so that the longest kept prefix is reused: those read first in an earlier prompt
+come first.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ class _KeptSequence:
 
 
 def order_by_kept(store: Store, fingerprint: bytes, documents: Sequence[StoredDocument]) -> list[StoredDocument]:
-    """Returns ``documents`` in the order whose beginning is kept longest under ``fingerprint``; as they are given where
-    no other order has more kept tokens.
+    """Returns ``documents`` in the order with the longest kept prefix under ``fingerprint``; in the given order if none
+    is longer.
     """
     given = {document.id: document for document in documents}
     sequences = _kept_sequences(store, fingerprint, list(given))
@@ -41,13 +41,13 @@ def order_by_kept(store: Store, fingerprint: bytes, documents: Sequence[StoredDo
 
 
 def kept_alone(store: Store, fingerprint: bytes, document: str) -> int:
-    """Returns the tokens that are kept of a document which was read by itself."""
+    """Returns the stored tokens of a document that was read alone."""
     alone = cache_id(fingerprint, [document])
     return next((cache.kept for cache in store.caches.of_document(document) if cache.id == alone), 0)
 
 
 def _kept_sequences(store: Store, fingerprint: bytes, documents: Sequence[str]) -> list[_KeptSequence]:
-    """Returns what is kept of these documents, alone or with others; not what chats hold of their own."""
+    """Returns the kept sequences of these documents, alone or with others; caches of chats are left out."""
     found = set[_KeptSequence]()
     for cache in (cache for document in documents for cache in store.caches.of_document(document) if cache.kept):
         sequence = tuple(store.caches.documents(cache.id))
@@ -57,7 +57,9 @@ def _kept_sequences(store: Store, fingerprint: bytes, documents: Sequence[str]) 
 
 
 def _kept_tokens(sequence: _KeptSequence, order: Sequence[str], lengths: dict[str, int]) -> int:
-    """Returns about how many tokens a prompt in this ``order`` begins with that a kept sequence has, by characters."""
+    """Returns about how many tokens a kept sequence shares with the beginning of a prompt in this ``order``, estimated
+    by characters.
+    """
     pairs = zip(sequence.documents, order, strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     if same == len(sequence.documents):

@@ -1,4 +1,4 @@
-"""Whether documents are longer than what the model answers from well when it reads them whole."""
+"""Compares documents with the length from which the model answers well when it reads them whole."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,8 @@ from localctx.store.documents import StoredDocument
 
 
 def longer_than_effective(builder: RequestBuilder, documents: Sequence[StoredDocument]) -> str | None:
-    """Returns why answers come from passages of ``documents``: they are longer than the model's effective context. None
-    if they are not.
+    """Returns why answers come from passages of ``documents``: they exceed the model's effective context. None if they
+    do not.
     """
     model, runtime = builder.model, builder.runtime
     name = runtime.settings.model

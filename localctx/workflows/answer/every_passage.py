@@ -1,6 +1,6 @@
-"""Every passage of some documents: which there are, under which names their pages are kept, what asking all would cost.
+"""All passages of documents: list them, name their caches, estimate the cost of asking each.
 
-The passages are those that search finds, so a passage that was read for one purpose is not read again for the other.
+They are the passages that search finds, so none is prefilled twice.
 """
 
 import tempfile
@@ -19,14 +19,14 @@ from localctx.store.documents import DocumentRow
 from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
 
-RATE = "passages asked"  # the name of the rate that is measured of questions to kept passages, in passages per second
-MAX_SAMPLE = 8  # passages from which the tokens of the others are estimated
+RATE = "passages asked"  # name of the rate of asking kept passages, in passages per second
+MAX_SAMPLE = 8  # passages that are tokenized to estimate the others
 
 
 @dataclass(frozen=True)
 class EverywhereCost:
     """The cost of asking every passage: ``passages``, ``tokens`` of all prompts, ``reused`` of them from kept pages,
-    and ``seconds``, None before anything was measured.
+    and ``seconds``, None if nothing was measured yet.
     """
 
     passages: int
@@ -41,7 +41,7 @@ class EverywhereCost:
 
 @contextmanager
 def open_store(runtime: Runtime, persist: bool) -> Iterator[Store]:
-    """The session's store; a temporary one if nothing is persisted."""
+    """Open the session's store, or a temporary one if nothing is persisted."""
     if persist:
         yield runtime.store
         return
@@ -60,15 +60,15 @@ def part_of(passages: Sequence[Passage | ChunkRow]) -> str:
 
 
 def cache_ids(fingerprint: bytes, passages: Sequence[Passage | ChunkRow]) -> list[str]:
-    """Returns, for each passage, the id of the cache that keeps its pages under ``fingerprint``."""
+    """Returns the id of each passage's cache under ``fingerprint``."""
     return [cache_id(fingerprint, [p.document], part=part_of([p])) for p in passages]
 
 
 def estimate_cost(
     builder: RequestBuilder, store: Store, passages: Sequence[Passage | ChunkRow], sample: Sequence[str], question: str
 ) -> EverywhereCost:
-    """Estimate the cost of asking ``question`` of each of ``passages``. What is kept is counted; of the rest the tokens
-    are estimated from the texts ``sample`` of some of them.
+    """Estimate the cost of asking ``question`` of each of ``passages``. Tokens of kept passages are counted, the others
+    estimated from the texts ``sample`` of some.
     """
     template, fingerprint = builder.prompt([""], question, Conversation(form=RANKING)), builder.fingerprint
     asking = len(template.tokens) - template.shared + 1
@@ -85,7 +85,7 @@ def estimate_cost(
 
 
 def _seconds(passages: int, unread: int, asking: int, tokens_rate: float | None, rate: float | None) -> float | None:
-    """The seconds to read ``unread`` tokens and ask all passages, as far as the rates were measured."""
+    """Returns the seconds to prefill ``unread`` tokens and ask all passages, None if the rates were not measured."""
     if unread and not tokens_rate:
         return None
     reading = unread / tokens_rate if tokens_rate else 0.0
@@ -95,5 +95,5 @@ def _seconds(passages: int, unread: int, asking: int, tokens_rate: float | None,
 
 
 def format_seconds(seconds: float) -> str:
-    """Returns a time that something will take, as ``40 s`` or ``3 minutes``."""
+    """Returns an expected time as ``40 s`` or ``3 minutes``."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"

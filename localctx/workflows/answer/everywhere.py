@@ -1,7 +1,7 @@
-"""Ask everywhere: a question is put to every passage, side by side, from kept pages; answers are grouped and counted.
+"""Ask everywhere: puts a question to every passage, several at a time, from kept pages; groups and counts the answers.
 
-Only the question is read where a passage's pages are kept. Answers are stored as they come, so that a question that was
-stopped goes on where it was, and is answered at once when it is asked again.
+If a passage's pages are kept, only the question is prefilled. Answers are stored as they come, so that a stopped
+question resumes where it was, and is answered at once when asked again.
 """
 
 import time
@@ -30,7 +30,7 @@ from localctx.workflows.answer.passage_question import AnswerPassage, PassageAns
 from localctx.workflows.answer.question_kind import without_instruction
 from localctx.workflows.answer.question_likelihood import question_alone
 
-MAX_SIDE_BY_SIDE = 16  # passages; a forward pass with more of them is not much cheaper for each
+MAX_SIDE_BY_SIDE = 16  # passages; a larger forward pass is not much cheaper for each
 SAVE_EVERY = 16  # answers: as many are lost if the process is killed
 MIN_RATED = 8  # passages; fewer say little about speed
 
@@ -84,8 +84,8 @@ class EverywhereWorkflow:
 
 
 def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> EngineCoroutine[None]:
-    """Ask the passages that have no stored answer, each by ``answer_passage``; give all answers as text, and as groups
-    in the report. Raises Cancelled, with the answers so far in the report and the store.
+    """Ask the passages without a stored answer, each by ``answer_passage``; yields all answers as text, and reports
+    them as groups. Raises Cancelled, with the answers so far in the report and the store.
     """
     request = case.request
     compared = case.settings.careful != "off" and not request.adapter
@@ -101,7 +101,7 @@ def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> Engine
 
 
 class _PassageLoop:
-    """A question that is being put to every passage of a request."""
+    """Asks a question of every passage of a request."""
 
     def __init__(self, builder: RequestBuilder, request: Request, question: PassageQuestion) -> None:
         assert request.everywhere, "the request asks every passage"
@@ -110,12 +110,12 @@ class _PassageLoop:
         self._passages: Sequence[Passage] = request.passages
         self._answers = dict[PassageKey, StoredAnswer | None]()
         self._unsaved = list[PassageAnswer]()
-        self._told = set[str]()  # notes that were given
+        self._told = set[str]()  # notes already yielded
         self._failed = ""  # why answers could not be stored
         self._started = time.perf_counter()
 
     def run(self) -> EngineCoroutine[None]:
-        """Ask every passage that has no stored answer. Raises Cancelled."""
+        """Ask every passage without a stored answer. Raises Cancelled."""
         if self._report.persist:
             ids = [document.id for document in self._request.documents]
             self._answers |= self._runtime.read_store(lambda s: s.passage_answers.of(self._recipe, ids)) or {}
@@ -149,7 +149,7 @@ class _PassageLoop:
             yield self._request.answers[0][-1]
 
     def _ask(self, passage: Passage) -> EngineCoroutine[None]:
-        """Ask one passage, and note its answer."""
+        """Ask one passage, and record its answer."""
         answered = yield from self._question.ask(passage, self._report.persist)
         for name, count in answered.tokens.items():
             self._report.tokens[name] += count
@@ -158,12 +158,12 @@ class _PassageLoop:
         if len(self._unsaved) >= SAVE_EVERY:
             self._save()
         for note in answered.notes:
-            if note not in self._told:  # said once, whichever passage it is about
+            if note not in self._told:  # yield each note once
                 self._told.add(note)
                 yield Note(note)
         if answered.answer:
             yield PassageAnswered(answered.answer.text, answered.citation.to_json())
-        self._report.asked += 1  # here, because the coroutines of one pass all come to the event before
+        self._report.asked += 1  # here, because all coroutines of one pass reach the event above first
         yield self._progress()
 
     def _progress(self) -> Progress:
@@ -183,7 +183,7 @@ class _PassageLoop:
             self._try(write)
 
     def _note_rates(self, asked: int) -> None:
-        """Store the rates for the next plan: of reading passages, or of asking kept ones."""
+        """Store the rates for the next plan: of prefilling passages, or of asking kept ones."""
         tokens, seconds, fingerprint = self._report.tokens, self._report.seconds, self._builder.fingerprint
 
         def write(store: Store) -> None:
@@ -196,7 +196,7 @@ class _PassageLoop:
             self._try(write)
 
     def _try(self, write: Callable[[Store], None]) -> None:
-        """Write to the store, if anything is kept. One that cannot be written costs that, not the answer."""
+        """Write to the store, if anything is persisted. A failed write costs the stored answers, not the answer."""
         if not self._report.persist or self._failed:
             return
         try:
@@ -208,7 +208,7 @@ class _PassageLoop:
 
 
 def _passages_of(store: Store, documents: Sequence[StoredDocument], question: str) -> list[Passage]:
-    """Every passage of the documents, as far as they are read, scored by the question's words."""
+    """Returns the passages of the parts of documents that are read, scored by the question's words."""
     by_id = {document.id: document for document in documents}
     passages = all_passages(store, list(by_id), without_instruction(question))
     by_document = groupby(passages, lambda passage: passage.document)

@@ -1,4 +1,4 @@
-"""Offers, below an answer that says that nothing answers the question, the passage that comes nearest to it."""
+"""Offers the nearest passage after an answer that says that nothing answers the question."""
 
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
@@ -8,12 +8,12 @@ from localctx.library.citations.cite import cite_passages, nearest_sentence
 from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.workflows.answer.answer_case import AnswerCase
 
-AROUND = ' ."'  # what may stand around an answer
+AROUND = ' ."'  # stripped from an answer
 
 
 def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """The coroutine ``answering`` and, if the answer says that nothing answers, an event NearestPassage after it. Such
-    an answer has no citations: what is nearest is the request's ``nearest`` alone.
+    """Run ``answering``, followed by an event NearestPassage if it says that nothing answers. Such an answer has no
+    citations, only the request's ``nearest``.
     """
     yield from answering
     request = case.request
@@ -25,7 +25,7 @@ def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineC
 
 
 def is_not_said(request: Request) -> bool:
-    """True if the answer so far is that nothing answers the question, in any language that it is told in."""
+    """Returns True if the answer so far says that nothing answers the question, in any supported language."""
     return request.texts[0].strip(AROUND) in {said.strip(AROUND) for said in (request.not_said, *NO_ANSWER.values())}
 
 

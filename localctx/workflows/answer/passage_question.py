@@ -1,4 +1,4 @@
-"""One question as it is put to single passages, each alone: does a passage answer it, and what does it say?"""
+"""Asks one question of single passages: does a passage answer it, and how?"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -24,20 +24,20 @@ from localctx.workflows.answer.question_likelihood import is_likelier, question_
 from localctx.workflows.summary_task import digest
 
 MAX_ANSWER = 96  # tokens of one passage's answer
-MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have if it does not make it likelier
-MIN_NOT_SAID = 0.5  # the probability of an adapter's "not said" from which on nothing else is likelier
-RECIPE = "everywhere 4"  # raise the number when answers of passages come to be made otherwise
+MIN_WORDS = 0.6  # share of the question's words, by weight, with which a passage needs no likelihood gain
+MIN_NOT_SAID = 0.5  # probability of an adapter's "not said" above which nothing else is likelier
+RECIPE = "everywhere 4"  # raise the number when passages are answered in another way
 
 AnswerPassage = Callable[[AnswerCase], EngineCoroutine[None]]
-"""The coroutine that answers a question from the one passage of the case's request, and cites it."""
+"""Coroutine that answers from the one passage of the case's request, and cites it."""
 
 _NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
 
 
 @dataclass(frozen=True)
 class PassageAnswer:
-    """The answer of a passage; None if it does not answer the question. ``tokens`` were prompted, reused, prefilled and
-    generated for it; ``notes`` are for the user.
+    """A passage's answer; None if it does not answer the question. ``tokens`` counts prompt, reused, prefilled and
+    generated ones; ``notes`` are for the user.
     """
 
     passage: Passage
@@ -47,19 +47,19 @@ class PassageAnswer:
 
     @property
     def key(self) -> PassageKey:
-        """The key under which the answer is stored."""
+        """Key under which the answer is stored."""
         return passage_key(self.passage)
 
     @property
     def sentence(self) -> str:
-        """The sentence that the words cited are in."""
+        """Sentence of the passage that contains the cited words."""
         p, cited = self.passage, self.citation
         _, _, (start, end) = likeliest_sentence(p.text, [(cited.start - p.start, cited.end - p.start)], "")
         return p.text[start:end]
 
     @property
     def citation(self) -> Citation:
-        """The citation of the answer."""
+        """Citation of the answer."""
         assert self.answer, "only what was said is cited"
         p, (_, start, end) = self.passage, self.answer
         quote = p.text[start - p.start : end - p.start]
@@ -67,13 +67,13 @@ class PassageAnswer:
 
 
 class PassageQuestion:
-    """The question of a ``case`` that asks every passage, as it is put to each by ``answer_passage``. Its prompt is the
+    """The question of a ``case`` that asks every passage, put to each by ``answer_passage``. The case's prompt is the
     question alone, which has this ``likelihood``.
     """
 
     def __init__(self, case: AnswerCase, answer_passage: AnswerPassage, likelihood: float) -> None:
         self._builder, self._answer_passage = case.builder, answer_passage
-        # side by side a drafted token takes another passage's place
+        # in a batch, a drafted token takes another passage's place
         self._settings = replace(case.settings, n=1, beams=1, draft=0)
         self._documents = {document.id: document for document in case.request.documents}
         self._alone, self._likelihood = case.request, likelihood
@@ -82,12 +82,12 @@ class PassageQuestion:
 
     @property
     def _decides(self) -> bool:
-        """True if passages are asked first whether they answer."""
+        """True if passages are first tested for whether they answer."""
         return self._settings.careful != "off"
 
     @property
     def recipe(self) -> str:
-        """A hash of everything that a passage's answer depends on, except the passage and its score."""
+        """Hash of everything that a passage's answer depends on, except the passage and its score."""
         s, adapter = self._settings, self._conversation.adapter
         reader = (adapter.fingerprint.hex(), adapter.form, adapter.not_said, str(adapter.measured)) if adapter else ()
         sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
@@ -96,14 +96,14 @@ class PassageQuestion:
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
-        """Ask one passage; ``persist`` its pages. Its events are notes alone. Raises Cancelled, NoRoom."""
+        """Ask one passage; ``persist`` its pages. Yields only notes. Raises Cancelled, NoRoom."""
         self._builder.runtime.check_cancelled()
         request = self._build(passage, persist)
         try:
             relevant = map_events(self._run(request), lambda event: event if isinstance(event, Note) else None)
             tokens = _count_tokens(request, (yield from relevant))
         finally:
-            request.prefilled = 0  # its seconds were those of other passages, too, and say nothing about speed
+            request.prefilled = 0  # its seconds include other passages and say nothing about speed
             close_request(request)
         notes = [*request.restore_notes, *request.persist_notes, *filter(None, [request.persist_error])]
         return PassageAnswer(passage, self._answer_of(request, passage), tokens, notes)
@@ -123,13 +123,15 @@ class PassageQuestion:
         return request
 
     def _run(self, request: Request) -> EngineCoroutine[int]:
-        """Read the passage, and answer from it if it answers the question; returns the tokens read to decide that."""
+        """Prefill the passage, and answer from it if it answers the question; returns the tokens read to decide
+        that.
+        """
         if request.restored < request.boundary:
             request.begin_persisting()
         else:
             request.persister = None
         yield from prefill_request(request, request.boundary)
-        request.cache.joins_chunks = True  # what comes now is not persisted
+        request.cache.joins_chunks = True  # from here on nothing is persisted
         answers, tokens = yield from self._answers_question(request)
         if not answers:
             request.stopped = "unanswered"
@@ -138,9 +140,10 @@ class PassageQuestion:
         return tokens
 
     def _answers_question(self, request: Request) -> EngineCoroutine[tuple[bool, int]]:
-        """True if the passage may answer the question: by the words of an adapter; without one, if it has most of the
-        question's words, or makes it likelier. (A passage that says how many gates there are makes "list all gates" no
-        likelier.) Also returns the tokens that were read for it.
+        """Returns whether the passage may answer the question, and the tokens read to decide.
+
+        An adapter decides by what it says. Without one, the passage must have most of the question's words or make the
+        question likelier. (A passage that states the number of gates makes "list all gates" no likelier.)
         """
         if not self._decides:
             return True, 0
@@ -153,8 +156,8 @@ class PassageQuestion:
         return is_likelier(gain, question_tokens(self._alone)), _ranking_tokens(request)
 
     def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
-        """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation; and
-        "not said" by the sentence nearest to the question, where an adapter found it likelier that the passage answers.
+        """Returns the passage's answer, or None. Its quotation replaces an answer that invents a name or number. The
+        sentence nearest to the question replaces "not said" if the adapter found it likelier that the passage answers.
         """
         text = request.texts[0]
         if says_nothing(request) and request.stopped != "unanswered" and request.adapter and self._decides:
@@ -172,7 +175,7 @@ class PassageQuestion:
 
 
 def invents(answer: str, text: str, question: str) -> bool:
-    """True if an answer has a number or a name that neither ``text`` nor the question has."""
+    """Returns True if an answer has a number or name that neither ``text`` nor the question has."""
     known = f"{text} {question}".casefold()
     return any(name.casefold() not in known for name in _NAME.findall(answer))
 
@@ -183,7 +186,7 @@ def passage_key(passage: Passage) -> PassageKey:
 
 
 def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
-    """The tokens of a passage's prompts; ``to_decide`` were read to decide whether it answers."""
+    """Returns the tokens of a passage's prompts; ``to_decide`` were read to decide whether it answers."""
     counts = asdict(request.token_counts())
     prefilled = request.prefilled if request.logits is not None else request.boundary - counts["reused"]
     prefilled += to_decide
@@ -196,13 +199,13 @@ def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
 
 
 def _ranking_tokens(request: Request) -> int:
-    """The tokens that were read to rank a request's passage, after those that are persisted."""
+    """Returns the tokens read to rank a request's passage, after the persisted ones."""
     read = request.prefilled_to_rank
     return read - (request.boundary - request.plan.reused) if read else 0
 
 
 def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
-    """True if the request's adapter is likelier to say that nothing answers than anything else; and the tokens read."""
+    """Returns whether the adapter is more likely than not to say that nothing answers, and the tokens read."""
     tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
     words, asked = tokenizer.encode(request.not_said), len(request.tokens) - cache.length
     try:

@@ -1,4 +1,4 @@
-"""Answers in the model's own words, from the prompt as it stands: whole, or going on with an answer that was cut."""
+"""Answers in the model's own words from the prompt: from the start, or continuing an answer that was cut."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,14 @@ from localctx.workflows.answer.nearest_passage import is_not_said
 
 
 def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
-    """Generate the answer, and cite what supports it."""
+    """Generate the answer, and cite the text that supports it."""
     yield from answer_request(case.request, case.settings)
     case.request.citations = find_citations(case.request, case.question)
 
 
 def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
-    """Go on with the answer that the request has ``begun``, which has ``cited`` its sources. At its end the request has
-    the whole answer and the citations of it; if it is cancelled, those of its beginning.
+    """Continue the answer ``begun`` in the request, whose citations are ``cited``. At its end the request has the whole
+    answer and its citations; after a cancel, those of its beginning.
     """
     request = case.request
     try:
@@ -33,13 +33,13 @@ def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """The coroutine ``answering`` with what supports the answer quoted before its first token."""
+    """Run ``answering`` with the quotation that supports the answer before its first token."""
     return quotation_first(answering, lambda: _quotation(case.request, case.question))
 
 
 def find_citations(request: Request, question: str) -> list[Citation]:
-    """Returns citations of the first answer: sentences of the passages, or of the text that got the answer's attention;
-    where that is not known, those with the answer's words.
+    """Returns citations of the first answer: sentences of the passages, else of the text with the answer's attention,
+    else, if attention was not recorded, those with the answer's words.
     """
     if request.passages:
         return cite_passages(request.texts[0], question, request.passages)
@@ -57,7 +57,7 @@ def _quotation(request: Request, question: str) -> Quoted | None:
 
 
 def _joined(first: Sequence[Citation], more: Sequence[Citation]) -> list[Citation]:
-    """Returns citations of an answer's beginning, and those of the whole that cite other places."""
+    """Returns the citations of an answer's beginning, and those of the whole answer that cite other places."""
     return [*first, *(c for c in more if not any(_overlap(c, known) for known in first))]
 
 

@@ -1,6 +1,6 @@
-"""Guesses what kind a question is by its English words, and tells which kinds the model's adapter answers.
+"""Guesses the kind of a question by its English words, and decides whether the model's adapter answers it.
 
-Every guess about a text that is not English is False: its words may mean something else in another language.
+For a text that is not English every guess is False: its words may mean something else in another language.
 """
 
 import re
@@ -57,28 +57,30 @@ _SMALL_TALK = re.compile(rf"(?:(?:{'|'.join(_PHRASES)})(?: |$))+")
 
 
 def asks_for_summary(question: str) -> bool:
-    """True for an instruction that only a summary follows."""
+    """Returns True for an instruction that asks for a summary."""
     return bool(_FOR_SUMMARY.search(question)) and may_be_english(question)
 
 
 def asks_of_the_whole(question: str) -> bool:
-    """True for an instruction about the whole of a text, which no passage and no short answer follows."""
+    """Returns True for an instruction about a whole text, which needs more than a passage or a short answer."""
     return bool(_OF_THE_WHOLE.search(question)) and may_be_english(question)
 
 
 def asks_in_many_places(question: str) -> bool:
-    """True for an instruction about the whole of a text, and a question whose answer may be in many places of it."""
+    """Returns True for an instruction about a whole text, and for a question whose answer may be in many places of
+    it.
+    """
     return bool(_OVER_ALL.search(question)) and may_be_english(question)
 
 
 def is_instruction(question: str) -> bool:
-    """True for an instruction to write something, which no run of a document's words follows."""
+    """Returns True for an instruction to write something, which no run of a document's words answers."""
     return bool(_INSTRUCTION.match(question)) and may_be_english(question)
 
 
 def as_question(instruction: str) -> str:
-    """Returns the question in an instruction to list things, as an adapter that was trained on questions needs it;
-    anything else unchanged. "List all gates' passwords." becomes "What are all gates' passwords?".
+    """Returns an instruction to list things as a question, for an adapter trained on questions; anything else
+    unchanged. "List all gates' passwords." becomes "What are all gates' passwords?".
     """
     listing = _LISTING.fullmatch(instruction)
     if not listing or not may_be_english(instruction):
@@ -89,13 +91,13 @@ def as_question(instruction: str) -> str:
 
 
 def without_instruction(question: str) -> str:
-    """Returns the question without words that say what to do, not what it is about."""
+    """Returns the question without words that only say what to do."""
     return _OF_INSTRUCTIONS.sub(" ", question) if may_be_english(question) else question
 
 
 def is_small_talk(text: str) -> bool:
-    """True for a text that is nothing but common phrases of greeting, thanks, assent or praise, and for a text of signs
-    without a word: no document answers it, and a search would find nothing. Anything else may be a question.
+    """Returns True for a text of only common phrases of greeting, thanks, assent or praise, and for punctuation without
+    words: no document answers it, and a search finds nothing. Anything else may be a question.
     """
     words = re.findall(r"[^\W_]+(?:'[^\W_]+)*", text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
     if not words:
@@ -104,17 +106,17 @@ def is_small_talk(text: str) -> bool:
 
 
 def may_be_english(text: str) -> bool:
-    """False for a text in another language: one that is told surely, or that has letters which English does not use.
+    """Returns False for a text in another language: detected with certainty, or with letters that English does not use.
 
-    Of a short text no language can be told; then English words that were found in it are enough.
+    The language of a short text cannot be detected; then the English words found in it are enough.
     """
     language = language_of(text)  # loads its model only for long texts with few common English words
     return language == "en" if language else all(c.isascii() for c in text if c.isalpha())
 
 
 def with_adapter(runtime: Runtime, conversation: Conversation, question: str = "") -> Conversation:
-    """Returns ``conversation`` with the adapter of the settings and the form of a question it was trained on; unchanged
-    where there is none, or ``question`` is about the whole. Raises ModelError for an adapter that does not fit.
+    """Returns ``conversation`` with the adapter of the settings and its question form; unchanged if there is no
+    adapter, or if ``question`` is about the whole. Raises ModelError for an adapter that does not fit.
     """
     adapter = None if asks_of_the_whole(question) else runtime.adapter
     return replace(conversation, adapter=adapter, form=adapter.form or READER) if adapter else conversation

@@ -1,7 +1,6 @@
-"""The likelihood of a question after a text says whether that answers it.
+"""The likelihood of a question after a text shows whether the text answers it.
 
-Passages are ranked so (arXiv:2204.07496). A text that makes the question no likelier than it is by itself does not
-answer it.
+It ranks passages (arXiv:2204.07496). A text that makes the question no likelier than it is alone does not answer it.
 """
 
 import re
@@ -13,7 +12,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request, rank_request
 
-MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller counts
+MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller applies
 
 
 def question_alone(builder: RequestBuilder, question: str) -> Request:
@@ -23,8 +22,8 @@ def question_alone(builder: RequestBuilder, question: str) -> Request:
 
 
 def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[tuple[float, int]]:
-    """Returns by how many nats a passage makes the question likelier, and the question's tokens; ``likelihood`` is the
-    question's log-likelihood after the passage.
+    """Returns by how many nats a passage makes the question likelier, and the number of the question's tokens.
+    ``likelihood`` is the question's log-likelihood after the passage.
     """
     request = question_alone(builder, question)
     without_passage = yield from _likelihood(request)
@@ -32,7 +31,7 @@ def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> 
 
 
 def is_likelier(gain: float, tokens: int) -> bool:
-    """True if a gain of so many nats means that a passage answers a question of so many tokens."""
+    """Returns True if a gain of ``gain`` nats means that a passage answers a question of ``tokens`` tokens."""
     return gain > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
 
 
@@ -43,8 +42,8 @@ def question_tokens(alone: Request) -> int:
 
 
 def without_question(text: str, question: str) -> str:
-    """Returns ``text`` with every repetition of ``question`` removed: a question is always likely after itself, which
-    says nothing about an answer.
+    """Returns ``text`` without repetitions of ``question``: a question is always likely after itself, which says
+    nothing about an answer.
     """
     words = re.findall(r"\w+", question)
     return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text

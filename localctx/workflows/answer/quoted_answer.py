@@ -1,5 +1,5 @@
-"""Quoted answers: decoding is limited to runs of the documents' own words, so that an answer cannot invent anything and
-its place in the text is known to the character.
+"""Quoted answers: decoding is limited to runs of the documents' own words, so an answer invents nothing, and its place
+in the text is known to the character.
 """
 
 import time
@@ -28,8 +28,8 @@ MAX_RUNS = 8  # of an answer that is a list
 
 @dataclass(frozen=True)
 class QuotingStyle:
-    """How a model is brought to quote: its answer begins with ``prefix``, and besides the stop token any of ``ends``
-    ends it; ``length_penalty`` favours long answers (see ``SpanSearch``).
+    """How to make a model quote: its answer begins with ``prefix``, and any of ``ends`` ends it, like a stop token.
+    ``length_penalty`` favours long answers (see ``SpanSearch``).
     """
 
     prefix: str = ""
@@ -38,11 +38,11 @@ class QuotingStyle:
 
 
 UNTRAINED = QuotingStyle(BEFORE_QUOTE, ('"', '".', '",', ".", '."'), 0.25)
-"""For models that say more than the answer if they are let (measured with the default model)."""
+"""For models that continue after the answer if not stopped (measured with the default model)."""
 
 
 class _Source(NamedTuple):
-    """A text that was read: the part of ``document`` that begins at character ``start``."""
+    """A text that was read: the part of ``document`` from character ``start`` on."""
 
     document: StoredDocument
     start: int
@@ -50,10 +50,9 @@ class _Source(NamedTuple):
 
 
 def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
-    """Give the likeliest answer that is made of words of what was read, after the sentence in which it stands.
+    """Emit the likeliest answer made of words of the text, after the sentence that contains it.
 
-    Its citations are the sentences of the words it is made of; that of a yes or no is about the question. Raises
-    Cancelled, NoRoom.
+    Its citations are the sentences of its words; that of a yes or no is about the question. Raises Cancelled, NoRoom.
     """
     request = case.request
     if request.logits is None:
@@ -73,7 +72,7 @@ def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
 def _search(
     request: Request, sources: Sequence[_Source], style: QuotingStyle, limit: int
 ) -> EngineCoroutine[list[QuotedAnswer]]:
-    """Returns complete answers, the best first, after the prompt and the style's prefix."""
+    """Returns complete answers, best first, after the prompt and the style's prefix."""
     assert request.logits is not None, "the prompt was prefilled"
     tokenizer, cache, logits = request.model.tokenizer, request.cache.fork(recording=False), request.logits
     index = SpanIndex(tokenizer, [source.text for source in sources])
@@ -89,13 +88,13 @@ def _search(
 
 
 def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequence[_Source]) -> EngineCoroutine[None]:
-    """Yield the sentence that ``answer`` stands in, and its tokens."""
+    """Yield the sentence that contains ``answer``, and the answer's tokens."""
     runs = [_best_place(places, sources, question) for places in answer.places]
     words = [" ".join(sources[place.text].text[place.start : place.end].split()) for place, _ in runs]
     between = [f"{separator} ".replace("\n ", "\n") for separator in answer.separators]
     text = "".join(part for pair in zip(words, [*between, ""], strict=True) for part in pair)
     cited = [_cite(sources[place.text], *sentence) for place, sentence in runs]
-    if clause_after(text) is not None:  # a word that stands anywhere: what is about the question says it
+    if clause_after(text) is not None:  # "yes" or "no" occurs anywhere: cite text about the question
         passages = request.passages
         about = cite_passages(text, question, passages) if passages else cite_words(text, question, request.documents)
         cited = list(about)
@@ -109,7 +108,7 @@ def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequen
 
 
 def _sources(request: Request) -> list[_Source]:
-    """Returns the texts that the request reads: its passages, or else its documents."""
+    """Returns the texts that the request reads: its passages, else its documents."""
     if not request.passages:
         return [_Source(document, 0, document.text) for document in request.documents]
     documents = {document.id: document for document in request.documents}

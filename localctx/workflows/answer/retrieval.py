@@ -1,6 +1,5 @@
 """Retrieval: search finds passages by words and vectors, the model ranks them by the likelihood of the question, and
-the answer comes from the best. The pages of every passage are persisted, so that ranking it again prefills only the
-question.
+the best ones answer. The pages of every passage are persisted, so that ranking it again prefills only the question.
 """
 
 import time
@@ -37,12 +36,12 @@ from localctx.workflows.answer.several_documents import measured_blending
 from localctx.workflows.answer.whole_offers import offer_whole
 
 MAX_RANKED = 5  # passages whose likelihood is computed
-SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
+SEARCH_WEIGHT = 20  # nats per search score of 1, so that first and fifth passage differ by about two nats
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A question that is answered from passages, and ``why`` the documents are not read whole."""
+    """A question to answer from passages, and ``why`` the documents are not read whole."""
 
     text: str
     why: str
@@ -52,7 +51,7 @@ class _Question:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """The passages that search found, their documents by id, and a warning about the search, if there is one."""
+    """The passages found by search, their documents by id, and a warning about the search, if any."""
 
     passages: list[Passage]
     documents: dict[str, StoredDocument]
@@ -76,7 +75,7 @@ class RetrievalWorkflow:
         """Build and prefill the request that answers from the best passages of ``documents`` (None: of the whole
         library).
 
-        In a chat, the history stands between passages and question; it has no part in the ranking. Raises UserError,
+        In a chat, the history stands between passages and question, and has no part in the ranking. Raises UserError,
         Cancelled.
         """
         with open_store(self._runtime, persist) as store:
@@ -102,8 +101,8 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """The number of passages in the prompt: the setting, else what was measured with the adapter that answers, else
-        what the catalogue measured for the model, else 1.
+        """Number of passages in the prompt: the setting, else the number measured with the adapter, else the
+        catalogue's number for the model, else 1.
         """
         settings, adapter = self._runtime.settings, self._runtime.adapter
         measured = adapter.measured_count("passages") if adapter else 0
@@ -148,7 +147,7 @@ class RetrievalWorkflow:
             top, beginning = max(MAX_RANKED, self.count), _beginning(documents)
             before = len(beginning.text) if beginning else None
             passages = search(store, question.text, embedder, list(rows), top, before).passages
-            if not passages and asks_of_the_whole(question.text):  # which need not be like anything in the text
+            if not passages and asks_of_the_whole(question.text):  # it may match no passage
                 passages = all_passages(store, list(rows))[:top]
             return cut_passages(passages, beginning) if beginning else passages
 
@@ -177,7 +176,7 @@ class RetrievalWorkflow:
         )
 
     def _plan(self, requests: Sequence[Request], why: str) -> Planned:
-        """Returns one plan for all requests that are ranked."""
+        """Returns one plan for all requests to be ranked."""
         plans = [request.plan for request in requests]
         seconds = [p.seconds for p in plans if p.seconds is not None]
         return replace(
@@ -194,7 +193,7 @@ class RetrievalWorkflow:
     def _best(
         self, store: Store, requests: Sequence[Request], found: _Candidates, question: _Question
     ) -> EngineCoroutine[Request]:
-        """Rank the passages; returns the request that answers from the best of them, and closes the others."""
+        """Rank the passages; returns the request that answers from the best ones, and closes the others."""
         open_requests = list(requests)
         try:
             likelihoods = yield from self._rank(requests)
@@ -233,7 +232,7 @@ class RetrievalWorkflow:
         question: _Question,
     ) -> EngineCoroutine[Request]:
         """Build and prefill a request with several passages, in the order of the text, so that the same passages make
-        the same prompt. Adjacent passages are joined, unless their caches are blended.
+        the same prompt. Adjacent passages are joined unless their caches are blended.
         """
         passages = [passage for passage, _ in chosen]
         blending = measured_blending(self._builder)
@@ -266,5 +265,5 @@ class RetrievalWorkflow:
 
 
 def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:
-    """The one document that is asked, if only its beginning is."""
+    """Returns the one document that is read only up to a mark, if there is one."""
     return next((document for document in documents or () if isinstance(document, DocumentBeginning)), None)

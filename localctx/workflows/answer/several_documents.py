@@ -1,4 +1,4 @@
-"""Several documents that are read whole, together: their order, what of each is reused, and what is read again."""
+"""Reads several documents whole, together: their order, what is reused of each, and what is prefilled again."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,13 +14,13 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
 from localctx.workflows.answer.document_order import kept_alone, order_by_kept
 
-MIN_SAVED = 0.1  # of the prompt, that pages of documents read alone must save to be taken over: they are not exact
+MIN_SAVED = 0.1  # share of the prompt that blending must save to be used, because it is not exact
 
 
 def measured_blending(builder: RequestBuilder) -> Blending | None:
-    """Returns how texts that were read alone are put together: as the setting ``blend`` has it, in the cheapest way
-    that passed ``localctx quality --blend``; None where all is read again, as by a model whose layers do not keep
-    every token (``Runtime.can_blend``). Raises UsageError where the setting wants what such a model cannot do.
+    """Returns the blending that ``choose_blending`` selects for texts that were prefilled alone. None if all is
+    prefilled again, as for a model whose layers do not keep every token (``Runtime.can_blend``). Raises UsageError if
+    the setting demands blending of such a model.
     """
     runtime = builder.runtime
     if not runtime.can_blend:
@@ -38,18 +38,18 @@ def measured_blending(builder: RequestBuilder) -> Blending | None:
 def in_best_order(
     builder: RequestBuilder, documents: Sequence[StoredDocument], question: str, conversation: Conversation
 ) -> Sequence[StoredDocument]:
-    """Returns documents in the order of which most is kept; a chat that has begun keeps its own. Raises TooLong."""
+    """Returns the documents in the order with most kept tokens; a chat that has begun keeps its own. Raises TooLong."""
     if len(documents) < 2 or conversation.history:
         return documents
-    builder.prompt([document.text for document in documents], question, conversation)  # sets the window for its length
+    builder.prompt([document.text for document in documents], question, conversation)  # scales RoPE for the fingerprint
     fingerprint = builder.fingerprint
     return builder.runtime.read_store(lambda store: order_by_kept(store, fingerprint, documents)) or documents
 
 
 def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request) -> EngineCoroutine[None]:
-    """Yield the plan of ``request``, which says in what order the ``given`` documents are read and what is read again,
-    and begin persisting. Where it is measured to be good enough and saves much, the cache is filled with pages that
-    each document got when it was read alone. Raises Cancelled, with the request closed.
+    """Yield the plan of ``request``, with the order of the ``given`` documents and what is prefilled again, and begin
+    persisting. If a blending is selected and saves enough, the cache is filled from each document's own pages. Raises
+    Cancelled, with the request closed.
     """
     alone = list[Request]()
     try:
@@ -77,8 +77,8 @@ def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], req
 
 
 def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request, saved: int) -> None:
-    """Have the plan say which document comes first because it was read, and which are read again and why; ``saved``
-    tokens are not, because pages are put together.
+    """Add to the plan which document comes first because it was read, and which are prefilled again and why. Blending
+    saves ``saved`` tokens.
     """
     first, *others = request.documents
     told = [] if first.id == given[0].id else [f"{first.name} comes first, because it was read before"]
@@ -102,14 +102,16 @@ def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: 
 
 
 def _can_blend(builder: RequestBuilder, request: Request) -> bool:
-    """True for several documents, all in the window that each of them alone was read in, none of which is dropped."""
+    """Returns True for several documents in the trained window, under the full keeper, on a torch model with RoPE, with
+    pages persisted.
+    """
     paged = builder.model.engine == "torch" and builder.runtime.paged_model.rope is not None
     plain = request.plan.window <= builder.model.trained and request.plan.keeper == "full"
     return len(request.documents) > 1 and request.persister is not None and paged and plain
 
 
 def _saved(request: Request, alone: Sequence[Request], blending: Blending) -> int:
-    """Returns how many tokens need not be read that would be read without blending."""
+    """Returns how many tokens blending saves from prefill."""
     ends = [0, *request.document_ends, request.boundary]
     saved = 0
     for (start, end), one in zip(pairwise(ends), alone, strict=True):

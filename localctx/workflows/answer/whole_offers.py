@@ -1,4 +1,4 @@
-"""Offers for questions that may be about the whole of documents of which only passages are read."""
+"""Offers to read whole documents for questions that may be about all of them."""
 
 import shlex
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ def offer_whole(
     sample: Sequence[str],
     question: str,
 ) -> WholeOffered | None:
-    """Returns how all of ``documents`` (None: of the library) can be read for ``question``, and how long that takes;
-    None where passages are enough. ``sample`` are the texts of some passages.
+    """Returns an offer to read all of ``documents`` (None: of the library) for ``question``, with the time it takes;
+    None if passages are enough. ``sample`` are the texts of some passages.
     """
     if asks_for_summary(question):
         return _offer_summary(builder, documents)

@@ -1,1 +1,1 @@
-"""Questions that build on each other."""
+"""Answers questions that build on each other."""

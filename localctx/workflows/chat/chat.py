@@ -1,6 +1,6 @@
-"""Chat: answers questions with the messages of a chat's branch as their history, and stores questions and answers.
+"""Chat: answers questions with the messages of a chat's branch as history, and stores questions and answers.
 
-A question is stored before the model is loaded, and an answer, whole or cancelled, before its pages are persisted.
+A question is stored before the model is loaded; an answer, complete or cancelled, before its pages are persisted.
 """
 
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ from localctx.workflows.chat.whole_document import WholeDocumentWorkflow, WholeW
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
 
-TITLE_LENGTH = 60  # characters of its first question that name a chat
+TITLE_LENGTH = 60  # characters of the first question that become the chat's title
 
 FullChatAction = Literal["sink-window", "summarize", "new"]
-"""The actions on a full chat: the sink-window keeper evicts its middle, a summary replaces what was said, or a new
-chat about the same documents begins.
+"""Actions on a full chat: the sink-window keeper evicts its middle, a summary replaces the history, or a new chat about
+the same documents begins.
 """
 
 
 class ChatWorkflow:
     """Answers questions in the chats of the store. A chat whose settings say ``library`` is about the whole library;
-    ``collection``, the id of one, adds the documents of that.
+    ``collection``, an id, adds that collection's documents.
 
     Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit in the
-    prompt without the history only; the question is then answered by ``make_room``.
+    prompt only without the history; ``make_room`` then answers the question.
     """
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
@@ -55,12 +55,12 @@ class ChatWorkflow:
             return self._chats.create("", documents, {"model": self._runtime.settings.model})
 
     def restart(self, chat: str) -> Chat:
-        """Create a chat about the documents of another."""
+        """Create a chat about the documents of another chat."""
         with store_errors(self._runtime.store.home):
             return self._chats.restart(chat, {"model": self._runtime.settings.model})
 
     def add_documents(self, chat: str, sources: Sequence[str]) -> None:
-        """Add the files ``sources`` to the documents of a chat; the history is then prefilled anew after them."""
+        """Add the files ``sources`` to a chat's documents; the history is then prefilled again after them."""
         documents = store_sources(self._runtime, sources)
         with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
             for document in documents:
@@ -72,7 +72,7 @@ class ChatWorkflow:
             yield from self._ask_next(chat, text, until)
 
     def edit(self, chat: str, text: str, message: int | None = None, until: str = "") -> EngineCoroutine[None]:
-        """Answer ``text`` in place of the question ``message`` (None: the last), on a branch of its own.
+        """Answer ``text`` in place of the question ``message`` (None: the last), on a new branch.
 
         Raises ChatError.
         """
@@ -84,24 +84,24 @@ class ChatWorkflow:
             yield from self._answer(question, before, self._runtime.settings, until)
 
     def make_room(self, chat: str, action: FullChatAction, until: str = "") -> EngineCoroutine[None]:
-        """Make room in a full chat by ``action``, then answer its last question. With ``new`` that is done in another
-        chat, which Done's report names. Raises ChatError.
+        """Make room in a full chat by ``action``, then answer its last question. ``new`` answers in another chat, which
+        Done's report names. Raises ChatError.
         """
         with self._runtime.running():
             yield from self._make_room(chat, action, until)
 
     def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
-        """Answer the last question again, on a branch of its own; each answer has the next seed.
+        """Answer the last question again, on a new branch; each answer has the next seed.
 
-        Raises ChatError; UsageError where the answer would be the same.
+        Raises ChatError; UsageError if the answer would be the same.
         """
         with self._runtime.running():
             yield from self._regenerate(chat, temperature, until)
 
     def ask_whole(self, chat: str, way: WholeWay, until: str = "") -> EngineCoroutine[None]:
-        """Answer the last question again, on a branch of its own, from the whole of the chat's documents.
+        """Answer the last question again, on a new branch, from the whole of the chat's documents.
 
-        Raises ChatError; UsageError for a way that is not possible.
+        Raises ChatError; UsageError if ``way`` is not possible.
         """
         with self._runtime.running():
             self._documents_asked(chat)
@@ -110,8 +110,8 @@ class ChatWorkflow:
             yield from self._answer(question, before, self._runtime.settings, until, way)
 
     def continue_answer(self, chat: str) -> EngineCoroutine[None]:
-        """Go on with the last answer of a chat's current branch, which was cut at its longest or stopped. The report at
-        the end has all of it. Raises ChatError if it is complete.
+        """Continue the last answer of a chat's current branch, which reached its length limit or was stopped. The final
+        report has the whole answer. Raises ChatError if it is complete.
         """
         with self._runtime.running():
             with store_errors(self._runtime.store.home):
@@ -148,7 +148,7 @@ class ChatWorkflow:
     def _make_room(self, chat: str, action: FullChatAction, until: str) -> EngineCoroutine[None]:
         self._documents_asked(chat)
         if action == "sink-window":
-            refuse_eviction(self._runtime.model, action)  # before the chat has it
+            refuse_eviction(self._runtime.model, action)  # before it becomes the chat's setting
         with store_errors(self._runtime.store.home):
             _, question = last_question(self._chats, chat)
             if action == "sink-window":
@@ -217,7 +217,7 @@ class ChatWorkflow:
                 yield Note(f"{document.name} was removed from the library: the answer does without it")
         if way:
             request = yield from self._whole.open(documents, question.text, way, until)
-        elif documents != [] and is_small_talk(question.text):  # with documents or history it is answered from these
+        elif documents != [] and is_small_talk(question.text):  # else it is answered from documents or history
             alone = Conversation(begun=begun.text if begun else "")
             request = yield from self._ask.open_whole([], question.text, False, alone)
         else:
@@ -253,10 +253,10 @@ class ChatWorkflow:
         return request
 
     def _keep_order(self, chat: Chat, request: Request) -> None:
-        """Have later questions of the chat read the documents that it names in the order in which this one does."""
+        """Store the document order of this request, so that the chat's later questions use it."""
         places = {document.id: place for place, document in enumerate(request.documents)}
         with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
-            named = [d.id for d in self._chats.get(chat.id).documents if not d.removed]  # now: some may be new
+            named = [d.id for d in self._chats.get(chat.id).documents if not d.removed]  # read again: some may be new
             order = sorted(named, key=lambda document: places.get(document, len(places)))
             if order != named:
                 self._chats.set_documents(chat.id, order)
@@ -279,7 +279,7 @@ class ChatWorkflow:
                 stored.error = str(e)
 
     def _documents_asked(self, chat: str) -> list[StoredDocument] | None:
-        """The documents of a chat; None for the whole library. Raises ChatError if every one was removed."""
+        """Returns the documents of a chat, None for the whole library. Raises ChatError if all were removed."""
         with store_errors(self._runtime.store.home):
             found = self._chats.get(chat)
             if names := found.removed_documents:
@@ -290,7 +290,7 @@ class ChatWorkflow:
             return None if found.settings.get("library") else self._documents(found)
 
     def _documents(self, chat: Chat) -> list[StoredDocument]:
-        """The documents of a chat: those it names, then those that its collection has by now. Raises ChatError."""
+        """Returns the documents of a chat: those it names, then those now in its collection. Raises ChatError."""
         documents, collection = self._runtime.store.documents, chat.settings.get("collection")
         rows = {row.id: row for row in documents.all()}
         ids = [d.id for d in chat.documents if not d.removed]

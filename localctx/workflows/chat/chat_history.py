@@ -1,4 +1,4 @@
-"""What was said before on a branch of a chat, as the prompt of its next question has it."""
+"""Selects the history for the prompt of a chat's next question."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from localctx.workflows.answer.question_kind import is_small_talk
 
 
 def answered(messages: Sequence[Message]) -> list[Message]:
-    """The messages of a branch up to its last answer."""
+    """Returns the messages of a branch up to its last answer."""
     return list(messages[:-1] if messages and messages[-1].role == "user" else messages)
 
 
 def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
-    """Returns the messages before a question (None: the last of the branch that is shown), and the question.
+    """Returns the messages before a question (None: the last of the current branch), and the question.
 
     Raises ChatError.
     """
@@ -28,8 +28,8 @@ def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[
 
 
 def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
-    """The messages of a branch without those that were answered from more than the first ``end`` characters, and
-    without summaries of such answers. Small talk was answered from none.
+    """Returns a branch without answers that read more than the first ``end`` characters, and without summaries of such
+    answers. Small talk read none.
     """
     known, question, further = list[Message](), list[Message](), False
     for message in messages:
@@ -49,8 +49,8 @@ def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
 
 
 def history(messages: Sequence[Message], about_documents: bool = False) -> list[Exchange]:
-    """The exchanges of a branch that are part of the prompt; a summary replaces everything before it. In a chat that is
-    ``about_documents``, small talk was answered by itself and is no part of it.
+    """Returns the exchanges of a branch that the prompt includes; a summary replaces everything before it. In a chat
+    ``about_documents``, small talk was answered separately and is left out.
     """
     exchanges, question = list[Exchange](), ""
     for message in messages:

@@ -1,4 +1,4 @@
-"""The stored answers of a chat: a new one is a message, or more of a message that is continued."""
+"""Stores the answers of a chat: as a new message, or as the continuation of one."""
 
 from dataclasses import dataclass
 
@@ -12,21 +12,21 @@ from localctx.store.store import store_errors
 
 @dataclass
 class StoreOutcome:
-    """The result of storing an answer: its message's id, or why it could not be stored."""
+    """The result of storing an answer: the id of its message, or the error."""
 
     message: int | None = None
     error: str | None = None
 
 
 def citations_of(answer: Message | None) -> list[Citation]:
-    """Returns the citations of a stored answer, if there is one; those of a summary say where in it they belong."""
+    """Returns the citations of a stored answer, if any; those of a summary include their place in it."""
     stored = answer.citations if answer else ()
     return [(SummaryCitation if "at" in c else Citation).from_json(c) for c in stored]
 
 
 def store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
-    """Store the answer to ``question``, or what was added to an answer that was ``begun``, then its pages; returns the
-    message's id, None if nothing was generated. Raises StoreError, ChatError.
+    """Store the answer to ``question``, or the continuation of ``begun``, then its pages; returns the message's id,
+    None if nothing was generated. Raises StoreError, ChatError.
     """
     chats = runtime.store.chats
     if request.stopped == "cancelled" and not any(request.answers):

@@ -1,4 +1,4 @@
-"""Answers from the whole of long documents, in a chat: a summary of all sections, or every passage asked by itself."""
+"""Answers from the whole of long documents, in a chat: by summarizing all sections, or by asking every passage."""
 
 import time
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from localctx.workflows.summary_time import estimate_summary_seconds, note_summa
 from localctx.workflows.text_generator import LocalGenerator, without_text
 
 WholeWay = Literal["summarize", "everywhere"]
-"""How an answer is made of the whole of documents: every section is summarized, or every passage is asked."""
+"""Ways to answer from whole documents: summarize every section, or ask every passage."""
 
 
 class WholeDocumentWorkflow:
-    """Builds and answers requests about the whole of documents; ``ask`` answers from single passages."""
+    """Builds and answers requests about whole documents; ``ask`` answers from single passages."""
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
@@ -35,8 +35,8 @@ class WholeDocumentWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, way: WholeWay, until: str = ""
     ) -> EngineCoroutine[Request]:
-        """Build the request that answers ``question`` from the whole of ``documents`` (None: of the library), or of
-        what comes before the mark ``until`` in the one document. Raises UsageError, NothingFound.
+        """Build the request that answers ``question`` from the whole of ``documents`` (None: the library), or from the
+        part before the mark ``until`` in the one document. Raises UsageError, NothingFound.
         """
         if way not in get_args(WholeWay):
             raise UsageError(f"there is no way {way!r}", f"use one of: {', '.join(get_args(WholeWay))}")
@@ -57,7 +57,7 @@ class WholeDocumentWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """Answer a request, of ``open`` or another, as ``AskWorkflow.answer``. Raises Cancelled, NoRoom."""
+        """Answer a request, from ``open`` or elsewhere, like ``AskWorkflow.answer``. Raises Cancelled, NoRoom."""
         if request.plan.mode == "summarize":
             yield from self._summarize(request)
         else:
@@ -80,7 +80,7 @@ class WholeDocumentWorkflow:
         return request
 
     def _summarize(self, request: Request) -> EngineCoroutine[None]:
-        """Summarize one document after the other. What was done of one that is stopped is stored, and not done again.
+        """Summarize one document after the other. Sections done before a stop are stored, and not done again.
 
         Raises Cancelled.
         """
@@ -94,7 +94,7 @@ class WholeDocumentWorkflow:
         request.stopped = "eos"
 
     def _tell(self, request: Request, document: StoredDocument, result: dict[str, Any]) -> EngineCoroutine[None]:
-        """Yield the summary of a document, under its name where there are several, and cite it."""
+        """Yield the summary of a document, under its name if there are several, and cite it."""
         before = f"{document.name}\n" if len(request.documents) > 1 else ""
         before = ("\n\n" if request.text else "") + before
         at = len(request.text) + len(before)

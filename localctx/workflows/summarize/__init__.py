@@ -1,1 +1,1 @@
-"""Summaries of documents."""
+"""Summarizes documents."""

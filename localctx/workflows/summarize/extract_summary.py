@@ -1,4 +1,4 @@
-"""A summary of a document's own sentences: in the order of the text, each with its place."""
+"""Extracts a summary: the document's own sentences in order, each with its place."""
 
 from dataclasses import asdict
 from typing import Any
@@ -11,11 +11,11 @@ from localctx.workflows.summary_method import extract_words
 from localctx.workflows.summary_task import SummaryTask
 
 EXTRACTED = "sentences of the document"
-"""What stands for a model in the results of extracts."""
+"""Model name in the results of extracts."""
 
 
 def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, Any]:
-    """Returns the summary as JSON, as ``SummarizeWorkflow.summarize`` does. Every sentence is cited."""
+    """Returns the summary as JSON, like ``SummarizeWorkflow.summarize``. Every sentence is cited."""
     (row, text, spans), before = document, "- " if task.style == "bullets" else ""
     page, heading = part_labels(spans), labels(spans, "heading")
     summary, citations = "", list[dict[str, Any]]()

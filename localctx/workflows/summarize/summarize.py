@@ -1,8 +1,8 @@
-"""Summarize: one document to a summary with citations, or to answers to questions, as a coroutine of the engine.
+"""Summarize: turns one document into a summary with citations, or into answers to questions, as an engine coroutine.
 
-Where the method is to extract, sentences of the document are given, and no model is loaded. Else a document that fits
-is read whole. A longer one is cut into sections, and either their summaries are summarized until
-one is left, or the summary is carried from section to section. The summary of a section stays linked to it.
+To extract, it returns sentences of the document and loads no model. Else it reads a document that fits whole, and cuts
+a longer one into sections. Either their summaries are summarized until one is left, or the summary is carried from
+section to section. The summary of a section stays linked to it.
 """
 
 import time
@@ -28,9 +28,9 @@ from localctx.workflows.summarize.extract_summary import EXTRACTED, extract_summ
 from localctx.workflows.summary_task import MAX_SECTION, SECTION_LENGTH, SummaryTask, digest
 from localctx.workflows.text_generator import GeneratedAnswer, TextGenerator, zero_token_counts
 
-MIN_SECTION = 64  # tokens; a document whose sections would have to be shorter cannot be summarized
-MIN_SUPPORT = 0.3  # of a sentence's words, by weight, that its source must have: a summary uses other words
-MAX_SOURCES = 2  # sections in which the words that support a sentence are searched for
+MIN_SECTION = 64  # tokens; a document that needs shorter sections cannot be summarized
+MIN_SUPPORT = 0.3  # share of a sentence's words, by weight, that its source must have: a summary rewords
+MAX_SOURCES = 2  # sections searched for the support of a sentence
 
 
 class _SectionSummary(NamedTuple):
@@ -49,8 +49,8 @@ class SummarizeWorkflow:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool = False
     ) -> EngineCoroutine[dict[str, Any]]:
-        """Do ``task`` on a document; returns the result as JSON. ``persist``: the pages of a document that is read
-        whole are persisted. Raises DocumentError, TooLong or NoRoom if this document cannot be done; Cancelled.
+        """Do ``task`` on a document; returns the result as JSON. ``persist``: keep the pages of a document that is read
+        whole. Raises DocumentError, TooLong or NoRoom if this document cannot be done; Cancelled.
         """
         start = time.perf_counter()
         if task.method(self.runtime.settings).extracts:
@@ -65,13 +65,13 @@ class SummarizeWorkflow:
 
 
 class _PartialResults:
-    """Stores the texts generated on the way to a result, so that a run that was killed continues where it was."""
+    """Stores intermediate texts, so that a killed run continues where it was."""
 
     def __init__(self, runtime: Runtime, document: StoredDocument, task: SummaryTask) -> None:
         self._runtime, self._document, self._recipe = runtime, document, task.recipe(runtime.settings)
 
     def once(self, key: list[str], generate: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
-        """Returns the text stored under ``key``; if there is none, it is generated and stored. Raises StoreError."""
+        """Returns the text stored under ``key``; generates and stores it if there is none. Raises StoreError."""
         document, recipe = self._document, part_of(self._recipe, digest(key))
         if found := self._runtime.read_store(lambda store: store.results.get(document.id, recipe)):
             return found["said"]
@@ -93,7 +93,7 @@ class _DocumentSummary:
         self._section_tokens = 0  # the most tokens of a section
 
     def answers(self) -> EngineCoroutine[dict[str, Any]]:
-        """Answer every question as it would be answered alone."""
+        """Answer every question as if it were asked alone."""
         answers, questions = list[dict[str, Any]](), self._task.questions
         for i, question in enumerate(questions):
             yield Progress("questions", i, len(questions))
@@ -108,15 +108,15 @@ class _DocumentSummary:
         return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}
 
     def _checked(self, question: str, answer: GeneratedAnswer) -> list[dict[str, Any]]:
-        """The sentences of an answer, each with the passage of the document that says it, as JSON."""
-        if answer.mode == "everywhere":  # it names its places itself
+        """Returns the sentences of an answer, each with the passage of the document that supports it, as JSON."""
+        if answer.mode == "everywhere":  # the answer names its places itself
             return []
         near = [citation.range for citation in answer.citations]
         checked = SupportFinder([SourceText.of(self._document)], question).check(answer.text, near=near)
         return [sentence.to_json() for sentence in checked]
 
     def summary(self, persist: bool) -> EngineCoroutine[dict[str, Any]]:
-        """Summarize the document; with the summaries of its sections and the summary's citations."""
+        """Summarize the document; returns JSON with the summaries of its sections and the summary's citations."""
         (_, text, spans), task = self._document, self._task
         try:
             written = yield from self._generator.generate_from_whole(task.document_instruction, task.tokens, persist)
@@ -132,7 +132,7 @@ class _DocumentSummary:
         return {"summary": summary, "answers": [], "sections": listed, "citations": citations, "mode": mode}
 
     def _in_sections(self) -> EngineCoroutine[list[_SectionSummary]]:
-        """The summary of each section; if one is too long after all, sections of half the length are tried."""
+        """Returns the summary of each section; if one is too long after all, tries sections of half the length."""
         self._section_tokens = min(MAX_SECTION, self._generator.window // 2)
         while True:
             found = self._cut()
@@ -143,7 +143,7 @@ class _DocumentSummary:
                 yield Note(f"{e.problem}; sections of {self._section_tokens:,} tokens are tried")
 
     def _summarize_sections(self, found: Sequence[Section]) -> EngineCoroutine[list[_SectionSummary]]:
-        """The summary of each section, in order; to refine, the summary of everything up to its end."""
+        """Returns the summary of each section, in order; to refine, the summary of everything up to its end."""
         parts, summary = list[_SectionSummary](), ""
         text, task = self._document.text, self._task
         for i, section in enumerate(found):
@@ -159,7 +159,7 @@ class _DocumentSummary:
         return parts
 
     def _merge(self, summaries: list[str]) -> EngineCoroutine[str]:
-        """Merge summaries into one. On each level as many are read together as fit, at least two."""
+        """Merge summaries into one. Each level reads together as many as fit, at least two."""
         while len(summaries) > 1:
             groups, summaries = self._groups(summaries), []
             for i, group in enumerate(groups):
@@ -181,7 +181,7 @@ class _DocumentSummary:
         return groups
 
     def _cut(self) -> list[Section]:
-        """Sections, the longest of which fits the window and the memory. Raises TooLong if no length would."""
+        """Returns sections whose longest fits the window and the memory. Raises TooLong if no length does."""
         row, text, spans = self._document
         while True:
             found = sections(text, spans, self._generator.count, self._section_tokens, is_line_based(row.name))
@@ -199,7 +199,7 @@ class _DocumentSummary:
         self._section_tokens //= 2
 
     def _generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
-        """A text of at most ``max_tokens``, and of half a section, so that two of them can be read together."""
+        """Generate a text of at most ``max_tokens``, and of half a section, so that two of them fit in one prompt."""
         tokens = min(max_tokens, self._section_tokens // 2)
 
         def generate() -> EngineCoroutine[str]:
@@ -212,7 +212,7 @@ def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_Sectio
     """Returns citations as JSON: for each sentence of ``summary`` the words of the document that support it best, if
     any, with ``at``, the end of the sentence in the summary.
 
-    A sentence leads to the sections whose summaries have its words, these to their text, and the text to its page: a
+    A sentence leads to the sections whose summaries have its words, these to their text, and the text to its page. A
     small model that had to carry page numbers along would garble them.
     """
     citations = list[dict[str, Any]]()
