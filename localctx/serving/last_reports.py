@@ -1,4 +1,4 @@
-"""The reports of the last answers of some chats."""
+"""Keeps the last report of some chats."""
 
 import threading
 from typing import Any

@@ -48,7 +48,9 @@ class KeptSequence(Protocol):
 
 
 TokenScore = Callable[[int, "Tensor"], "Tensor"]
-"""Scores tokens, [kv_heads, tokens], of a layer's keys [kv_heads, tokens, k_dim] float32 after the sinks. Highest stay."""
+"""Scores tokens, [kv_heads, tokens], given a layer and its keys after the sinks, [kv_heads, tokens, k_dim] float32.
+The highest scores are kept.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,8 @@ class Keeper:
 
     name: str = ""
     pages_may_persist: bool = True
-    """True if pages computed under this keeper match their names and may be persisted. False if the keeper evicts pages while a document is still being read."""
+    """True if pages computed under this keeper match their names and may be persisted. False if the keeper
+    evicts pages while a document is still being read."""
     unbounded_positions: bool = False
     """True if positions are rebased after evictions, so that a text may be longer than the model's window."""
     sink_pages: int = 0
