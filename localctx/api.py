@@ -82,7 +82,7 @@ class Library:
         return self._session.store.remove_document(self._session.store.documents.find(document).id)
 
     def search(self, words: str, *, top: int = 10, documents: Sequence[str] | None = None) -> list[Passage]:
-        """The ``top`` passages for ``words``, best first, in these documents (ids) or in all."""
+        """Returns the ``top`` passages for ``words``, best first, in these documents (ids) or in all."""
         with self._session.workflows.library() as library:
             return library.search(words, documents, top)[0].passages
 

@@ -79,7 +79,7 @@ class Session:
 
     @property
     def paged_model(self) -> PagedModel:
-        """As ``model``, where torch computes it. Raises UsageError for another engine."""
+        """The ``model`` if torch computes it. Raises UsageError for another engine."""
         return self.runtime.paged_model
 
     @property
@@ -93,7 +93,7 @@ class Session:
         self.workflows = Workflows(self.runtime)
 
     def cancel(self) -> bool:
-        """Stop what runs, from any thread or a signal handler; see ``Runtime.cancel``."""
+        """Stop the running work, from any thread or a signal handler. See ``Runtime.cancel``."""
         return self.runtime.cancel()
 
     def ask(
@@ -125,8 +125,8 @@ class Session:
         library: bool = False,
         until: str = "",
     ) -> Generator[Event, None, None]:
-        """As ``ask``, giving typed events as they come (``localctx.events``): Planned, Progress, Quoted, Token, Note,
-        NearestPassage, Evicted, and Done at the end. Closing the generator cancels.
+        """Answer like ``ask``, but yield typed events as they arrive (``localctx.events``): Planned, Progress, Quoted,
+        Token, Note, NearestPassage, Evicted, and Done at the end. Closing the generator cancels.
         """
         sources = self.sources if sources is None else sources
         return self.run(self.workflows.questions.ask(sources, question, persist, library, until))
@@ -140,7 +140,9 @@ class Session:
         return self.run(self.workflows.questions.prepare(source))
 
     def chat(self, chat: str | None = None) -> "SessionChat":
-        """A new chat about the session's documents, or the stored chat with this id. Raises UserError, ChatError."""
+        """Returns a new chat about the session's documents, or the stored chat with this id. Raises UserError,
+        ChatError.
+        """
         from localctx.session_chat import SessionChat
 
         chats = self.workflows.chats
@@ -162,7 +164,7 @@ class Session:
         return [self._summarize(document, task, persist) for document in documents]
 
     def run(self, coroutine: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
-        """Run a coroutine of ``workflows``, one forward pass at a time; yields its events and returns its result."""
+        """Run a coroutine of ``workflows``, one forward pass at a time. Yields its events and returns its result."""
         with at_work(self.settings.home):
             return (yield from drive(coroutine, self._compute))
 
