@@ -48,7 +48,7 @@ class OwnEngine(ABC, Generic[AnyCache]):
         """See ``BenchEngine``."""
 
     def forget(self) -> None:
-        """Frees what stays in memory of caches that were dropped, as a restart would; most engines keep nothing."""
+        """Free memory that dropped caches still hold, as a restart would. Most engines hold none."""
 
     def read(self, tokens: Sequence[int]) -> int:
         (self.cache or self.start()).enter_phase("reading")
