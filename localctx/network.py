@@ -40,7 +40,7 @@ def go_offline() -> None:
 
 
 def refuse_offline(problem: str, remedy: str = HOW) -> None:
-    """Raises OfflineError with ``problem`` and ``remedy`` if localctx is offline."""
+    """Raise OfflineError with ``problem`` and ``remedy`` if localctx is offline."""
     if is_offline():
         raise OfflineError(f"{problem}, and localctx is offline", remedy)
 

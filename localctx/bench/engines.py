@@ -51,7 +51,7 @@ class BenchEngine(Protocol):
         """Read ``tokens`` one by one after those read before. Returns the most likely next token after each."""
 
     def reset(self) -> None:
-        """Drops the cache."""
+        """Drop the cache."""
 
     @property
     def nbytes(self) -> int:

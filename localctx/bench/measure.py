@@ -40,7 +40,7 @@ class Samples:
     values: dict[SampleKey, dict[str, list[float]]] = field(default_factory=dict)
 
     def add(self, key: SampleKey, **numbers: float) -> None:
-        """Adds the numbers of one round."""
+        """Add the numbers of one round."""
         by_name = self.values.setdefault(key, defaultdict(list))
         for name, number in numbers.items():
             by_name[name].append(number)

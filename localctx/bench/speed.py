@@ -72,7 +72,7 @@ class _TimedEngine:
         self._at, self.facts = 0, _UNREAD
 
     def plan_steps(self) -> None:
-        """Adds the engine's steps to the bench's estimate of the time left."""
+        """Add the engine's steps to the bench's estimate of the time left."""
         bench, before = self._bench, 0
         for context in bench.contexts:
             if "decode" in bench.what:
@@ -107,7 +107,7 @@ class _TimedEngine:
         self._bench.samples.add(key, ms_per_token=1000 * cost.seconds / DECODE_TOKENS, **numbers)
 
     def step(self, count: int) -> None:
-        """Decodes the next ``count`` tokens of the text."""
+        """Decode the next ``count`` tokens of the text."""
         self.engine.decode(self._bench.text(self._at + count, self._at))
         self._at += count
 

@@ -117,7 +117,7 @@ class Pool:
         return self.format.kind_at(index)
 
     def page_bytes(self, index: int, part: int = FULL) -> int:
-        """Bytes of one part of the ``index``-th page of a sequence."""
+        """Returns the bytes of one part of the ``index``-th page of a sequence."""
         return self.format.page_bytes(self.kind_at(index), part)
 
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
@@ -174,7 +174,7 @@ class Pool:
                 self._map_stored(page)
 
     def tier_of(self, page: int) -> str:
-        """The name of the tier a page is in."""
+        """Returns the name of a page's tier."""
         return self._where[page].name
 
     def payload(self, page: int) -> Tensor:
@@ -215,11 +215,11 @@ class Pool:
         copy_staged([self.record(page, layer) for page in ids[far].tolist()], out, to[far])
 
     def kinds(self, pages: Sequence[int]) -> np.ndarray:
-        """The kind of each page, uint8."""
+        """Returns the kind of each page, uint8."""
         return self._kinds[list(pages)]
 
     def codec_of(self, layer: int, kind: int) -> Codec:
-        """The codec of one layer of a page of this kind."""
+        """Returns the codec of one layer of a page of this kind."""
         return self.format.codecs[kind][layer]
 
     def unbiased(self, layer: int) -> bool:

@@ -60,7 +60,7 @@ def make_needles(depths: Sequence[float] = DEPTHS, seed: int = 7) -> list[Needle
 
 
 def plant(text: str, needle: Needle) -> str:
-    """Inserts the needle's sentence into ``text`` at the sentence boundary nearest to its depth."""
+    """Insert the needle's sentence into ``text`` at the sentence boundary nearest to its depth."""
     ends = [0, *(m.end() for m in _SENTENCE.finditer(text)), len(text)]
     at = min(ends, key=lambda end: abs(end - needle.depth * len(text)))
     before = text[:at] if not at or text[at - 1].isspace() else text[:at] + " "

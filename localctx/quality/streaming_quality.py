@@ -61,7 +61,7 @@ def measure_streaming(
     *,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> StreamingResult:
-    """Reads ``tokens`` tokens of the text through one cache, repeating the text if needed. Raises DocumentError."""
+    """Read ``tokens`` tokens of the text through one cache, repeating the text if needed. Raises DocumentError."""
     encoded = setup.model.tokenizer.encode(text)
     if not encoded or tokens < MIN_TOKENS:
         raise DocumentError(f"{tokens:,} tokens are too few to stream", f"take {MIN_TOKENS} or more")

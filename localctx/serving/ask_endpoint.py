@@ -128,7 +128,7 @@ def _job(asked: AskRequest) -> SessionJob:
 
 
 def _check_source(session: "Session", source: str) -> None:
-    """Raises DocumentError for a source that is neither an absolute path nor stored. A relative path would mean another
+    """Raise DocumentError for a source that is neither an absolute path nor stored. A relative path would mean another
     file here.
     """
     if not source.startswith("/") and not session.runtime.read_store(lambda store: store.documents.has(source)):

@@ -71,7 +71,7 @@ class AskRequest:
         return replace(request, sources=tuple(request.sources))
 
     def to_json(self) -> dict[str, Any]:
-        """The request as JSON."""
+        """Returns the request as JSON."""
         return asdict(self)
 
     def adapted(self, current: Settings) -> Settings:

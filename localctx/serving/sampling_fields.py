@@ -35,7 +35,7 @@ def read_settings(fields: Fields, settings: Settings, *limits: str) -> Settings:
 
 
 def _check(settings: Settings, name: str, value: Any) -> None:
-    """Raises ApiError, naming the parameter, if the settings reject the value."""
+    """Raise ApiError, naming the parameter, if the settings reject the value."""
     try:
         with_changes(replace(settings, n=1, beams=1, temperature=1), {name: value})
     except UsageError as e:
@@ -107,7 +107,7 @@ def read_stream(fields: Fields) -> tuple[bool, bool]:
 
 
 def check_model(fields: Fields, *names: str) -> None:
-    """Raises ApiError if the requested model is not among ``names``."""
+    """Raise ApiError if the requested model is not among ``names``."""
     model = fields.take("model", names[0])
     if model not in names:
         problem = f"this server does not have the model {model!r:.100}; it has {names[0]!r}"
