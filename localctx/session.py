@@ -18,7 +18,7 @@ from localctx.store.process_locks import at_work
 from localctx.store.store import Store
 from localctx.workflows.workflows import Workflows
 
-if TYPE_CHECKING:  # each is imported when it is first needed: the command does not need them to ask
+if TYPE_CHECKING:  # imported when first needed, because the command ``ask`` does not need them
     from localctx.results import Answer, Summary
     from localctx.session_chat import SessionChat
     from localctx.workflows.summary_task import SummaryTask
@@ -84,11 +84,11 @@ class Session:
 
     @property
     def in_use(self) -> InUse:
-        """The memory in use now, in bytes; all zero while no model is loaded."""
+        """The memory in use now, in bytes, all zero while no model is loaded."""
         return self.runtime.in_use
 
     def change(self, settings: Settings) -> None:
-        """Continue under other settings; the model stays loaded if they name the same one."""
+        """Continue under other settings. The model stays loaded if they name the same one."""
         self.runtime.change(settings)
         self.workflows = Workflows(self.runtime)
 
@@ -135,7 +135,7 @@ class Session:
         """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
         document that will be answered from passages is made searchable instead.
 
-        The last event is Done; ``Done.failed`` says why the pages could not be kept.
+        The last event is Done. ``Done.failed`` says why the pages could not be kept.
         """
         return self.run(self.workflows.questions.prepare(source))
 
@@ -169,7 +169,7 @@ class Session:
             return (yield from drive(coroutine, self._compute))
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
-        """Compute one forward pass for several coroutines; see ``Model.forward_each``."""
+        """Compute one forward pass for several coroutines. See ``Model.forward_each``."""
         return self.model.forward_each(requests, cancelled)
 
     def _compute(self, forward: AwaitedForward) -> Tensor | list[Tensor]:

@@ -26,7 +26,7 @@ class SessionChat:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of the branch that was answered last, in order."""
+        """The messages of the most recently answered branch, in order."""
         return self._workflows.runtime.store.chats.messages(self.id)
 
     def ask(self, question: str, until: str = "") -> Answer:

@@ -58,7 +58,7 @@ def _row(key: SampleKey, numbers: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def spread(values: Sequence[float]) -> float | None:
-    """Returns (max - min) / median; None for a single value."""
+    """Returns (max - min) / median, or None for a single value."""
     return round((max(values) - min(values)) / statistics.median(values), 4) if len(values) > 1 else None
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class BenchOptions:
     """The measurements ``what``, at ``contexts`` in tokens and in ``repeat`` rounds, of ``engines``. localctx is
-    measured with each of ``codecs`` and ``keeps``. ``gguf`` is the peer llama.cpp's file, if the model is not a GGUF
+    measured with each of ``codecs`` and ``keeps``. ``gguf`` is the peer llama.cpp's file, if it is not the model
     itself.
     """
 

@@ -28,7 +28,7 @@ LAST_QUERIES = 64  # queries at the end of a prompt whose votes a keeper observe
 @dataclass
 class _AttentionCall:
     """One layer's attention. ``page_lse`` collects pairs: page indices [n] or [H, n], and each page's log-sum-exp
-    [Hq, T, n]. T is only the last token, unless the keeper observes the mass of each page.
+    [Hq, T, n]. It covers only the last token, unless the keeper observes the mass of each page.
     """
 
     cache: Cache

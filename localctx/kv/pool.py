@@ -135,7 +135,7 @@ class Pool:
                 some_k = some_k - self.rope.bias_keys(layer, at).to(k.dtype)
             self.backend.seal(layer, kind, [self.payload(page) for page in pages[first:stop]], some_k, some_v)
 
-    @torch.inference_mode()  # a page sealed while the model ran may only be written so
+    @torch.inference_mode()  # pages sealed in inference mode may only be written in it
     def fill(self, page: int, layer: int, record: Tensor) -> None:
         """Write one layer's record of a new page."""
         self.record(page, layer).copy_(record)
@@ -147,7 +147,7 @@ class Pool:
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
-        """Add a stored page of this kind, given as verified mapped bytes; returns its id.
+        """Add a stored page of this kind, given as verified mapped bytes. Returns its id.
 
         The bytes are read in place, or copied to the device while it has room.
         """
@@ -164,9 +164,9 @@ class Pool:
         return page
 
     def add_stored_copy(self, page: int, stored: StoredBytes) -> None:
-        """Note that the store holds a copy of ``page``, which then leaves memory without a write.
+        """Record that the store holds a copy of ``page``, which then leaves memory without a write.
 
-        A page that was spilled already gives its slot back at once. Ids of released pages are ignored.
+        A page that was already spilled frees its slot at once. Ids of released pages are ignored.
         """
         if page in self._where and self._sizes[page]:
             self._stored.add(page, stored, int(self._sizes[page]))
@@ -265,7 +265,7 @@ class Pool:
             tier.limit = min(bounds, default=None)
 
     def release(self, pages: Iterable[int]) -> None:
-        """Drop one reference to each page; a page without references is removed."""
+        """Drop one reference to each page. A page without references is removed."""
         for page in pages:
             if self.references.release(page):
                 self._open.discard(page)

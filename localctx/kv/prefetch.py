@@ -141,7 +141,7 @@ class Prefetcher:
         if not self._streams:
             stacked = torch.stack([self._source.record(page, layer) for page in pages])
             return FetchedRecords(stacked, np.arange(len(pages)))
-        with torch.inference_mode():  # a buffer made while the model ran may only be written so
+        with torch.inference_mode():  # buffers made in inference mode may only be written in it
             return self._fetch(self._streams, list(pages), layer)
 
     def clear(self) -> None:

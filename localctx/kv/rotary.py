@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Rope(Protocol):
-    """Rotary embedding of one model. RoPE is relative: a key rotated on by d is the key d positions later."""
+    """Rotary embedding of one model. RoPE is relative: a key rotated by d is the key d positions later."""
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
         """Returns rotated keys [kv_heads, T, k_dim] as they are ``by`` positions later (earlier if negative)."""

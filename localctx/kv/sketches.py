@@ -33,7 +33,7 @@ class _SketchRoom:
         """Returns True if the pages ``first..stop`` can be written."""
         return first == self._written and stop <= self._whole.codes.shape[1]
 
-    @torch.inference_mode()  # what was made while the model ran may only be written so
+    @torch.inference_mode()  # tensors made in inference mode may only be written in it
     def write(self, more: Sketch) -> Sketch:
         """Append ``more`` and return everything written."""
         first, self._written = self._written, self._written + more.codes.shape[1]

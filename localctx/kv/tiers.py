@@ -91,7 +91,7 @@ class MemoryTier(_PagesById):
         self.nbytes += nbytes
         return payload
 
-    @torch.inference_mode()  # a page sealed while the model ran may only be written so
+    @torch.inference_mode()  # pages sealed in inference mode may only be written in it
     def put(self, page: int, payload: Tensor) -> None:
         self.new(page, len(payload)).copy_(payload)
 
@@ -185,7 +185,7 @@ class _SpillFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def write(self, slot: int, payload: Tensor) -> Tensor:
-        """Copy a page into a slot; returns the mapped copy."""
+        """Copy a page into a slot. Returns the mapped copy."""
         copy = self._bytes[slot * self._slot_bytes :][: len(payload)]
         copy[:] = payload.cpu().numpy()
         return torch.from_numpy(copy)

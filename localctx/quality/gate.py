@@ -132,7 +132,7 @@ class QualityGate:
             return logits
 
         divergence = self.compare(forward)
-        nbytes = cache_nbytes(cache) // len(self.tokens)  # a token
+        nbytes = cache_nbytes(cache) // len(self.tokens)  # per token
         cache.drop()
         return nbytes, divergence
 

@@ -65,7 +65,7 @@ class WeightsComparison:
             if file := files.find(weights):
                 yield from self._peer(file, weights, threads)
             elif not weights:
-                return  # without the file in 16 bits there is none of the others
+                return  # most of the others are quantized from the 16-bit file
 
     def _own(self, weights: str) -> Iterator[WeightsResult]:
         start, gate, name = time.perf_counter(), self.gate, f"localctx {weights}"

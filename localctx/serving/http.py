@@ -42,7 +42,7 @@ def access_key(home: Path, name: str = "ui") -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket on ``port``; 0 takes a free one. Raises UsageError."""
+    """Return a listening socket on ``port``, or on a free port for 0. Raises UsageError."""
     if not is_this_machine(host) or host in ("0.0.0.0", "::", ""):
         refuse_offline(f"{host} can be reached from other machines", "leave out --host, or --offline")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -79,7 +79,7 @@ class ErrorGuard:
         try:
             await self._app(scope, receive, note_start)
         except ClientDisconnect:
-            pass  # nobody waits for an answer
+            pass  # the client is gone
         except Exception as e:
             line = f"localctx: {explain(e)}\n".encode()
             if scope["type"] == "http" and not started:

@@ -33,7 +33,7 @@ SessionJob = Callable[["Session"], Generator[Any, Any, None]]
 
 @dataclass(frozen=True)
 class Queued:
-    """Nothing new has happened. ``position`` is the job's place in the queue, from 1; 0 once it runs."""
+    """Nothing new has happened. ``position`` is the job's place in the queue, from 1, or 0 once it runs."""
 
     position: int
 

@@ -139,7 +139,7 @@ class TorchBackend:
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
         return self.in_place
 
-    @torch.inference_mode()  # a page sealed while the model ran may only be written so
+    @torch.inference_mode()  # pages sealed in inference mode may only be written in it
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         span = self._format.record_span(kind, layer)
         for payload, record in zip(payloads, self._format.codecs[kind][layer].encode(k, v), strict=True):

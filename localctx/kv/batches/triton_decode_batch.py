@@ -36,7 +36,7 @@ class TritonDecodeBatch(DecodeBatch):
 
     @property
     def graph_inputs(self) -> GraphInputs:
-        """``arrays`` on the device: in the graph inputs that were set, else in new ones of this batch alone."""
+        """``arrays`` on the device, in the graph inputs that were set, or else in new ones for this batch."""
         if self._inputs is None:
             self._inputs = GraphInputs(self.arrays, self._pool.device)
         return self._inputs
@@ -46,7 +46,7 @@ class TritonDecodeBatch(DecodeBatch):
         self._inputs = inputs
 
     def capturable(self) -> CapturableBatch | None:
-        """Returns None if a page is filled or attention reads CPU memory."""
+        """Returns this batch, or None if a page is filled or attention reads CPU memory."""
         unique = (self._filled == PAGE - 1).any() or self._pool.has_unbiased
         return None if unique else self
 

@@ -11,7 +11,7 @@ from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import Observation, Phase, TokenBudget
 from localctx.shape import PAGE, SINK_PAGES
 
-if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked before that
     from torch import Tensor
 
 

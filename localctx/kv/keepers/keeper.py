@@ -17,7 +17,7 @@ from localctx.errors import UsageError
 from localctx.kv.attention_history import AttentionHistory
 from localctx.shape import PAGE, SINK_PAGES
 
-if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked before that
     from torch import Tensor
 
 Phase = Literal["reading", "asking", "answering"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import PromptCompressor
 
-if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked before that
     from torch import Tensor
 
 
