@@ -37,7 +37,7 @@ _HOMES = {
     "open": "localctx.api",
     "plan": "localctx.api",
 }
-"""The module that each public name comes from."""
+"""The module that defines each public name."""
 
 __all__ = [
     "Answer",

@@ -21,10 +21,9 @@ DocumentSource = str | PathLike[str]
 def open(*sources: DocumentSource, on_progress: Callable[[Progress], None] = ignore, **settings: Any) -> Session:
     """Open ``sources`` (files, ``-`` for standard input, ids of stored documents) for questions. Use it in ``with``.
 
-    ``settings`` are those of ``Settings`` by name (``model="..."``, ``max_tokens=64``), and ``home``, the data folder;
-    the others come from the environment and the settings file, as for the command. ``on_progress`` is called while a
-    model is downloaded or loaded. Nothing is read before the first question. Raises UsageError for a setting that
-    cannot be.
+    ``settings`` are those of ``Settings`` by name (``model="..."``, ``max_tokens=64``), and ``home``, the data folder.
+    The others come from the environment and the settings file, as for the command. ``on_progress`` is called while a
+    model is downloaded or loaded. Nothing is read before the first question. Raises UsageError for an invalid setting.
     """
     return Session(load_settings(**settings), on_progress, sources=[fspath(source) for source in sources])
 
@@ -40,7 +39,7 @@ def plan(context: int | None = None, *, device_memory: str | None = None, **sett
 
 
 class Library:
-    """The documents that were read and are kept, in the data folder ``home`` (None: the command's).
+    """The stored documents of the data folder ``home`` (None: the command's).
 
     Use it in ``with``, from one thread at a time. Everything raises StoreError if the folder cannot be used.
     """
@@ -66,8 +65,8 @@ class Library:
         return list(self._session.store.documents.all())
 
     def add(self, *sources: DocumentSource) -> list[Added]:
-        """Read files into the library and make them searchable. A file that cannot be read costs no other: its result
-        says why.
+        """Read files into the library and make them searchable. A file that cannot be read does not affect the others:
+        its result gives the reason.
         """
         with self._session.workflows.library() as library:
             results = list(library.add([fspath(source) for source in sources]))
@@ -75,17 +74,17 @@ class Library:
         return results
 
     def remove(self, document: str) -> int:
-        """Delete a document (its id, or the beginning of it, or its name) and its pages; returns the bytes freed.
+        """Delete a document (by id, start of its id, or name) and its pages. Returns the bytes freed.
 
-        Raises DocumentError for a document that is not there.
+        Raises DocumentError for a document that does not exist.
         """
         return self._session.store.remove_document(self._session.store.documents.find(document).id)
 
     def search(self, words: str, *, top: int = 10, documents: Sequence[str] | None = None) -> list[Passage]:
-        """The ``top`` passages for ``words``, best first, in these documents (ids) or in all."""
+        """Returns the ``top`` passages for ``words``, best first, in these documents (ids) or in all."""
         with self._session.workflows.library() as library:
             return library.search(words, documents, top)[0].passages
 
     def ask(self, question: str) -> Answer:
-        """Answer ``question`` from passages of the whole library. Raises NothingFound; see ``Session.ask``."""
+        """Answer ``question`` from passages of the whole library. Raises NothingFound. See ``Session.ask``."""
         return self._session.ask(question, library=True)

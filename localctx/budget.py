@@ -1,4 +1,4 @@
-"""Measures free memory and disk space, and derives from them how many bytes of KV each tier may hold.
+"""Measures free memory and disk space, and derives how many bytes of KV each tier may hold.
 
 No other module measures them.
 """
@@ -14,14 +14,14 @@ import psutil
 if sys.platform != "win32":
     import resource
 
-SPARE_DISK = 1 << 30  # bytes of free disk space left unused; a twentieth of the free space where that is more
+SPARE_DISK = 1 << 30  # bytes of disk left free, or a twentieth of the free space if more
 
-STORE_DIVISOR = 5  # stored pages may take a fifth of the sum of what they take and what is free
+STORE_DIVISOR = 5  # stored pages may take a fifth of stored and free bytes together
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Free and total bytes of a memory or disk. What other processes use is not free."""
+    """Free and total bytes of a memory or disk. Memory of other processes is not free."""
 
     free: int
     total: int
@@ -29,7 +29,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class TierLimits:
-    """Upper limits in bytes of KV on the device, in host RAM and on disk. None is no limit."""
+    """Upper limits in bytes of KV on the device, in host RAM and on disk. None means no limit."""
 
     device: int | None = None
     host: int | None = 0
@@ -46,11 +46,12 @@ def measure_limits(
     disk: int | None = None,
     free: int | None = None,
 ) -> TierLimits:
-    """Measures what is free on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and on the disk of ``home``.
+    """Measure the free bytes on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and on the disk of ``home``.
 
-    ``reserve`` bytes of the device are not for KV. ``memory``, ``ram`` and ``disk`` cap device, host and disk in bytes
-    (None: no cap). ``free``, if given, replaces the measurement of the device's free memory. On a CPU machine host and
-    device share the same RAM: the host tier is empty unless ``ram`` is given, and ``ram`` is taken from the device.
+    ``reserve`` bytes of the device are kept out of KV. ``memory``, ``ram`` and ``disk`` cap device, host and disk in
+    bytes (None: no cap). ``free``, if given, replaces the measurement of the device's free memory. On a CPU machine
+    host and device share the same RAM, so the host tier is empty unless ``ram`` is given, and ``ram`` is taken from the
+    device.
     """
     device_bytes = max(0, (measure_device(device).free if free is None else free) - reserve)
     if device.startswith("cuda"):
@@ -64,17 +65,17 @@ def measure_limits(
 
 
 def measure_store_budget(home: Path, stored: int, disk: int | None = None) -> int:
-    """Returns the most bytes of pages and original files that the store in ``home`` may hold: ``disk``, or a share of
-    its disk.
+    """Returns how many bytes of pages and original files the store in ``home`` may hold: ``disk``, or a share of its
+    disk.
 
-    ``stored`` is what they take now. The share is of free and stored bytes together, so that storing does not lower the
+    ``stored`` is their current size. The share is of free and stored bytes together, so that storing does not lower the
     budget.
     """
     return (measure_disk(home).free + stored) // STORE_DIVISOR if disk is None else disk
 
 
 def measure_ram() -> Measured:
-    """Measures the memory this process may still allocate: the machine's, or its container's where that is less."""
+    """Measure the memory this process may still allocate: the machine's, or its container's if that is less."""
     m = psutil.virtual_memory()
     limit, used = _cgroup()
     if limit is None or limit >= m.total:
@@ -91,7 +92,7 @@ class Process:
 
 
 def measure_process() -> Process:
-    """Measures this process's resident memory."""
+    """Measure this process's resident memory."""
     return Process(psutil.Process().memory_info().rss, _peak())
 
 
@@ -107,7 +108,7 @@ def _peak() -> int:
 
 
 def measure_use(pid: int) -> tuple[float, int]:
-    """Measures what a process has used: seconds of processor time, and bytes of memory now; zeros if it has ended."""
+    """Measure a process: seconds of processor time used, and bytes of memory now. Returns zeros if it has ended."""
     try:
         process = psutil.Process(pid)
         times, memory = process.cpu_times(), process.memory_info()
@@ -117,7 +118,7 @@ def measure_use(pid: int) -> tuple[float, int]:
 
 
 def measure_disk(folder: Path) -> Measured:
-    """Measures the disk that holds ``folder`` or, if it does not exist, its nearest existing parent."""
+    """Measure the disk that holds ``folder`` or, if it does not exist, its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     usage = shutil.disk_usage(folder)
@@ -125,7 +126,7 @@ def measure_disk(folder: Path) -> Measured:
 
 
 def measure_device(device: str) -> Measured:
-    """Measures the memory of a device: VRAM for ``cuda``, RAM for ``cpu``. What torch keeps of it for later is free."""
+    """Measure a device's memory: VRAM for ``cuda``, RAM for ``cpu``. Memory that torch caches counts as free."""
     if not device.startswith("cuda"):
         return measure_ram()
     import torch
@@ -152,6 +153,8 @@ def _cgroup() -> tuple[int | None, int]:
 
 
 def _reclaimable(cgroup: Path) -> int:
-    """Returns the bytes of file cache, which count as used but are freed on demand: stored pages that were read."""
+    """Returns the bytes of file cache, such as stored pages that were read. They count as used but
+    are freed on demand.
+    """
     stat = dict(line.split() for line in (cgroup / "memory.stat").read_text("ascii").splitlines())
     return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))

@@ -1,4 +1,4 @@
-"""Starts child processes that work on what nobody has checked, and ends those that take too much."""
+"""Starts child processes that handle untrusted input, and ends those that use too much time or memory."""
 
 import math
 import subprocess
@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 from localctx.budget import measure_use
 
-POLL_SECONDS = 0.2  # between looks at a child process
+POLL_SECONDS = 0.2  # between checks of a child process
 
 
 def start_python(code: str) -> subprocess.Popen[bytes]:
-    """Starts a Python process that runs ``code``, with pipes to its standard input and output.
+    """Start a Python process that runs ``code``, with pipes to its standard input and output.
 
-    It has neither this process's environment nor its import path; without ``site`` it starts in half the time. It is
-    apart from the terminal, so that Ctrl-C reaches only its parent.
+    It inherits neither this process's environment nor its import path. Without ``site`` it starts in half the time. It
+    is detached from the terminal, so Ctrl-C reaches only its parent.
     """
     command = [python(), "-I", "-S", "-c", code]
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
@@ -27,15 +27,17 @@ def start_python(code: str) -> subprocess.Popen[bytes]:
 
 
 def python() -> str:
-    """Returns the interpreter. On Windows that of a virtual environment starts another, which would not be watched."""
+    """Returns the interpreter. On Windows a virtual environment's interpreter starts another one, which would not be
+    watched.
+    """
     return str(getattr(sys, "_base_executable", sys.executable)) if sys.platform == "win32" else sys.executable
 
 
 class ChildWatch(threading.Thread):
-    """Ends a child process once ``cancelled()`` is True, ``wall`` seconds have passed since ``restart``, or it has used
-    more than ``allow`` allows; ``excess`` is then what it took too much of.
+    """Ends a child process once ``cancelled()`` is True, ``wall`` seconds have passed since ``restart``, or it exceeds
+    the limits set by ``allow``. ``excess`` then names the exceeded limit.
 
-    Where the system limits processes (see ``system.limit_process``), it is faster: this finds nothing to do there.
+    Where the system limits processes (see ``system.limit_process``), the system acts first.
     """
 
     def __init__(
@@ -48,15 +50,15 @@ class ChildWatch(threading.Thread):
         self.restart()
 
     def allow(self, seconds: float, memory: float) -> None:
-        """Allow so many ``seconds`` of processor time since the start of the child, and bytes of ``memory``."""
+        """Allow this many ``seconds`` of processor time since the child's start, and bytes of ``memory``."""
         self._allowed = seconds, memory
 
     def restart(self) -> None:
-        """Begin anew to count the seconds that pass."""
+        """Restart the wall clock."""
         self._deadline = time.monotonic() + self._wall
 
     def run(self) -> None:
-        """Look at the child until it is ended, or ``ended`` is set."""
+        """Check the child until it is killed or ``ended`` is set."""
         while not self.ended.wait(POLL_SECONDS):
             if excess := self._look():
                 self.excess = excess

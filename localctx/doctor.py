@@ -17,7 +17,7 @@ from localctx.store.store import SALVAGE, Store, store_errors
 from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-utils", "psutil", "gguf", "safetensors")
-LOG_LINES = 200  # of a report
+LOG_LINES = 200  # in a bug report
 
 
 def examine(settings: Settings) -> dict[str, Any]:
@@ -38,8 +38,10 @@ def examine(settings: Settings) -> dict[str, Any]:
 
 
 def bug_report(settings: Settings) -> str:
-    """Returns a text to attach to a report of a bug: what ``examine`` found, the settings that were changed, and the
-    end of the logs. Names and folders of documents are replaced, and so are paths, addresses and the user's folder.
+    """Returns a text to attach to a bug report: the result of ``examine``, the changed settings, and the end of the
+    log.
+
+    Names and folders of documents are replaced, as are paths, addresses and the user's folder.
     """
     defaults = Settings(settings.home)
     changed = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "home"}
@@ -53,7 +55,7 @@ def bug_report(settings: Settings) -> str:
 
 
 def _public(value: Any) -> Any:
-    """Returns a setting's value, unless it is a path or an address, which may have a key in it."""
+    """Returns a setting's value, unless it is a path or an address, which may contain a key."""
     return "(a path or an address)" if isinstance(value, str) and ("/" in value or "\\" in value) else value
 
 
@@ -64,7 +66,7 @@ def _log_lines() -> list[str]:
 
 
 def _private_words(settings: Settings) -> dict[str, str]:
-    """Returns what must not be in a report, each with the words for it."""
+    """Returns the texts that must not be in a report, with their replacements."""
     words = {str(settings.home): "(data folder)", str(Path.home()): "~"}
     if not (settings.home / "library.db").exists():
         return words
@@ -77,7 +79,7 @@ def _private_words(settings: Settings) -> dict[str, str]:
 
 
 def _without(text: str, words: dict[str, str]) -> str:
-    """Replaces ``words`` in a JSON text, the longest first, because they contain each other."""
+    """Replace ``words`` in a JSON text, longest first, because some contain others."""
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(json.dumps(word, ensure_ascii=False)[1:-1], words[word])
     return text
@@ -137,8 +139,8 @@ def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 
 def _advice(settings: Settings) -> dict[str, Any]:
-    """Returns the model recommendation, after measuring the machine again; nothing where the device does not exist,
-    which ``_device`` has reported.
+    """Returns the model recommendation after measuring the machine again. Empty if the device does not exist, which
+    ``_device`` has reported.
     """
     from localctx.models.choice.model_advice import advise
 

@@ -1,7 +1,7 @@
-"""Citations, the parts of documents that they name (pages, slides, rows of sheets, messages), and the words for them.
+"""Citations, the document parts that they name (pages, slides, rows of sheets, messages), and their wording.
 
-A page is told by its label alone (``12``), every other part by its kind as well (``slide 3``), and so are ranges:
-``3-5``, ``slides 3-5``.
+A page is named by its label alone (``12``), every other part by kind and label (``slide 3``). Ranges follow the same
+rule: ``3-5``, ``slides 3-5``.
 """
 
 from collections.abc import Mapping
@@ -9,28 +9,28 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
 
 Source = Literal["passage", "attention", "quote", "words"]
-"""What a citation was found by."""
+"""The source of a citation."""
 
 NEAREST = "Nearest passage, not an answer"
-"""Names what comes nearest to a question that nothing answers, wherever it is shown."""
+"""Title of the nearest passage when nothing answers a question."""
 
 PARTS = {"page": "pages", "slide": "slides", "row": "rows", "message": "messages"}
-"""The kinds of spans that are such parts, with their plurals. The parts of one document are of one kind."""
+"""The kinds of parts with their plurals. The parts of one document are all of one kind."""
 
 
 @dataclass(frozen=True)
 class Citation:
     """Characters ``start..end`` of a document's text, which read ``quote``, with the heading and page they begin under.
 
-    ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``: a part that ``tell_part`` puts in words.
+    ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``. ``tell_part`` puts it in words.
 
-    The quote is one sentence or clause, or up to three in a row where they support the answer together.
+    The quote is one sentence or clause, or up to three in a row if they support the answer together.
 
-    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains; of the
-    question's words, where the answer is yes or no.
-    ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
-    ``source`` ``quote``: the answer, or a run of it, was taken from this quote word for word, and ``weight`` is 1.
-    ``source`` ``words``: as ``passage``, of a document that was read whole by an engine that tells no attention.
+    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains, or of the
+    question's words if the answer is yes or no.
+    ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page with the quote.
+    ``source`` ``quote``: the answer, or a run of it, was taken word for word from this quote, and ``weight`` is 1.
+    ``source`` ``words``: as ``passage``, for a document read whole by an engine that reports no attention.
     """
 
     document: str
@@ -54,24 +54,26 @@ class Citation:
 
     @classmethod
     def from_json(cls, citation: Mapping[str, Any]) -> Self:
-        """Returns the citation that ``to_json`` gave; other keys are left out."""
+        """Returns the citation of a ``to_json`` result. Other keys are ignored."""
         return cls(**{f.name: citation[f.name] for f in fields(cls)})
 
 
 @dataclass(frozen=True)
 class SummaryCitation(Citation):
-    """The citation of a summary's sentence, which ends ``at`` this character of the summary."""
+    """The citation of a summary's sentence. ``at`` is the character of the summary where that sentence ends."""
 
     at: int
 
 
 def name_part(kind: str, label: str) -> str:
-    """Returns what a citation says of a part: its label, after its kind unless it is a page."""
+    """Returns a part's name in a citation: its label, with its kind in front unless it is a page."""
     return label if kind == "page" else f"{kind} {label}"
 
 
 def name_range(first: str | None, last: str | None) -> str | None:
-    """Returns what is said of all parts from ``first`` to ``last``, which ``name_part`` named; None where none is."""
+    """Returns the name of all parts from ``first`` to ``last``, which are names from ``name_part``, or None if both are
+    missing.
+    """
     if not first or not last or first == last:
         return first or last
     for kind, plural in PARTS.items():
@@ -89,8 +91,8 @@ def tell_part(named: str) -> str:
 
 
 def tell_place(named: str | None, heading: str | None) -> str:
-    """Returns the place of a citation in few words: its page; else its part, if any, and its heading, if any. A slide
-    or a row is told with its heading, because a workbook has a row 12 in every sheet.
+    """Returns a citation's place in few words: its page, else its part and heading if any. A slide or a row needs its
+    heading, because every sheet of a workbook has a row 12.
     """
     told = tell_part(named) if named else ""
     return told if told.startswith("page") else ", ".join(filter(None, (told, heading)))

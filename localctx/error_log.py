@@ -1,4 +1,4 @@
-"""The log of errors that nobody foresaw: their types and stack frames, and nothing of what a document or user said."""
+"""Log of unexpected errors: their types and stack frames, and no text of documents or users."""
 
 import logging
 import sys
@@ -14,13 +14,13 @@ from localctx.errors import Cancelled, InternalError, UserError
 from localctx.settings import data_folder, default_home
 
 NAME = "localctx.log"
-MAX_BYTES, OLDER_FILES = 1 << 20, 2  # of each file, and how many beside the current one
+MAX_BYTES, OLDER_FILES = 1 << 20, 2  # per file, and number of rotated files
 
 _log = logging.getLogger("localctx")
 
 
 def log_file() -> Path:
-    """Returns the path of the log, which exists once there was an error."""
+    """Returns the path of the log, which exists once an error was logged."""
     try:
         return data_folder() / NAME
     except UserError:
@@ -28,8 +28,8 @@ def log_file() -> Path:
 
 
 def start_error_log() -> None:
-    """Has errors that end a thread, and what libraries log, written to the log instead of the terminal. Call it once,
-    where the program begins.
+    """Write errors that end a thread, and log messages of libraries, to the log instead of the terminal. Call it once,
+    at program start.
     """
     logging.getLogger().addHandler(_ErrorLogHandler(log_file()))
     threading.excepthook = lambda failed: _log_exit(failed.exc_value)
@@ -38,14 +38,14 @@ def start_error_log() -> None:
 
 
 def log_error(error: BaseException) -> None:
-    """Writes an error to the log: its type and stack frames. UserErrors and Cancelled are none that need it."""
+    """Write an error to the log: its type and stack frames. Skips UserErrors and Cancelled."""
     if not isinstance(error, UserError | Cancelled):
         _log.error("an error that was not foreseen", exc_info=error)
 
 
 def explain(error: BaseException) -> UserError:
-    """Returns what a user is told of an ``error``: a UserError as it is; of any other, which is logged, its kind and
-    where to look.
+    """Returns the UserError to show for ``error``. A UserError is returned unchanged. Any other error is logged, and
+    the result names its type and the log.
     """
     if isinstance(error, UserError):
         return error
@@ -67,7 +67,7 @@ def _excepthook(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 class _ErrorLogHandler(RotatingFileHandler):
-    """Writes warnings and errors to a file that its owner alone may read. A log that cannot be written is left."""
+    """Writes warnings and errors to a file that only its owner may read. A log that cannot be written is skipped."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, maxBytes=MAX_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=True)
@@ -81,12 +81,12 @@ class _ErrorLogHandler(RotatingFileHandler):
         return super()._open()
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Ignore it: the error that was to be logged is told in any case."""
+        """Ignore it: the original error is reported anyway."""
 
 
 class _WithoutValues(logging.Formatter):
-    """Formats a record as time, process, logger and place; of an exception the types and frames. The messages of
-    exceptions and the arguments of records may quote a document, and are left out.
+    """Formats a record as time, process, logger and place, and an exception as types and frames. Exception messages and
+    record arguments are left out, because they may quote a document.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -97,7 +97,7 @@ class _WithoutValues(logging.Formatter):
 
 
 def _frames(error: BaseException | None) -> list[str]:
-    """Returns lines for an exception and what it was raised from, the innermost frames last."""
+    """Returns lines for an exception and its causes, innermost frames last."""
     lines = list[str]()
     seen = set[int]()
     while error is not None and id(error) not in seen:

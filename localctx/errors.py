@@ -67,11 +67,11 @@ class StoreError(UserError):
 
 
 class OfflineError(ModelError):
-    """Something needs another machine, which localctx was told to leave alone: a model to download, a server."""
+    """Something needs another machine, such as a model download or a server, but localctx is offline."""
 
 
 class InternalError(UserError):
-    """Something failed that nobody foresaw; the error log says where."""
+    """An unexpected failure. The error log says where."""
 
 
 class DamagedStore(StoreError):
@@ -79,11 +79,11 @@ class DamagedStore(StoreError):
 
 
 class Cancelled(Exception):
-    """The user cancelled the work. This is not an error: pages that were sealed by then are kept."""
+    """The user cancelled the work. This is not an error: pages already sealed are kept."""
 
 
 def make_error(kind: type[UserError], problem: str, remedy: str) -> UserError:
-    """Returns an error of a ``kind`` with the words that it had, in another process perhaps."""
+    """Returns an error of type ``kind`` with this text, possibly from another process."""
     error = kind.__new__(kind)
     UserError.__init__(error, problem, remedy)
     return error

@@ -1,4 +1,4 @@
-"""Names of files as text: a name may hold bytes that are not UTF-8, which Python hands over as lone surrogates."""
+"""File names as text. A name may contain bytes that are not UTF-8, which Python represents as lone surrogates."""
 
 import os
 import re
@@ -9,7 +9,7 @@ _ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
 
 
 def shown_name(name: str | Path) -> str:
-    """Returns a name, or other text of a command line, with a replacement letter for each byte that is not UTF-8."""
+    """Returns a name, or other command line text, with a replacement character for each byte that is not UTF-8."""
     return _SURROGATE.sub("\ufffd", os.fspath(name))
 
 
@@ -19,12 +19,12 @@ def stored_path(path: str | Path) -> str:
 
 
 def real_path(stored: str) -> Path:
-    """Returns the file that a ``stored_path`` names."""
+    """Returns the file named by a ``stored_path``."""
     if os.path.lexists(stored):
         return Path(stored)
     return Path(_ESCAPED.sub(lambda found: chr(0xDC00 + int(found[1], 16)), stored))
 
 
 def _escaped(surrogate: int) -> str:
-    """Returns a byte that Python has escaped in its way, in ours; of surrogates that are no byte their replacement."""
+    """Returns Python's surrogate escape of a byte as ``\\xff``, or a replacement character for other surrogates."""
     return f"\\x{surrogate - 0xDC00:02x}" if 0xDC80 <= surrogate <= 0xDCFF else "\ufffd"

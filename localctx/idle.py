@@ -1,4 +1,4 @@
-"""Says whether the machine has time to spare: it is on mains power, and other programs leave the processor alone."""
+"""Detects whether the machine is idle: it runs on mains power, and other programs barely use the processor."""
 
 import sys
 import time
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import psutil
 
-MAX_LOAD_TO_BEGIN = 0.25  # of all cores, that other programs take
-MAX_LOAD_TO_GO_ON = 0.4  # more than to begin with: programs that want what we compute with look busier than before
+MAX_LOAD_TO_BEGIN = 0.25  # share of all cores used by other programs
+MAX_LOAD_TO_GO_ON = 0.4  # higher, because other programs look busier while they compete with us
 MIN_SAMPLE = 1.0  # seconds over which the load is measured
 
 
 @dataclass(frozen=True)
 class MachineReading:
-    """``mains``: False on battery power, True also where there is no battery; ``load``: of all cores, the share that
-    other programs took lately.
+    """``mains``: False on battery power, True also without a battery. ``load``: the share of all cores that other
+    programs used recently.
     """
 
     mains: bool
     load: float
 
     def why_not(self, reading: bool) -> str:
-        """Why nothing should be read ahead now, or go on if it is ``reading``; empty if it may."""
+        """Returns why read-ahead must not start now, or must stop if it is ``reading``. Empty if it may run."""
         if not self.mains:
             return "this machine runs on its battery"
         if self.load > (MAX_LOAD_TO_GO_ON if reading else MAX_LOAD_TO_BEGIN):
@@ -31,7 +31,7 @@ class MachineReading:
 
 
 class MachineMonitor:
-    """Reads power and load of this machine. The first reading of the load comes after MIN_SAMPLE seconds."""
+    """Reads power and load of this machine. The first load measurement is ready after MIN_SAMPLE seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class MachineMonitor:
         self._load = 1.0
 
     def read(self) -> MachineReading:
-        """Returns the state of the machine; its load is measured anew if the last measurement is MIN_SAMPLE old."""
+        """Returns the state of the machine. Its load is measured again if the last measurement is MIN_SAMPLE old."""
         since, busy_before, own_before = self._sample
         if (passed := self._clock() - since) >= MIN_SAMPLE:
             busy, own = _processor_seconds()
@@ -50,22 +50,22 @@ class MachineMonitor:
 
 
 def on_mains() -> bool:
-    """Returns False on battery power; True where there is no battery, or nothing is known of it."""
+    """Returns False on battery power, True without a battery or if unknown."""
     try:
         battery = psutil.sensors_battery()
-    except (AttributeError, OSError, RuntimeError):  # not on this system, or it cannot be read
+    except (AttributeError, OSError, RuntimeError):  # unsupported on this system, or unreadable
         return True
     return battery is None or battery.power_plugged is not False
 
 
 def run_at_low_priority() -> None:
-    """Let other programs have the processor first, for as long as this process runs."""
+    """Lower this process's priority for as long as it runs."""
     psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if sys.platform == "win32" else 10)
 
 
 def _processor_seconds() -> tuple[float, float]:
-    """Returns the seconds that cores have worked since the start of the machine, and those of this process."""
+    """Returns the busy seconds of all cores since boot, and those of this process and its children."""
     times, own = psutil.cpu_times(), psutil.Process().cpu_times()
     waited = times.idle + getattr(times, "iowait", 0.0)
-    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted as user and nice, too
+    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # already counted in user and nice
     return sum(times) - waited - guest, own.user + own.system + own.children_user + own.children_system

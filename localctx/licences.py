@@ -1,5 +1,6 @@
-"""Licences of localctx, of the packages that it needs and finds here, of what comes with it, and of installed models.
-They are told as rows of a table, and as a software bill of materials (CycloneDX 1.6).
+"""Licences of localctx, its installed dependencies, its bundled parts and the installed models.
+
+They are reported as table rows and as a software bill of materials (CycloneDX 1.6).
 """
 
 import re
@@ -18,14 +19,14 @@ from localctx.version import __version__
 NOT_TOLD = "not told"
 OWN = "Apache-2.0"
 _CLASSIFIER = "License :: "
-_MAX_NAME = 80  # characters; a longer field ``License`` is the licence's text
+_MAX_NAME = 80  # characters; a longer ``License`` field is the licence's full text
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
 class Component:
-    """One part with its licence, as its maker tells it. ``is_expression``: the licence is an SPDX expression. ``needs``
-    are the names of others of these parts.
+    """One part with the licence its maker states. ``is_expression``: the licence is an SPDX expression. ``needs`` names
+    the other parts it depends on.
     """
 
     name: str
@@ -38,19 +39,19 @@ class Component:
 
     @property
     def ref(self) -> str:
-        """What other parts of a bill of materials call it: a package URL, or its kind and name."""
+        """Its reference in a bill of materials: a package URL, or its kind and name."""
         name = f"{self.name}@{self.version}" if self.version else self.name
         return f"pkg:pypi/{name}" if self.kind in ("library", "application") else f"{self.kind}:{name}"
 
 
 def list_components(settings: Settings) -> list[Component]:
-    """Returns localctx, then packages by name, what comes with localctx, and the installed models."""
+    """Returns localctx, then packages by name, then bundled parts and installed models."""
     return [*_packages(), *_bundled(), *_models(settings)]
 
 
 def bill_of_materials(components: list[Component]) -> dict[str, Any]:
-    """Returns a CycloneDX 1.6 object, without times and serial number: the same parts give the same object
-    (https://cyclonedx.org/docs/1.6/json/).
+    """Returns a CycloneDX 1.6 object (https://cyclonedx.org/docs/1.6/json/). It has no times or serial number, so the
+    same parts give the same object.
     """
     refs = {c.name: c.ref for c in components if c.kind in ("library", "application")}
     needs = [{"ref": c.ref, "dependsOn": sorted(refs[n] for n in c.needs)} for c in components if c.needs]
@@ -65,7 +66,9 @@ def bill_of_materials(components: list[Component]) -> dict[str, Any]:
 
 
 def licence_of(package: Distribution) -> tuple[str, bool]:
-    """Returns a package's licence, and True if it is an SPDX expression; NOT_TOLD if its metadata has none."""
+    """Returns a package's licence, and True if it is an SPDX expression. The licence is NOT_TOLD if the metadata has
+    none.
+    """
     told: Any = package.metadata
     if expression := told.get("License-Expression"):
         return expression, True
@@ -77,7 +80,7 @@ def licence_of(package: Distribution) -> tuple[str, bool]:
 
 
 def _packages() -> list[Component]:
-    """localctx, and what it needs, and what that needs, as far as it is installed."""
+    """Returns localctx and its installed dependencies, transitively."""
     found, waiting = dict[str, Distribution](), ["localctx"]
     while waiting:
         name = waiting.pop()
@@ -100,7 +103,7 @@ def _component(name: str, package: Distribution, found: dict[str, Distribution])
 
 
 def _needs(package: Distribution, extras: bool = False) -> Iterator[str]:
-    """Yield the names that a package requires, and with ``extras`` those that it can use."""
+    """Yield the names of the packages that a package requires, with ``extras`` also the optional ones."""
     for line in package.requires or ():
         if (extras or "extra ==" not in line) and (name := _NAME.match(line)):
             yield re.sub(r"[-_.]+", "-", name[0]).lower()
@@ -117,7 +120,7 @@ def _home(package: Distribution) -> str:
 
 
 def _bundled() -> Iterator[Component]:
-    """Yield what comes inside localctx with a licence of its own, and the sample text. Its scripts are its own."""
+    """Yield the bundled parts that have their own licence, and the sample text."""
     for folder in sorted(SHIPPED.iterdir()):
         if (folder / "README.md").is_file():
             told = re.search(r"^license: *(\S+)$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -126,7 +129,7 @@ def _bundled() -> Iterator[Component]:
 
 
 def _models(settings: Settings) -> Iterator[Component]:
-    """Yield the models in the models folder; the catalogue says the licences of those that it knows."""
+    """Yield the models in the models folder, with licences from the catalogue if it knows them."""
     known = load_catalog()
     for model in list_installed(settings.models):
         name = Path(model.name).name

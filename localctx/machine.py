@@ -1,5 +1,5 @@
-"""Measures the machine: its device, its memory bandwidth and its arithmetic rate. Rates are measured once and cached
-in the data folder.
+"""Measures the machine: device, memory bandwidth and arithmetic rate. Rates are measured once and cached in the data
+folder.
 """
 
 import json
@@ -20,9 +20,9 @@ from localctx.budget import Measured, measure_device
 from localctx.settings import write_atomically
 
 FILE = "machine.json"
-SECONDS = 0.25  # length of each of the two measurements, without the allocation of its buffers
-PARTS = {"cpu": 32, "cuda": 8}  # parts of the buffer that a thread cycles through, so that none is still in a cache
-BUFFER = {"cpu": 256 << 20, "cuda": 4 << 30}  # bytes; an eighth of the free memory where that is less
+SECONDS = 0.25  # length of each of the two measurements, without buffer allocation
+PARTS = {"cpu": 32, "cuda": 8}  # parts of the buffer that a thread cycles through, to defeat caches
+BUFFER = {"cpu": 256 << 20, "cuda": 4 << 30}  # bytes, or an eighth of the free memory if less
 WIDTH = 4096  # elements in a row of the weights that are read
 PRODUCT = {"cpu": (128, 512), "cuda": (4096, 4096)}  # tokens, and the width of the square weight matrix
 
@@ -31,8 +31,8 @@ Tasks = Sequence[Callable[[], object]]
 
 @dataclass(frozen=True)
 class Rates:
-    """The speed of a device: ``bandwidth`` in bytes read a second, ``arithmetic`` in multiplications and additions a
-    second in a matrix product with many tokens. 0 where it could not be measured.
+    """The speed of a device. ``bandwidth`` is in bytes read per second, ``arithmetic`` in multiplications and additions
+    per second in a matrix product with many tokens. 0 if it could not be measured.
     """
 
     bandwidth: float = 0
@@ -42,7 +42,7 @@ class Rates:
 @dataclass(frozen=True)
 class Machine:
     """A device by torch's name (``device``: ``cpu``, ``cuda``) and its vendor's (``hardware``). ``precision`` is the
-    dtype it computes in; ``free`` and ``total`` are bytes of its memory.
+    dtype it computes in. ``free`` and ``total`` are bytes of its memory.
     """
 
     device: str
@@ -56,8 +56,10 @@ class Machine:
 def measure_machine(
     device: torch.device, precision: torch.dtype, home: Path, *, own_bytes: int = 0, remeasure: bool = False
 ) -> Machine:
-    """Returns the machine as it is now. Rates come from the file in the data folder ``home`` if it has them; otherwise,
-    or with ``remeasure``, they are measured in less than a second. ``own_bytes`` that this process uses count as free.
+    """Returns the machine as it is now.
+
+    Rates come from the file in the data folder ``home``. If it has none, or with ``remeasure``, they are measured in
+    less than a second. ``own_bytes`` that this process uses count as free.
     """
     memory: Measured = measure_device(str(device))
     rates = _rates(device, precision, home, remeasure)
@@ -74,7 +76,7 @@ def hardware(device: torch.device) -> str:
 
 
 def measure_rates(device: torch.device, precision: torch.dtype) -> Rates:
-    """Measures a device that computes in ``precision``, in less than a second. Rates are 0 where its memory is full."""
+    """Measure a device that computes in ``precision``, in less than a second. Rates are 0 if its memory is full."""
     try:
         return Rates(_bandwidth(_buffer(device)), _arithmetic(device, precision))
     except torch.OutOfMemoryError:
@@ -91,13 +93,13 @@ def _rates(device: torch.device, precision: torch.dtype, home: Path, remeasure: 
         now = measure_rates(device, precision)
         best = Rates(*map(max, astuple(best), astuple(now)))
         content = {name: asdict(rates) for name, rates in {**saved, key: best}.items()}
-        with suppress(OSError):  # then it is measured again the next time
+        with suppress(OSError):  # then the next run measures again
             write_atomically(home / FILE, json.dumps(content, indent=1) + "\n")
     return best
 
 
 def _saved_rates(home: Path) -> dict[str, Rates]:
-    """Returns the saved rates by device and precision; nothing where the file is absent or damaged."""
+    """Returns the saved rates by device and precision, or nothing if the file is absent or damaged."""
     try:
         content = json.loads((home / FILE).read_text(encoding="utf-8"))
         return {name: Rates(**{kind: float(rate) for kind, rate in rates.items()}) for name, rates in content.items()}
@@ -113,8 +115,8 @@ def _buffer(device: torch.device) -> torch.Tensor:
 
 
 def _bandwidth(weights: torch.Tensor) -> float:
-    """Returns the bytes a second that products with one token read, with weights that are in no cache. On a processor
-    this is the speed of its memory, whatever the weights' codec.
+    """Returns the bytes per second read by products with one token, with uncached weights. On a CPU this is the memory
+    speed, whatever the weights' codec.
     """
     shares = weights.view(_threads(weights.device), PARTS[weights.device.type], -1, WIDTH)
     token = torch.ones(1, WIDTH, dtype=weights.dtype, device=weights.device)
@@ -123,7 +125,7 @@ def _bandwidth(weights: torch.Tensor) -> float:
 
 
 def _arithmetic(device: torch.device, precision: torch.dtype) -> float:
-    """Returns the multiplications and additions a second of products with many tokens."""
+    """Returns the multiplications and additions per second of products with many tokens."""
     rows, width = PRODUCT[device.type]
     tokens, weights = (torch.ones(n, width, dtype=precision, device=device) for n in (rows, width))
     tasks = [[partial(linear, tokens, weights)]] * _threads(device)
@@ -131,8 +133,8 @@ def _arithmetic(device: torch.device, precision: torch.dtype) -> float:
 
 
 def _tasks_per_second(tasks: Sequence[Tasks], device: torch.device) -> float:
-    """Returns how many tasks a second independent threads finish, one thread for each item of ``tasks``. A task is so
-    short that a busy machine, which interrupts some of them, hardly seems slower than an idle one.
+    """Returns how many tasks per second independent threads finish, one thread for each item of ``tasks``. Tasks are so
+    short that a busy machine, which interrupts some of them, seems hardly slower than an idle one.
     """
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(len(tasks), initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -143,7 +145,7 @@ def _tasks_per_second(tasks: Sequence[Tasks], device: torch.device) -> float:
 
 @torch.inference_mode()
 def _seconds_per_task(device: torch.device, tasks: Tasks) -> float:
-    """Runs ``tasks`` over and over; returns the lower quartile of their durations."""
+    """Run ``tasks`` repeatedly. Returns the lower quartile of their durations."""
     durations, end = list[float](), time.perf_counter() + SECONDS
     for task in cycle(tasks):
         start = time.perf_counter()

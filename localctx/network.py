@@ -1,7 +1,8 @@
-"""Offline: no socket of this process leaves the machine, and whatever needs one is refused with a remedy.
+"""Offline mode: no socket of this process leaves the machine, and every feature that needs one is refused with a
+remedy.
 
-Two layers: what downloads or connects asks ``refuse_offline`` first; beneath that a hook of the interpreter refuses
-every connection and look-up of a name that is not this machine's own, whoever makes it.
+Two layers: code that downloads or connects calls ``refuse_offline`` first. Below it, an interpreter audit hook refuses
+every connection and name look-up that is not for this machine.
 """
 
 import ipaddress
@@ -14,23 +15,23 @@ from localctx.errors import OfflineError
 VARIABLE = "LOCALCTX_OFFLINE"
 HOW = "leave out --offline and the setting offline for this"
 _TRUE = ("on", "1", "true", "yes")
-_ADDRESSED = {"socket.connect": 1, "socket.sendto": 1, "socket.sendmsg": 1}  # events, and which argument is the address
+_ADDRESSED = {"socket.connect": 1, "socket.sendto": 1, "socket.sendmsg": 1}  # event: index of its address argument
 _NAMED = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
 _hooked = False
 
 
 def is_on(value: str) -> bool:
-    """Returns True if a setting or variable of this value is on."""
+    """Returns True if this value of a setting or variable means on."""
     return value.strip().lower() in _TRUE
 
 
 def is_offline() -> bool:
-    """Returns True if nothing may leave this machine."""
+    """Returns True if localctx is offline."""
     return is_on(os.environ.get(VARIABLE, ""))
 
 
 def go_offline() -> None:
-    """Lets no socket leave the machine from now on, nor any of child processes of localctx."""
+    """Stop all sockets from leaving the machine from now on, including those of localctx's child processes."""
     global _hooked
     os.environ |= {VARIABLE: "on", "HF_HUB_OFFLINE": "1"}
     if not _hooked:
@@ -39,13 +40,13 @@ def go_offline() -> None:
 
 
 def refuse_offline(problem: str, remedy: str = HOW) -> None:
-    """Raises OfflineError if nothing may leave the machine: ``problem``, and what to do."""
+    """Raise OfflineError with ``problem`` and ``remedy`` if localctx is offline."""
     if is_offline():
         raise OfflineError(f"{problem}, and localctx is offline", remedy)
 
 
 def is_this_machine(host: str | bytes | None) -> bool:
-    """Returns True for addresses and names that never leave the machine."""
+    """Returns True for addresses and names that stay on this machine."""
     name = host.decode("latin-1") if isinstance(host, bytes) else host
     if name in (None, "", "localhost", "ip6-localhost"):
         return True

@@ -59,7 +59,7 @@ class Answer:
 
     @classmethod
     def from_report(cls, report: AnswerReport, notes: tuple[str, ...], persist_error: str | None) -> "Answer":
-        """The answer that a request's report is about."""
+        """Returns the answer in a request's report."""
         t = report.tokens
         return cls(
             text=report.answer,
@@ -99,7 +99,7 @@ class Summary:
 
 
 def answer_of(events: Generator[Event, None, None]) -> Answer:
-    """Run events to their end; returns the answer they lead to."""
+    """Run events to their end. Returns the resulting answer."""
     notes, done = list[str](), list[Done]()
 
     def on_event(event: Event) -> None:

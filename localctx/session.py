@@ -18,7 +18,7 @@ from localctx.store.process_locks import at_work
 from localctx.store.store import Store
 from localctx.workflows.workflows import Workflows
 
-if TYPE_CHECKING:  # each is imported when it is first needed: the command does not need them to ask
+if TYPE_CHECKING:  # imported when first needed, because the command ``ask`` does not need them
     from localctx.results import Answer, Summary
     from localctx.session_chat import SessionChat
     from localctx.workflows.summary_task import SummaryTask
@@ -79,21 +79,21 @@ class Session:
 
     @property
     def paged_model(self) -> PagedModel:
-        """As ``model``, where torch computes it. Raises UsageError for another engine."""
+        """The ``model`` if torch computes it. Raises UsageError for another engine."""
         return self.runtime.paged_model
 
     @property
     def in_use(self) -> InUse:
-        """The memory in use now, in bytes; all zero while no model is loaded."""
+        """The memory in use now, in bytes, all zero while no model is loaded."""
         return self.runtime.in_use
 
     def change(self, settings: Settings) -> None:
-        """Continue under other settings; the model stays loaded if they name the same one."""
+        """Continue under other settings. The model stays loaded if they name the same one."""
         self.runtime.change(settings)
         self.workflows = Workflows(self.runtime)
 
     def cancel(self) -> bool:
-        """Stop what runs, from any thread or a signal handler; see ``Runtime.cancel``."""
+        """Stop the running work, from any thread or a signal handler. See ``Runtime.cancel``."""
         return self.runtime.cancel()
 
     def ask(
@@ -125,8 +125,8 @@ class Session:
         library: bool = False,
         until: str = "",
     ) -> Generator[Event, None, None]:
-        """As ``ask``, giving typed events as they come (``localctx.events``): Planned, Progress, Quoted, Token, Note,
-        NearestPassage, Evicted, and Done at the end. Closing the generator cancels.
+        """Answer like ``ask``, but yield typed events as they arrive (``localctx.events``): Planned, Progress, Quoted,
+        Token, Note, NearestPassage, Evicted, and Done at the end. Closing the generator cancels.
         """
         sources = self.sources if sources is None else sources
         return self.run(self.workflows.questions.ask(sources, question, persist, library, until))
@@ -135,12 +135,14 @@ class Session:
         """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
         document that will be answered from passages is made searchable instead.
 
-        The last event is Done; ``Done.failed`` says why the pages could not be kept.
+        The last event is Done. ``Done.failed`` says why the pages could not be kept.
         """
         return self.run(self.workflows.questions.prepare(source))
 
     def chat(self, chat: str | None = None) -> "SessionChat":
-        """A new chat about the session's documents, or the stored chat with this id. Raises UserError, ChatError."""
+        """Returns a new chat about the session's documents, or the stored chat with this id. Raises UserError,
+        ChatError.
+        """
         from localctx.session_chat import SessionChat
 
         chats = self.workflows.chats
@@ -162,12 +164,12 @@ class Session:
         return [self._summarize(document, task, persist) for document in documents]
 
     def run(self, coroutine: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
-        """Run a coroutine of ``workflows``, one forward pass at a time; yields its events and returns its result."""
+        """Run a coroutine of ``workflows``, one forward pass at a time. Yields its events and returns its result."""
         with at_work(self.settings.home):
             return (yield from drive(coroutine, self._compute))
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
-        """Compute one forward pass for several coroutines; see ``Model.forward_each``."""
+        """Compute one forward pass for several coroutines. See ``Model.forward_each``."""
         return self.model.forward_each(requests, cancelled)
 
     def _compute(self, forward: AwaitedForward) -> Tensor | list[Tensor]:

@@ -1,6 +1,4 @@
-"""Reads and writes settings. Flags win over the environment, the environment over the settings file, that over the
-defaults.
-"""
+"""Reads and writes settings. Precedence: flags, environment, settings file, defaults."""
 
 import os
 import re
@@ -20,12 +18,12 @@ from localctx.shape import FORMATS
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
 SPARSE = re.compile(r"sparse(?::(0?\.\d+))?")  # a share of the attention weights
 SPARSE_LOSS = 0.1
-"""The share of its attention weights that a query may lose in sparse reading, if the setting names none."""
+"""The share of its attention weights that a query may lose in sparse reading by default."""
 
 MODES = ("auto", "full", "retrieve", "everywhere")
 ENGINES = ("auto", "torch", "llama.cpp")
 EngineName = Literal["torch", "llama.cpp"]
-"""The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
+"""The engines: torch over localctx's pages, or llama.cpp with its own KV cache."""
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
 WEIGHTS = ("auto", "full", "int8", "int4", "nf4")
@@ -127,12 +125,12 @@ class Settings:
 
     @property
     def models(self) -> Path:
-        """The folder that holds the models."""
+        """The folder of the models."""
         return self.home / "models"
 
     @property
     def is_greedy(self) -> bool:
-        """True if one answer is wanted, made of the likeliest tokens."""
+        """True if the settings ask for one answer of the most likely tokens."""
         return self.temperature == 0 and self.n == self.beams == 1
 
     @property
@@ -143,7 +141,7 @@ class Settings:
 
 
 def prefill_loss(reading: str) -> float:
-    """Returns the share of its attention weights that a query may lose to pages that reading skips; 0 for ``full``.
+    """Returns the share of its attention weights that a query may lose to pages skipped in reading, 0 for ``full``.
 
     Raises UsageError for anything but ``full``, ``sparse`` and ``sparse:0.05``.
     """
@@ -184,7 +182,9 @@ def load_settings(**flags: Any) -> Settings:
 
 
 def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Returns ``settings`` with ``changes``, where None restores a default. Raises UsageError as ``load_settings``."""
+    """Returns ``settings`` with ``changes``, where None restores a default. Raises UsageError like
+    ``load_settings``.
+    """
     defaults = Settings(settings.home)
     values: dict[str, Any] = {
         k: getattr(defaults, k, None) if v is None else _typed(k, v, "settings") for k, v in changes.items()
@@ -193,7 +193,7 @@ def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 
 
 def overrides() -> dict[str, str]:
-    """Returns the settings that the environment sets, by name. They win over the file."""
+    """Returns the settings that the environment sets, by name. They override the file."""
     names = {f.name for f in fields(Settings)} - {"home"}
     values = {n: os.environ.get(variable(n)) for n in names}
     return {n: v for n, v in values.items() if v}
@@ -210,9 +210,9 @@ def variable(name: str) -> str:
 
 
 def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
-    """Writes ``changes`` into the settings file of ``home``; None removes a line. Comments and other lines stay.
+    """Write ``changes`` into the settings file of ``home``. None removes a line. Comments and other lines stay.
 
-    Raises UsageError for values that ``load_settings`` refuses, and where the file cannot be read or written.
+    Raises UsageError for values that ``load_settings`` rejects, or if the file cannot be read or written.
     """
     import tomlkit
 
@@ -232,7 +232,7 @@ def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Replaces ``file`` by ``text`` in one step, readable by its owner alone."""
+    """Replace ``file`` with ``text`` in one step, readable only by its owner."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # made 0600
     try:
@@ -248,7 +248,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def data_folder() -> Path:
-    """Returns the data folder: what ``LOCALCTX_HOME`` names, else the system's. Raises UsageError."""
+    """Returns the data folder: ``LOCALCTX_HOME`` if set, else the system's. Raises UsageError."""
     named = os.environ.get("LOCALCTX_HOME") or default_home()
     try:
         return Path(named).expanduser().absolute()

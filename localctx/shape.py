@@ -1,7 +1,8 @@
 """KVShape: the geometry of a model's KV cache, layer by layer, and its size in bytes. Integers only.
 
-A *record* is one sealed page (64 tokens) of one layer; a *slot* is one page of all layers. Where some layers slide
-and others attend to all, a page has two *parts*, and the part of the sliding layers lives no longer than their window.
+A *record* is one sealed page (64 tokens) of one layer. A *slot* is one page of all layers. If some layers use a sliding
+window and others attend to everything, a page has two *parts*. The sliding layers' part lives no longer than their
+window.
 """
 
 from collections.abc import Mapping
@@ -12,25 +13,25 @@ from types import MappingProxyType
 from typing import Literal
 
 PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and they are the lanes of the CPU kernel
-SINK_PAGES = 1  # first pages of a sequence, in which attention sinks lie: they stay bf16 (KVQuant)
-LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
-ARITHMETIC_VERSION = 1  # the same; raise it when results of the native decoder change in their last digits
+SINK_PAGES = 1  # first pages of a sequence, which hold the attention sinks: they stay bf16 (KVQuant)
+LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the meaning of a record's bytes changes
+ARITHMETIC_VERSION = 1  # also; raise it when results of the native decoder change in their last digits
 ALIGN = 64  # bytes; a record starts at a cache line
-FLOAT8 = 256  # in a number kind: its 8 bits are a float, e4m3
+FLOAT8 = 256  # flag in a number kind: its 8 bits are a float (e4m3)
 SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page
-MIN_SNAPSHOT_STEP, MAX_SNAPSHOT_STEP = 4096, 16384  # tokens between snapshots of recurrent states, and of windows
-SLACK_PAGES = 4  # pages before a sliding layer's window that stay in memory, so that a few tokens can be taken back
-FULL, SLIDING = 0, 1  # the parts of a page: the records of layers that attend to all, and of those that slide
+MIN_SNAPSHOT_STEP, MAX_SNAPSHOT_STEP = 4096, 16384  # tokens between snapshots of recurrent states and of windows
+SLACK_PAGES = 4  # pages kept before a sliding layer's window, so that a few tokens can be trimmed
+FULL, SLIDING = 0, 1  # parts of a page: records of full-attention layers, and of sliding-window layers
 
 LayerKind = Literal["full", "sliding", "latent"]
 StateKind = Literal["convolution", "recurrent"]
 SnapshotKind = Literal["states", "sliding"]
-"""What is stored beside some pages, so that a sequence can go on there: states after a page, or its sliding part."""
+"""Snapshots stored beside some pages, so that a sequence can resume there: states, or a page's sliding part."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """The number format of a codec: bits per element of K and of V. Below 16 bits there is a scale and a zero point.
+    """The number format of a codec: bits per element of K and of V. Below 16 bits there are a scale and a zero point.
 
     ``hadamard``: K and V are first multiplied by a Hadamard matrix, which spreads outlier channels. The first and last
     ``edges`` layers are stored as int8. ``float8``: 8 bits are a float (e4m3), not an integer.
@@ -46,12 +47,12 @@ class Format:
 
     @property
     def scaled(self) -> bool:
-        """True if the codec quantizes; its sink pages then stay bf16."""
+        """True if the codec quantizes. Its sink pages then stay bf16."""
         return self.k_bits < 16
 
     @property
     def k_kind(self) -> int:
-        """The number kind of K as kernels know it: its bits, and FLOAT8 where these are a float's."""
+        """The kernels' number kind of K: its bits, plus FLOAT8 for floats of 8 bits."""
         return self.k_bits + FLOAT8 * self.float8
 
     @property
@@ -81,7 +82,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (*_PLAIN, *
 class LayerShape:
     """One layer's cache: ``kv_heads`` keys of ``k_dim`` and values of ``v_dim`` elements per token.
 
-    ``window`` is the number of last tokens that a sliding layer attends to; None for a layer that attends to all.
+    ``window`` is the number of last tokens that a sliding layer attends to, None for a layer that attends to all.
     """
 
     kv_heads: int
@@ -93,10 +94,10 @@ class LayerShape:
 
 @dataclass(frozen=True)
 class StateShape:
-    """A tensor [``size``] in which the model's layer ``layer`` keeps what it remembers of all tokens, however many.
+    """A tensor [``size``] that is the fixed-size state of the model's layer ``layer``.
 
     ``kind``: the last inputs of a convolution, or the state of a recurrence (Mamba, delta rule). A layer may have
-    several of a kind; ``index`` counts them. ``bits`` of an element; None: as many as the model computes in.
+    several of a kind, counted by ``index``. ``bits`` per element, None for the model's precision.
     """
 
     layer: int
@@ -106,7 +107,7 @@ class StateShape:
     bits: int | None = None
 
     def nbytes(self, itemsize: int) -> int:
-        """Returns the bytes of the tensor where the model computes in ``itemsize`` bytes an element."""
+        """Returns the bytes of the tensor for a model that computes in ``itemsize`` bytes per element."""
         return prod(self.size) * (self.bits // 8 if self.bits else itemsize)
 
 
@@ -144,32 +145,30 @@ def record_layout(layer: LayerShape, codec: str) -> RecordLayout:
 
 @dataclass(frozen=True)
 class KVShape:
-    """A model's cache geometry: one LayerShape for each layer with pages, and the ``states`` of the other layers."""
+    """A model's cache geometry: one LayerShape per layer with pages, and the ``states`` of the other layers."""
 
     layers: tuple[LayerShape, ...]
     states: tuple[StateShape, ...] = ()
 
     @cached_property
     def window(self) -> int | None:
-        """The most tokens that a sliding layer attends to, where pages have two parts; None where they have one,
-        because no layer slides or all do.
-        """
+        """The largest window of the sliding layers if pages have two parts, else None: no layer slides or all do."""
         windows = [layer.window for layer in self.layers]
         return max(filter(None, windows)) if any(windows) and not all(windows) else None
 
     @property
     def snapshots(self) -> tuple[SnapshotKind, ...]:
-        """What is stored beside some pages; empty where a sequence can go on after every page."""
+        """The kinds of snapshots stored beside some pages. Empty if a sequence can resume after every page."""
         kinds: dict[SnapshotKind, bool] = {"states": bool(self.states), "sliding": self.window is not None}
         return tuple(kind for kind, needed in kinds.items() if needed)
 
     @cached_property
     def parts(self) -> tuple[int, ...]:
-        """The part of a page, FULL or SLIDING, in which each layer's record lies."""
+        """The part of a page, FULL or SLIDING, that holds each layer's record."""
         return tuple(SLIDING if self.window and layer.window else FULL for layer in self.layers)
 
     def pages_seen(self, length: int) -> range:
-        """Returns the whole pages that sliding layers see of ``length`` tokens; none where pages have one part."""
+        """Returns the whole pages that sliding layers see of ``length`` tokens, none if pages have one part."""
         return range(max(0, length + 1 - self.window) // PAGE, length // PAGE) if self.window else range(0)
 
     def formats(self, codec: str, sinks: bool = False) -> list[str]:
@@ -203,35 +202,37 @@ class KVShape:
         return -(-self.page_bytes(codec) // PAGE)
 
     def tail_bytes(self, itemsize: int = 4) -> int:
-        """Returns the bytes of the open page, which every sequence has; ``itemsize`` bytes an element, unquantized."""
+        """Returns the bytes of the open page that every sequence has, unquantized at ``itemsize`` bytes per element."""
         return sum(s.kv_heads * (s.k_dim + s.v_dim) for s in self.layers) * PAGE * itemsize
 
     def state_bytes(self, itemsize: int = 4) -> int:
-        """Returns the bytes of one snapshot of all states, where the model computes in ``itemsize`` bytes."""
+        """Returns the bytes of one snapshot of all states, for a model that computes in
+        ``itemsize`` bytes per element.
+        """
         return sum(state.nbytes(itemsize) for state in self.states)
 
     @property
     def recurrent(self) -> bool:
-        """True if a layer has a state that is known only where a pass ends, unlike the inputs of a convolution."""
+        """True if a layer has a recurrent state. Unlike convolution inputs, it is known only at the end of a pass."""
         return any(state.kind == "recurrent" for state in self.states)
 
     def snapshot_step(self, codec: str, itemsize: int = 4) -> int:
-        """Returns the tokens between two snapshots, whole pages: 64 of a convolution's inputs, which are small; else
-        4,096 to 16,384, so that snapshots take at most half the bytes of the pages, if they can.
+        """Returns the tokens between two snapshots, a multiple of 64. Convolution inputs are small and take 64.
+        Otherwise 4,096 to 16,384, so that snapshots take at most half the bytes of the pages if possible.
         """
         if not self.recurrent:
             return PAGE
         return _snapshot_step(self.state_bytes(itemsize), self.part_bytes(codec, FULL))
 
     def window_step(self, codec: str) -> int:
-        """Returns the tokens between two snapshots of the sliding layers' windows: see ``snapshot_step``."""
+        """Returns the tokens between two snapshots of the sliding layers' windows. See ``snapshot_step``."""
         assert self.window
         pages = -(-(self.window - 1) // PAGE)
         return _snapshot_step(pages * self.part_bytes(codec, SLIDING), self.part_bytes(codec, FULL))
 
     def sealed_bytes(self, codec: str, tokens: int, chunk: int = 0) -> int:
-        """Returns the bytes of the sealed pages of a sequence of ``tokens``: sink pages, other pages and, of those that
-        sliding layers no longer see, the part of the other layers alone. The last ``chunk`` tokens were one step.
+        """Returns the bytes of the sealed pages of a sequence of ``tokens``. Pages that sliding layers no longer see
+        count only with their full part. The last ``chunk`` tokens were one step.
         """
         pages, seen = tokens // PAGE, max(0, self.pages_seen(max(0, tokens - chunk)).start - SLACK_PAGES)
         return self._bytes_of_pages(codec, FULL, 0, pages) + self._bytes_of_pages(codec, SLIDING, seen, pages)
@@ -243,12 +244,12 @@ class KVShape:
 
     def cache_bytes(self, codec: str, tokens: int, itemsize: int = 4, chunk: int = 0) -> int:
         """Returns the bytes of a sequence of ``tokens``, the last ``chunk`` of which are one step: sealed pages, the
-        open page, and the states after the last page, before a pass and after it.
+        open page, and states after the last page, before a pass and after it.
         """
         return self.sealed_bytes(codec, tokens, chunk) + self.tail_bytes(itemsize) + 3 * self.state_bytes(itemsize)
 
     def to_json(self) -> list[list[object]]:
-        """Returns the shape as plain lists, one for each layer and each state, for the fingerprint and the store."""
+        """Returns the shape as plain lists, one per layer and state, for the fingerprint and the store."""
         layers: list[list[object]] = [[s.kind, s.kv_heads, s.k_dim, s.v_dim, s.window] for s in self.layers]
         states: list[list[object]] = [[s.kind, s.layer, s.index, [*s.size], s.bits] for s in self.states]
         parts: list[list[object]] = [["parts", *self.parts]] if self.window else []
@@ -256,7 +257,7 @@ class KVShape:
 
 
 def _snapshot_step(snapshot: int, page: int) -> int:
-    """Returns the tokens between snapshots of so many bytes, beside pages of so many."""
+    """Returns the tokens between snapshots of ``snapshot`` bytes, given pages of ``page`` bytes."""
     return _round_up(min(max(2 * snapshot * PAGE // page, MIN_SNAPSHOT_STEP), MAX_SNAPSHOT_STEP), PAGE)
 
 

@@ -1,6 +1,4 @@
-"""What Windows does otherwise than POSIX systems: locks of files, syncing of folders, links, files of one user alone,
-and the limits of a process.
-"""
+"""Windows/POSIX compatibility: file locks, folder syncing, links, private files and process limits."""
 
 import os
 import random
@@ -21,24 +19,24 @@ else:
     import resource
 
     BINARY = 0
-"""The flag by which ``os.open`` leaves the ends of lines alone."""
+"""The flag with which ``os.open`` does not translate line ends."""
 
-_LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most who share one
+_LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most holders of a shared lock
 _LOOK_SECONDS = 0.001  # between attempts to lock
 
 
 def try_lock(file: int, shared: bool = False) -> bool:
-    """Locks an open file (a descriptor) until it is closed or this process ends: for itself alone, or ``shared`` with
-    others who share it. Returns False if another opened file has a lock that forbids it. Raises OSError.
+    """Lock an open file (a descriptor) until it is closed or this process ends, exclusively or ``shared``. Returns
+    False if another open file holds a conflicting lock. Raises OSError.
 
-    Windows locks ranges of bytes, each for one alone: who shares has one byte of a range, who does not has all of it.
-    There the file must have been opened for writing.
+    Windows locks byte ranges exclusively, so a shared holder locks one byte of a range and an exclusive holder all of
+    it. There the file must be open for writing.
     """
     return _try_lock(file, shared)
 
 
 def lock_shared(file: int) -> None:
-    """Locks as ``try_lock`` does, shared, and waits for one who has the file alone."""
+    """Lock like ``try_lock``, shared, and wait until no one holds an exclusive lock."""
     while not try_lock(file, shared=True):
         time.sleep(_LOOK_SECONDS)
 
@@ -52,7 +50,7 @@ if sys.platform == "win32":
 
     def _lock_bytes(file: int, start: int, count: int) -> bool:
         before = os.lseek(file, 0, os.SEEK_CUR)
-        os.lseek(file, start, os.SEEK_SET)  # locks begin where the file would be read next
+        os.lseek(file, start, os.SEEK_SET)  # locks start at the current file position
         try:
             msvcrt.locking(file, msvcrt.LK_NBLCK, count)
         except PermissionError:
@@ -72,10 +70,10 @@ else:
 
 
 def open_own(file: Path) -> int:
-    """Opens a file that only this user can have written and can read; returns its descriptor. It follows no link and
-    waits for no pipe. Raises OSError, PermissionError for files of others.
+    """Open a file that only this user can have written and can read. Returns its descriptor. Follows no link and waits
+    for no pipe. Raises OSError, PermissionError for files of others.
 
-    On Windows it is the folder that says who may read: Python makes folders of mode 700 for their owner alone.
+    On Windows the folder decides who may read: Python makes folders of mode 700 for their owner alone.
     """
     if sys.platform == "win32":
         if file.is_symlink():
@@ -90,20 +88,20 @@ def open_own(file: Path) -> int:
 
 
 def open_without_waiting(path: str, flags: int) -> int:
-    """Opens a named pipe even if no process writes into it, which would otherwise block for ever: it reads as empty.
-    An opener for ``open``.
+    """Open a named pipe even if no process writes into it. Otherwise this would block forever. Such a pipe reads as
+    empty. An opener for ``open``.
     """
     if sys.platform == "win32":
-        return os.open(path, flags)  # has no pipes among its files
+        return os.open(path, flags)  # Windows has no pipes among its files
     opened = os.open(path, flags | os.O_NONBLOCK)
     os.set_blocking(opened, True)
     return opened
 
 
 def sync(path: Path) -> None:
-    """Returns once the bytes of a file, or the names in a folder, are on the disk. Raises OSError.
+    """Flush a file's bytes, or the names in a folder, to disk. Raises OSError.
 
-    Windows opens no folder; NTFS writes names to its journal by itself.
+    Windows opens no folders, but NTFS journals names by itself.
     """
     if sys.platform == "win32" and path.is_dir():
         return
@@ -115,9 +113,9 @@ def sync(path: Path) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    """Makes ``path`` lead to the file or folder ``target``. Raises OSError.
+    """Make ``path`` a link to the file or folder ``target``. Raises OSError.
 
-    On Windows symbolic links take a privilege: there it is a junction, a second name of the file, or a copy.
+    On Windows symbolic links need a privilege, so it is a junction, a hard link or a copy.
     """
     if sys.platform != "win32":
         path.symlink_to(target)
@@ -131,8 +129,8 @@ def link(path: Path, target: Path) -> None:
 
 
 def limit_process(seconds: int, memory: int) -> None:
-    """Limits this process: ``seconds`` of processor time since its start, bytes of ``memory`` (its address space), no
-    core files, and no writing to files. What a system cannot limit is left out: Windows all of it, macOS some.
+    """Limit this process: ``seconds`` of processor time since its start, bytes of ``memory`` (its address space), no
+    core files, and no writing to files. Unsupported limits are skipped: all of them on Windows, some on macOS.
 
     ``child_process.ChildWatch`` watches time and memory everywhere.
     """
@@ -145,7 +143,7 @@ def limit_process(seconds: int, memory: int) -> None:
 
 
 def processors() -> int:
-    """Returns how many processors this process may use."""
+    """Returns the number of processors that this process may use."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

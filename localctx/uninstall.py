@@ -1,6 +1,6 @@
-"""Uninstalling: what localctx keeps in its data folder, how large it is, and its deletion.
+"""Uninstalling: lists localctx's data in its data folder with sizes, and deletes it.
 
-Only what localctx itself made is deleted: somebody may have named a folder with other files as the data folder.
+Deletes only files that localctx made, because a user may have named a folder with other files as the data folder.
 """
 
 import shutil
@@ -21,7 +21,7 @@ OWN = (
 
 @dataclass(frozen=True)
 class KeptData:
-    """What is in a data folder: localctx's own paths with their sizes in bytes, and paths that are not its own."""
+    """The contents of a data folder: localctx's own paths with their sizes in bytes, and other paths."""
 
     home: Path
     own: dict[Path, int]
@@ -29,21 +29,19 @@ class KeptData:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all that is localctx's own."""
+        """The bytes of localctx's own paths."""
         return sum(self.own.values())
 
 
 def kept_data(settings: Settings) -> KeptData:
-    """Looks into the data folder; an absent one is empty."""
+    """Returns the contents of the data folder, empty if it is absent."""
     paths = sorted(settings.home.iterdir()) if settings.home.is_dir() else []
     own = {path: _size(path) for path in paths if any(path.match(pattern) for pattern in OWN)}
     return KeptData(settings.home, own, [path for path in paths if path not in own])
 
 
 def delete_data(data: KeptData) -> None:
-    """Deletes what is localctx's own, and the folder where nothing else is in it. Raises OSError. Links are not
-    followed.
-    """
+    """Delete localctx's own paths, and the folder if nothing else is in it. Does not follow links. Raises OSError."""
     for path in data.own:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -54,7 +52,9 @@ def delete_data(data: KeptData) -> None:
 
 
 def removing_command() -> str:
-    """Returns the command that removes the program itself, by where it is installed: a process cannot do it."""
+    """Returns the command that removes the program, depending on how it was installed. A process
+    cannot remove itself.
+    """
     prefix = Path(sys.prefix)
     if prefix.is_relative_to("/usr/lib/localctx"):
         return "sudo apt remove localctx"

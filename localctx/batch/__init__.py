@@ -1,1 +1,1 @@
-"""Runs a task on many documents: on this machine, on a Ray cluster, or with another server, and writes the results."""
+"""Runs a task on many documents, on this machine, a Ray cluster or another server, and writes the results."""

@@ -1,4 +1,4 @@
-"""An HTTP connection to one server, for one thread, whose requests can be cancelled at any time."""
+"""An HTTP connection to one server, for one thread. Its requests can be cancelled at any time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -12,13 +12,13 @@ from localctx.errors import Cancelled
 POLL_INTERVAL = 0.1  # seconds between two checks for cancellation
 CONNECT_TIMEOUT = 10  # seconds
 READ_TIMEOUT = 600  # seconds until the next bytes: the server reads a long text before it answers
-MAX_BODY_BYTES = 1 << 20  # of a response that does not stream: a list of models, an error
+MAX_BODY_BYTES = 1 << 20  # of a response that is not streamed, such as a model list or an error
 
 T = TypeVar("T")
 
 
 class ConnectionBroken(Exception):
-    """The server closed the connection or timed out; ``unreachable``: there was no connection at all."""
+    """The server closed the connection or timed out. ``unreachable``: no connection was made at all."""
 
     def __init__(self, why: str, unreachable: bool = False) -> None:
         super().__init__(why)
@@ -28,8 +28,8 @@ class ConnectionBroken(Exception):
 class HttpConnection:
     """Sends requests to URLs below ``base``, with ``headers``. Once ``cancelled`` returns True, calls raise Cancelled.
 
-    Proxies of the environment are used, except for a server on this machine (``is_local``). Redirections are not
-    followed: they would carry the key along. Close it after use.
+    Proxies of the environment are used, except for a server on this machine (``is_local``). Redirects are not followed,
+    because they would leak the key. Close it after use.
     """
 
     def __init__(self, base: str, headers: Mapping[str, str], is_local: bool, cancelled: Callable[[], bool]) -> None:
@@ -44,7 +44,7 @@ class HttpConnection:
 
     @contextmanager
     def send(self, method: str, path: str, body: Any = None) -> Iterator["HttpReply"]:
-        """Send a request. Yields the reply once its headers have come. Raises ConnectionBroken, Cancelled."""
+        """Send a request. Yields the reply once its headers have arrived. Raises ConnectionBroken, Cancelled."""
         request = self._client.build_request(method, path, json=body)
         response = self.wait(self._client.send(request, stream=True))
         try:
@@ -79,7 +79,7 @@ class HttpConnection:
 
 
 class HttpReply:
-    """A reply: ``status``, ``headers``, and its body, which can be read once."""
+    """A reply: ``status``, ``headers`` and its body, which can be read once."""
 
     def __init__(self, connection: HttpConnection, response: httpx.Response) -> None:
         self._connection, self._response = connection, response
@@ -91,7 +91,7 @@ class HttpReply:
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
     def lines(self) -> Iterator[str]:
-        """Yield lines of the body as they come. Raises ConnectionBroken, Cancelled."""
+        """Yield lines of the body as they arrive. Raises ConnectionBroken, Cancelled."""
         lines = self._response.aiter_lines()
         while (line := self._connection.wait(_next(lines))) is not None:
             yield line

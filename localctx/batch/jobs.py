@@ -1,4 +1,4 @@
-"""The files of a batch, in order, each once; ignored files are reported."""
+"""Lists the files of a batch in order, each once, and reports ignored files."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from localctx.library.folders.find import LEADS_OUT, find_documents
 
 @dataclass(frozen=True)
 class DocumentJob:
-    """A file: its name as given, its absolute path as stored, and its bytes (0: unknown). It may be missing, or no
+    """A file: its name as given, its absolute path as stored, and its bytes (0: unknown). It may be missing or not be a
     document.
     """
 
@@ -23,7 +23,7 @@ class DocumentJob:
 
 @dataclass(frozen=True)
 class IgnoredFile:
-    """A file that was found but is not read, and why."""
+    """A file that was found but is not read, and the reason."""
 
     path: str
     why: str
@@ -33,7 +33,7 @@ class IgnoredFile:
 
 
 def told(ignored: Sequence[IgnoredFile]) -> Iterator[str]:
-    """Yield lines about ignored files: one each, and one for all links that were not followed."""
+    """Yield lines about ignored files: one per file, and one for all links that were not followed."""
     yield from (str(file) for file in ignored if file.why != LEADS_OUT)
     if links := sum(file.why == LEADS_OUT for file in ignored):
         yield f"{links:,} link{'s' * (links > 1)} out of a folder not followed; to read the files, name them"
@@ -45,9 +45,9 @@ def plan_jobs(
     on_ignored: Callable[[str, str], None],
     is_output: Callable[[Path], bool] = lambda path: False,
 ) -> list[DocumentJob]:
-    """Return the jobs of files, folders and patterns; ``-`` stands for a list of those, which ``read_list`` reads.
+    """Return the jobs of files, folders and patterns. ``-`` stands for a list of those, which ``read_list`` reads.
 
-    ``on_ignored`` gets each ignored file and the reason; files that the batch wrote (``is_output``) are ignored too.
+    ``on_ignored`` gets each ignored file and the reason. Files that the batch wrote (``is_output``) are ignored too.
     Raises UsageError if ``-`` is named twice.
     """
     jobs = []
@@ -65,7 +65,7 @@ def _expand_lists(sources: list[str], read_list: Callable[[], bytes]) -> Iterato
     for source in sources:
         if source == "-":
             names = os.fsdecode(read_list())
-            named = names.split("\0" if "\0" in names else "\n")  # as `find -print0` or `find` writes them
+            named = names.split("\0" if "\0" in names else "\n")  # the formats of `find -print0` and `find`
             yield from (f"./{name}" if name == "-" else name for name in named if name)
         else:
             yield source

@@ -1,4 +1,4 @@
-"""Results as Markdown, with or without a template. Texts of documents and models are escaped."""
+"""Renders results as Markdown, with or without a template. Texts of documents and models are escaped."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from localctx.library.citations.support import AnswerSentence, checked_summary, 
 from localctx.store.transcript import one_line, reference
 from localctx.workflows.summary_task import digest
 
-_MARKUP = re.compile(r"([\\`\[\]<>&#|~])")  # escapes links, pictures, HTML, headings and code; lists and emphasis stay
+_MARKUP = re.compile(r"([\\`\[\]<>&#|~])")  # escapes links, images, HTML, headings and code, not lists and emphasis
 
 FIELDS = {
     "name": "the document's name",
@@ -29,7 +29,7 @@ FIELDS = {
 class SummaryTemplate:
     """Renders results as Markdown. A ``template`` has placeholders: ``$summary`` or another of FIELDS.
 
-    Values are substituted once: a placeholder in a document's text stays as it is. Raises UsageError.
+    Values are substituted once, so a placeholder in a document's text stays. Raises UsageError.
     """
 
     def __init__(self, template: Path | None = None) -> None:
@@ -79,7 +79,9 @@ def _answers(answers: list[dict[str, Any]]) -> tuple[str, list[str]]:
 
 
 def _with_numbers(text: str, checked: Sequence[AnswerSentence], before: int = 0) -> str:
-    """Return a text with footnote marks after the sentences that a passage says; ``before`` footnotes are above."""
+    """Return a text with a footnote mark after each sentence that a passage supports. ``before``
+    footnotes precede it.
+    """
     marked, start = "", 0
     for sentence in checked:
         mark = f"[^{before + sentence.number}]" if sentence.number else ""

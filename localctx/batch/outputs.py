@@ -1,6 +1,6 @@
 """Outputs of a batch: a folder of Markdown files, a file of JSON lines, or the screen.
 
-Each output knows which results it has: wherever a run was killed, the next writes what is missing, and nothing twice.
+Each output knows which results it has. After a killed run, the next one writes only what is missing.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from localctx.settings import write_atomically
 from localctx.store.store import Store, store_errors
 from localctx.workflows.summary_task import digest
 
-MAX_STEM = 40  # characters of a document's name in that of its summary
+MAX_STEM = 40  # characters of a document's name in its summary's file name
 _UNSAFE = re.compile(r"[^\w.-]+")
 _SUMMARY_NAME = re.compile(r"-[0-9a-f]{16}\.md$")
 
@@ -30,17 +30,17 @@ class Output(Protocol):
     """A place where results are written."""
 
     def has(self, entry: ResultEntry) -> bool:
-        """True if exactly this result was written before."""
+        """Returns True if exactly this result was already written."""
 
     def write(self, entry: ResultEntry) -> None:
-        """Write a result, all or nothing. Raises OSError."""
+        """Write a result completely or not at all. Raises OSError."""
 
     def is_output(self, path: Path) -> bool:
-        """True if this output wrote the file at ``path``, a path without links."""
+        """Returns True if this output wrote the file at ``path``, a path without links."""
 
 
 class MarkdownFolder:
-    """Writes a Markdown file for each document into ``folder``. Files edited afterwards are not overwritten."""
+    """Writes one Markdown file per document into ``folder``. Files edited afterwards are not overwritten."""
 
     def __init__(self, folder: Path, template: SummaryTemplate, open_store: Callable[[], Store]) -> None:
         self._folder, self._template, self._open_store = folder, template, open_store
@@ -50,20 +50,20 @@ class MarkdownFolder:
             raise UsageError(f"{folder} cannot be a folder ({e})", "choose another with -o") from e
 
     def has(self, entry: ResultEntry) -> bool:
-        """True if the file exists and was last written from this result with this template."""
+        """Returns True if the file exists and was last written from this result with this template."""
         file, store = self._file(entry), self._open_store()
         with store_errors(store.home):
             return file.exists() and store.results.written(str(file)) == self._content_key(entry)
 
     def write(self, entry: ResultEntry) -> None:
-        """Write the file, then record in the store what it was written from."""
+        """Write the file, then record its source in the store."""
         file, store = self._file(entry), self._open_store()
         write_atomically(file, self._template.render(entry))
         with store_errors(store.home):
             store.results.note_written(str(file), entry["document"], self._content_key(entry))
 
     def is_output(self, path: Path) -> bool:
-        """True for summaries, by their names: the folder may contain documents too."""
+        """Returns True for summaries, recognized by name because the folder may contain documents too."""
         return path.parent == self._folder.resolve() and bool(_SUMMARY_NAME.search(path.name))
 
     def _file(self, entry: ResultEntry) -> Path:
@@ -74,7 +74,7 @@ class MarkdownFolder:
 
 
 class JsonLines:
-    """Appends results to a file of JSON lines. A last line that is incomplete is removed.
+    """Appends results to a file of JSON lines. An incomplete last line is removed.
 
     Raises UsageError for a file with other content.
     """
@@ -91,11 +91,11 @@ class JsonLines:
             raise UsageError(f"{file} has content other than results", "choose another with --jsonl") from e
 
     def has(self, entry: ResultEntry) -> bool:
-        """True if the file has a line of this result."""
+        """Returns True if the file has this result."""
         return _key(entry) in self._keys
 
     def write(self, entry: ResultEntry) -> None:
-        """Append a line. If that fails, the file is left as it was."""
+        """Append a line. On failure the file stays as it was."""
         before = self._file.stat().st_size if self._file.exists() else 0
         try:
             with self._file.open("ab") as f:
@@ -109,18 +109,18 @@ class JsonLines:
         self._keys.add(_key(entry))
 
     def is_output(self, path: Path) -> bool:
-        """True for the file itself."""
+        """Returns True for the file itself."""
         return path == self._file.resolve()
 
 
 class TextStream:
-    """Prints every result as text, also those that an earlier run computed."""
+    """Prints every result as text, including those that an earlier run computed."""
 
     def __init__(self, render: Callable[[ResultEntry], str], emit: Callable[[str], None]) -> None:
         self._render, self._emit = render, emit
 
     def has(self, entry: ResultEntry) -> bool:
-        """False: what an earlier run printed is gone."""
+        """Returns False, because earlier output is gone."""
         return False
 
     def write(self, entry: ResultEntry) -> None:
@@ -128,7 +128,7 @@ class TextStream:
         self._emit(self._render(entry))
 
     def is_output(self, path: Path) -> bool:
-        """False: a stream has no file."""
+        """Returns False, because a stream has no file."""
         return False
 
 
@@ -148,7 +148,7 @@ def _key(entry: ResultEntry) -> tuple[str, str, str]:
 
 
 def _read_entries(file: Path) -> list[ResultEntry]:
-    """Return the results in a file, and remove an incomplete last line from it. Raises ValueError, OSError."""
+    """Return the results in a file and remove its incomplete last line. Raises ValueError, OSError."""
     data = file.read_bytes() if file.exists() else b""
     complete = data[: data.rfind(b"\n") + 1]
     entries = [json.loads(one) for one in complete.splitlines()]

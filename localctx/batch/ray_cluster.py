@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster: on each GPU, or on some cores, of this machine or of others.
+"""Workers of a Ray cluster: one per GPU, or per group of cores, on this machine or others.
 
 Ray restarts a worker that dies, and its document is computed again.
 """
@@ -28,11 +28,11 @@ from localctx.store.documents import StoredDocument
 from localctx.version import __version__
 from localctx.workflows.summary_task import SummaryTask
 
-JOBS_PER_WORKER = 2  # one runs, the next waits here, so that a worker's death costs one document only
-MAX_TRIES = 3  # of a document whose worker dies
+JOBS_PER_WORKER = 2  # one runs and one waits here, so that a worker's death costs only one document
+MAX_TRIES = 3  # per document, if its worker dies
 DEFAULT_CORES = 4  # of a worker
 CONNECT_TIMEOUT, START_TIMEOUT = 10, 120  # seconds to reach a cluster, and until its workers have started
-OBJECT_STORE_BYTES = 200 << 20  # of RAM of this machine, through which texts pass to its workers
+OBJECT_STORE_BYTES = 200 << 20  # RAM of this machine that passes texts to its workers
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -47,13 +47,13 @@ _LOCAL = {
 
 
 class RayWorker:
-    """A process of the cluster with a Session of its own; its model is loaded for the first document."""
+    """A process of the cluster with its own Session. Its model is loaded for the first document."""
 
     def __init__(self, settings: Settings, home: Path | None) -> None:
         self._session = Session(replace(settings, home=home or load_settings().home))
 
     def version(self) -> str:
-        """Return the version of localctx that the worker has."""
+        """Return the worker's localctx version."""
         return __version__
 
     def summarize(
@@ -69,10 +69,10 @@ class RayWorker:
 class RayCluster:
     """A context manager that starts up to ``max_workers`` workers on a Ray cluster.
 
-    ``address`` is ``local`` (a cluster started here, for as long as the context lasts), ``auto`` (the cluster that this
-    machine is part of), or ``ray://host:10001``. A worker has a GPU if the cluster has any, else ``cpus`` cores, or
-    ``settings.threads``. ``home`` is the data folder of all workers; None: each has its own. Raises UsageError, and
-    UserError if the cluster or its workers cannot be reached.
+    ``address`` is ``local`` (a cluster started here for the duration of the context), ``auto`` (the cluster this
+    machine belongs to), or ``ray://host:10001``. A worker gets a GPU if the cluster has any, else ``cpus`` cores, or
+    ``settings.threads``. ``home`` is the data folder of all workers, or None if each has its own. Raises UsageError,
+    and UserError if the cluster or its workers cannot be reached.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RayCluster:
 
     @property
     def max_parallel(self) -> int:
-        """Number of threads that can usefully call ``summarize`` at a time."""
+        """Number of threads that can usefully call ``summarize`` at once."""
         return JOBS_PER_WORKER * len(self._workers)
 
     def cancel(self) -> None:
@@ -123,10 +123,10 @@ class RayCluster:
         persist: bool = False,
         on_note: Callable[[Event], None] = lambda event: None,
     ) -> dict[str, Any]:
-        """Run the task on a document with the next idle worker, and wait for it; from any thread.
+        """Run the task on a document with the next idle worker and wait for it. Any thread may call it.
 
-        Returns what ``SummarizeWorkflow.summarize`` returns, and raises what it raises; DocumentError if workers die of
-        the document, Cancelled, UserError if Ray fails.
+        Returns and raises the same as ``SummarizeWorkflow.summarize``. Also raises DocumentError if the document's
+        workers die, Cancelled, and UserError if Ray fails.
         """
         import ray
         from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -152,7 +152,7 @@ class RayCluster:
         return result
 
     def _start(self) -> None:
-        """Start as many workers as the cluster has room for now."""
+        """Start as many workers as the cluster has room for."""
         import ray
 
         settings, count, resources = _worker_share(ray.nodes(), self._settings, self._cpus)
@@ -206,7 +206,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _worker_share(nodes: list[dict[str, Any]], s: Settings, cpus: int) -> tuple[Settings, int, dict[str, Any]]:
-    """Return the settings of a worker, how many of them fit on the machines, and Ray's resources for each."""
+    """Return a worker's settings, how many workers fit on the machines, and Ray's resources for each."""
     resources = [n["Resources"] for n in nodes if n["Alive"]]
     gpus = sum(int(h.get("GPU", 0)) for h in resources)
     if s.device.startswith("cuda") or (s.device == "auto" and gpus):
@@ -222,7 +222,7 @@ def _worker_share(nodes: list[dict[str, Any]], s: Settings, cpus: int) -> tuple[
 
 
 def _check_version(version: Any) -> None:
-    """Raise UserError if a worker has no localctx, or another version of it."""
+    """Raise UserError if a worker has no localctx or another version."""
     import ray
     from ray.exceptions import RayError
 

@@ -15,7 +15,7 @@ from localctx.workflows.summary_task import SummaryTask
 
 
 class RayGenerator:
-    """Runs the jobs of a batch on a cluster. Files are read, and results written, in the thread that iterates."""
+    """Runs the jobs of a batch on a cluster. The iterating thread reads files and writes results."""
 
     def __init__(self, cluster: RayCluster) -> None:
         self._cluster = cluster
@@ -26,7 +26,7 @@ class RayGenerator:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool
     ) -> Generator[Any, Any, dict[str, Any]]:
-        """Run the task on the cluster, as a coroutine: it yields the future of the result, then notes."""
+        """Run the task on the cluster, as a coroutine. Yields the future of the result, then notes."""
         notes = list[Event]()
         result: dict[str, Any] = yield self._pool.submit(self._cluster.summarize, document, task, persist, notes.append)
         yield from notes
@@ -35,7 +35,7 @@ class RayGenerator:
     def run(self, batch: Batch, jobs: Iterable[DocumentJob]) -> JobEvents:
         """Run ``jobs`` of a batch that was made with this generator's ``summarize``. Yields their events and outcomes.
 
-        Raises what ``RayCluster`` and ``Batch.run`` raise.
+        Raises the errors of ``RayCluster`` and ``Batch.run``.
         """
         yield None, Progress("workers", 0, 1)
         self._waiting.extend(jobs)
@@ -57,7 +57,7 @@ class RayGenerator:
         return self._advance(job, runner)
 
     def _wait(self) -> JobEvents:
-        """Wait until a result comes, and resume the jobs of all that have."""
+        """Wait until a result arrives, then resume the jobs of all finished results."""
         for future in wait(self._running, return_when=FIRST_COMPLETED).done:
             job, runner = self._running.pop(future)
             try:
@@ -69,7 +69,7 @@ class RayGenerator:
             yield from self._advance(job, runner)
 
     def _advance(self, job: DocumentJob, runner: CoroutineRunner[Outcome]) -> JobEvents:
-        """Yield a job's events up to its next future, or to its outcome."""
+        """Yield a job's events up to its next future or its outcome."""
         while not runner.ended:
             yielded: Any = runner.yielded
             if isinstance(yielded, Future):

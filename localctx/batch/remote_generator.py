@@ -1,4 +1,4 @@
-"""RemoteGenerator: a server generates the text about a document, in place of the local model."""
+"""RemoteGenerator: a server generates the text about a document, instead of the local model."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -15,18 +15,20 @@ from localctx.settings import Settings
 from localctx.store.documents import StoredDocument, labels, part_labels
 from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts
 
-MIN_TOKEN_BYTES = 3  # of a token: gives an upper estimate of token counts, by which sections are cut
-MAX_TOKEN_BYTES = 8  # gives a lower estimate: a text that exceeds the window even so is not sent
-MAX_WORDS_PER_TOKEN = 2  # a server that counts fewer tokens has read only a part of the text
+MIN_TOKEN_BYTES = 3  # per token: gives an upper estimate of token counts, used to cut sections
+MAX_TOKEN_BYTES = 8  # per token: gives a lower estimate; a text that still exceeds the window is not sent
+MAX_WORDS_PER_TOKEN = 2  # a server that counts fewer tokens has read only part of the text
 DEFAULT_WINDOW = 4096  # tokens, if the window of the server is unknown
-DEFAULT_PASSAGES = 5  # that a question is answered from if the document is too long; as many as `ask` ranks
+DEFAULT_PASSAGES = 5  # used to answer if the document is too long; the number that `ask` ranks
 
 FindPassages = Callable[[StoredDocument, str, int], tuple[list[Passage], str | None]]
-"""Returns the best passages of a document for a question, up to a number of them, and a warning about them."""
+"""Returns a document's best passages for a question, up to a given number, and a warning or None."""
 
 
 def remote_settings(settings: Settings, model: str) -> Settings:
-    """Return the settings that results of a server's ``model`` depend on: those of the local model are the defaults."""
+    """Return the settings that affect results of a server's ``model``. Settings of the local model
+    take their defaults.
+    """
     defaults = Settings(settings.home)
     machine = ("adapter", "device", "dtype", "weights", "threads", "chunk", "rope", "reading", "memory", "ram", "disk")
     local = ("kv", *machine, "keep", "beams", "blend")
@@ -34,7 +36,7 @@ def remote_settings(settings: Settings, model: str) -> Settings:
 
 
 class RemoteGenerator:
-    """A TextGenerator that has a server answer about ``document``; ``find`` returns passages for a question."""
+    """A TextGenerator that has a server answer about ``document``. ``find`` returns passages for a question."""
 
     def __init__(self, client: ServerClient, settings: Settings, document: StoredDocument, find: FindPassages) -> None:
         self._client, self._settings, self._document, self._find = client, settings, document, find
@@ -48,11 +50,11 @@ class RemoteGenerator:
         return self._server.window or DEFAULT_WINDOW
 
     def count(self, text: str) -> int:
-        """Return an upper estimate of the tokens of a text."""
+        """Return an upper estimate of the tokens in a text."""
         return -(-len(text.encode()) // MIN_TOKEN_BYTES)
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """See ``TextGenerator``. By estimated tokens: the server may still refuse a text."""
+        """See ``TextGenerator``. Counts are estimates, so the server may still reject a text."""
         self._server.refuse_too_long(self.count(content(texts, instruction, AS_IT_IS)))
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> Generator[Event, None, str]:
@@ -63,7 +65,7 @@ class RemoteGenerator:
         return (yield from self.generate([self._document[1]], instruction, max_tokens))
 
     def answer(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
-        """See ``TextGenerator``. Passages are used in the order of the search: the server does not rank them."""
+        """See ``TextGenerator``. Passages keep the search's order, because the server does not rank them."""
         row, text, _ = self._document
         if self._settings.mode != "retrieve":
             try:
@@ -112,7 +114,9 @@ class RemoteGenerator:
         return answer.text if answer.complete else trim_to_sentence(answer.text)
 
     def _count(self, text: str, answer: ServerAnswer) -> None:
-        """Set ``token_counts`` as counted by the server, or estimated. Raises TooLong if it read only a part."""
+        """Set ``token_counts`` from the server's counts, or estimates. Raises TooLong if it read
+        only part of the text.
+        """
         usage = _object(answer.usage)
         prompt, generated = usage.get("prompt_tokens"), usage.get("completion_tokens")
         cached = _object(usage.get("prompt_tokens_details")).get("cached_tokens") or 0

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server: its address, its model and window, and its errors as one line each."""
+"""An OpenAI-compatible server: its address, model and window, and its errors as one line each."""
 
 import json
 import re
@@ -26,7 +26,7 @@ _WINDOW = re.compile(r"(?:context.?(?:length|window|size)|n_ctx|reads at most)\D
 
 
 class RetryLater(Exception):
-    """The server may recover after ``after`` seconds; ``error`` is raised if it does not.
+    """The server may recover after ``after`` seconds. ``error`` is raised if it does not.
 
     ``affects_all``: requests with other texts fail too.
     """
@@ -38,7 +38,7 @@ class RetryLater(Exception):
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """The URL of a server: ``base`` ends with /v1/, ``host`` is name and port, ``is_local``: it is on this machine."""
+    """A server's URL. ``base`` ends with /v1/, ``host`` is name and port, ``is_local``: it is on this machine."""
 
     base: str
     host: str
@@ -70,11 +70,11 @@ class ServerAddress:
 
 @dataclass
 class RemoteServer:
-    """A server, shared by all threads: the ``model`` it is asked for, and its ``window`` in tokens (None: unknown).
+    """A server, shared by all threads: its ``model``, and its ``window`` in tokens (None: unknown).
 
-    ``answered``: it has answered once. ``estimated``: it does not count tokens, and a note said so. ``streams``:
-    answers are requested as streams, until one breaks off: llama-cpp-python's server ends a stream when another request
-    comes, and gives its errors only to requests without streaming.
+    ``answered``: it has answered at least once. ``estimated``: it does not count tokens, and a note said so.
+    ``streams``: answers are requested as streams until one breaks off. llama-cpp-python's server ends a stream when
+    another request arrives, and reports errors only to requests without streaming.
     """
 
     address: ServerAddress
@@ -111,7 +111,7 @@ class RemoteServer:
         self.window = _number(models[self.model].get("max_model_len")) or self._llama_cpp_window(connection)
 
     def refusal(self, connection: HttpConnection, reply: HttpReply) -> UserError | RetryLater:
-        """Return the error for a reply whose status is not 200: of the server, or of the request's text."""
+        """Return the error for a reply whose status is not 200, caused by the server or by the request's text."""
         status, message = reply.status, self._one_line(reply.text())
         if status == 413 or (status not in (*KEY_STATUSES, 404, 429) and _TOO_LONG.search(message)):
             return self._too_long(message)
@@ -122,7 +122,7 @@ class RemoteServer:
         return self._server_error(status, message, reply.headers)
 
     def broken(self, e: ConnectionBroken) -> RetryLater:
-        """Return the error for a connection that broke, or was never made."""
+        """Return the error for a connection that broke or was never made."""
         why = f"{self.address.host} closed the connection ({self._one_line(str(e))})"
         return RetryLater(ModelError(why, "see its log, and run this again to continue"), affects_all=e.unreachable)
 
@@ -167,7 +167,7 @@ class RemoteServer:
         return [m for m in models if isinstance(m, dict) and isinstance(m.get("id"), str)]
 
     def _llama_cpp_window(self, connection: HttpConnection) -> int | None:
-        """Return the window from the properties of llama.cpp's server; None if it is another server."""
+        """Return the window from the properties of llama.cpp's server, or None for another server."""
         try:
             props = self._get(connection, self.address.base.removesuffix("v1/") + "props")
             return _number(props["default_generation_settings"]["n_ctx"])
@@ -191,7 +191,7 @@ class RemoteServer:
             raise self.bad_response() from e
 
     def _too_long(self, message: str) -> TooLong:
-        """Return the error for a text that is too long. Sets the window if the server's ``message`` names it."""
+        """Return the error for a text that is too long. Sets the window if the server's ``message`` states it."""
         if self.window is None and (match := _WINDOW.search(message)):
             self.window = _number(int(match[1].replace(",", "")))
         limit = f" ({self.window:,} tokens)" if self.window else ""

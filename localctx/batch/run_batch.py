@@ -1,4 +1,4 @@
-"""Runs the task of a batch on documents, writes and stores the results, and skips those that exist already."""
+"""Runs a batch's task on documents, writes and stores the results, and skips existing ones."""
 
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -27,9 +27,9 @@ DOCUMENT_ERRORS = (DocumentError, TooLong, NoRoom)  # errors that concern one do
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a job: ``status`` is done, skipped (done by an earlier run) or failed; ``entry`` is the result.
+    """The end of a job. ``status`` is done, skipped (done by an earlier run) or failed. ``entry`` is the result.
 
-    ``retry``: the job may succeed after others that run now have ended.
+    ``retry``: the job may succeed once other running jobs have ended.
     """
 
     job: DocumentJob
@@ -40,19 +40,19 @@ class Outcome:
     retry: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints for one document; for a failed one only its path and why it failed."""
+        """Return what ``--json`` prints for one document. A failed one has only its path and the reason."""
         return {"path": self.job.path, **self.entry, "status": self.status, "why": self.why}
 
 
 JobEvents = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
-"""Yields events and outcomes with their job; None for events of the whole batch."""
+"""Yields events and outcomes with their job, or with None for events of the whole batch."""
 
 
 class Batch:
-    """Runs ``task`` on documents: one job after another, or several whose coroutines run side by side.
+    """Runs ``task`` on documents: one job after another, or several concurrent coroutines.
 
-    A result is stored together with its document and then written to all ``outputs``: later runs and other outputs get
-    it from the store. ``force`` computes results again, ``persist`` keeps KV pages, ``summarize`` replaces
+    A result is stored together with its document, then written to all ``outputs``. Later runs and other outputs get it
+    from the store. ``force`` computes results again, ``persist`` persists KV pages, ``summarize`` replaces
     ``SummarizeWorkflow.summarize``. Batches in several threads share their outputs through a ``lock``.
     """
 
@@ -72,7 +72,9 @@ class Batch:
         self._running = set[str]()
 
     def run(self, job: DocumentJob) -> EngineCoroutine[Outcome]:
-        """Run a job; an error of its document alone is its outcome. Raises Cancelled, StoreError, ModelError."""
+        """Run a job. An error that concerns only its document becomes its outcome. Raises Cancelled, StoreError,
+        ModelError.
+        """
         start = time.perf_counter()
         self._summarizing.runtime.check_cancelled()
         try:
@@ -88,7 +90,7 @@ class Batch:
         entry = {**named, "status": "done", "recipe": self._recipe, **result}
         status, why = "skipped" if stored else "done", ""
         if not stored:
-            self._store(document, result)  # first: after a kill it is only written, and not computed again
+            self._store(document, result)  # first, so that after a kill it is only written and not computed again
         try:
             self._write(entry)
         except BrokenPipeError:  # stdout was closed
@@ -136,7 +138,7 @@ class Batch:
 
 @dataclass
 class Report:
-    """The outcomes of a batch, the ``method`` of its summaries, and the files that it ignored."""
+    """The outcomes of a batch, the ``method`` of its summaries, and the ignored files."""
 
     task: SummaryTask
     method: SummaryMethod
@@ -157,7 +159,7 @@ class Report:
 
     @property
     def tokens(self) -> int:
-        """Tokens computed: prefilled, without reused ones, and generated."""
+        """Tokens computed: prefilled (without reused ones) and generated."""
         done = (o.entry["tokens"] for o in self.outcomes if o.status == "done")
         return sum(t["prefilled"] + t["generated"] for t in done)
 
@@ -168,7 +170,7 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the batch began."""
+        """Seconds since the batch started."""
         return round(time.perf_counter() - self.started, 3)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests chat completions from a server, one after the other, with retries. For one thread."""
+"""Requests chat completions from a server, one at a time, with retries. For one thread."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from localctx.settings import Settings
 
 RETRY_PAUSES = (1, 2, 4, 8, 16, 32)  # seconds before each retry
 PROGRESS_INTERVAL = 0.2  # seconds between two Progress events
-MAX_CHARS_PER_TOKEN = 64  # of a requested token; a longer answer is an error of the server
+MAX_CHARS_PER_TOKEN = 64  # per requested token; a longer answer is a server error
 _THINKING = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)  # some models think aloud before they answer
 
 T = TypeVar("T")
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass
 class ServerAnswer:
-    """An answer. ``complete``: it was not cut by the token limit; ``chunks``: the number it was streamed in; ``usage``:
-    its tokens as counted by the server, if it counts them.
+    """An answer. ``complete``: the token limit did not cut it. ``chunks``: the number of streamed chunks. ``usage``:
+    the server's token counts, or None.
     """
 
     text: str = ""
@@ -34,7 +34,7 @@ class ServerAnswer:
 
 
 class ServerClient:
-    """Sends requests to ``server`` over ``connection``, sampled as ``settings`` say (default: greedily)."""
+    """Sends requests to ``server`` over ``connection``, with the sampling of ``settings`` (default: greedy)."""
 
     def __init__(self, server: RemoteServer, connection: HttpConnection, settings: Settings) -> None:
         self.server, self._connection, self._settings = server, connection, settings
@@ -51,13 +51,13 @@ class ServerClient:
     def ask(self, content: str, max_tokens: int) -> Generator[Event, None, ServerAnswer]:
         """Request an answer, with retries.
 
-        Raises TooLong and DocumentError if the error concerns this text only, ModelError if other texts would fail too,
-        Cancelled.
+        Raises TooLong and DocumentError if the error concerns only this text, ModelError if other texts would fail too,
+        and Cancelled.
         """
         return (yield from self._with_retries(lambda: self._request(content, max_tokens)))
 
     def _with_retries(self, attempt: Callable[[], Generator[Event, None, T]]) -> Generator[Event, None, T]:
-        """Run ``attempt``, again after each RetryLater, up to the last of RETRY_PAUSES. Returns its result."""
+        """Run ``attempt``, and again after each RetryLater, until RETRY_PAUSES are used up. Returns its result."""
         for seconds in RETRY_PAUSES:
             try:
                 return (yield from attempt())
@@ -69,7 +69,7 @@ class ServerClient:
         except RetryLater as e:
             if e.affects_all or not self.server.answered:
                 raise e.error from e
-            raise DocumentError(e.error.problem, e.error.remedy) from e  # the server may answer about other texts
+            raise DocumentError(e.error.problem, e.error.remedy) from e  # the server may still answer about other texts
 
     def _request(self, content: str, max_tokens: int) -> Generator[Event, None, ServerAnswer]:
         try:

@@ -1,4 +1,4 @@
-"""Runs the documents of a batch concurrently on the local model, as many as memory holds."""
+"""Runs the documents of a batch concurrently on the local model, as many as fit in memory."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from localctx.engine.coroutine import CancelCheck, EngineCoroutine
 from localctx.engine.scheduler import ForwardFunction, Scheduler
 from localctx.engine.sequence import Sequence
 
-MAX_PARALLEL = 64  # documents; beyond that one more costs as much as it would alone
+MAX_PARALLEL = 64  # documents; above this, one more costs as much as it would alone
 
 
 def run_side_by_side(
@@ -21,9 +21,9 @@ def run_side_by_side(
 ) -> JobEvents:
     """Run ``jobs``. Yields the events of each, and its outcome at the end.
 
-    Up to ``max_parallel`` jobs run at a time; another one is admitted while none is preempted for want of memory. A job
-    whose outcome says ``retry`` runs again after another has ended. Raises what a job raises, Cancelled too; all
-    sequences are closed then.
+    Up to ``max_parallel`` jobs run at a time. Another is admitted while none is preempted for lack of memory. A job
+    whose outcome says ``retry`` runs again after another has ended. Raises the error of any job, including Cancelled,
+    and then closes all sequences.
     """
     scheduler, waiting = Scheduler(compute, in_order=True), deque(jobs)
     running, retries = dict[Sequence[Outcome], DocumentJob](), list[DocumentJob]()

@@ -1,4 +1,4 @@
-"""Runs the jobs of a batch in several threads, each with a worker of its own."""
+"""Runs the jobs of a batch in several threads, each with its own worker."""
 
 import queue
 import threading
@@ -17,7 +17,7 @@ POLL_INTERVAL = 0.1  # seconds after which workers are cancelled once the batch 
 class BatchWorker(Protocol):
     """Runs one job after another.
 
-    ``cancel`` makes the job that runs raise Cancelled; any thread may call it, any number of times.
+    ``cancel`` makes the running job raise Cancelled. Any thread may call it, repeatedly.
     """
 
     def run(self, job: DocumentJob) -> Generator[Event, None, Outcome]: ...
@@ -33,8 +33,8 @@ def run_in_threads(
 ) -> Iterator[tuple[DocumentJob, Event | Outcome]]:
     """Run ``jobs`` with ``count`` workers. Yields the events of each job, and its outcome at the end.
 
-    ``open_worker`` is called in each thread. The first error of a worker stops all of them and is raised here. Setting
-    ``stop`` raises Cancelled; closing the iterator stops the workers too.
+    Calls ``open_worker`` in each thread. The first error of a worker stops all of them and is raised here. Setting
+    ``stop`` raises Cancelled. Closing the iterator stops the workers too.
     """
     pool = _WorkerPool(open_worker, jobs, stop)
     threads = [threading.Thread(target=pool.run_worker, name=f"worker {i}", daemon=True) for i in range(count)]
@@ -68,7 +68,7 @@ class _WorkerPool:
         self.error: BaseException | None = None
 
     def run_worker(self) -> None:
-        """Open a worker and run jobs until none is left. The target of each thread."""
+        """Open a worker and run jobs until none is left. Each thread runs this."""
         try:
             with self._open_worker() as worker:
                 self._workers.append(worker)
@@ -78,7 +78,7 @@ class _WorkerPool:
             self._fail(e)
 
     def receive(self, threads: Iterable[threading.Thread]) -> tuple[DocumentJob, Event | Outcome] | None:
-        """Return the next message; None when all ``threads`` have ended. Cancels the workers on a stop."""
+        """Return the next message, or None when all ``threads`` have ended. Cancels the workers on a stop."""
         while True:
             alive = any(thread.is_alive() for thread in threads)
             if self._stop.is_set():
@@ -104,7 +104,7 @@ class _WorkerPool:
             return None if self._stop.is_set() else next(self._jobs, None)
 
     def _fail(self, e: BaseException) -> None:
-        """Stop all workers. The first error is kept: the Cancelled of other workers follows from it."""
+        """Stop all workers. The first error is kept, because the Cancelled of other workers only follows from it."""
         with self._lock:
             if self.error is None or isinstance(self.error, Cancelled):
                 self.error = e

@@ -6,7 +6,7 @@ from localctx.settings import WEIGHTS
 
 MEASUREMENTS = ("decode", "prefill", "reopen", "spill", "memory", "parallel")
 OF_LLAMA_CPP = ("decode", "prefill", "reopen", "memory")
-"""The measurements of localctx over llama.cpp, which spills nothing and shares a pass in its own way."""
+"""The measurements of localctx over llama.cpp, which does not spill and batches sequences in its own way."""
 
 ENGINES = ("localctx", "llama.cpp", "transformers")
 OWN_VARIANTS: dict[str, dict[str, Any]] = {
@@ -14,12 +14,12 @@ OWN_VARIANTS: dict[str, dict[str, Any]] = {
     "localctx:sparse": {"reading": "sparse"},
     **{f"localctx:weights-{weights}-sparse": {"weights": weights, "reading": "sparse"} for weights in WEIGHTS},
 }
-"""localctx with other settings than the run's, for ``--engines``. For other weights a second model is loaded."""
+"""localctx with settings other than the run's, for ``--engines``. Other weights load a second model."""
 
 OTHER_FILES = (
     *("llama.cpp:published", "llama.cpp:weights-q8_0", "llama.cpp:weights-q4_1", "llama.cpp:weights-q4_k_m"),
 )
-"""llama.cpp with another file than that in 16 bits, for ``--engines``."""
+"""llama.cpp with a file other than the 16-bit one, for ``--engines``."""
 
 PEER_VARIANTS = (
     *("llama.cpp:f16", "llama.cpp:flash-f16", "llama.cpp:flash-q8_0", *OTHER_FILES),

@@ -1,16 +1,16 @@
-"""Energy, as the processors of a Linux machine count it themselves (RAPL), where the user may read it."""
+"""Energy counters of the processors of a Linux machine (RAPL), if the user may read them."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 POWERCAP = Path("/sys/class/powercap")
-_PARTS = ("package", "dram")  # what is counted apart; cores are part of a package
+_PARTS = ("package", "dram")  # separate counters; cores are part of a package
 
 
 class EnergyCounter:
-    """The counters of all processor packages, and of memory where it has one, in the powercap ``folder`` of Linux.
+    """The counters of all processor packages, and of memory if it has one, in Linux's powercap ``folder``.
 
-    They count what all programs use. Most systems let only the superuser read them.
+    They count the energy of all programs. Most systems let only the superuser read them.
     """
 
     def __init__(self, folder: Path = POWERCAP) -> None:
@@ -20,19 +20,19 @@ class EnergyCounter:
 
     @property
     def readable(self) -> bool:
-        """True if there are counters, and they can be read."""
+        """True if there are counters and they can be read."""
         return bool(self._zones)
 
     def read(self) -> list[int]:
-        """Returns the counters in microjoules; empty where one cannot be read."""
+        """Returns the counters in microjoules, or an empty list if one cannot be read."""
         try:
             return [_number(zone / "energy_uj") for zone in self._zones]
         except (OSError, ValueError):
             return []
 
     def joules_since(self, before: Sequence[int]) -> float | None:
-        """Returns the joules used since ``read`` returned ``before``; None where they cannot be read. A counter that
-        reached its end has begun again at 0.
+        """Returns the joules used since ``read`` returned ``before``, or None if they cannot be read. Handles counters
+        that wrapped around to 0.
         """
         after = self.read()
         if not before or not after:
@@ -47,7 +47,7 @@ class EnergyCounter:
 
 
 def per_token(joules: float | None, tokens: int) -> dict[str, float]:
-    """Returns the column of a row that says how much energy a token took; none where it is not known."""
+    """Returns the table column for energy per token, empty if unknown."""
     return {} if joules is None else {"joules_per_token": joules / tokens}
 
 

@@ -1,4 +1,4 @@
-"""The engines that are measured, localctx and peers, behind one protocol; and how they are opened."""
+"""The measured engines, localctx and peers, behind one protocol, and how to open them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -24,7 +24,7 @@ from localctx.models.peers.llama_cpp import LLAMA_CPP_VARIANTS, PUBLISHED, Llama
 from localctx.models.peers.transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.settings import Settings, prefill_loss
 
-WARM = [1] * 192  # tokens read before anything is timed, so that kernels compile and quantized caches quantize
+WARM = [1] * 192  # tokens read before timing, so that kernels compile and quantized caches quantize
 PEER_ERRORS = (
     ValueError,
     ImportError,
@@ -34,8 +34,8 @@ PEER_ERRORS = (
 
 
 class BenchEngine(Protocol):
-    """An engine that is measured. ``kv`` names the format of its KV cache; ``prefills`` is False for an engine that
-    forks another one's cache instead of prefilling the text itself.
+    """A measured engine. ``kv`` names the format of its KV cache. ``prefills`` is False for an engine that forks
+    another one's cache instead of prefilling the text itself.
     """
 
     name: str
@@ -43,15 +43,15 @@ class BenchEngine(Protocol):
     prefills: bool
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Prefills ``tokens`` after those read before, and waits for the GPU. Returns the likeliest next token. Raises
+        """Prefill ``tokens`` after those read before, and wait for the GPU. Returns the most likely next token. Raises
         Cancelled.
         """
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """Reads ``tokens`` one by one after those read before; returns the likeliest next token of each."""
+        """Read ``tokens`` one by one after those read before. Returns the most likely next token after each."""
 
     def reset(self) -> None:
-        """Drops the cache."""
+        """Drop the cache."""
 
     @property
     def nbytes(self) -> int:
@@ -88,7 +88,7 @@ class TransformersEngine:
 
 
 class OwnModel(NamedTuple):
-    """localctx with one kind of weights; ``name`` is its name in tables."""
+    """localctx with one kind of weights. ``name`` is its name in tables."""
 
     name: str
     model: PagedModel
@@ -96,9 +96,10 @@ class OwnModel(NamedTuple):
 
 @dataclass
 class Engines:
-    """Opens the ``chosen`` engines: localctx with each of ``codecs``, and with each keeper of ``keeps``; peers and
-    localctx with other weights by the names in ``bench.ENGINES``, ``bench.OWN_VARIANTS`` and ``bench.PEER_VARIANTS``.
-    Calls ``warn`` for each that cannot be measured, and ``show`` with what takes time before.
+    """Opens the ``chosen`` engines: localctx with each of ``codecs`` and each keeper of ``keeps``, and peers and
+    variants of localctx by their names in ``bench.ENGINES``, ``bench.OWN_VARIANTS`` and ``bench.PEER_VARIANTS``.
+
+    Calls ``warn`` for each engine that cannot be measured, and ``show`` with the progress of slow preparation.
     """
 
     model: Model
@@ -115,7 +116,7 @@ class Engines:
 
     @contextmanager
     def open(self, context: int, extra_tokens: int) -> Iterator[list[BenchEngine]]:
-        """Yields the engines, for texts of ``context`` tokens and ``extra_tokens`` more, without peers that fail."""
+        """Yield the engines for texts of ``context`` tokens and ``extra_tokens`` more, without peers that fail."""
         with ExitStack() as stack:
             engines: list[BenchEngine] = self._localctx_engines(context)
             engines += self._llama_cpp_engines(max(context, len(WARM)) + extra_tokens, stack)
@@ -125,13 +126,13 @@ class Engines:
             yield engines
 
     def warm(self) -> None:
-        """Warms up localctx with each codec, and each of its weights. Raises Cancelled."""
+        """Warm up localctx with each codec and each of its weights. Raises Cancelled."""
         for own in self.own_models or (None,):
             for codec in self.codecs:
                 warm(self.localctx_engine(codec, len(WARM), own))
 
     def localctx_engine(self, codec: str, context: int, own: OwnModel | None = None) -> OwnEngine[Any]:
-        """Returns localctx, which attends to everything, over the engine that computes the model."""
+        """Returns localctx with full attention, over the engine that computes the model."""
         if self.model.engine == "torch":
             return self.paged_engine(codec, context, own=own)
         model = cast(LlamaModel, self.model)
@@ -140,7 +141,9 @@ class Engines:
     def paged_engine(
         self, codec: str, context: int, on_device: int | None = None, own: OwnModel | None = None
     ) -> LocalctxEngine:
-        """Returns localctx over torch, with at most ``on_device`` bytes of pages on the device (None: what is free)."""
+        """Returns localctx over torch, with at most ``on_device`` bytes of pages on the device
+        (None: the free memory).
+        """
         name, model = own or ("localctx", self.paged_model)
         plan = plan_cache(model, replace(self.settings, keep="full"), codec, context)
         if on_device is not None:
@@ -149,13 +152,13 @@ class Engines:
 
     @property
     def paged_model(self) -> PagedModel:
-        """The model, which torch computes."""
+        """The model, which must be computed by torch."""
         assert self.model.engine == "torch", "other engines hold no pages"
         return cast(PagedModel, self.model)
 
     @cached_property
     def own_models(self) -> list[OwnModel]:
-        """The model, and the same with each of the chosen weights, with the names that tables have for them."""
+        """The model, and its copies with each of the chosen weights, with their names in tables."""
         models = [OwnModel("localctx", cast(PagedModel, self.model))] if "localctx" in self.chosen else []
         by_weights = {self.settings.weights: cast(PagedModel, self.model)}
         for variant, changes in OWN_VARIANTS.items():
@@ -164,7 +167,9 @@ class Engines:
         return models
 
     def _with_changes(self, name: str, settings: Settings, by_weights: dict[str, PagedModel]) -> list[OwnModel]:
-        """The model under ``settings``, with weights that are loaded once for all variants."""
+        """Returns the model under ``settings``, or nothing on failure. Each kind of weights is loaded once for all
+        variants.
+        """
         try:
             refuse_sparse_reading(settings)
             if settings.weights not in by_weights:
@@ -196,7 +201,7 @@ class Engines:
 
     @property
     def _by_default(self) -> tuple[str, ...]:
-        """The weights of llama.cpp that are measured if the user chose no variant of it."""
+        """The weights of llama.cpp that are measured if the user chose none of its variants."""
         return ("", PUBLISHED) if self.model.engine == "torch" else ("",)
 
     @cached_property
@@ -212,11 +217,11 @@ class Engines:
         return llama
 
     def _is_chosen(self, engine: str, name: str) -> bool:
-        """Returns True if the user chose ``engine``, or the configuration of it that tables call ``name``."""
+        """Returns True if the user chose ``engine``, or its configuration that tables call ``name``."""
         return engine in self.chosen or name.replace(" ", ":", 1).replace(" ", "-") in self.chosen
 
     def _usable(self, name: str, make: Callable[[], BenchEngine]) -> BenchEngine | None:
-        """Makes and warms up a peer; returns None, with a warning, if it or its library fails."""
+        """Make and warm up a peer. Returns None, with a warning, if it or its library fails."""
         try:
             engine = make()
             warm(engine)
@@ -242,7 +247,7 @@ class Engines:
 
     @property
     def _folder(self) -> Path:
-        """The model was loaded before, so that nothing is downloaded."""
+        """The model's folder. The model was already loaded, so nothing is downloaded."""
         return resolve_model(self.settings.model, self.settings.models, lambda phase, done, total: None)
 
     def _warn_once(self, text: str) -> None:
@@ -252,7 +257,7 @@ class Engines:
 
 
 def warm(engine: BenchEngine) -> None:
-    """Reads and decodes a few tokens, so that one-time work is not measured later. Raises Cancelled."""
+    """Read and decode a few tokens, so that one-time work is not measured later. Raises Cancelled."""
     engine.read(WARM)
     engine.decode(WARM[:1])
     engine.reset()

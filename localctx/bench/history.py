@@ -1,4 +1,4 @@
-"""History: each run is a line of a file in the data folder, so that one's own runs can be compared over time."""
+"""History: each run is a line in a file of the data folder, so that users can compare their runs over time."""
 
 import json
 from collections.abc import Sequence
@@ -9,34 +9,34 @@ from typing import Any, NamedTuple
 
 FILE = "bench-history.jsonl"
 SPEEDS = {"decode": "ms_per_token", "prefill": "tokens_per_second"}
-"""The measurements that are drawn over time, and their numbers."""
+"""The measurements drawn over time, and their numbers."""
 
 
 class History(NamedTuple):
-    """The ``runs`` of a file, oldest first, each a report with its ``time``, and how many lines were ``damaged``."""
+    """The ``runs`` of a file, oldest first, each a report with its ``time``, and the number of ``damaged`` lines."""
 
     runs: list[dict[str, Any]]
     damaged: int
 
     def of(self, model: str, cpu: str) -> list[dict[str, Any]]:
-        """Returns the runs with ``model`` on a processor named ``cpu``: only these can be compared."""
+        """Returns the runs with ``model`` on a processor named ``cpu``. Only these are comparable."""
         return [run for run in self.runs if (run["versions"]["model"], run["machine"]["cpu"]) == (model, cpu)]
 
 
 def append_run(home: Path, report: dict[str, Any]) -> None:
-    """Adds ``report`` to the history in ``home``, with the time, in one write. Raises OSError."""
+    """Append ``report`` with the time to the history in ``home``, in one write. Raises OSError."""
     path = home / FILE
     home.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"time": datetime.now().astimezone().isoformat(timespec="seconds"), **report})
     with path.open("a+b") as file:
         if end := file.seek(0, 2):
             file.seek(end - 1)
-            line = line if file.read(1) == b"\n" else f"\n{line}"  # the line before was cut off
+            line = line if file.read(1) == b"\n" else f"\n{line}"  # the previous line was cut off
         file.write(f"{line}\n".encode())
 
 
 def read_history(home: Path) -> History:
-    """Reads the history in ``home``; empty if there is none. Raises OSError."""
+    """Read the history in ``home``, empty if there is none. Raises OSError."""
     path = home / FILE
     lines = path.read_bytes().splitlines() if path.exists() else []
     runs = [run for run in map(_parsed, lines) if run]
@@ -44,8 +44,8 @@ def read_history(home: Path) -> History:
 
 
 def history_rows(runs: Sequence[dict[str, Any]], what: str, heading: str) -> list[dict[str, str]]:
-    """Returns a table row, under ``heading``, for each engine and each run of it, oldest first, with its medians of
-    ``what`` for each context.
+    """Returns a table row, under ``heading``, for each engine and each of its runs, oldest first, with its medians of
+    ``what`` at each context.
     """
     contexts = sorted({row["context"] for run in runs for row in run[what]})
     lines = dict[tuple[str, int], dict[str, str]]()
@@ -60,8 +60,8 @@ def history_rows(runs: Sequence[dict[str, Any]], what: str, heading: str) -> lis
 
 
 def draw_history(runs: Sequence[dict[str, Any]], path: Path, title: str) -> None:
-    """Writes a PNG with a row of panels for each of SPEEDS, a panel for each context and a line for each engine: its
-    medians over time. Raises OSError.
+    """Write a PNG of medians over time: a row of panels per SPEEDS entry, a panel per context, a line per engine.
+    Raises OSError.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -98,7 +98,7 @@ def _draw(panel: Any, runs: Sequence[dict[str, Any]], what: str, context: int) -
 
 
 def _label(run: dict[str, Any], row: dict[str, Any]) -> str:
-    """Returns an engine's name; localctx with the precision of the run, unless the name has the weights."""
+    """Returns an engine's name. For localctx it includes the run's precision, unless the name has the weights."""
     name = f"{row['engine']} {row.get('kv', '')}".rstrip()
     own = name.startswith("localctx") and "weights-" not in name
     return f"{name}, {run['machine']['precision']}" if own else name
@@ -109,7 +109,7 @@ def _time(run: dict[str, Any]) -> datetime:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Returns the run in a line, with all that tables and pictures need of it; None for a damaged one."""
+    """Returns the run in a line, or None if anything that tables and pictures need is damaged."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         run = json.loads(line)
         _time(run)

@@ -15,15 +15,15 @@ from localctx.bench.peer_state import SavedPeerStates
 from localctx.bench.time_left import BenchStep, TimeLeft
 from localctx.errors import Cancelled
 
-DECODE_TOKENS = 8  # that are timed in a step, after one that is not, so that weights and threads are warm
+DECODE_TOKENS = 8  # timed per step, after one untimed token that warms up weights and threads
 QUESTION_TOKENS = 16  # read after a reopened document, up to the first token of the answer
-SPEED = {"decode", "prefill", "memory"}  # the measurements of every engine
+SPEED = {"decode", "prefill", "memory"}  # measurements that every engine has
 
 
 @dataclass(frozen=True)
 class SampleKey:
-    """The measurement that a sample belongs to. ``day`` is the date of the earlier run it comes from; empty for this
-    run.
+    """The measurement that a sample belongs to. ``day`` is the date of the earlier run that it comes from, or empty for
+    this run.
     """
 
     what: str
@@ -35,12 +35,12 @@ class SampleKey:
 
 @dataclass
 class Samples:
-    """All samples so far: ``values[key][name]`` has one number for each round."""
+    """All samples so far. ``values[key][name]`` has one number per round."""
 
     values: dict[SampleKey, dict[str, list[float]]] = field(default_factory=dict)
 
     def add(self, key: SampleKey, **numbers: float) -> None:
-        """Adds the numbers of one round."""
+        """Add the numbers of one round."""
         by_name = self.values.setdefault(key, defaultdict(list))
         for name, number in numbers.items():
             by_name[name].append(number)
@@ -58,12 +58,12 @@ def _row(key: SampleKey, numbers: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def spread(values: Sequence[float]) -> float | None:
-    """Returns (max - min) / median; None for a single value."""
+    """Returns (max - min) / median, or None for a single value."""
     return round((max(values) - min(values)) / statistics.median(values), 4) if len(values) > 1 else None
 
 
 class NoiseProbe:
-    """Times the same matrix product again and again, to see how much other programs disturb the measurement."""
+    """Times the same matrix product repeatedly, to detect how much other programs disturb the measurement."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._square = clock, torch.ones(384, 384)
@@ -71,7 +71,7 @@ class NoiseProbe:
         self._square @ self._square  # the first is always slow
 
     def __call__(self) -> None:
-        """Takes one more measurement."""
+        """Take one more measurement."""
         start = self._clock()
         for _ in range(4):
             self._square @ self._square
@@ -79,12 +79,12 @@ class NoiseProbe:
 
     @property
     def spread(self) -> float | None:
-        """The spread of the measurements; None before there are two."""
+        """The spread of the measurements, or None before there are two."""
         return spread(self.seconds) if self.seconds else None
 
 
 class StepCost(NamedTuple):
-    """What a step took: seconds, and joules of the whole machine where they can be read."""
+    """The cost of a step: seconds, and joules of the whole machine if readable."""
 
     seconds: float
     joules: float | None
@@ -94,8 +94,8 @@ class Bench:
     """One run: takes the measurements ``what`` of ``engines`` on ``tokens``, in ``repeat`` rounds at each of
     ``contexts``.
 
-    ``samples`` has the results so far. Calls ``on_progress(text, seconds left)`` before each step. States of peers
-    whose prefill takes long are kept in ``saved``, if it is given.
+    ``samples`` has the results so far. Calls ``on_progress(text, seconds left)`` before each step. If ``saved`` is
+    given, it keeps states of peers with a long prefill.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class Bench:
         return list(self._tokens[start:stop])
 
     def announce(self, text: str) -> None:
-        """Reports ``text`` as progress, without a time."""
+        """Report ``text`` as progress, without a time."""
         self._on_progress(text, None)
 
     def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> StepCost:
-        """Reports ``text`` as progress, then runs the step; returns what it took. Raises Cancelled."""
+        """Report ``text`` as progress, then run the step. Returns its cost. Raises Cancelled."""
         if self.engines.cancelled():
             raise Cancelled
         self._on_progress(text, self.time_left.seconds)
@@ -136,5 +136,5 @@ class Bench:
 
 
 def extra_tokens(repeat: int) -> int:
-    """Returns the most tokens that are read after a context."""
+    """Returns the most tokens read after a context."""
     return max(QUESTION_TOKENS, 1 + repeat * (DECODE_TOKENS + 1))

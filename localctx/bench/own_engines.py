@@ -1,4 +1,4 @@
-"""localctx as it is measured: over torch, with pages of KV, or over llama.cpp, with snapshots of its state."""
+"""localctx as a measured engine: over torch with pages of KV, or over llama.cpp with snapshots of its state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class OwnEngine(ABC, Generic[AnyCache]):
 
     @abstractmethod
     def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> Persister[AnyCache]:
-        """What persists and restores a cache of ``tokens`` in ``store``."""
+        """Returns the persister of a cache of ``tokens`` in ``store``."""
 
     @property
     @abstractmethod
@@ -48,20 +48,20 @@ class OwnEngine(ABC, Generic[AnyCache]):
         """See ``BenchEngine``."""
 
     def forget(self) -> None:
-        """Frees what stays in memory of caches that were dropped, as a restart would; most engines keep nothing."""
+        """Free memory that dropped caches still hold, as a restart would. Most engines hold none."""
 
     def read(self, tokens: Sequence[int]) -> int:
         (self.cache or self.start()).enter_phase("reading")
         return self.read_more(tokens)
 
     def start(self) -> AnyCache:
-        """Replaces the cache by an empty one, and returns it."""
+        """Replace the cache with an empty one and return it."""
         self.reset()
         self.cache = self._new_cache()
         return self.cache
 
     def read_more(self, tokens: Sequence[int], after_each: Callable[[AnyCache], None] = lambda cache: None) -> int:
-        """Reads ``tokens`` in chunks and calls ``after_each`` after each chunk. Returns the likeliest next token, or 0
+        """Read ``tokens`` in chunks and call ``after_each`` after each chunk. Returns the most likely next token, or 0
         without tokens. Raises Cancelled.
         """
         assert self.cache, "it was not started"
@@ -83,7 +83,7 @@ class OwnEngine(ABC, Generic[AnyCache]):
 
 
 class LocalctxEngine(OwnEngine[Cache]):
-    """localctx over torch, called ``name`` in tables, with caches made as ``plan`` says."""
+    """localctx over torch, called ``name`` in tables, with caches made from ``plan``."""
 
     def __init__(
         self, model: PagedModel, plan: CachePlan, spill: Path, cancelled: IsCancelled, name: str = "localctx"
@@ -105,7 +105,7 @@ class LocalctxEngine(OwnEngine[Cache]):
 
 
 def decode_each(engines: Sequence[LocalctxEngine], tokens: Sequence[int]) -> None:
-    """Decodes one token of each engine's text in one forward pass; all compute the same model. Raises Cancelled."""
+    """Decode one token of each engine's text in one forward pass. All must compute the same model. Raises Cancelled."""
     requests = list[ForwardRequest]()
     for engine, token in zip(engines, tokens, strict=True):
         assert engine.cache, "nothing was read"
@@ -116,7 +116,7 @@ def decode_each(engines: Sequence[LocalctxEngine], tokens: Sequence[int]) -> Non
 
 
 class SelectEngine(LocalctxEngine):
-    """localctx with the keeper ``select``, whose prefill is that of ``full``: it forks the cache of ``source``."""
+    """localctx with the keeper ``select``. Its prefill equals that of ``full``, so it forks the cache of ``source``."""
 
     prefills = False
 
@@ -125,7 +125,9 @@ class SelectEngine(LocalctxEngine):
         self.name, self._source, self._keep = f"{source.name} {keep}", source, keep
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Forks the cache of ``source``, which must have read exactly ``tokens``. Returns 0: there are no logits."""
+        """Fork the cache of ``source``, which must have read exactly ``tokens``. Returns 0, because there are no
+        logits.
+        """
         self.reset()
         assert self._source.cache, "its source reads first"
         self.cache = self._source.cache.fork(make_keeper(self._keep, self._source.cache.length))
@@ -133,7 +135,7 @@ class SelectEngine(LocalctxEngine):
 
 
 class LocalctxLlamaEngine(OwnEngine[LlamaCache]):
-    """localctx over llama.cpp, with keys and values in ``codec``; ``context`` tokens are expected."""
+    """localctx over llama.cpp, with keys and values in ``codec``, sized for ``context`` tokens."""
 
     def __init__(self, model: LlamaModel, codec: str, context: int, chunk: int, cancelled: IsCancelled) -> None:
         super().__init__(model, "localctx", codec, chunk, cancelled)
@@ -145,7 +147,7 @@ class LocalctxLlamaEngine(OwnEngine[LlamaCache]):
         return cache
 
     def forget(self) -> None:
-        """See ``OwnEngine``: llama.cpp's memory is freed, with the sequence that stays in it for the next question."""
+        """See ``OwnEngine``. Frees llama.cpp's memory, including the sequence kept for the next question."""
         self._llama.memory(self.kv).release()
 
     def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> SnapshotPersister:

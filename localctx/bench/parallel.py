@@ -1,4 +1,4 @@
-"""Measures how many tokens a second several sequences write side by side, in one forward pass for each token."""
+"""Measures how many tokens per second several sequences decode side by side, one forward pass per token."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,11 +11,11 @@ from localctx.bench.time_left import decoding, reading
 
 SEQUENCES = 8
 _LABEL = "localctx"
-_APART = 37  # tokens by which the texts of two sequences are displaced
+_APART = 37  # offset in tokens between the texts of two sequences
 
 
 def plan_parallel_steps(bench: Bench) -> None:
-    """Adds the steps of decoding side by side to the bench's estimate of the time left."""
+    """Add the steps of decoding side by side to the bench's estimate of the time left."""
     context, engines = bench.contexts[0], len(bench.engines.codecs) * len(bench.engines.own_models)
     bench.time_left.add(reading(_LABEL, context), SEQUENCES * engines)
     for label in (_LABEL, f"{_LABEL} side by side"):
@@ -23,8 +23,8 @@ def plan_parallel_steps(bench: Bench) -> None:
 
 
 def parallel(bench: Bench) -> None:
-    """Measures tokens a second of SEQUENCES texts side by side, and of one alone, at the shortest context: rounds take
-    turns. Each text has pages of its own.
+    """Measure tokens per second of SEQUENCES texts side by side, and of one alone, at the shortest context, in
+    alternating rounds. Each text has its own pages.
     """
     for own in bench.engines.own_models:
         for codec in bench.engines.codecs:
@@ -66,6 +66,6 @@ def _decode(engines: Sequence[LocalctxEngine], tokens: Sequence[int]) -> None:
 
 
 def _text(bench: Bench, context: int, i: int) -> list[int]:
-    """Returns the first ``context`` tokens, from another place on for each sequence."""
+    """Returns the first ``context`` tokens, rotated to a different start for each sequence."""
     text, start = bench.text(context), i * _APART % context
     return text[start:] + text[:start]

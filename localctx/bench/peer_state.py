@@ -1,4 +1,4 @@
-"""Saves the state of a peer whose prefill took long, so that later runs load it instead of reading the text again."""
+"""Saves the state of a peer after a long prefill, so that later runs load it instead of reading the text again."""
 
 import hashlib
 import json
@@ -24,13 +24,13 @@ class PersistablePeer(Protocol):
 
     @property
     def identity(self) -> Sequence[object]:
-        """All that its state depends on. States of engines with the same identity are interchangeable."""
+        """Everything its state depends on. States of engines with the same identity are interchangeable."""
 
     def save(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Writes its state after reading ``tokens``; returns False if it cannot."""
+        """Write its state after reading ``tokens``. Returns False if it cannot."""
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Restores the state after reading ``tokens``; returns False, and is reset, if ``path`` does not hold it."""
+        """Restore the state after reading ``tokens``. Returns False, and resets, if ``path`` does not hold it."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class SavedStateFacts:
 
 @dataclass(frozen=True)
 class SavedPeerStates:
-    """Saved states in ``folder``, at most ``limit`` bytes. A state is a file and, written after it, a JSON file of
-    facts. Calls ``warn`` for states that cannot be saved or are damaged.
+    """Saved states in ``folder``, at most ``limit`` bytes. A state is a file, followed by a JSON file of facts. Calls
+    ``warn`` for states that cannot be saved or are damaged.
     """
 
     folder: Path
@@ -54,11 +54,11 @@ class SavedPeerStates:
     limit: int = LIMIT
 
     def has(self, engine: object, tokens: Sequence[int]) -> bool:
-        """Returns True if a state is saved, which may be damaged."""
+        """Returns True if a state is saved. It may be damaged."""
         return isinstance(engine, PersistablePeer) and _facts_file(self._state(engine, tokens)).exists()
 
     def load(self, engine: object, tokens: Sequence[int]) -> SavedStateFacts | None:
-        """Loads the saved state after ``tokens`` into ``engine``. Deletes a damaged state and returns None."""
+        """Load the saved state after ``tokens`` into ``engine``. Deletes a damaged state and returns None."""
         assert isinstance(engine, PersistablePeer)
         state = self._state(engine, tokens)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -71,7 +71,7 @@ class SavedPeerStates:
         return None
 
     def save(self, engine: object, tokens: Sequence[int], facts: SavedStateFacts) -> None:
-        """Saves the state of ``engine`` after ``tokens``, completely or not at all; does nothing for other engines."""
+        """Save the state of ``engine`` after ``tokens``, completely or not at all. Does nothing for other engines."""
         if not isinstance(engine, PersistablePeer):
             return
         state = self._state(engine, tokens)
@@ -84,7 +84,7 @@ class SavedPeerStates:
         self._shrink()
 
     def delete_all(self) -> int:
-        """Deletes all files in the folder, converted models too; returns the bytes freed."""
+        """Delete all files in the folder, including converted models. Returns the bytes freed."""
         files = [path for path in self.folder.glob("*") if path.is_file()]
         freed = sum(path.stat().st_size for path in files)
         for path in files:
@@ -101,11 +101,11 @@ class SavedPeerStates:
         if not engine.save(part, tokens):
             part.unlink(missing_ok=True)
             raise OSError("is the disk full?")
-        sync(part)  # also so that it is not written while another engine is timed
+        sync(part)  # also prevents writes while another engine is timed
         part.replace(state)
 
     def _shrink(self) -> None:
-        """Deletes states down to the limit; unfinished files of killed runs count too."""
+        """Delete states until the limit holds. Unfinished files of killed runs count too."""
         files = [path for path in self.folder.glob("*") if path.suffix in (".state", ".part")]
         files.sort(key=lambda path: path.stat().st_mtime)
         total = sum(path.stat().st_size for path in files)

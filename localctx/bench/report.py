@@ -22,8 +22,8 @@ LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq
 def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
     """Returns what ``localctx bench --json`` prints.
 
-    ``process_peak`` is the memory of the whole process with all engines, which have room for the longest context.
-    ``day`` is the date of the earlier run in which a saved state was timed.
+    ``process_peak`` is the memory of the whole process with all engines, sized for the longest context. ``day`` is the
+    date of the earlier run in which a saved state was timed.
     """
     rows = {what: bench.samples.rows(what) for what in MEASUREMENTS}
     for row in rows["prefill"]:
@@ -35,8 +35,8 @@ def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
 
 
 def machine(bench: Bench) -> dict[str, Any]:
-    """Describes the machine. ``noise`` is the spread of the same matrix product between rounds, ``window`` the context
-    length that the model was trained for, ``energy`` is None where joules cannot be read.
+    """Describe the machine. ``noise`` is the spread of the same matrix product between rounds. ``window`` is the
+    context length that the model was trained for. ``energy`` is None if joules cannot be read.
     """
     model = bench.engines.model
     return {
@@ -66,7 +66,7 @@ def versions(model: str) -> dict[str, str]:
 
 
 def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> list[dict[str, str]]:
-    """Returns a table row for each engine, named under ``heading``, with median and spread for each context."""
+    """Returns a table row per engine, named under ``heading``, with median and spread at each context."""
     contexts = [f"{n:,}" for n in sorted({row["context"] for row in rows})]
     lines = dict[str, dict[str, str]]()
     for row in (row for row in rows if number in row):
@@ -77,7 +77,7 @@ def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> lis
 
 
 def draw_speed(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
-    """Writes a PNG with a line for each engine: milliseconds per token over context. Raises OSError."""
+    """Write a PNG with a line per engine: milliseconds per token over context. Raises OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -113,14 +113,14 @@ def _precision(bench: Bench) -> str:
     if bench.engines.model.engine == "llama.cpp":
         return "weights as quantized"
     model = bench.engines.paged_model
-    chunks = getattr(model, "precision", model.dtype)  # a native decoder multiplies chunks of prompts in another
+    chunks = getattr(model, "precision", model.dtype)  # a native decoder may use another precision for prompt chunks
     reading = f"; prompts in {precision_name(chunks)}" if chunks != model.dtype else ""
     skips = f"; {bench.engines.settings.reading}" if model.prefill_loss else ""
     return precision_name(model.dtype, bench.engines.settings.weights) + reading + skips
 
 
 def cpu_name() -> str:
-    """Returns the processor's name or, if the system does not give it, its architecture."""
+    """Returns the processor's name, or its architecture if the system does not give a name."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

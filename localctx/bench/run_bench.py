@@ -1,4 +1,4 @@
-"""Runs all chosen measurements, each from the shortest context to the longest."""
+"""Runs all chosen measurements, each from the shortest to the longest context."""
 
 from contextlib import suppress
 
@@ -10,7 +10,7 @@ from localctx.errors import Cancelled
 
 
 def run(bench: Bench) -> None:
-    """Measures until all is done or the user cancels. ``bench.samples`` has the results."""
+    """Measure until all is done or the user cancels. ``bench.samples`` has the results."""
     with suppress(Cancelled):
         if bench.engines.own_models or {"reopen", "spill"} & {*bench.what}:
             bench.announce("warming up")

@@ -1,4 +1,4 @@
-"""Measures every engine: prefill up to each context, the memory of its cache, and decoding in rounds."""
+"""Measures every engine: prefill up to each context, cache memory, and decoding in rounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ _UNREAD = SavedStateFacts(0, 0.0, "", 0.0)
 
 
 def measure_speed(bench: Bench) -> None:
-    """Measures milliseconds per decoded token, tokens prefilled per second and bytes of KV at each context, as chosen.
+    """Measure the chosen speeds at each context: milliseconds per decoded token, prefilled tokens per second, KV bytes.
 
     Each engine reads the text once and stops at each context. There the engines take turns in decoding the following
     tokens, then read on. Only a prefill shorter than LONG seconds is repeated.
@@ -54,7 +54,7 @@ def _read_again(bench: Bench, timed_engines: Sequence["_TimedEngine"], context: 
     short = [timed for timed in timed_engines if timed.engine.prefills and timed.facts.seconds < LONG]
     for timed in timed_engines if bench.repeat > 1 else ():
         if not timed.engine.prefills:
-            timed.reset()  # frees the pages it shares
+            timed.reset()  # releases the pages it shares
     for _ in range(1, bench.repeat):
         bench.noise()
         for timed in short:
@@ -63,14 +63,16 @@ def _read_again(bench: Bench, timed_engines: Sequence["_TimedEngine"], context: 
 
 
 class _TimedEngine:
-    """An engine and its position in the text. ``facts`` describes its prefill so far, without the decoding between."""
+    """An engine and its position in the text. ``facts`` describes its prefill so far, without the
+    decoding in between.
+    """
 
     def __init__(self, bench: Bench, engine: BenchEngine) -> None:
         self._bench, self.engine, self._label = bench, engine, f"{engine.name} {engine.kv}"
         self._at, self.facts = 0, _UNREAD
 
     def plan_steps(self) -> None:
-        """Adds the engine's steps to the bench's estimate of the time left."""
+        """Add the engine's steps to the bench's estimate of the time left."""
         bench, before = self._bench, 0
         for context in bench.contexts:
             if "decode" in bench.what:
@@ -82,7 +84,9 @@ class _TimedEngine:
             before = context
 
     def read_to(self, context: int, repeated: bool = False) -> None:
-        """Moves to the end of ``context`` tokens: loads a saved state or reads on; adds a sample of its speed."""
+        """Move to the end of ``context`` tokens by loading a saved state or reading on, and add a sample of the prefill
+        speed.
+        """
         if self._at > context:
             self.reset()
         if not self._load(context):
@@ -94,7 +98,7 @@ class _TimedEngine:
             self._bench.samples.add(key, tokens_per_second=self.facts.tokens / self.facts.seconds, **numbers)
 
     def decode(self, context: int, which: str) -> None:
-        """Decodes the next tokens of the text, and adds a sample. The first token is not timed."""
+        """Decode the next tokens of the text and add a sample. The first token is not timed."""
         self.step(1)
         text = f"decoding at {context:,} tokens, {which}: {self._label}"
         cost = self._bench.run_step(text, decoding(self._label, context), partial(self.step, DECODE_TOKENS))
@@ -103,12 +107,12 @@ class _TimedEngine:
         self._bench.samples.add(key, ms_per_token=1000 * cost.seconds / DECODE_TOKENS, **numbers)
 
     def step(self, count: int) -> None:
-        """Decodes the next ``count`` tokens of the text."""
+        """Decode the next ``count`` tokens of the text."""
         self.engine.decode(self._bench.text(self._at + count, self._at))
         self._at += count
 
     def reset(self) -> None:
-        """Moves back to the beginning of the text."""
+        """Move back to the start of the text."""
         self.engine.reset()
         self._at, self.facts = 0, _UNREAD
 

@@ -1,4 +1,4 @@
-"""Measures what only localctx does: reopening a document from the store, and decoding with most pages on disk."""
+"""Measures localctx alone: reopening a document from the store, and decoding with most pages on disk."""
 
 import ctypes
 import mmap
@@ -16,15 +16,15 @@ from localctx.engine.persistence.persister import CacheIdentity
 from localctx.kv.pool import Pool
 from localctx.store.store import Store
 
-ON_DEVICE = 8  # one page in so many is on the device, the others are on disk
+ON_DEVICE = 8  # one in this many pages is on the device, the others are on disk
 _SYNC, _PAGEOUT = 4, 21  # flags of Linux's msync and madvise
-_COLD = 4  # first tokens of a round; the page cache is dropped before each of them
+_COLD = 4  # number of first tokens of a round, each after dropping the page cache
 _LABEL = "localctx"
 _REOPENING = BenchStep("reopening", 1)
 
 
 def plan_steps(bench: Bench) -> None:
-    """Adds the steps of reopening and spilling to the bench's estimate of the time left."""
+    """Add the steps of reopening and spilling to the bench's estimate of the time left."""
     codecs, keepers = len(bench.engines.codecs), 1 + len(bench.engines.keeps)
     for context in bench.contexts:
         if "reopen" in bench.what:
@@ -36,8 +36,8 @@ def plan_steps(bench: Bench) -> None:
 
 
 def reopen(bench: Bench, context: int) -> None:
-    """Measures milliseconds to the first token after a document of ``context`` tokens: prefilled (and persisted),
-    reopened with its files out of the system's page cache, and reopened with them in it.
+    """Measure milliseconds to the first token after a document of ``context`` tokens, in three cases: prefilled and
+    persisted, reopened with its files dropped from the system's page cache, and reopened with them in it.
     """
     home = bench.engines.settings.home
     home.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class _ReopenedDocument:
         self._identity = CacheIdentity(model.fingerprint(codec), model.name, codec)
 
     def seconds(self, text: str, step: BenchStep) -> float:
-        """Returns the seconds to the first token of an answer; closing the document is not counted."""
+        """Returns the seconds to the first token of an answer, without the time to close the document."""
         with ExitStack() as cleanup:
             return self._bench.run_step(text, step, partial(self._first_token, cleanup)).seconds
 
@@ -83,8 +83,8 @@ class _ReopenedDocument:
 
 
 def spill(bench: Bench, context: int) -> None:
-    """Measures milliseconds per token with 7/8 of the pages on disk, once with the system's page cache dropped before
-    each token and once with it filled by the tokens before, and with all pages in memory.
+    """Measure milliseconds per token in three cases: 7/8 of the pages on disk with the system's page cache dropped
+    before each token, the same with the page cache filled by earlier tokens, and all pages in memory.
     """
     for codec in bench.engines.codecs:
         pages = bench.engines.paged_model.shape.cache_bytes(codec, context, 0)
@@ -100,7 +100,7 @@ def spill(bench: Bench, context: int) -> None:
 
 
 def _read(bench: Bench, source: LocalctxEngine, context: int) -> list[LocalctxEngine]:
-    """Lets ``source`` read the text; returns it and the select engines that fork its cache."""
+    """Let ``source`` read the text. Returns it and the select engines that fork its cache."""
     text = bench.text(context)
     title = f"reading {context:,} tokens: {source.name} {source.kv}"
     bench.run_step(title, reading(_LABEL, context), partial(source.read, text))
@@ -127,7 +127,7 @@ def _compare(bench: Bench, context: int, in_memory: LocalctxEngine, spilled: Loc
 
 
 def drop_pages(engine: LocalctxEngine) -> None:
-    """Drops the spilled pages from the system's page cache, on Linux."""
+    """Drop the spilled pages from the system's page cache, on Linux."""
     assert engine.cache
     if sys.platform != "linux":
         return
@@ -139,7 +139,7 @@ def drop_pages(engine: LocalctxEngine) -> None:
 
 
 def _address_ranges(pool: Pool) -> list[list[int]]:
-    """Returns the address ranges of spilled pages. Adjacent ones are joined, because the system evicts a large folio
+    """Returns the address ranges of spilled pages. Adjacent ranges are joined, because the system evicts a large folio
     only as a whole.
     """
     places = sorted((payload.data_ptr(), len(payload)) for payload in map(pool.payload, pool.disk_tier))
@@ -154,7 +154,7 @@ def _address_ranges(pool: Pool) -> list[list[int]]:
 
 
 def drop_files(folder: Path) -> None:
-    """Drops the files below ``folder`` from the system's page cache, on Linux."""
+    """Drop the files below ``folder`` from the system's page cache, on Linux."""
     if sys.platform != "linux":
         return
     for path in folder.rglob("*"):

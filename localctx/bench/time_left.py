@@ -1,16 +1,16 @@
-"""Estimates the time left of a benchmark from the steps still to do and the speed so far."""
+"""Estimates the time left of a benchmark from the remaining steps and the speed so far."""
 
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
 LONG = 30.0  # seconds; a longer prefill is not repeated
 _ATTENTION_TOKENS = 8192  # tokens of context whose attention costs about as much as the weights
-_DECODE_UNITS = 200  # a step of decoding costs about as much as reading so many tokens
+_DECODE_UNITS = 200  # a decoding step costs about as much as reading this many tokens
 
 
 class BenchStep(NamedTuple):
     """A step of the benchmark. Steps with the same ``label`` take time in proportion to their ``units``. A ``repeated``
-    step is skipped where it would take LONG seconds or more.
+    step is skipped if it would take LONG seconds or more.
     """
 
     label: str
@@ -19,7 +19,9 @@ class BenchStep(NamedTuple):
 
 
 def reading(label: str, stop: int, start: int = 0, repeated: bool = False) -> BenchStep:
-    """Returns the step of reading tokens ``start..stop``: each costs its weights and the attention to those before."""
+    """Returns the step of reading tokens ``start..stop``. Each token costs its weights and its attention to earlier
+    tokens.
+    """
     return BenchStep(f"{label} reading", stop - start + (stop**2 - start**2) / _ATTENTION_TOKENS, repeated)
 
 
@@ -29,26 +31,26 @@ def decoding(label: str, context: int) -> BenchStep:
 
 
 class TimeLeft:
-    """The steps still to do, and the seconds a unit has taken so far, by label."""
+    """The remaining steps, and the seconds per unit so far, by label."""
 
     def __init__(self) -> None:
         self._steps = Counter[BenchStep]()
         self._units, self._seconds = defaultdict[str, float](float), defaultdict[str, float](float)
 
     def add(self, step: BenchStep, times: int = 1) -> None:
-        """Adds a step that is to be done ``times`` times."""
+        """Add a step that will be done ``times`` times."""
         self._steps[step] += times
 
     def done(self, step: BenchStep, seconds: float) -> None:
-        """Records that a step was done once and took ``seconds``."""
+        """Record that a step was done once and took ``seconds``."""
         self._steps[step] -= 1
         self._units[step.label] += step.units
         self._seconds[step.label] += seconds
 
     @property
     def seconds(self) -> float | None:
-        """The estimate of the seconds left; None before the first step. A label without a step so far is assumed to be
-        as fast as the others.
+        """The estimated seconds left, or None before the first step. A label without finished steps is assumed to be as
+        fast as the others.
         """
         if not any(self._units.values()):
             return None

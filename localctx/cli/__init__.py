@@ -1,4 +1,4 @@
-"""The ``localctx`` command. Heavy modules are imported inside commands, so that ``--help`` is instant."""
+"""The ``localctx`` command. Commands import heavy modules themselves, so that ``--help`` is instant."""
 
 import gc
 import io
@@ -35,7 +35,7 @@ from localctx.version import __version__
 
 
 def main() -> None:
-    """Run the command and end the process at once: torch's own shutdown would delay Ctrl-C by a second."""
+    """Run the command and end the process at once, because torch's own shutdown would delay Ctrl-C by a second."""
     from localctx.error_log import start_error_log
 
     start_error_log()
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _write_utf8() -> None:
-    """Have pipes and files get UTF-8, as terminals do: Windows would take a code page without most letters."""
+    """Write UTF-8 to pipes and files, as to terminals. Windows would use a code page without most letters."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
@@ -77,12 +77,12 @@ def run() -> int:
         return _fail("stopped", CANCELLED)
     except BrokenPipeError:  # stdout was closed, as by `head`
         return 1
-    except OSError as e:  # without a file name it is an error of stdout
+    except OSError as e:  # an error without a file name comes from stdout
         _log(e)
         remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
         return _fail(f"{e}; {remedy}", 1)
     except Exception as e:
-        if not isinstance(e, UserError) and (damage := find_damage_behind(e)):  # anything may come of it
+        if not isinstance(e, UserError) and (damage := find_damage_behind(e)):  # a damaged database can cause any error
             _log(e)
             return _fail(damage, 1)
         from localctx.error_log import explain
@@ -130,7 +130,7 @@ library.add_command(library_search)
 
 
 def _add_offline(command: click.Command) -> None:
-    """Add --offline to a command and all below it. It sets the environment, which child processes inherit."""
+    """Add --offline to a command and its subcommands. It sets the environment, which child processes inherit."""
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         _add_offline(below)
     if command is not help_ and not isinstance(command, click.Group):
@@ -140,7 +140,7 @@ def _add_offline(command: click.Command) -> None:
 
 
 def _tell_of_updates(command: click.Command) -> None:
-    """Let a command and all below it first say, once, what an update changed."""
+    """Make a command and its subcommands first report, once, what an update changed."""
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         _tell_of_updates(below)
     if command not in (help_, uninstall) and not isinstance(command, click.Group):

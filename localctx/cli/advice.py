@@ -1,4 +1,4 @@
-"""What is said once: advice on models, after the first answer of the default model, and what an update changed."""
+"""Messages printed once: advice on models after the default model's first answer, and what an update changed."""
 
 import sqlite3
 from collections.abc import Callable
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.settings import Settings
 
-MARK = "advised"  # a file in the data folder: the advice was printed
+MARK = "advised"  # file in the data folder that marks the advice as printed
 
 
 def advise_once(settings: "Settings", terminal: "Terminal") -> None:
     """Print what this machine can run, if the smallest model is used and the advice was not printed before.
 
-    No network is used. If the mark cannot be written, as on a full disk, nothing is printed: it would be every time.
+    Uses no network. If the mark cannot be written, as on a full disk, nothing is printed, because it would repeat every
+    time.
     """
     from localctx.models.catalog import FALLBACK
 
@@ -35,9 +36,9 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
 
 
 def said_after_update(callback: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return the function of a command that first prints on stderr, once, which documents an update left prepared.
+    """Return a command function that first prints on stderr, once, which documents an update left prepared.
 
-    What cannot be told now, as of a damaged database, is left to what the command says of it.
+    Errors are ignored here, as for a damaged database, because the command reports them itself.
     """
     assert callback
 

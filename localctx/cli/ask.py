@@ -143,7 +143,7 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
 
 @contextmanager
 def open_session(flags: dict[str, Any], as_json: bool, quiet: bool) -> "Iterator[tuple[Session, Terminal]]":
-    """Open a session, and the terminal that shows its events. Ctrl-C cancels the job that runs."""
+    """Open a session and the terminal that shows its events. Ctrl-C cancels the running job."""
     from localctx.cli.terminal import Terminal
 
     settings = settings_from(flags)
@@ -154,7 +154,7 @@ def open_session(flags: dict[str, Any], as_json: bool, quiet: bool) -> "Iterator
 
 @contextmanager
 def session_shown(settings: "Settings", terminal: "Terminal") -> "Iterator[Session]":
-    """Open a session whose progress ``terminal`` shows. Ctrl-C cancels the job that runs."""
+    """Open a session whose progress ``terminal`` shows. Ctrl-C cancels the running job."""
     from localctx.cli.terminal import cancel_on_interrupt
     from localctx.session import Session
 
@@ -166,8 +166,8 @@ def session_shown(settings: "Settings", terminal: "Terminal") -> "Iterator[Sessi
 def open_answer(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal", alone: bool
 ) -> "Iterator[tuple[Generator[Event, None, None], str]]":
-    """Have a question answered, by a server that is open or else by a session. Yields the events, and who answers: the
-    address of the server, or ``command``. Ctrl-C cancels. ``how`` are other arguments of ``Session.stream``.
+    """Let an open server, or else a session, answer a question. Yields the events, and who answers: the server's
+    address, or ``command``. Ctrl-C cancels. ``how`` are further arguments of ``Session.stream``.
     """
     from localctx.cli.terminal import cancel_on_interrupt
 
@@ -182,7 +182,7 @@ def open_answer(
 def _ask_server(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal"
 ) -> "DelegatedAnswer | None":
-    """Ask the open servers; none can read this process's standard input."""
+    """Ask the open servers, unless standard input is a source: no server can read this process's input."""
     from localctx.serving.ask_client import ask_open_server, given_paths
     from localctx.serving.ask_request import AskRequest
 
@@ -193,7 +193,9 @@ def _ask_server(
 
 
 def show_events(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
-    """Show all events. Returns the last one, Done. On an error the generator is closed while the store is open."""
+    """Show all events. Returns the last one, Done. On an error the generator is closed while the
+    store is still open.
+    """
     event: Any = None
     with closing(events):
         for event in events:
@@ -216,7 +218,7 @@ def _exit(stopped: str, failed: object) -> None:
 
 
 def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:
-    """Print notes, citations and cost after an answer that was limited to ``max_tokens``."""
+    """Print notes, citations and cost after an answer limited to ``max_tokens``."""
     from localctx.cli.terminal import format_citation, shortened
     from localctx.engine.request_report import BY_WORDS
 
@@ -226,7 +228,7 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
         terminal.say("the answer repeated itself and was ended there; a larger model helps (localctx models list)")
     for line in _eviction_notes(report):
         terminal.say(line)
-    everywhere = report["mode"] == "everywhere"  # which names the places in its text
+    everywhere = report["mode"] == "everywhere"  # its text already names the places
     sources = _numbered(report["sentences"])
     numbered = sources if terminal.numbers else []
     for number, source in numbered:
@@ -248,12 +250,12 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
 
 
 def _numbered(sentences: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Return the numbers of the sources of an answer's sentences, with their citations."""
+    """Return the source numbers of an answer's sentences, with their citations."""
     return list({s["number"]: s["source"] for s in sentences if s["source"]}.items())
 
 
 def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:
-    """True if the words of a citation are part of those that were shown."""
+    """Return True if a citation's text is part of one that was shown."""
     return (
         shown is not None
         and citation["document"] == shown["document"]

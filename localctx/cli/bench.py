@@ -1,4 +1,4 @@
-"""``bench``: measures speed and memory, compared with llama.cpp and transformers."""
+"""``bench``: measures speed and memory, and compares with llama.cpp and transformers."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _LINE_INTERVAL = 10  # seconds between progress lines if stderr is not a terminal
 _ENERGY = "joules a token: not readable here (Linux shows them in /sys/class/powercap, often only to root)"
-_GRACE = 0.5  # seconds that the thread has to end after Ctrl-C
+_GRACE = 0.5  # seconds for the thread to end after Ctrl-C
 
 
 @click.command()
@@ -124,7 +124,7 @@ def _forget(settings: "Settings") -> None:
 
 
 class _BenchThread:
-    """Measures in a thread of its own, so that the main thread gets Ctrl-C while a library computes for seconds."""
+    """Measures in its own thread, so that the main thread gets Ctrl-C while a library computes for seconds."""
 
     def __init__(self, open_bench: "Callable[[_BenchThread], Bench]") -> None:
         self.stop = threading.Event()
@@ -133,7 +133,7 @@ class _BenchThread:
         self._ended = threading.Event()  # join() cannot be repeated after an interrupt
 
     def wait(self) -> bool:
-        """Measure to the end or to Ctrl-C or ``kill``. Returns True for these. Raises what the thread raised."""
+        """Wait for the measurement to end. Returns True if Ctrl-C or ``kill`` stopped it. Raises the thread's error."""
         try:
             threading.Thread(target=self._run, daemon=True).start()
             self._ended.wait()
@@ -160,7 +160,7 @@ class _BenchThread:
 def _open(
     worker: _BenchThread, options: "BenchOptions", settings: "Settings", text: str, terminal: "Terminal"
 ) -> "Bench":
-    """Load the model, and set up the engines. Raises UserError."""
+    """Load the model and set up the engines. Raises UserError."""
     import torch
 
     from localctx.bench.engines import Engines
@@ -180,7 +180,7 @@ def _open(
 
 
 def _past(contexts: Sequence[int], model: "Model") -> str:
-    """Return a note about contexts that are longer than the model's window; "" if none is."""
+    """Return a note about contexts longer than the model's window, or ""."""
     if not (past := sorted(n for n in contexts if n > model.trained)):
         return ""
     lengths = " and ".join(f"{n:,}" for n in past)
@@ -189,7 +189,7 @@ def _past(contexts: Sequence[int], model: "Model") -> str:
 
 
 def _tokens(model: "Model", text: str, count: int) -> list[int]:
-    """Return ``count`` tokens of the text, which is repeated if it is too short."""
+    """Return ``count`` tokens of the text, repeated if it is too short."""
     encoded = model.tokenizer.encode(text[: 32 * count])
     if not encoded:
         raise DocumentError("there is no text to measure on", "name a text file")
@@ -197,7 +197,7 @@ def _tokens(model: "Model", text: str, count: int) -> list[int]:
 
 
 def _progress(terminal: "Terminal") -> Callable[[str, float | None], None]:
-    """Return a callback that shows what is measured: at once on a terminal, else every _LINE_INTERVAL."""
+    """Return a callback that shows the current measurement: at once on a terminal, else every _LINE_INTERVAL."""
     from localctx.engine.events import Progress
 
     printed = -_LINE_INTERVAL * 1.0
@@ -253,7 +253,7 @@ def _print(bench: "Bench", result: dict[str, Any], as_json: bool) -> None:
 
 
 def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:
-    """Return notes on the tables."""
+    """Return notes about the tables."""
     earlier = any("day" in row for row in result["prefill"])
     notes = {
         "medians; in brackets how far the rounds differ: (max - min) / median": result["decode"] or result["prefill"],

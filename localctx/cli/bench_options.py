@@ -1,4 +1,4 @@
-"""The measurements that the flags of ``bench`` ask for, checked before anything heavy is imported."""
+"""Parses the flags of ``bench`` into measurements, before anything heavy is imported."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from localctx.cli.common import parse_numbers, parse_words
 from localctx.errors import UsageError
 
-OF_GGUF = ("localctx", "llama.cpp")  # the engines that compute a GGUF as it is quantized
+OF_GGUF = ("localctx", "llama.cpp")  # the engines that compute a GGUF in its own quantization
 
 if TYPE_CHECKING:
     from localctx.settings import Settings
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The measurements ``what``, at ``contexts`` in tokens and in ``repeat`` rounds, of ``engines``; of localctx with
-    each of ``codecs`` and ``keeps``. ``gguf`` is the file for llama.cpp as a peer, where the model is another.
+    """The measurements ``what``, at ``contexts`` in tokens and in ``repeat`` rounds, of ``engines``. localctx is
+    measured with each of ``codecs`` and ``keeps``. ``gguf`` is the peer llama.cpp's file, if it is not the model
+    itself.
     """
 
     what: list[str]
@@ -29,7 +30,9 @@ class BenchOptions:
 
 
 def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
-    """Return what the flags ask for, else all that the engine of the settings' model has. Raises UserError."""
+    """Return the requested options. By default all measurements that the engine of the settings' model supports. Raises
+    UserError.
+    """
     from localctx.bench import CONTEXTS, ENGINES, OTHER_FILES, OWN_VARIANTS, PEER_VARIANTS
     from localctx.models.choice.engine_choice import choose_engine
 
@@ -50,7 +53,7 @@ def _of_torch(what: str | None, codecs: str | None, keeps: str | None) -> tuple[
     from localctx.kv.keepers import make_keeper
     from localctx.shape import FORMATS
 
-    chosen = [keep for keep in (keeps or "select:2048").split(",") if keep != "full"]  # which is always measured
+    chosen = [keep for keep in (keeps or "select:2048").split(",") if keep != "full"]  # full is always measured
     for keep in chosen:
         if make_keeper(keep, 0).name != "select":
             raise UsageError(f"--keep {keep} is not measured", "use full, or select with a budget, as select:2048")
@@ -70,5 +73,5 @@ def _of_llama_cpp(what: str | None, codecs: str | None, keeps: str | None) -> tu
         raise UsageError(f"llama.cpp selects no pages by {keeps}", "leave --keep out, or use --engine torch")
     chosen = (codecs or NATIVE_CODEC).split(",")
     for codec in chosen:
-        kv_types(codec)  # raises for one that it does not have
+        kv_types(codec)  # raises if it does not have this one
     return wanted, chosen, []

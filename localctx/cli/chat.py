@@ -88,19 +88,19 @@ def _find(name: str | None) -> "Chat":
 
 
 class ChatCommand:
-    """One run of ``chat``: reads lines, prints answers."""
+    """One run of ``chat``: reads lines and prints answers."""
 
     def __init__(
         self, session: "Session", terminal: "Terminal", when_full: "FullChatAction | None", as_json: bool, until: str
     ) -> None:
         self._session, self._terminal, self._when_full, self._json = session, terminal, when_full, as_json
-        self._until = until  # the place up to which the document is read; empty: all of it
+        self._until = until  # the place up to which the document is read; empty means all
         self.interactive, self.stopped, self._quitting = sys.stdin.isatty(), False, False
         self.answered = False
         self._id = ""
 
     def begin(self, chat: "Chat | None", files: Sequence[str]) -> None:
-        """Continue ``chat`` and add ``files`` to it, or start a new one about them. Raises UserError."""
+        """Continue ``chat`` and add ``files`` to it, or start a new chat about them. Raises UserError."""
         if chat is None:
             self._id = self._workflow.start(files).id
             return
@@ -109,12 +109,12 @@ class ChatCommand:
         self._terminal.hint(f"{chat.title} ({chat.id}), {len(self._chats.messages(chat.id)):,} messages")
 
     def forget_empty(self) -> None:
-        """Delete the chat if it has no message."""
+        """Delete the chat if it has no messages."""
         if not self._chats.tree(self._id):
             self._session.store.remove_chat(self._id)
 
     def run(self) -> None:
-        """Run each line: a question or a command. An error ends a run from a pipe; at a terminal it is printed."""
+        """Handle each line, a question or a command. An error ends a run from a pipe. At a terminal it is printed."""
         for line in filter(None, map(str.strip, map(shown_name, self._lines()))):
             try:
                 self._run_line(line)
@@ -188,7 +188,7 @@ class ChatCommand:
     def _chats(self) -> "Chats":
         return self._session.store.chats
 
-    # The commands of the table below
+    # The commands in the table below
 
     def _help(self, rest: str) -> None:
         for name, (usage, _, what) in COMMANDS.items():

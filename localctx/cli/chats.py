@@ -108,7 +108,9 @@ def export(chat: str, output: Path | None, as_json: bool) -> None:
 
 
 def export_chat(chats: "Chats", chat: "Chat", output: Path, as_json: bool = False) -> None:
-    """Write a chat to a file: JSON for ``as_json`` or a name in .json, else Markdown. Raises UserError."""
+    """Write a chat to a file: as JSON with ``as_json`` or if the name ends in .json, else as Markdown. Raises
+    UserError.
+    """
     from localctx.store.transcript import transcript
 
     try:

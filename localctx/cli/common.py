@@ -13,7 +13,7 @@ import click
 
 from localctx.errors import DocumentError, UsageError, UserError
 
-CANCELLED = 130  # what a shell reports of a program ended by Ctrl-C
+CANCELLED = 130  # exit code that a shell reports after Ctrl-C
 
 if TYPE_CHECKING:
     from localctx.settings import Settings
@@ -65,7 +65,7 @@ MACHINE_FLAGS = (
 
 
 def machine_options(command: Callable) -> Callable:
-    """Add the flags of the model and its device: MACHINE_FLAGS."""
+    """Add the flags for the model and its device: MACHINE_FLAGS."""
     for option in (
         click.option(
             "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
@@ -149,7 +149,7 @@ def answer_options(command: Callable) -> Callable:
 
 
 def ocr_option(command: Callable) -> Callable:
-    """Add the flags that say which pages of PDFs are read by OCR."""
+    """Add the flags that choose which PDF pages are read by OCR."""
     every = click.option(
         "--ocr", "ocr", flag_value="on", help="Read every page of PDFs optically, even if it has text."
     )
@@ -170,7 +170,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only erro
 
 
 def settings_from(flags: dict[str, Any]) -> "Settings":
-    """Return settings in which ``flags`` (None: not given) override all else. Raises UsageError."""
+    """Return settings in which ``flags`` (None: not given) override everything else. Raises UsageError."""
     from localctx.models.choice.default_model import choose_model
     from localctx.settings import load_settings
 
@@ -189,7 +189,7 @@ def parse_numbers(flag: str, given: str | None) -> list[int]:
 
 
 def parse_words(flag: str, given: str, known: Sequence[str]) -> list[str]:
-    """Parse the words of a flag such as ``decode,prefill``. Raises UsageError for one that is not ``known``."""
+    """Parse the words of a flag such as ``decode,prefill``. Raises UsageError for a word that is not in ``known``."""
     words = given.split(",")
     for word in words:
         if word not in known:
@@ -198,7 +198,7 @@ def parse_words(flag: str, given: str, known: Sequence[str]) -> list[str]:
 
 
 def measuring_text(file: str | None) -> str:
-    """Return the text of ``file``; None: of localctx's README and help pages. Raises DocumentError."""
+    """Return the text of ``file``, or of localctx's README and help pages if it is None. Raises DocumentError."""
     if file:
         from localctx.library.read_document import read_document
 
@@ -214,7 +214,7 @@ def measuring_text(file: str | None) -> str:
 
 
 def with_launcher(line: str) -> str:
-    """Return ``line`` with ``localctx`` replaced by the path of packaging/start if it was started with that."""
+    """Return ``line`` with ``localctx`` replaced by the path of packaging/start, if that started it."""
     start = Path(sys.prefix).parent / "packaging" / ("start.ps1" if sys.platform == "win32" else "start")
     if shutil.which("localctx") or not start.is_file():
         return line
@@ -234,7 +234,7 @@ def open_store() -> "Iterator[Store]":
 
 
 def find_damage_behind(error: Exception) -> str:
-    """Return the line that says how the database is damaged, where an ``error`` may have come of that; else ""."""
+    """Return a line about the database's damage if it may have caused ``error``, else ""."""
     from localctx.store.store import damage_behind
 
     try:

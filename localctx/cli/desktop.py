@@ -1,4 +1,4 @@
-"""``desktop``: the window in the desktop's menu."""
+"""``desktop``: adds the window to the desktop's menu."""
 
 import click
 

@@ -36,7 +36,7 @@ def help_(ctx: click.Context, topic: tuple[str, ...]) -> None:
 
 
 def _command(ctx: click.Context, names: tuple[str, ...]) -> click.Context | None:
-    """Return the context of the command with these names, such as ``library search``; None if there is none."""
+    """Return the context of the command with these names, such as ``library search``, or None."""
     context = ctx.find_root()
     for name in names:
         group = context.command
@@ -54,7 +54,7 @@ def _listed(titles: dict[str, str]) -> str:
 
 
 def _show(text: str) -> None:
-    """Print text; on a terminal that is too small for it, through a pager."""
+    """Print text, through a pager if the terminal is too small for it."""
     if sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
         click.echo_via_pager(text)
     else:

@@ -1,4 +1,4 @@
-"""``mcp``: the library as tools of editors and assistants."""
+"""``mcp``: offers the library as tools to editors and assistants."""
 
 from typing import Any
 

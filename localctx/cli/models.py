@@ -50,7 +50,7 @@ def models_list(as_json: bool) -> None:
 
 
 def _advice() -> "tuple[Advice | None, str]":
-    """Return the advice for this machine, and the same as one line; (None, why) if there is none."""
+    """Return the advice for this machine, and the same as one line, or (None, reason) if there is none."""
     from localctx.models.choice.model_advice import advise
 
     settings = settings_from({})
@@ -62,7 +62,7 @@ def _advice() -> "tuple[Advice | None, str]":
 
 
 def _measured(home: Path) -> "dict[str, MeasuredSpeed]":
-    """Return the speeds at which models have run on this machine; nothing where no store can be read."""
+    """Return the speeds measured for models on this machine, or nothing if no store can be read."""
     from localctx.engine.model_speeds import measured_speeds
     from localctx.store.store import Store
 
@@ -74,7 +74,7 @@ def _measured(home: Path) -> "dict[str, MeasuredSpeed]":
 
 
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
-    """Return a row for each model of the catalogue, and for each other one on this machine."""
+    """Return a row for each model of the catalogue, and for each other model on this machine."""
     from localctx.models.catalog import load_catalog
     from localctx.models.hub.resolve import list_installed
 
@@ -84,7 +84,7 @@ def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
 
 
 def _sorted(entries: "list[CatalogEntry]", advice: "Advice | None") -> "list[CatalogEntry]":
-    """Return known models in the order of what this machine can run, models for search at the end."""
+    """Return known models, ordered by what this machine can run, with search models at the end."""
     from localctx.models.choice.model_estimate import usefulness
 
     return sorted(entries, key=lambda e: usefulness(advice.models.get(e.name))) if advice else entries

@@ -42,7 +42,7 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
     if memory is not None and settings.weights == "nf4" and settings.device == "auto":
-        settings = replace(settings, device="cuda")  # a device of which these weights can be planned
+        settings = replace(settings, device="cuda")  # a device for which these weights can be planned
     report = plan_memory(settings, Path(config).expanduser() if config else None, context, memory).to_json()
     if as_json:
         print_json(report)

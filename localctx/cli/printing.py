@@ -1,6 +1,7 @@
-"""What commands print: names, titles, documents and models may say anything, and must not control the terminal.
+"""Printing for all commands. Names, titles, documents and models may contain anything, and must not control the
+terminal.
 
-All commands print through these functions; a test sees to it.
+All commands print through these functions, and a test enforces it.
 """
 
 import re
@@ -9,32 +10,32 @@ import sys
 import click
 
 _CONTROL = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1, with ESC and CSI; a newline and a tab stay
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1, with ESC and CSI, without newline and tab
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that change the order of letters (bidi)
-    "\u2028\u2029"  # separators of lines, which some programs take for newlines
+    "\u2028\u2029"  # line separators, which some programs treat as newlines
 )
 _UNSAFE = re.compile(f"[{_CONTROL}\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""Return text that a terminal only shows: controls are written as ``\x1b`` or ``\u202e``, and what is no
-    character as a replacement letter. Newlines and tabs stay.
+    r"""Return text that a terminal only displays: controls are escaped as ``\x1b`` or ``\u202e``, and lone surrogates
+    become replacement characters. Newlines and tabs stay.
     """
     return _UNSAFE.sub(_escape, text)
 
 
 def visible_line(text: str) -> str:
-    r"""Return text as ``visible`` does, as one line: newlines and tabs are written as ``\n`` and ``\t``."""
+    r"""Return text like ``visible``, as one line: newlines and tabs are escaped as ``\n`` and ``\t``."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def printable_line(text: str) -> str:
-    """Return text as ``visible`` does, as one line in which all white space is single spaces."""
+    """Return text like ``visible``, as one line with all white space reduced to single spaces."""
     return " ".join(visible(" ".join(text.split())).split())
 
 
 def visible_json(text: str) -> str:
-    r"""Return JSON in which controls that JSON allows are written as ``\u009b``: it means the same."""
+    r"""Return equivalent JSON, with controls that JSON allows escaped as ``\u009b``."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -49,7 +50,7 @@ def print_error(text: object) -> None:
 
 
 def print_text(text: str, end: str = "\n") -> None:
-    """Print several lines on stdout, or a part of one."""
+    """Print several lines, or part of a line, on stdout."""
     print(visible(text), end=end, flush=True)
 
 
@@ -59,7 +60,7 @@ def print_json_text(text: str) -> None:
 
 
 def print_marked(heading: str, text: str, pattern: re.Pattern[str] | None) -> None:
-    """Print text under a heading on stdout; on a terminal the heading is bold, what matches the pattern yellow."""
+    """Print text under a heading on stdout. On a terminal the heading is bold and matches of the pattern are yellow."""
     heading, text = visible_line(heading), visible(text)
     if sys.stdout.isatty():
         heading = click.style(heading, bold=True)

@@ -1,4 +1,4 @@
-"""Progress of a batch on a terminal."""
+"""Shows the progress of a batch on a terminal."""
 
 import sys
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _BAR = "{desc} {bar:24} {percentage:3.0f} %, {remaining} left {postfix}"
 
 
 class BatchProgress:
-    """Shows a bar with the time left if stderr is a terminal, else a line per document; failures in any case."""
+    """Shows a bar with the time left if stderr is a terminal, else a line per document. Always prints failures."""
 
     def __init__(self, terminal: Terminal, jobs: Sequence[DocumentJob]) -> None:
         self._terminal, self.count, self._ended = terminal, len(jobs), 0
@@ -35,7 +35,7 @@ class BatchProgress:
         self._bar.close()
 
     def show(self, job: DocumentJob | None, event: Event) -> None:
-        """Show an event of a document (None: of the whole batch), or how many documents run if there are several."""
+        """Show an event of a document (None: of the whole batch), or how many documents run if several do."""
         if job:
             self._running.add(job)
         if len(self._running) > 1:
@@ -47,13 +47,13 @@ class BatchProgress:
                 self._terminal.say(event.text)
 
     def ended(self, line: str, outcome: Outcome) -> None:
-        """Advance the bar for a document that has ended, or print its ``line``."""
+        """Advance the bar for a finished document, or print its ``line``."""
         self._running.discard(outcome.job)
         self._ended += 1
         if outcome.status == "done":
             self._bar.update(_weight(outcome.job))
         else:
-            self._bar.total -= _weight(outcome.job)  # it took no time: the estimate must not count it
+            self._bar.total -= _weight(outcome.job)  # it took no time, so the estimate must not count it
         self._bar.set_description_str(f"{self._ended}/{self.count}")
         with without_bars():
             if outcome.status == "failed":

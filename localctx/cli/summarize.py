@@ -1,4 +1,4 @@
-"""``summarize``: summarizes many documents, or asks them questions; results of earlier runs are reused."""
+"""``summarize``: summarizes many documents, or asks them questions. Results of earlier runs are reused."""
 
 import sys
 from collections.abc import Callable
@@ -155,7 +155,7 @@ def _task(flags: dict[str, Any]) -> "SummaryTask":
 def _outputs(
     session: "Session", out: Path | None, jsonl: str | None, template: Path | None, as_json: bool
 ) -> "list[Output]":
-    """Return the outputs that flags name; stdout without any."""
+    """Return the outputs that flags name, by default stdout."""
     from localctx.batch.markdown import SummaryTemplate
     from localctx.batch.outputs import JsonLines, MarkdownFolder, TextStream, json_line
 
@@ -201,7 +201,9 @@ def _run_on_ray(
 
 
 def _collect(events: "JobEvents", session: "Session", report: "Report", progress: "BatchProgress") -> UserError | None:
-    """Run the batch: show its progress, add its outcomes to the report. Returns the error that stopped it, if any."""
+    """Run the batch, show its progress, and add its outcomes to the report. Returns the error that
+    stopped it, or None.
+    """
     from localctx.batch.run_batch import Outcome
 
     try:
@@ -215,7 +217,7 @@ def _collect(events: "JobEvents", session: "Session", report: "Report", progress
                     progress.show(job, event)
     except (Cancelled, KeyboardInterrupt):
         report.stopped = True
-    except UserError as e:  # concerns all documents, not one
+    except UserError as e:  # concerns all documents
         return e
     return None
 

@@ -1,4 +1,4 @@
-"""Shows events on a terminal: the answer on stdout, everything else on stderr, bars only if that is a terminal."""
+"""Shows events on a terminal: the answer on stdout, everything else on stderr, bars only if stderr is a terminal."""
 
 import json
 import signal
@@ -25,16 +25,16 @@ from localctx.engine.events import (
     Token,
 )
 
-MAX_QUOTE = 600  # characters of the quotation before an answer
+MAX_QUOTE = 600  # characters of the quotation printed before an answer
 _TIERS = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
 _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
 class Terminal:
-    """Prints events. With ``as_json`` it prints no text of answers, with ``quiet`` nothing but them.
+    """Prints events. ``as_json`` hides the text of answers, ``quiet`` hides everything else.
 
-    Several ``answers`` are numbered, each on lines of its own. ``quoted`` is the citation that was printed before the
-    last answer; with ``numbers`` each sentence has that of its source.
+    Several ``answers`` are numbered, each on its own lines. ``quoted`` is the citation printed before the last answer.
+    With ``numbers`` each sentence gets the number of its source.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
@@ -44,12 +44,12 @@ class Terminal:
         self._bar: tqdm | None = None
         self._phase = ""
         self._wrote = False
-        self._answer, self._space = 0, ""  # the answer that is printed, and white space that was not printed yet
+        self._answer, self._space = 0, ""  # index of the current answer, and its pending trailing white space
         self.numbers = self.interactive and sys.stdout.isatty() and not (as_json or self._several)
         self.quoted: dict[str, Any] | None = None
 
     def show(self, event: Event) -> None:
-        """Print one event. For Done only the bar is removed: the command prints its report."""
+        """Print one event. Done only removes the bar, because the command prints its report."""
         match event:
             case Progress():
                 self._progress(event)
@@ -118,14 +118,16 @@ class Terminal:
         self._write(text)
 
     def _write(self, text: str, end: bool = False) -> None:
-        """Print a part of the answer. On a terminal the white space at its end waits: a number may come before it."""
+        """Print part of the answer. On a terminal its trailing white space waits, because a source number may come
+        first.
+        """
         text = self._space + text
         shown = text.rstrip() if self.numbers and not end else text
         self._space = text[len(shown) :]
         print_text(shown, end="")
 
     def _number(self, sentence: dict[str, Any]) -> None:
-        """Print the number of a sentence's source after it, on a terminal; a pipe gets no numbers."""
+        """Print the number of a sentence's source after it, on a terminal. A pipe gets no numbers."""
         if self.numbers and sentence["source"] and self._wrote:
             print_text(f" [{sentence['number']}]", end="")
 
@@ -135,7 +137,7 @@ class Terminal:
         print_text(f"{format_citation(quoted.citation, MAX_QUOTE)}\n")
 
     def quote_below(self, citation: dict[str, Any]) -> None:
-        """Print what supports an answer below it, where nothing was quoted above it and sentences have no numbers."""
+        """Print an answer's source below it, unless it was quoted above."""
         if self.quoted or self._quiet or self._json or self._several:
             return
         self.end_answer()
@@ -143,7 +145,7 @@ class Terminal:
         print_text(f"\n{format_citation(citation, MAX_QUOTE)}")
 
     def _nearest(self, nearest: NearestPassage) -> None:
-        """Print, below an answer that says that nothing answers, what comes nearest."""
+        """Print the nearest passage, below an answer that says that nothing answers."""
         self.end_answer()
         if not self._quiet:
             print_text(f"\n{NEAREST}: {format_citation(nearest.citation, MAX_QUOTE)}")
@@ -162,7 +164,7 @@ class Terminal:
             self._bar.set_postfix_str(f"{e.keeper} dropped {e.tokens:,}", refresh=False)
 
     def _passage_answered(self, event: PassageAnswered) -> None:
-        """Print a line that the report repeats in its groups, if stderr is a terminal."""
+        """Print one passage's answer if stderr is a terminal. The report repeats it in its groups."""
         c = event.citation
         place = tell_part(c["page"]) if c["page"] else f"from character {c['start']:,}"
         if self.interactive:
@@ -210,7 +212,9 @@ def without_bars() -> AbstractContextManager[None]:
 
 @contextmanager
 def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
-    """Call ``cancel`` on Ctrl-C; raise KeyboardInterrupt if it returns False: nothing runs, or it was called before."""
+    """Call ``cancel`` on Ctrl-C. If it returns False (nothing runs, or it was already called),
+    raise KeyboardInterrupt.
+    """
 
     def stop(signum: int, frame: Any) -> None:
         if not cancel():
@@ -222,7 +226,7 @@ def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def interrupt_on_termination() -> Iterator[None]:
-    """Make the signal that ends a process (``kill``, ``timeout``) one KeyboardInterrupt inside the ``with`` block."""
+    """Turn SIGTERM (``kill``, ``timeout``) into one KeyboardInterrupt inside the ``with`` block."""
 
     def interrupt(signum: int, frame: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ``timeout`` sends it twice
@@ -243,12 +247,12 @@ def _handled(number: signal.Signals, handler: Callable[[int, Any], None]) -> Ite
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Print a JSON value on stdout; without ``indent`` on one line."""
+    """Print a JSON value on stdout, on one line without ``indent``."""
     print_json_text(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return rows as aligned columns under their names; numbers are right-aligned."""
+    """Return rows as aligned columns under their names, with numbers right-aligned."""
     if not rows:
         return ""
     heads = list(rows[0])

@@ -1,4 +1,4 @@
-"""``ui``: the window, in the browser."""
+"""``ui``: opens the window in the browser."""
 
 from typing import Any
 

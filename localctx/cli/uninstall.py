@@ -1,4 +1,4 @@
-"""``uninstall``: takes localctx off this machine, with or without its data."""
+"""``uninstall``: removes localctx from this machine, with or without its data."""
 
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,7 @@ def _show(kept: "KeptData", data: bool) -> None:
 
 
 def _refuse_while_used(settings: "Settings") -> None:
-    """Raises UserError while a server or window is open: it would write into what is deleted."""
+    """Raise UserError while a server or window is open, because it would write into deleted data."""
     from localctx.serving.open_servers import open_servers
 
     if open_servers(settings.home):
@@ -71,5 +71,5 @@ def _remove_entry() -> list[object]:
 
     try:
         return list(remove_entry())
-    except UserError:  # this system has none
+    except UserError:  # this system has no desktop menu
         return []

@@ -1,4 +1,6 @@
-"""Attention of new tokens of one sequence over its Cache: sealed pages, open page and themselves, merged exactly."""
+"""Attention of a sequence's new tokens over its ``Cache``: sealed pages, open page and the tokens themselves. The parts
+are merged exactly.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,15 +20,15 @@ from localctx.shape import PAGE
 
 Expand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-MAX_PARTS = 8  # parts held before they are merged: bounds the memory that a long history takes
-FETCHED = 256  # pages fetched for one kernel: bounds what a layer's pages take of the device beside those in its tier
+MAX_PARTS = 8  # parts held before a merge: bounds the memory of a long history
+FETCHED = 256  # pages fetched for one kernel: bounds the device memory beside the device tier
 LAST_QUERIES = 64  # queries at the end of a prompt whose votes a keeper observes; SnapKV takes 16 to 64
 
 
 @dataclass
 class _AttentionCall:
-    """One layer's attention. ``page_lse`` collects (indices of pages [n] or [H, n], each page's own lse [Hq, T, n]);
-    of the last token only, unless the keeper observes the mass of each page.
+    """One layer's attention. ``page_lse`` collects pairs: page indices [n] or [H, n], and each page's log-sum-exp
+    [Hq, T, n]. It covers only the last token, unless the keeper observes the mass of each page.
     """
 
     cache: Cache
@@ -40,7 +42,7 @@ class _AttentionCall:
 
     @property
     def observation(self) -> Observation | None:
-        """The observation that the keeper needs in this phase, if any."""
+        """The observation that the keeper needs in this phase, or None."""
         return self.cache.keeper.observes(self.cache.phase)
 
     @property
@@ -56,7 +58,7 @@ class _AttentionCall:
 
     @property
     def path(self) -> Path:
-        """The path by which it is computed."""
+        """The path that computes this call."""
         latent = self.expand is not None
         return attention_path(AttentionCase(self.cache, self.layer, self.q.shape[1], self.window, self.q.dtype, latent))
 
@@ -75,12 +77,13 @@ def attend_cache(
     expand: Expand | None = None,
     shared: bool = False,
 ) -> Tensor:
-    """Causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T, D].
+    """Compute causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v
+    [H, T, D].
 
-    ``window`` hides keys ``window`` or more positions back; ``softcap`` and ``sinks`` [Hq] as in
-    ``localctx.kernels.reference``. ``expand`` makes keys and values of what a latent layer keeps (MLA); the
-    new k, v are already expanded. ``shared``: another layer of the model has attended over this one in this step.
-    Returns [Hq, T, Dv]. The cache is read, not extended; its keeper observes, and its attention mass is recorded.
+    ``window`` hides keys ``window`` or more positions back. ``softcap`` and ``sinks`` [Hq] are as in
+    ``localctx.kernels.reference``. ``expand`` turns the latents of a layer into keys and values (MLA). The new k, v are
+    already expanded. ``shared``: another layer of the model has attended over this one in this step. Returns
+    [Hq, T, Dv]. Reads the cache without extending it. Reports to its keeper and records its attention mass.
     """
     call = _AttentionCall(cache, layer, q, scale, window, softcap, expand)
     path = call.path
@@ -94,7 +97,7 @@ def attend_cache(
 
 
 def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
-    """Attend with all tokens to everything, in one kernel call."""
+    """Attend with all tokens to everything in one kernel call."""
     table, backend = c.cache.table, c.cache.pool.backend
     if c.records and len(table):  # the prefill kernel does not return the mass of single pages
         indices = torch.arange(len(table))
@@ -107,7 +110,7 @@ def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
 
 
 def _parts(c: _AttentionCall, path: Path, k: Tensor, v: Tensor) -> list[Part]:
-    """Sealed pages, the open page and the new tokens, each by itself."""
+    """Attend to the sealed pages, the open page and the new tokens, each separately."""
     cache, parts = c.cache, list[Part]()
     for part in _over_pages(c, path):
         parts.append(part)
@@ -141,7 +144,7 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
 
 
 def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
-    """The pages from ``first`` on, decoded in runs; one by one where the keeper observes the mass of each."""
+    """Attend to the pages from ``first`` on, decoded in runs, or one by one if the keeper observes each page's mass."""
     table = c.cache.table
     for start, stop in table.runs(c.layer, first, _max_run(c), table.reads_mixed(c.layer)):
         k, v = _read(c, start, stop)
@@ -156,7 +159,7 @@ def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
 
 
 def _max_run(c: _AttentionCall) -> int:
-    """Pages to decode at a time."""
+    """Returns the number of pages to decode at a time."""
     if c.observes_page_mass:
         return 1
     shape = c.cache.pool.shape.layers[c.layer]
@@ -167,7 +170,7 @@ def _max_run(c: _AttentionCall) -> int:
 
 
 def _over_fetched(c: _AttentionCall, first: int, skip: int) -> Iterator[Part]:
-    """One token over the pages from ``first`` on, some of them fetched."""
+    """Attend with one token to the pages from ``first`` on, fetching those that are not on the device."""
     table, device = c.cache.table, c.cache.pool.device
     for start in range(first, len(table), FETCHED):
         stop = min(start + FETCHED, len(table))
@@ -177,8 +180,8 @@ def _over_fetched(c: _AttentionCall, first: int, skip: int) -> Iterator[Part]:
 
 
 def _in_place(c: _AttentionCall, indices: Tensor, skip: int = 0, pages: PageAddresses | None = None) -> Part:
-    """Each token over its own pages, by the backend's kernel: ``indices`` [T * n], or [H, T * n] by KV head, into
-    ``pages`` (None: where they lie).
+    """Attend with each token to its own pages by the backend's kernel. ``indices`` [T * n], or [H, T * n] by KV head,
+    point into ``pages`` (None: the pages where they are).
     """
     result = c.cache.pool.backend.attend(
         c.layer,
@@ -201,7 +204,9 @@ def _note_page_lse(c: _AttentionCall, indices: Tensor, page_lse: Tensor | None) 
 
 
 def _extra_scores(c: _AttentionCall, indices: Tensor) -> Tensor | None:
-    """``bias_scores`` of each token, scaled, for its pages at ``indices`` [T * n] or [H, T * n]: [Hq, T * n * 64]."""
+    """Returns the scaled ``bias_scores`` of each token for its pages at ``indices`` [T * n] or [H, T * n]:
+    [Hq, T * n * 64].
+    """
     if not c.cache.pool.unbiased(c.layer):
         return None
     heads, tokens = c.cache.pool.shape.layers[c.layer].kv_heads, c.q.shape[1]
@@ -230,7 +235,7 @@ def _over_selected(c: _AttentionCall) -> Iterator[Part]:
 
 
 def _over_union(c: _AttentionCall, chosen: Tensor, union: Tensor) -> Iterator[Part]:
-    """The pages that any query chose, fetched to the device one by one; each query sees its own."""
+    """Attend to every page that any query selected, fetched one by one. Each query sees only its own pages."""
     group = c.q.shape[0] // len(chosen)
     for index in union.tolist():
         k, v = _read(c, index, index + 1)
@@ -250,12 +255,12 @@ def _read(c: _AttentionCall, start: int, stop: int) -> tuple[Tensor, Tensor]:
 
 
 def _positions(cache: Cache, start: int, count: int) -> Tensor:
-    """``count`` positions, from ``start`` after the cache's position on."""
+    """Returns ``count`` positions, starting ``start`` after the cache's position."""
     return torch.arange(cache.position + start, cache.position + start + count, device=cache.pool.device)
 
 
 def _mask(c: _AttentionCall, positions: Tensor) -> Tensor | None:
-    """[T, keys] True where the window shows the key at a position; None where every query sees every key."""
+    """Returns [T, keys], True where the window shows a key. None if every query sees every key."""
     tokens = c.q.shape[1]
     if c.window is None or c.cache.position + tokens - 1 - int(positions[0]) < c.window:
         return None
@@ -263,22 +268,25 @@ def _mask(c: _AttentionCall, positions: Tensor) -> Tensor | None:
 
 
 def _scores(c: _AttentionCall, q: Tensor, k: Tensor) -> Tensor:
-    """[H, Hq / H, T, S] float32. One product a KV head: a broadcast one would copy its keys for every query head."""
+    """Returns scores [H, Hq / H, T, S], float32.
+
+    Computes one product per KV head, because a broadcast product would copy the keys for every query head.
+    """
     grouped = q.unflatten(0, (k.shape[0], -1))
     scores = (grouped.flatten(1, 2) @ k.transpose(1, 2)).unflatten(1, grouped.shape[1:3]).float() * c.scale
     return c.softcap * torch.tanh(scores / c.softcap) if c.softcap else scores
 
 
-# --- What pages and tokens receive
+# --- Attention mass of pages and tokens
 
 
 def _last_page_lse(c: _AttentionCall, k: Tensor) -> Tensor:
-    """The last query's lse of every page of these keys [H, n * 64, D]: [Hq, 1, n]."""
+    """Returns the last query's log-sum-exp for every page of the keys [H, n * 64, D]: [Hq, 1, n]."""
     return _scores(c, c.q[:, -1:], k).flatten(0, 1).unflatten(-1, (-1, PAGE)).logsumexp(-1)
 
 
 def _report_masses(c: _AttentionCall, lse: Tensor) -> None:
-    """Report what each page received, now that the ``lse`` [Hq, T] over everything is known."""
+    """Report the mass that each page received, given the total ``lse`` [Hq, T]."""
     if not c.page_lse:
         return
     indices = np.concatenate([at for at, _ in c.page_lse], -1)
@@ -290,12 +298,12 @@ def _report_masses(c: _AttentionCall, lse: Tensor) -> None:
         c.cache.keeper.observe(c.cache.history, c.layer, mass)
     if c.records:
         heads = len(indices) if indices.ndim == 2 else 1
-        squared = received[:, -1].square()  # a head that attends to one page says more than one that attends to all
+        squared = received[:, -1].square()  # squares favour heads that attend to few pages
         c.cache.add_attention(indices, squared.unflatten(0, (heads, -1)).sum(1).double().cpu().numpy())
 
 
 def _token_votes(c: _AttentionCall, lse: Tensor) -> Tensor:
-    """The mean weight that the last queries give each sealed token, [H, tokens] float32."""
+    """Returns the mean weight that the last queries give each sealed token, [H, tokens] float32."""
     q, lse = c.q[:, -LAST_QUERIES:], lse[:, -LAST_QUERIES:]
     votes = []
     for start, stop in c.cache.table.runs(c.layer, 0, RUN):

@@ -1,4 +1,4 @@
-"""AttentionHistory: the attention that a sequence's pages and tokens received, for keepers and for attribution."""
+"""AttentionHistory: the attention that a sequence's pages and tokens received, for keepers and attribution."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 class AttentionHistory:
     """Attention received by one sequence.
 
-    ``page_mass`` [pages] is the attention mass of each sealed page, summed over the queries that could see it, counted
-    in ``queries`` [pages]. ``token_votes`` holds per layer what the prompt's last queries gave each sealed token,
-    [kv_heads, tokens]. ``recorded``, where recording was started: the mass of each page of the text since then.
+    ``page_mass`` [pages] is the attention mass of each sealed page, summed over the queries that could see it.
+    ``queries`` [pages] counts these queries. ``token_votes`` holds, per layer, the weight that the prompt's last
+    queries gave each sealed token, [kv_heads, tokens]. ``recorded`` is each text page's mass since recording began,
+    else None.
     """
 
     def __init__(self) -> None:
@@ -25,43 +26,42 @@ class AttentionHistory:
 
     @property
     def mean_mass(self) -> np.ndarray:
-        """The mean mass a query gave each sealed page, [pages]."""
+        """The mean mass per query of each sealed page, [pages]."""
         return self.page_mass / np.maximum(self.queries, 1)
 
     def add_page_mass(self, mass: np.ndarray) -> None:
-        """Add ``mass`` of the first ``len(mass)`` sealed pages."""
+        """Add ``mass`` to the first ``len(mass)`` sealed pages."""
         self.page_mass[: len(mass)] += mass
 
     def advance(self, pages: int, queries: int) -> None:
-        """There are ``pages`` sealed pages now, and ``queries`` more queries have attended to all of them."""
+        """Grow to ``pages`` sealed pages and count ``queries`` more queries for all of them."""
         more = np.zeros(pages - len(self.page_mass))
         self.page_mass = np.concatenate((self.page_mass, more))
         self.queries = np.concatenate((self.queries, more)) + queries
 
     def keep(self, indices: list[int]) -> None:
-        """Forget all sealed pages but those at ``indices``."""
+        """Drop all sealed pages except those at ``indices``."""
         self.page_mass, self.queries = self.page_mass[indices], self.queries[indices]
 
     def reset(self, pages: int) -> None:
-        """Start anew with ``pages`` sealed pages that have received nothing."""
+        """Start over with ``pages`` sealed pages that have received nothing."""
         self.page_mass, self.queries = np.zeros(pages), np.zeros(pages)
         self.token_votes.clear()
 
     def record(self, pages: int) -> None:
-        """From here on, add up in ``recorded`` the mass that the first ``pages`` pages of the text receive."""
+        """Start to add up, in ``recorded``, the mass that the first ``pages`` pages of the text receive."""
         self.recorded = np.zeros(pages)
 
     def add_recorded(self, text_pages: np.ndarray, mass: np.ndarray) -> None:
-        """Add ``mass`` to ``recorded`` at the page indices ``text_pages`` (0 is the first page of the text); both [n]
-        or
-        [kv_heads, n]. Pages beyond those that are recorded are ignored.
+        """Add ``mass`` to ``recorded`` at the page indices ``text_pages`` (0 is the first page of the text). Both are
+        [n] or [kv_heads, n]. Pages beyond the recorded ones are ignored.
         """
         assert self.recorded is not None
         count = len(self.recorded)
         self.recorded += np.bincount(text_pages.ravel(), mass.ravel(), count)[:count]
 
     def fork(self, recording: bool = True) -> AttentionHistory:
-        """A copy for a forked sequence. ``recorded`` is shared, so that forks add to it, unless not ``recording``."""
+        """Returns a copy for a forked sequence. With ``recording``, both share ``recorded`` and add to it."""
         twin = AttentionHistory()
         twin.page_mass, twin.queries = self.page_mass.copy(), self.queries.copy()
         twin.recorded = self.recorded if recording else None

@@ -1,4 +1,4 @@
-"""BlockTable: the sealed pages of one sequence, in order: their ids, addresses, kinds and positions."""
+"""BlockTable: ids, addresses, kinds and positions of one sequence's sealed pages, in order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +15,14 @@ from localctx.kv.pool import Pool
 from localctx.shape import FULL, PAGE, SLACK_PAGES, SLIDING
 
 RUN = 32  # pages decoded at a time: bounds the full-precision copy of history to 2,048 tokens
-WIDE_RUN = 256  # where a GPU's flash attention reads the copy: it holds no scores, and short runs cost it time
+WIDE_RUN = 256  # for a GPU's flash attention, which stores no scores and is slow on short runs
 ALL = slice(None)
 
 
 class PageParts(NamedTuple):
-    """The ids of the parts of one page: the layers that attend to all (every layer, where pages have one part), and the
-    sliding ones, None once they no longer see it. vLLM's hybrid KV cache manager groups layers in the same way.
+    """The ids of the parts of one page. ``full`` holds the layers that attend to everything, or every layer if pages
+    have one part. ``sliding`` holds the sliding-window layers, None once they no longer see the page. vLLM's hybrid KV
+    cache manager groups layers in the same way.
     """
 
     full: int
@@ -29,13 +30,15 @@ class PageParts(NamedTuple):
 
     @property
     def ids(self) -> list[int]:
-        """The ids of the parts there are."""
+        """The ids of the parts that are present."""
         return [page for page in self if page is not None]
 
 
 @dataclass(frozen=True)
 class PlacedPage:
-    """One sealed page in a sequence: its parts, its first token's number in the text, and its first key's position."""
+    """One sealed page in a sequence: its parts, the index of its first token in the text, and its
+    first key's position.
+    """
 
     parts: PageParts
     token: int
@@ -43,7 +46,7 @@ class PlacedPage:
 
 
 class _Column:
-    """The parts of one kind of all pages, as arrays [pages]; where a part is gone, its address is 0."""
+    """One part of all pages, as arrays [pages]. The address of an absent part is 0."""
 
     def __init__(self, pool: Pool, ids: Sequence[int | None]) -> None:
         self._pool, self._ids = pool, ids
@@ -54,7 +57,7 @@ class _Column:
 
     @cached_property
     def on_device(self) -> np.ndarray:
-        """True where nothing lies elsewhere, [pages]."""
+        """True where the part is on the device or absent, [pages]."""
         return np.array([page is None or page in self._pool.device_tier for page in self._ids], bool)
 
     @cached_property
@@ -63,7 +66,7 @@ class _Column:
 
 
 class _Columns:
-    """The table as arrays [pages]. Rebuilt when the pool's version changes, since addresses change as pages move."""
+    """The table as arrays [pages]. Rebuilt when the pool's version changes, because addresses change as pages move."""
 
     def __init__(self, pool: Pool, placed: Sequence[PlacedPage]) -> None:
         self.valid_for = pool.version, len(placed)
@@ -74,10 +77,10 @@ class _Columns:
 
 
 class BlockTable:
-    """The sealed pages of a sequence whose model computes in ``dtype``. The table holds one reference to each part of a
-    page, and of ``originals``: sink pages as they were first computed, which re-rotated ones are made from.
+    """The sealed pages of a sequence whose model computes in ``dtype``, addressed by their index in the table.
 
-    Pages are addressed by their index in the table.
+    The table holds one reference to each part of a page. It also holds the ``originals``: the sink pages as first
+    computed, from which re-rotated ones are made.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
@@ -92,33 +95,33 @@ class BlockTable:
 
     @property
     def pages(self) -> list[int]:
-        """The ids of the pages' parts of the layers that attend to all."""
+        """The ids of the pages' full parts."""
         return [placed.parts.full for placed in self.placed]
 
     @property
     def ids(self) -> np.ndarray:
-        """The ids of all parts of the pages, int64."""
+        """The ids of all parts of all pages, int64."""
         return self._columns.ids
 
     @property
     def text_pages(self) -> np.ndarray:
-        """Which page of the text each page begins in, int64."""
+        """The index of the text page in which each page begins, int64."""
         return self._columns.text_pages
 
     def bases(self, part: int) -> np.ndarray:
-        """The addresses of a part of the pages, int64: its layers' records in order; 0 where it is gone."""
+        """Returns the addresses of one part of the pages, int64: its layers' records in order. 0 where it is absent."""
         return self._columns.by_part[part].bases
 
     def kinds(self, part: int) -> np.ndarray:
-        """The kinds of a part of the pages, uint8."""
+        """Returns the kinds of one part of the pages, uint8."""
         return self._columns.by_part[part].kinds
 
     def for_kernels(self, layer: int) -> PageAddresses:
-        """Addresses and kinds of a layer's part of the pages, as the backend's kernels take them."""
+        """Returns addresses and kinds of a layer's part of the pages, in the form the backend's kernels take."""
         return self._column(layer).for_kernels
 
     def readable(self, indices: np.ndarray | slice = ALL) -> bool:
-        """True if the backend's kernels read the pages at ``indices`` where they are now."""
+        """Returns True if the backend's kernels can read the pages at ``indices`` where they are now."""
         backend = self.pool.backend
         if backend.in_place or not backend.max_batch_tokens:
             return backend.in_place
@@ -127,12 +130,14 @@ class BlockTable:
 
     @property
     def readable_once_fetched(self) -> bool:
-        """True if the backend's kernels read pages on the device."""
+        """True if the backend's kernels can read pages on the device."""
         return self.pool.backend.reads(np.ones(1, bool), self.dtype)
 
     def fetched(self, layer: int, indices: np.ndarray) -> tuple[PageAddresses, list[Tensor]]:
-        """``for_kernels``, with copies of those pages at ``indices`` that are not on the device. What holds these must
-        be kept until the kernel is launched; they stay as they are until pages of another layer are fetched.
+        """Returns ``for_kernels`` with copies of the pages at ``indices`` that are not on the device.
+
+        Hold on to the returned tensors until the kernel is launched. They stay valid until pages of another layer are
+        fetched.
         """
         column, holding = self._column(layer), list[Tensor]()
         bases, far = column.bases.copy(), indices[~column.on_device[indices]]
@@ -145,21 +150,22 @@ class BlockTable:
         return self.pool.backend.place(bases, column.kinds), holding
 
     def positions(self, layer: int) -> np.ndarray:
-        """The position of each page's first key in this layer, int64."""
+        """Returns the position of each page's first key in this layer, int64."""
         own = self._own_positions[layer]
         if own is None:
             return self._columns.positions
         return np.concatenate((own, self._columns.positions[len(own) :]))
 
     def token_positions(self, layer: int, first: int, stop: int) -> Tensor:
-        """The position of every key of the pages ``first..stop``, int64."""
+        """Returns the position of every key of the pages ``first..stop``, int64."""
         starts = torch.from_numpy(self.positions(layer)[first:stop]).to(self.pool.device)
         return (starts[:, None] + torch.arange(PAGE, device=starts.device)).flatten()
 
     def first_seen(self, layer: int, window: int, position: int) -> tuple[int, int]:
-        """The first page that the token at ``position`` or a later one sees, where keys ``window`` or more positions
-        back are hidden, and how many of that page's first tokens none of them sees. Sinks that were moved into the
-        window, but whose part was released before, are not seen.
+        """Returns the first page that tokens from ``position`` on can see, and how many of its first tokens are hidden.
+
+        Keys ``window`` or more positions back are hidden. So are sinks whose part was released before they moved into
+        the window.
         """
         unseen = position + 1 - window  # that token sees nothing before this position
         starts = self.positions(layer)
@@ -167,8 +173,8 @@ class BlockTable:
         return first, max(0, unseen - int(starts[first])) if first < len(starts) else 0
 
     def runs(self, layer: int, first: int, max_pages: int, mixed: bool = False) -> Iterator[tuple[int, int]]:
-        """The pages ``first..`` in runs of at most ``max_pages`` pages: (start, stop). They are of one kind in this
-        layer unless ``mixed``.
+        """Yields (start, stop) runs of at most ``max_pages`` pages, from page ``first`` on. All pages of a run have one
+        kind in this layer, unless ``mixed``.
         """
         kinds = self._column(layer).kinds
         start = first
@@ -178,16 +184,18 @@ class BlockTable:
                 start = i
 
     def reads_mixed(self, layer: int) -> bool:
-        """True if ``read`` takes pages of several kinds at once: where they lie, if no key lacks a bias."""
+        """Returns True if ``read`` accepts runs of mixed kinds: the backend unpacks in place and no
+        key lacks its bias.
+        """
         backend = self.pool.backend
         return backend.mixes_kinds and backend.unpacks(self._column(layer).on_device) and not self.pool.unbiased(layer)
 
     def records(self, layer: int, first: int, stop: int) -> Tensor:
-        """The records of the pages ``first..stop``, which are of one kind: [pages, total] uint8, on the device."""
+        """Returns the records of the pages ``first..stop``, all of one kind: [pages, total] uint8, on the device."""
         return self.pool.fetch(self._ids_of(layer, first, stop), layer)
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The keys and values [kv_heads, tokens, dim] of the pages ``first..stop``, which are a run, decoded."""
+        """Decode the run of pages ``first..stop``. Returns keys and values, [kv_heads, tokens, dim]."""
         column, backend = self._column(layer), self.pool.backend
         kind, unbiased = column.kinds[first], self.pool.unbiased(layer)
         assert not unbiased or (column.kinds[first:stop] == kind).all(), "the bias is added to pages of one kind"
@@ -204,8 +212,8 @@ class BlockTable:
         return k.to(dtype), v.to(dtype)
 
     def touch(self, indices: np.ndarray | slice = ALL) -> None:
-        """Mark the pages at ``indices`` as needed now: they move to lower tiers last. Sliding layers need all of their
-        parts.
+        """Mark the pages at ``indices`` as needed now, so that they move to lower tiers last. All sliding parts are
+        marked, because sliding layers need all of them.
         """
         ids, pages = self.ids, len(self)  # every page has its full part, and these come first
         self.pool.touch(np.concatenate((ids[:pages][indices].ravel(), ids[pages:])))
@@ -213,11 +221,13 @@ class BlockTable:
     # --- Changing the table
 
     def append(self, parts: PageParts, token: int, position: int) -> None:
-        """Add a page at the end; the references to its parts pass to the table."""
+        """Append a page. The references to its parts pass to the table."""
         self.placed.append(PlacedPage(parts, token, position))
 
     def release_unseen(self, position: int) -> None:
-        """Release sliding parts that no layer sees from ``position`` on; the last pages before stay, for some slack."""
+        """Release sliding parts that no layer sees from ``position`` on. ``SLACK_PAGES`` pages
+        before the window stay.
+        """
         if not (window := self.pool.shape.window):
             return
         first, _ = self.first_seen(self._sliding_layer, window + SLACK_PAGES * PAGE, position)
@@ -228,14 +238,14 @@ class BlockTable:
             self._cached = None
 
     def has_window(self, position: int, pages: int) -> bool:
-        """True if there is all that sliding layers see of the first ``pages`` from ``position`` on."""
+        """Returns True if every sliding part of the first ``pages`` that is visible from ``position`` is present."""
         if not (window := self.pool.shape.window):
             return True
         first, _ = self.first_seen(self._sliding_layer, window, position)
         return all(placed.parts.sliding is not None for placed in self.placed[first:pages])
 
     def remove(self, indices: Sequence[int]) -> list[int]:
-        """Release the pages at ``indices``; returns the indices of those that stay."""
+        """Release the pages at ``indices``. Returns the indices of the pages that stay."""
         removed = set(indices)
         self.pool.release(page for i in indices for page in self.placed[i].parts.ids)
         stay = [i for i in range(len(self.placed)) if i not in removed]
@@ -249,10 +259,11 @@ class BlockTable:
     def replace(
         self, first: int, stop: int, pages: list[PageParts], positions: list[np.ndarray | None]
     ) -> tuple[int, int]:
-        """Put ``pages`` in the stead of the pages ``first..stop``, some of whose tokens they hold; returns the range of
-        the text that they were. What is not in ``pages`` is released.
+        """Replace the pages ``first..stop`` with ``pages``, which hold some of their tokens. Returns the token range of
+        the replaced pages. Releases the parts that are not in ``pages``.
 
-        ``positions`` has, for each layer whose positions are its own from here on, those of all pages' first keys.
+        ``positions`` has, per layer, the positions of all pages' first keys if the layer has its own from now on, else
+        None.
         """
         start, end = self.placed[first].token, self.placed[stop - 1].token + PAGE
         stay = {page for parts in pages for page in parts.ids}
@@ -263,12 +274,12 @@ class BlockTable:
         return start, end
 
     def move(self, index: int, parts: PageParts, position: int) -> None:
-        """Put ``parts``, re-rotated copies, at ``index``. The references to those before stay with the caller."""
+        """Put the re-rotated copies ``parts`` at ``index``. The caller keeps the references to the old parts."""
         self.placed[index] = PlacedPage(parts, self.placed[index].token, position)
         self._cached = None
 
     def move_to(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
-        """Release all pages and go on in ``pool``, where ``pages`` and ``originals`` are copies of them."""
+        """Release all pages and continue in ``pool``, which holds their copies ``pages`` and ``originals``."""
         self.pool.release(self._held)
         self.placed = [PlacedPage(new, p.token, p.position) for new, p in zip(pages, self.placed, strict=True)]
         self.pool, self.originals, self._cached = pool, originals, None
@@ -279,7 +290,7 @@ class BlockTable:
         self.originals = []
 
     def fork(self) -> "BlockTable":
-        """A table of the same pages, which then have one more reference each."""
+        """Returns a table of the same pages, and adds one reference to each."""
         twin = BlockTable(self.pool, self.dtype)
         for page in self._held:
             self.pool.references.share(page)
@@ -289,22 +300,22 @@ class BlockTable:
 
     @property
     def _held(self) -> list[int]:
-        """The ids that the table has a reference to."""
+        """The ids that the table holds a reference to."""
         return [page for parts in (*(p.parts for p in self.placed), *self.originals) for page in parts.ids]
 
     def _ids_of(self, layer: int, first: int, stop: int) -> list[int]:
-        """The ids of a layer's part of the pages ``first..stop``, which all have it."""
+        """Returns the ids of a layer's part of the pages ``first..stop``, all of which must have it."""
         ids = [placed.parts[self.pool.format.parts[layer]] for placed in self.placed[first:stop]]
         assert None not in ids, "no layer sees these pages any longer"
         return [page for page in ids if page is not None]
 
     @cached_property
     def _sliding_layer(self) -> int:
-        """One of the sliding layers; all have the same positions."""
+        """The first sliding layer. All sliding layers have the same positions."""
         return self.pool.shape.parts.index(SLIDING)
 
     def _sinks_without(self, layer: int) -> int:
-        """The number of sinks that were moved when this layer's part of them had been released."""
+        """Returns the number of moved sinks whose part for this layer had already been released."""
         part = self.pool.shape.parts[layer]
         return sum(original[part] is None for original in self.originals)
 

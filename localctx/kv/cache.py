@@ -1,7 +1,7 @@
 """Cache: the state of one sequence, and the protocol by which a forward pass extends it.
 
 A step appends the same tokens to every layer, layer by layer: ``begin``, ``extend`` for each layer, then ``commit``.
-``rollback`` instead of ``commit`` leaves the sequence as it was before ``begin``.
+``rollback`` instead of ``commit`` restores the sequence as it was before ``begin``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
 class Cache:
-    """The KV cache of one sequence: sealed pages (``table``) and an ``open_page``; ``states`` of layers without pages.
+    """The KV cache of one sequence: sealed pages (``table``), an ``open_page``, and ``states`` of layers without pages.
 
-    ``length`` counts the committed tokens, ``position`` is where the next one goes; they differ once a keeper has
-    rebased positions. ``reach`` is the model's window. ``history`` is what its pages received of attention,
-    ``evictions`` what its ``keeper`` evicted. ``activation`` says which adapter of the model computes its tokens, and
-    from which on; None: none does. ``joins_chunks``: its chunks may be computed in one pass with those of other
-    sequences, even where that changes the last digits, because nothing of them will be persisted.
+    ``length`` counts the committed tokens, ``position`` is where the next one goes. They differ once a keeper has
+    rebased positions. ``reach`` is the model's window. ``history`` holds the attention that pages received,
+    ``evictions`` the tokens that the ``keeper`` evicted. ``activation`` names the adapter that computes the tokens and
+    its first token, None for no adapter. ``joins_chunks``: its chunks may be computed in one pass with those of other
+    sequences, which can change the last digits. This is safe because nothing of it will be persisted.
     """
 
     activation: Activation | None = None
@@ -50,10 +50,10 @@ class Cache:
         self.sketches = KeySketches(self.table)
         self.states = SequenceStates(pool.shape.states, dtype, pool.device)
         self.history, self.evictions = AttentionHistory(), EvictionLog()
-        self._pending: tuple[list[int], list[int]] = ([], [])  # parts of pages that the open step fills
-        self._step = 0  # its tokens
+        self._pending: tuple[list[int], list[int]] = ([], [])  # page parts that the open step fills
+        self._step = 0  # tokens of the open step
 
-    # --- What it holds
+    # --- Contents
 
     @property
     def pool(self) -> Pool:
@@ -82,75 +82,81 @@ class Cache:
 
     @property
     def exact(self) -> bool:
-        """True if every page is what its name says: nothing evicted, re-encoded or copied from another sequence."""
+        """True if every page matches its name: nothing evicted, re-encoded or copied from another sequence."""
         return self.evictions.exact
 
     @property
     def evicted(self) -> list[EvictedRange]:
-        """The ranges of tokens that were evicted, in the order of the text."""
+        """The evicted token ranges, in text order."""
         return self.evictions.ranges
 
     @property
     def dropped(self) -> int:
-        """Tokens that attention no longer sees; where KV heads keep different ones, their mean."""
+        """Number of tokens that attention no longer sees, averaged where KV heads keep different ones."""
         return self.evictions.tokens
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """The attention mass of each page of the text since ``record_attention``; None where it is not recorded."""
+        """Attention mass of each text page since ``record_attention``, or None if not recorded."""
         return self.history.recorded
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The keys and values [kv_heads, tokens, dim] of the sealed pages ``first..stop``: see ``BlockTable``."""
+        """Returns the keys and values [kv_heads, tokens, dim] of the sealed pages ``first..stop``. See
+        ``BlockTable.read``.
+        """
         return self.table.read(layer, first, stop, dtype)
 
     def open_tail(self, layer: int) -> tuple[Tensor, Tensor]:
-        """The committed tokens of the open page: k [kv_heads, tail, k_dim], v [kv_heads, tail, v_dim]."""
+        """Returns the committed tokens of the open page: k [kv_heads, tail, k_dim], v [kv_heads, tail, v_dim]."""
         return self.open_page.tokens(layer)
 
     def tail_payload(self) -> np.ndarray:
-        """The open page in full precision: each layer's k and v of its tokens, uint8."""
+        """Returns the open page in full precision: each layer's k and v of its tokens, uint8."""
         return self.open_page.payload()
 
     def sliding_payload(self, index: int) -> np.ndarray | None:
-        """The bytes of a sealed page's part of sliding layers (uint8); None if they no longer see it."""
+        """Returns the bytes (uint8) of a sealed page's sliding part, or None if sliding layers no
+        longer see the page.
+        """
         page = self.placed_pages[index].parts.sliding
         return None if page is None else self.pool.payload(page).cpu().numpy()
 
     def bytes_with(self, tokens: int) -> int:
-        """Bytes of the sequence with ``tokens`` more: its pages, in any tier, its open page and its states."""
+        """Returns the sequence's bytes after ``tokens`` more: its pages in any tier, open page and states."""
         first, pool = self.num_pages, self.pool
         new = range(first, first + (self.tail + tokens) // PAGE)
         more = sum(pool.page_bytes(i, part) for i in new for part in (FULL, SLIDING))
         return pool.bytes_of(self.table.ids) + more + self.open_page.nbytes + self.states.nbytes
 
     def sketch_bytes(self) -> int:
-        """Bytes of the sketches made so far, beside the pages."""
+        """Returns the bytes of the sketches made so far. They are not part of the pages."""
         return self.sketches.nbytes
 
     # --- The phases of a request
 
     def enter_phase(self, phase: Phase) -> None:
-        """Set the phase of what is processed from here on, which keepers depend on."""
+        """Set the phase of the tokens processed from now on. Keepers depend on it."""
         self.phase = phase
 
     def finish_prefill(self) -> None:
-        """End the prefill of a prompt: the keeper may compress it if it ends with a question. Raises NoRoom."""
+        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises NoRoom."""
         if self.phase == "asking":
             self.keeper.after_prefill(self)
         self.phase = "answering"
 
     def selects_pages(self) -> bool:
-        """True if a query now sees only the pages that it selects: a token of the answer."""
+        """Returns True if a query now sees only the pages that it selects, which happens to tokens of the answer."""
         return self.phase == "answering" and self.keeper.pages_seen(self.num_pages) < self.num_pages
 
     @property
     def prefill_loss(self) -> float:
-        """The share of attention weights that a query may now lose to pages it skips: 0 in questions and answers."""
+        """Share of attention weights that a query may lose to skipped pages. 0 in questions and answers."""
         return self.pool.prefill_loss if self.phase == "reading" else 0.0
 
     def record_attention(self) -> None:
-        """From here on, add up in ``attention_mass`` what the pages read so far receive. Forks add to it as well."""
+        """Start to add up, in ``attention_mass``, the mass that the pages read so far receive.
+        Forks add to it as well.
+        """
         self.history.record(self.length // PAGE)
 
     def add_attention(self, indices: np.ndarray, mass: np.ndarray) -> None:
@@ -160,8 +166,8 @@ class Cache:
     # --- A step
 
     def begin(self, tokens: int) -> None:
-        """Start a step of ``tokens`` tokens, and release what sliding layers no longer see. Raises NoRoom, with every
-        token as it was.
+        """Start a step of ``tokens`` tokens, and release pages that sliding layers no longer see. Raises NoRoom, with
+        every token unchanged.
         """
         assert not self._step, "a step is open"
         assert tokens > 0
@@ -169,7 +175,7 @@ class Cache:
             self._rebase()
         self.pool.clock += 1
         self.table.release_unseen(self.position)
-        if not self.selects_pages():  # otherwise each query touches the pages that it selects
+        if not self.selects_pages():  # when pages are selected, each query touches its own
             self.table.touch()
         self._step = tokens
         try:
@@ -180,7 +186,9 @@ class Cache:
             raise
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Append this step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer; seals pages they fill."""
+        """Append this step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer, and seal pages that fill
+        up.
+        """
         assert k.shape[1] == self._step, "extend wants the tokens that begin announced"
         pending = self._pending[self.pool.format.parts[layer]]
         if not pending:
@@ -192,7 +200,7 @@ class Cache:
         self.open_page.write_next(layer, k[:, full:], v[:, full:])
 
     def commit(self) -> None:
-        """Make the step part of the sequence, and evict what the keeper does not keep."""
+        """Make the step part of the sequence, then evict the pages that the keeper does not keep."""
         self.pool.close([*self._pending[FULL], *self._pending[SLIDING]])
         for i, parts in enumerate(zip_longest(*self._pending)):
             start = i * PAGE - self.tail
@@ -205,7 +213,7 @@ class Cache:
         self._evict()
 
     def rollback(self) -> None:
-        """Forget the open step, if there is one."""
+        """Discard the open step, if any."""
         self.open_page.rollback()
         self.states.rollback()
         self.pool.release([*self._pending[FULL], *self._pending[SLIDING]])
@@ -214,9 +222,9 @@ class Cache:
     # --- Other ways to change it
 
     def adopt(self, payloads: list[np.ndarray], windows: Mapping[int, np.ndarray] = MappingProxyType({})) -> None:
-        """Take persisted pages (mapped bytes, in order) as the sequence's next pages. The open page must be empty.
+        """Append persisted pages (mapped bytes, in order). The open page must be empty.
 
-        ``windows`` are their parts of sliding layers, by the index of the page; only the last are needed.
+        ``windows`` maps a page's index to its sliding part. Only the last pages need one.
         """
         assert self.tail == 0
         assert not self._step
@@ -228,8 +236,8 @@ class Cache:
         self._evict()
 
     def share_pages(self, pages: Sequence[PageParts], states: States | None) -> None:
-        """Take pages of other sequences of the pool as the next pages, as ``fork`` does, with the ``states`` after
-        them. The open page must be empty.
+        """Append pages of other sequences in the pool, shared as in ``fork``, and the ``states`` after them. The open
+        page must be empty.
         """
         assert self.tail == 0
         assert not self._step
@@ -242,18 +250,18 @@ class Cache:
         self._evict()
 
     def adopt_tail(self, payload: np.ndarray) -> None:
-        """Take what ``tail_payload`` gave as the open page, which must be empty."""
+        """Load the output of ``tail_payload`` as the open page, which must be empty."""
         assert not self._step
         self.open_page.adopt(payload)
         self.length, self.position = self.length + self.tail, self.position + self.tail
 
     def adopt_states(self, snapshot: np.ndarray) -> None:
-        """Take the bytes of a snapshot as the states after the tokens that were adopted."""
+        """Load a snapshot's bytes as the states after the adopted tokens."""
         self.states.adopt(snapshot, self.length)
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
-        """Replace the sealed pages from the sinks to page ``stop`` by ``slots`` pages with the tokens of the best
-        ``score``, head by head; a sliding layer keeps its last pages. Raises NoRoom.
+        """Replace the sealed pages between the sinks and page ``stop`` with ``slots`` pages that hold the tokens of the
+        best ``score``, per head. A sliding layer keeps its last pages. Raises NoRoom.
         """
         pages, positions = pack_tokens_by_score(self.table, slots, stop, score)
         start, end = self.table.replace(SINK_PAGES, stop, pages, positions)
@@ -262,8 +270,8 @@ class Cache:
         self.history.reset(self.num_pages)
 
     def use_pool(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
-        """Go on in ``pool``, in which ``pages`` are copies of the sealed pages and ``originals`` of the sinks'. The
-        sequence is no longer exact.
+        """Continue in ``pool``, which holds ``pages``, copies of the sealed pages, and ``originals``, copies of the
+        original sinks. The sequence is no longer exact.
         """
         self.table.move_to(pool, pages, originals)
         self.open_page.pool = pool
@@ -271,13 +279,13 @@ class Cache:
         self.sketches.clear()
 
     def mark_inexact(self) -> None:
-        """Mark the sequence as inexact: its pages are no longer what their names say, and must not be persisted."""
+        """Mark the sequence as inexact: its pages no longer match their names and must not be persisted."""
         self.evictions.exact = False
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "Cache":
-        """Another sequence with the same past. Sealed pages are shared; only the open page is copied.
+        """Returns a new sequence with the same past. Sealed pages are shared, only the open page is copied.
 
-        It has this ``keeper`` (None: the same), and adds to the same ``attention_mass`` unless not ``recording``.
+        It has this ``keeper`` (None: the same one). With ``recording`` it adds to the same ``attention_mass``.
         """
         assert not self._step
         twin = Cache.__new__(Cache)
@@ -291,17 +299,19 @@ class Cache:
         return twin
 
     def trimmable(self, length: int) -> int:
-        """Less than the length where a sealed page would be reopened, which is not what was prefilled: states are not
-        known after every token, and sliding layers have kept the last window alone.
+        """Returns the longest length, up to ``length``, that ``trim`` can restore exactly.
+
+        Reopening a sealed page is not exact, states are not kept after every token, and sliding layers keep only the
+        last window.
         """
         whole = length if length >= self.num_pages * PAGE else length // PAGE * PAGE
         known = self.states.restorable(whole, self.length)
         return known if self._has_window(known) else 0
 
     def trim(self, length: int) -> None:
-        """Keep the first ``length`` tokens. Cutting inside a sealed page reopens it at its codec's precision.
+        """Keep the first ``length`` tokens. A cut inside a sealed page reopens it at its codec's precision.
 
-        What a keeper evicted does not come back: only tokens after it can be trimmed.
+        Evicted tokens do not come back: only tokens after them can be trimmed.
         """
         assert 0 <= length <= self.length
         assert not self._step
@@ -329,18 +339,18 @@ class Cache:
         self.length, self.position = self.length + PAGE, self.position + PAGE
 
     def _has_window(self, length: int) -> bool:
-        """True if sliding layers could go on after the first ``length`` tokens."""
+        """Returns True if sliding layers could continue after the first ``length`` tokens."""
         pages = sum(placed.token < length for placed in self.table.placed)
         return length == 0 or self.table.has_window(self.position - (self.length - length), pages)
 
     def _add_pending(self, kind: int) -> None:
-        """Add a page that the open step fills, in every part. Raises NoRoom."""
+        """Add a page, in every part, for the open step to fill. Raises NoRoom."""
         for part, pending in enumerate(self._pending):
             if part == FULL or self.pool.shape.window:
                 pending.append(self.pool.new(kind, part))
 
     def _evict(self) -> None:
-        """Evict what the keeper does not keep."""
+        """Evict the pages that the keeper does not keep."""
         evicted = self.keeper.pages_to_evict(self.num_pages, self.history.mean_mass)
         if not evicted:
             return
@@ -355,7 +365,7 @@ class Cache:
         self.sketches.clear()
 
     def _rebase(self) -> None:
-        """Rebase positions to zero and re-rotate the keys. Raises NoRoom; the next call then goes on from there."""
+        """Rebase positions to zero and re-rotate the keys. Raises NoRoom, and the next call then continues the work."""
         rebase_pages(self.table, self.keeper.sink_pages)
         if by := self.num_pages * PAGE + self.tail - self.position:
             self.open_page.rerotate(by)

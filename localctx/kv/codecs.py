@@ -1,6 +1,6 @@
-"""Codecs: one sealed page of one layer to self-contained bytes and back.
+"""Codecs: encode one sealed page of one layer as self-contained bytes, and decode it.
 
-K is stored as [kv_heads, k_dim, 64] with a scale per channel over the page's tokens, V is [kv_heads, 64, v_dim] with a
+K is stored as [kv_heads, k_dim, 64] with a scale per channel over the page's tokens, V as [kv_heads, 64, v_dim] with a
 scale per token (KIVI, arXiv:2402.02750, with the page as the group).
 """
 
@@ -27,7 +27,9 @@ class Codec:
     rotated: bool
 
     def encode(self, k: Tensor, v: Tensor) -> Tensor:
-        """Records [pages, total] uint8 from k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim]."""
+        """Returns records [pages, total] uint8 of k [kv_heads, pages * 64, k_dim] and v
+        [kv_heads, pages * 64, v_dim].
+        """
         s, f, y = self.shape, self.format, self.layout
         if self.rotated:
             k, v = quant.rotate(k.float()), quant.rotate(v.float())
@@ -40,7 +42,7 @@ class Codec:
         return records
 
     def decode(self, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] from records [pages, total]."""
+        """Returns k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] of records [pages, total]."""
         s, f, y = self.shape, self.format, self.layout
         k = _decode(records, f.k_kind, (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE))
         v = _decode(records, f.v_kind, (y.v_codes, y.v_scale, y.v_zero), (s.kv_heads, PAGE, s.v_dim))
@@ -51,14 +53,14 @@ class Codec:
         return k.to(dtype), v.to(dtype)
 
     def stored_keys(self, records: Tensor) -> Tensor:
-        """The keys as the records hold them, rotated where they are: [pages, kv_heads, k_dim, 64] float32."""
+        """Returns the stored keys, still rotated if the codec rotates: [pages, kv_heads, k_dim, 64] float32."""
         s, y = self.shape, self.layout
         starts, shape = (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE)
         return _decode(records, self.format.k_kind, starts, shape).float()
 
 
 def make_codec(name: str, shape: LayerShape, rotated: bool | None = None) -> Codec:
-    """The codec ``name`` of FORMATS for one layer; ``rotated`` None: as the format says."""
+    """Returns the codec ``name`` of FORMATS for one layer. ``rotated`` None takes the format's value."""
     f = FORMATS[name]
     return Codec(f, shape, record_layout(shape, name), f.hadamard if rotated is None else rotated)
 

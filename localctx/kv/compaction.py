@@ -1,4 +1,4 @@
-"""Compaction: the best tokens of several sealed pages packed into fewer, head by head."""
+"""Compaction: pack the best tokens of several sealed pages into fewer pages, per head."""
 
 from collections.abc import Callable
 
@@ -14,13 +14,13 @@ from localctx.shape import FULL, PAGE, SINK_PAGES
 def pack_tokens_by_score(
     table: BlockTable, slots: int, stop: int, score: Callable[[int, Tensor], Tensor]
 ) -> tuple[list[PageParts], list[np.ndarray | None]]:
-    """Returns ``slots`` pages with the best tokens of the pages ``SINK_PAGES..stop``, and for each sliding layer, which
-    keeps its last pages, the positions of all its pages then. Keys stay at their positions. ``score`` is a
-    ``TokenScore``, see ``Keeper``.
+    """Pack the best tokens of the pages ``SINK_PAGES..stop`` into ``slots`` new pages.
 
-    The table is unchanged. Raises NoRoom.
+    Returns the new pages and, for each sliding layer, the positions of all its pages afterwards (None for other
+    layers). A sliding layer keeps its last pages. Keys stay at their positions. ``score`` is a ``TokenScore``, see
+    ``Keeper``. The table is unchanged. Raises NoRoom.
     """
-    # A packed page mixes positions, so what a bias adds to each key is unknown: such pages keep full precision.
+    # A packed page mixes positions, so the bias of each key is unknown: such pages keep full precision.
     layers, last = range(len(table.pool.shape.layers)), table.placed[stop - slots : stop]
     kind = SINK if any(map(table.pool.unbiased, layers)) else ORDINARY
     pages = [table.pool.new(kind) for _ in range(slots)]
@@ -46,7 +46,9 @@ def _pack_layer(
 
 
 def _positions_of_last(table: BlockTable, layer: int, slots: int, stop: int) -> np.ndarray | None:
-    """The positions of the pages before ``stop`` of a sliding layer that keeps its last ``slots``; None for others."""
+    """Returns the positions of the sinks and the last ``slots`` pages before ``stop`` in a sliding layer, None for
+    others.
+    """
     if table.pool.shape.layers[layer].window is None:
         return None
     own = table.positions(layer)

@@ -1,6 +1,6 @@
-"""Attention dispatch: which path computes attention of new tokens over a cache. Everything else asks here.
+"""Attention dispatch: decides which path computes attention of new tokens over a cache. All other code asks here.
 
-``TABLE`` is read from top to bottom: the first row whose conditions all hold applies.
+``TABLE`` is read from top to bottom. The first row whose conditions all hold applies.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from localctx.kv.keepers.select import DENSE_LAYERS
 from localctx.shape import PAGE, KVShape
 
 BATCH_DTYPES = {torch.float32: 32, torch.bfloat16: 16}
-"""Precisions of open pages that decode batches read, and their bits."""
+"""Open-page precisions that decode batches can read, with their bits."""
 
 
 class Path(Enum):
@@ -31,9 +31,9 @@ class Path(Enum):
 
 @dataclass(frozen=True)
 class AttentionCase:
-    """The case that decides the path: ``tokens`` new tokens of a model's ``layer`` whose queries are of ``dtype``, over
-    ``cache``. ``window`` is the layer's; ``latent``: keys and values are expanded from latents (MLA); ``alone``: not
-    together with other sequences.
+    """The facts that decide the path: ``tokens`` new tokens of ``layer``, with queries of ``dtype``, over ``cache``.
+    ``window`` is the layer's. ``latent``: keys and values are expanded from latents (MLA). ``alone``: not batched with
+    other sequences.
     """
 
     cache: Cache
@@ -45,7 +45,7 @@ class AttentionCase:
     alone: bool = True
 
     def may_batch(self) -> bool:
-        """True if sequences may attend together: pages are read in place, and no keeper observes this one."""
+        """Returns True if sequences may attend together: pages are readable and no keeper observes this one."""
         cache = self.cache
         return (
             not self.alone
@@ -56,7 +56,7 @@ class AttentionCase:
         )
 
     def fits_batch(self) -> bool:
-        """True for one token, or a few that fill no page (so that they can be trimmed) and select no pages."""
+        """Returns True for one token, or for a few that fill no page (so they can be trimmed) and select no pages."""
         cache, backend, selects = self.cache, self.cache.pool.backend, self.cache.selects_pages()
         if self.tokens == 1:
             fits = not selects or backend.selects_in_batch(cache.num_pages, cache.pool.has_unbiased)
@@ -64,33 +64,35 @@ class AttentionCase:
         return self.tokens <= backend.max_batch_tokens and cache.tail + self.tokens < PAGE and not selects
 
     def chunk(self) -> bool:
-        """True for several tokens in float32; in bf16 torch is faster, where no pages are skipped."""
+        """Returns True for several tokens in float32 or with page skipping. In bf16 torch is faster if no pages are
+        skipped.
+        """
         return self.tokens > 1 and (self.dtype == torch.float32 or self.cache.prefill_loss > 0)
 
     def sees_all(self) -> bool:
-        """True if every token attends to everything before it."""
+        """Returns True if every token attends to everything before it."""
         return self.window is None and not self.selects()
 
     def selects(self) -> bool:
-        """True if a query attends only to the pages that it selects in this layer."""
+        """Returns True if a query attends only to the pages that it selects in this layer."""
         return selects_pages(self.cache, self.layer, self.window)
 
     def prefill_kernel(self) -> bool:
-        """True if the backend has a prefill kernel for such keys, and the keeper needs no attention mass by page."""
+        """Returns True if the backend has a prefill kernel for such keys and the keeper needs no mass per page."""
         cache = self.cache
         observes_page_mass = cache.keeper.observes(cache.phase) is Observation.PAGE_MASS
         return cache.pool.backend.prefill_kernel and not cache.pool.unbiased(self.layer) and not observes_page_mass
 
     def token_kernel(self) -> bool:
-        """True for one token whose pages kernels all read in place."""
+        """Returns True for one token whose pages kernels can read where they are."""
         return self.tokens == 1 and self.cache.table.readable()
 
     def fetched_kernel(self) -> bool:
-        """True for one token whose pages kernels read once they are fetched."""
+        """Returns True for one token whose pages kernels can read once they are fetched."""
         return self.tokens == 1 and self.cache.table.readable_once_fetched
 
     def stores_keys(self) -> bool:
-        """True if the cache holds keys and values themselves, not latents that they are expanded from."""
+        """Returns True if the cache holds keys and values, not latents to expand."""
         return not self.latent
 
 
@@ -106,24 +108,28 @@ TABLE: tuple[tuple[Path, tuple[Callable[[AttentionCase], bool], ...]], ...] = (
 
 
 def attention_path(case: AttentionCase) -> Path:
-    """The first path of TABLE whose conditions all hold."""
+    """Returns the first path of TABLE whose conditions all hold."""
     return next(path for path, conditions in TABLE if all(holds(case) for holds in conditions))
 
 
 def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
-    """True if ``tokens`` new tokens of this sequence join a decode batch; the answer is the same in every layer."""
+    """Returns True if ``tokens`` new tokens of this sequence join a decode batch. The answer is the same in every
+    layer.
+    """
     case = AttentionCase(cache, 0, tokens, None, cache.dtype, latent, alone=False)
     return attention_path(case) is Path.DECODE_BATCH
 
 
 def batch_key(cache: Cache) -> tuple[str, int]:
-    """Returns the key that sequences of a decode batch share: their codec. One that selects pages has its own key."""
+    """Returns the key that sequences of a decode batch share: their codec. A sequence that selects pages has its own
+    key.
+    """
     return cache.pool.codec, id(cache) if cache.selects_pages() else 0
 
 
 def max_tokens_at_once(cache: Cache) -> int:
-    """Returns how many tokens may be computed in one step with the same results as one by one, so that all but the
-    first can be trimmed (``Cache.trim``) as if they had never been computed.
+    """Returns how many tokens one step may compute with the same results as one by one. All but the first can then be
+    trimmed (``Cache.trim``) without a trace.
     """
     if cache.dtype != torch.float32 or cache.pool.shape.states:
         return 1  # only float32 is computed row by row; states cannot be trimmed by a token
@@ -132,12 +138,14 @@ def max_tokens_at_once(cache: Cache) -> int:
 
 
 def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
-    """True if a query sees only the pages that it selects in this layer: the first layers and sliding ones see all."""
+    """Returns True if a query sees only the pages that it selects in this layer. The first layers and sliding ones see
+    all.
+    """
     return window is None and layer >= DENSE_LAYERS and cache.selects_pages()
 
 
 def records_attention(shape: KVShape, layer: int, window: int | None) -> bool:
-    """True if recorded attention mass is taken from this layer: early layers attend a little to everything, sliding
-    ones only to what is near.
+    """Returns True if recorded attention mass comes from this layer. Early layers attend a little to everything, and
+    sliding layers only to nearby tokens.
     """
     return window is None and layer >= len(shape.layers) // 2

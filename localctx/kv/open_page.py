@@ -15,7 +15,7 @@ KV = tuple[Tensor, Tensor]
 class OpenPage:
     """Each layer's k and v [kv_heads, 64, dim], of which the first ``filled`` tokens are committed.
 
-    A step that fills the page writes what goes beyond it into buffers of their own, which ``commit`` makes the page.
+    A step that fills the page writes the overflow into separate buffers, which ``commit`` makes the new page.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
@@ -25,7 +25,7 @@ class OpenPage:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the page, however many tokens it has."""
+        """Bytes of the page, whether full or not."""
         return sum(k.nbytes + v.nbytes for k, v in self._layers)
 
     @property
@@ -34,17 +34,17 @@ class OpenPage:
         return np.array([(k.data_ptr(), v.data_ptr()) for k, v in self._layers], np.int64)
 
     def tokens(self, layer: int) -> KV:
-        """The committed tokens: k [kv_heads, filled, k_dim], v [kv_heads, filled, v_dim]."""
+        """Returns the committed tokens: k [kv_heads, filled, k_dim], v [kv_heads, filled, v_dim]."""
         k, v = self._layers[layer]
         return k[:, : self.filled], v[:, : self.filled]
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Write new tokens behind the committed ones. The caller sees to it that they fit into the page."""
+        """Write new tokens after the committed ones. The caller ensures that they fit into the page."""
         for buffer, new in zip(self._layers[layer], (k, v), strict=True):
             buffer[:, self.filled : self.filled + new.shape[1]] = new
 
     def write_next(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Write the tokens that go beyond the page, those of the page after it."""
+        """Write the overflow: the first tokens of the next page."""
         self._next[layer] = fresh = self._empty(layer)
         for buffer, rest in zip(fresh, (k, v), strict=True):
             buffer[:, : rest.shape[1]] = rest
@@ -57,16 +57,16 @@ class OpenPage:
         self.filled = (self.filled + tokens) % PAGE
 
     def rollback(self) -> None:
-        """Forget what goes beyond the page."""
+        """Discard the overflow."""
         self._next = {}
 
     def payload(self) -> np.ndarray:
-        """The committed tokens in full precision: each layer's k and v, uint8."""
+        """Returns the committed tokens in full precision: each layer's k and v, uint8."""
         parts = [x.contiguous().view(torch.uint8).flatten() for i in range(len(self._layers)) for x in self.tokens(i)]
         return torch.cat(parts).cpu().numpy()
 
     def adopt(self, payload: np.ndarray) -> None:
-        """Take what ``payload`` gave. The page must be empty."""
+        """Load the output of ``payload``. The page must be empty."""
         assert self.filled == 0
         flat = torch.from_numpy(payload.copy()).view(self.dtype).to(self.pool.device)
         self.filled = len(flat) // sum(s.kv_heads * (s.k_dim + s.v_dim) for s in self.pool.shape.layers)
@@ -76,18 +76,18 @@ class OpenPage:
                 flat = flat[x.numel() :]
 
     def reopen(self, table: BlockTable, index: int, filled: int) -> None:
-        """Take the first ``filled`` tokens of the sealed page at ``index``, at its codec's precision."""
+        """Load the first ``filled`` tokens of the sealed page at ``index``, at its codec's precision."""
         self.filled = filled
         for layer in range(len(self._layers)) if filled else ():
             k, v = table.read(layer, index, index + 1, self.dtype)
-            self._layers[layer] = k.contiguous().clone(), v.contiguous().clone()  # not part of what was fetched
+            self._layers[layer] = k.contiguous().clone(), v.contiguous().clone()  # a copy: fetched memory is reused
 
     def rerotate(self, by: int) -> None:
-        """Move the keys ``by`` positions on."""
+        """Move the keys ``by`` positions forward."""
         self._layers = [rerotate(self.pool, layer, k, v, by) for layer, (k, v) in enumerate(self._layers)]
 
     def fork(self) -> "OpenPage":
-        """An independent copy of the committed tokens."""
+        """Returns an independent copy of the committed tokens."""
         twin = OpenPage.__new__(OpenPage)
         twin.pool, twin.dtype, twin.filled, twin._next = self.pool, self.dtype, self.filled, {}
         twin._layers = [(k.clone(), v.clone()) for k, v in self._layers]

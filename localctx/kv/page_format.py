@@ -1,4 +1,4 @@
-"""PageFormat: how the pages of one model in one codec lie in memory. A part of a page is its layers' records."""
+"""PageFormat: the memory layout of one model's pages in one codec. A part of a page holds its layers' records."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from localctx.kernels.cpu.decode import LayerLayout
 from localctx.kv.codecs import Codec, make_codec
 from localctx.shape import FORMATS, FULL, SINK_PAGES, SLIDING, KVShape
 
-ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full precision at the beginning of a sequence
+ORDINARY, SINK = 0, 1  # kinds of page: in the codec's format, or in full precision at the start of a sequence
 
 
 class PageFormat:
-    """The records of both kinds of page. ``codecs`` [kinds][layers] encode and decode them, ``offsets`` and ``ends``
-    [kinds, layers] int64 are where they begin and end in their layer's part of a page (``parts`` [layers]), in bytes;
-    ``layouts`` describe them to the CPU kernels.
+    """The records of both kinds of page. ``codecs`` [kinds][layers] encode and decode them. ``offsets`` and ``ends``
+    [kinds, layers] int64 are their byte ranges in their layer's part of a page (``parts`` [layers]). ``layouts``
+    describe them to the CPU kernels.
     """
 
     def __init__(self, shape: KVShape, codec: str) -> None:
@@ -27,19 +27,19 @@ class PageFormat:
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
 
     def layers_of(self, part: int) -> list[int]:
-        """The layers whose records lie in this part of a page."""
+        """Returns the layers whose records are in this part of a page."""
         return np.flatnonzero(self.parts == part).tolist()
 
     def kind_at(self, index: int) -> int:
-        """The kind of the ``index``-th page of a sequence: SINK at the beginning, where the codec quantizes."""
+        """Returns the kind of the ``index``-th page of a sequence: SINK for the first pages if the codec quantizes."""
         return SINK if index < SINK_PAGES and FORMATS[self.codec].scaled else ORDINARY
 
     def page_bytes(self, kind: int, part: int = FULL) -> int:
-        """Bytes of one part of a page of this kind."""
+        """Returns the bytes of one part of a page of this kind."""
         return int(self._part_bytes[kind, part])
 
     def record_span(self, kind: int, layer: int) -> slice:
-        """Where the record of a layer lies in its part of a page of this kind."""
+        """Returns the byte range of a layer's record in its part of a page of this kind."""
         return slice(int(self.offsets[kind, layer]), int(self.ends[kind, layer]))
 
 
@@ -48,7 +48,7 @@ def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Code
 
 
 def layout_of(ordinary: Codec, sink: Codec) -> LayerLayout:
-    """The records of both kinds of one layer, as the CPU kernels want them described."""
+    """Returns the layout of one layer's records, of both kinds, for the CPU kernels."""
     rows = []
     for c in (ordinary, sink):
         y = c.layout

@@ -1,8 +1,8 @@
-"""Page names and the page table: who uses which sealed page. Ints and bytes, no tensors.
+"""Page names and reference counts of sealed pages. Ints and bytes, no tensors.
 
-A page's name says everything its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} || tokens)``.
-Chained names as in vLLM's prefix caching; the open page that ends a kept sequence has a name of its own kind. Where an
-adapter computes the last tokens of a sequence, names from the first page with such a token on say that too.
+A page's name covers everything its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} || tokens)``. Names
+are chained as in vLLM's prefix caching. If an adapter computes the last tokens of a sequence, names from the first page
+with such a token on include the adapter.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from localctx.shape import PAGE, SnapshotKind
 
 
 class Activation(NamedTuple):
-    """The adapter with this ``fingerprint`` computes a sequence's tokens from token ``start`` on."""
+    """Says that the adapter with this ``fingerprint`` computes a sequence's tokens from token ``start`` on."""
 
     fingerprint: bytes
     start: int
 
 
 def pack_tokens(tokens: Iterable[int]) -> bytes:
-    """Token ids as little-endian uint32."""
+    """Returns token ids as little-endian uint32."""
     packed = array("I", tokens)
     assert packed.itemsize == 4
     if sys.byteorder == "big":
@@ -31,7 +31,7 @@ def pack_tokens(tokens: Iterable[int]) -> bytes:
 
 
 def unpack_tokens(packed: bytes) -> list[int]:
-    """Token ids of what ``pack_tokens`` made."""
+    """Returns the token ids of ``pack_tokens`` output."""
     tokens = array("I", packed)
     if sys.byteorder == "big":
         tokens.byteswap()
@@ -39,16 +39,17 @@ def unpack_tokens(packed: bytes) -> list[int]:
 
 
 def next_name(parent: bytes, tokens: bytes) -> bytes:
-    """The name of the page that follows ``parent`` and holds ``tokens`` (packed)."""
+    """Returns the name of the page that follows ``parent`` and holds ``tokens`` (packed)."""
     return hashlib.sha256(parent + tokens).digest()
 
 
 def page_names(
     fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
 ) -> Iterator[tuple[bytes, bytes]]:
-    """(name, packed tokens) of every page of ``tokens``, in order; the last may be an open one, of fewer than 64.
+    """Yields (name, packed tokens) of every page of ``tokens``, in order. The last may be an open page of fewer than
+    64.
 
-    Pages that end before an ``activation`` have the same names as without it; later ones are its own.
+    Pages that end before an ``activation`` have the same names as without it. Later pages have different names.
     """
     name, first = fingerprint, activation.start // PAGE * PAGE if activation else None
     for start in range(0, len(tokens), PAGE):
@@ -60,14 +61,14 @@ def page_names(
 
 
 def snapshot_key(page: tuple[bytes, bytes], kind: SnapshotKind) -> tuple[bytes, bytes]:
-    """The name of what is stored beside a page, whose (name, packed tokens) these are; it has no tokens."""
+    """Returns the name of the snapshot stored beside a page, given the page's (name, packed
+    tokens). It has no tokens.
+    """
     return next_name(page[0], kind.encode()), b""
 
 
 class PageReferences:
-    """Reference counts over page ids. Ids are never used twice, so that a stale id raises instead of naming another
-    page.
-    """
+    """Reference counts of page ids. An id is never reused, so a stale id raises and never names another page."""
 
     def __init__(self) -> None:
         self._refs: dict[int, int] = {}
@@ -77,19 +78,19 @@ class PageReferences:
         return len(self._refs)
 
     def new(self) -> int:
-        """A page id with one reference."""
+        """Returns a new page id with one reference."""
         page, self._next = self._next, self._next + 1
         self._refs[page] = 1
         return page
 
     def share(self, page: int) -> int:
-        """Add a reference to ``page``; returns ``page``."""
+        """Add a reference to ``page`` and return ``page``."""
         assert page in self._refs, f"page {page} is gone"
         self._refs[page] += 1
         return page
 
     def release(self, page: int) -> bool:
-        """Drop a reference; returns True if it was the last and the page is gone."""
+        """Drop a reference. Returns True if it was the last one and the page is gone."""
         assert page in self._refs, f"page {page} is gone"
         self._refs[page] -= 1
         if self._refs[page]:
@@ -98,5 +99,5 @@ class PageReferences:
         return True
 
     def refs(self, page: int) -> int:
-        """The number of references to ``page``."""
+        """Returns the number of references to ``page``."""
         return self._refs.get(page, 0)

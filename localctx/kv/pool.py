@@ -1,6 +1,6 @@
-"""Pool: the sealed pages of every open sequence of one model in one codec: who holds them, and where they are.
+"""Pool: the sealed pages of every open sequence of one model in one codec, their owners and their tiers.
 
-A page that finds no room on the device pushes down the pages least recently needed: device, host, disk.
+If the device is full, a new page pushes the least recently used pages down: device, host, disk.
 """
 
 from collections import Counter
@@ -31,11 +31,11 @@ from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
 class Pool:
-    """Pages by id. ``limits`` None takes what it needs; ``spill`` is the folder of the disk tier (None: the system's).
+    """Pages by id. ``limits`` None: no limits. ``spill`` is the disk tier's folder (None: the system's).
 
-    ``in_place``: attention reads records where they lie, in any tier; otherwise ``fetch`` brings them to the device.
-    ``triton``: use the ``TritonBackend`` where it has kernels for the codec (None: on the GPUs that run them).
-    ``prefill_loss`` is the share of attention weights that a query of a prompt may lose to pages that it skips.
+    ``in_place``: attention reads records where they are, in any tier. Otherwise ``fetch`` brings them to the device.
+    ``triton``: use the ``TritonBackend`` if it has kernels for the codec (None: on GPUs that run them).
+    ``prefill_loss`` is the share of attention weights that a query of a prompt may lose to skipped pages.
     """
 
     def __init__(
@@ -64,14 +64,16 @@ class Pool:
         self.tiers: tuple[Tier, ...] = (self.device_tier, self.host_tier, self.disk_tier)
         streams = CudaStreams(self.device) if self.device.type == "cuda" else None
         self._prefetcher = Prefetcher(self, shape.parts, streams)
-        self.give_up: Callable[[Pool], bool] = lambda pool: False  # a page that is only held for later prompts
-        self.clock = self.version = 0  # steps so far; moves of pages so far: a block table of an older version is stale
+        self.give_up: Callable[[Pool], bool] = lambda pool: (
+            False
+        )  # releases one page that is only held for later prompts
+        self.clock = self.version = 0  # steps and page moves so far; a block table of an older version is stale
         self._where: dict[int, Tier] = {}
         self._stored = StoredCopies()
         self._open: set[int] = set()
         self._kinds = np.zeros(64, np.uint8)
         self._used = np.zeros(64, np.int64)
-        self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what is read in the store's mapping
+        self._sizes = np.zeros(64, np.int64)  # bytes; 0 for pages read in the store's mapping
         self._addresses = np.zeros(64, np.int64)
         self._on_disk = np.zeros(64, bool)
 
@@ -80,22 +82,24 @@ class Pool:
 
     @property
     def in_place(self) -> bool:
-        """True if attention reads records where they lie, in any tier."""
+        """True if attention reads records where they are, in any tier."""
         return self.backend.in_place
 
     def with_codec(self, codec: str) -> "Pool":
-        """An empty pool of the same model, device and limits in another codec."""
+        """Returns an empty pool of the same model, device and limits in another codec."""
         return Pool(
             self.shape, codec, self.device, self.rope, self.limits, self.spill, *self._kernels, self.prefill_loss
         )
 
     @property
     def limits(self) -> TierLimits:
-        """The limits of each tier now."""
+        """The current limits of each tier."""
         return TierLimits(*(tier.limit for tier in self.tiers))
 
     def new(self, kind: int, part: int = FULL) -> int:
-        """One part of a page of this kind, a page of its own here, to be filled layer by layer. Raises NoRoom."""
+        """Allocate one part of a new page of this kind, to be filled layer by layer. Returns its own page id. Raises
+        NoRoom.
+        """
         nbytes = self.format.page_bytes(kind, part)
         while self._spare() < nbytes and self.give_up(self):
             pass
@@ -109,11 +113,11 @@ class Pool:
         return page
 
     def kind_at(self, index: int) -> int:
-        """The kind of the ``index``-th page of a sequence: see ``PageFormat``."""
+        """Returns the kind of the ``index``-th page of a sequence. See ``PageFormat``."""
         return self.format.kind_at(index)
 
     def page_bytes(self, index: int, part: int = FULL) -> int:
-        """Bytes of one part of the ``index``-th page of a sequence."""
+        """Returns the bytes of one part of the ``index``-th page of a sequence."""
         return self.format.page_bytes(self.kind_at(index), part)
 
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
@@ -131,7 +135,7 @@ class Pool:
                 some_k = some_k - self.rope.bias_keys(layer, at).to(k.dtype)
             self.backend.seal(layer, kind, [self.payload(page) for page in pages[first:stop]], some_k, some_v)
 
-    @torch.inference_mode()  # a page sealed while the model ran may only be written so
+    @torch.inference_mode()  # pages sealed in inference mode may only be written in it
     def fill(self, page: int, layer: int, record: Tensor) -> None:
         """Write one layer's record of a new page."""
         self.record(page, layer).copy_(record)
@@ -143,7 +147,7 @@ class Pool:
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
-        """Add a stored page of this kind, given as verified mapped bytes; returns its id.
+        """Add a stored page of this kind, given as verified mapped bytes. Returns its id.
 
         The bytes are read in place, or copied to the device while it has room.
         """
@@ -160,9 +164,9 @@ class Pool:
         return page
 
     def add_stored_copy(self, page: int, stored: StoredBytes) -> None:
-        """Note that the store holds a copy of ``page``, which then leaves memory without a write.
+        """Record that the store holds a copy of ``page``, which then leaves memory without a write.
 
-        A page that was spilled already gives its slot back at once. Ids of released pages are ignored.
+        A page that was already spilled frees its slot at once. Ids of released pages are ignored.
         """
         if page in self._where and self._sizes[page]:
             self._stored.add(page, stored, int(self._sizes[page]))
@@ -170,35 +174,35 @@ class Pool:
                 self._map_stored(page)
 
     def tier_of(self, page: int) -> str:
-        """The name of the tier a page is in."""
+        """Returns the name of a page's tier."""
         return self._where[page].name
 
     def payload(self, page: int) -> Tensor:
-        """A page's bytes where they are, the records of its part's layers in order: what a slot holds."""
+        """Returns a page's bytes where they are: its part's layers' records in order, the content of a slot."""
         return self._where[page].get(page)
 
     def record(self, page: int, layer: int) -> Tensor:
-        """One layer's record, where it is."""
+        """Returns one layer's record, where it is."""
         return self.payload(page)[self.format.record_span(self._kinds[page], layer)]
 
     def record_bytes(self, page: int, layer: int) -> int:
-        """The bytes of one layer's record of a page."""
+        """Returns the bytes of one layer's record of a page."""
         span = self.format.record_span(self._kinds[page], layer)
         return span.stop - span.start
 
     def fetch(self, pages: Sequence[int], layer: int) -> Tensor:
-        """The records of pages of one kind, stacked on the device: [pages, total] uint8. They stay as they are until
-        those of another layer are fetched.
+        """Returns the records of pages of one kind, stacked on the device: [pages, total] uint8. They stay valid until
+        records of another layer are fetched.
         """
         return self._prefetcher.take(pages, layer)
 
     def fetch_rows(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """``fetch``, where their order does not matter."""
+        """Run ``fetch`` in any order."""
         return self._prefetcher.fetch(pages, layer)
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
-        """Copy one layer's records of pages of one kind to ``rows`` of ``out`` [any, total], which is on a GPU, in its
-        current stream.
+        """Copy one layer's records of pages of one kind to ``rows`` of ``out`` [any, total] on a GPU, in its current
+        stream.
         """
         ids, to = np.array(pages, np.int64), np.array(rows, np.int64)
         far = self._on_disk[ids]
@@ -211,15 +215,17 @@ class Pool:
         copy_staged([self.record(page, layer) for page in ids[far].tolist()], out, to[far])
 
     def kinds(self, pages: Sequence[int]) -> np.ndarray:
-        """The kind of each page, uint8."""
+        """Returns the kind of each page, uint8."""
         return self._kinds[list(pages)]
 
     def codec_of(self, layer: int, kind: int) -> Codec:
-        """The codec of one layer of a page of this kind."""
+        """Returns the codec of one layer of a page of this kind."""
         return self.format.codecs[kind][layer]
 
     def unbiased(self, layer: int) -> bool:
-        """True if this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
+        """Returns True if this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil
+        quantization.
+        """
         return FORMATS[self.codec].scaled and self.rope is not None and self.rope.has_bias(layer)
 
     @property
@@ -228,11 +234,11 @@ class Pool:
         return any(map(self.unbiased, range(len(self.shape.layers))))
 
     def touch(self, pages: np.ndarray) -> None:
-        """Mark these pages as needed now: they move to lower tiers last."""
+        """Mark these pages as needed now, so that they move to lower tiers last."""
         self._used[pages] = self.clock
 
     def bytes_of(self, pages: np.ndarray) -> int:
-        """Bytes of these pages in any tier; pages read in the store's mapping count for the store."""
+        """Returns the bytes of these pages in any tier. Pages read in the store's mapping count as 0."""
         return int(self._sizes[pages].sum())
 
     @property
@@ -244,14 +250,14 @@ class Pool:
         return self.shape.page_bytes(self.codec)
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """Pages that forks share count once."""
+        """Returns the bytes of (cache, more tokens) together. Pages that forks share count once."""
         pages = np.concatenate([cache.table.ids for cache, _ in requests])
         repeated = self.bytes_of(pages) - self.bytes_of(np.unique(pages))
         return sum(cache.bytes_with(tokens) for cache, tokens in requests) - repeated
 
     def allow(self, limits: TierLimits, caps: TierLimits, unused: int = 0) -> None:
-        """Let every tier take ``limits`` beside what it holds, and ``caps`` at most. Of what the device holds,
-        ``unused`` bytes can be given up, and are part of its limit already.
+        """Let every tier take ``limits`` beyond what it holds, but at most ``caps``. ``unused`` bytes of the device can
+        be released, so they count toward its limit.
         """
         for tier, more, cap in zip(self.tiers, astuple(limits), astuple(caps), strict=True):
             held = tier.nbytes - (unused if tier is self.device_tier else 0)
@@ -259,7 +265,7 @@ class Pool:
             tier.limit = min(bounds, default=None)
 
     def release(self, pages: Iterable[int]) -> None:
-        """Drop one reference to each page; a page without references is removed."""
+        """Drop one reference to each page. A page without references is removed."""
         for page in pages:
             if self.references.release(page):
                 self._open.discard(page)
@@ -268,23 +274,23 @@ class Pool:
                 self.version += 1
 
     def make_room(self, nbytes: int) -> None:
-        """Push pages down until the device has room for ``nbytes``. Raises NoRoom, with nothing lost."""
+        """Push pages down until the device has room for ``nbytes``. Raises NoRoom, and loses nothing."""
         self._room(0, nbytes)
 
     def trim(self) -> None:
-        """Give memory that no page needs back to the system."""
+        """Return memory that no page needs to the system."""
         self.device_tier.trim()
         self.host_tier.trim()
         self._prefetcher.clear()
 
     def give_up_all(self) -> bool:
-        """Release all pages that are only held for later prompts, for good; False if there were none."""
+        """Release all pages that are only held for later prompts. Returns False if there were none."""
         count = sum(iter(lambda: self.give_up(self), False))
         self.trim()
         return count > 0
 
     def shrink(self) -> int:
-        """Limit the device to half of what it holds, for good; returns how many pages moved down."""
+        """Limit the device to half of what it holds, permanently. Returns how many pages moved down."""
         before, self.device_tier.limit = len(self.device_tier), self.device_tier.nbytes // 2
         with suppress(NoRoom):
             self.make_room(0)
@@ -292,13 +298,15 @@ class Pool:
         return before - len(self.device_tier)
 
     def counts(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """The number of ``pages`` (None: of all) in each tier."""
+        """Returns the number of ``pages`` (None: all pages) in each tier."""
         where = self._where.values() if pages is None else (self._where[page] for page in pages)
         found = Counter(tier.name for tier in where)
         return {tier.name: found[tier.name] for tier in self.tiers}
 
     def nbytes(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """Bytes that ``pages`` (None: all) take of each tier; pages read in the store's mapping count for the store."""
+        """Returns the bytes that ``pages`` (None: all) take in each tier. Pages read in the store's
+        mapping count as 0.
+        """
         if pages is None:
             return {tier.name: tier.nbytes for tier in self.tiers}
         found = dict.fromkeys((tier.name for tier in self.tiers), 0)
@@ -312,7 +320,9 @@ class Pool:
         return self.disk_tier.mapped_bytes
 
     def _spare(self) -> float:
-        """Bytes that could still be taken if pages moved down, or gave way to their stored copies."""
+        """Returns the bytes that could still be taken by moving pages down or replacing them with
+        their stored copies.
+        """
         free = sum(inf if tier.limit is None else max(0, tier.limit - tier.nbytes) for tier in self.tiers)
         return free + self._stored.nbytes
 
@@ -326,7 +336,7 @@ class Pool:
             if level + 1 == len(self.tiers) or (victim is None and not tier.nbytes and not self._below(level, nbytes)):
                 raise NoRoom(self.nbytes(), nbytes)
             if victim is None:
-                return  # all that is here is being filled: this step may go over, the next pushes it down
+                return  # every page here is being filled: this step may exceed the limit, the next pushes them down
             try:
                 self._move_down(victim, level)
             except NoRoom:
@@ -336,7 +346,7 @@ class Pool:
     def _move_down(self, page: int, level: int) -> None:
         """Move a page to the next tier below that is large enough, or to its stored copy instead of the disk.
 
-        Where attention reads in place, memory of the host is no nearer than the store's mapping. Raises NoRoom.
+        Where attention reads in place, host memory is no faster than the store's mapping. Raises NoRoom.
         """
         payload = self.payload(page)
         below = self._below(level, len(payload))
@@ -354,7 +364,7 @@ class Pool:
         self.version += 1
 
     def _map_stored(self, page: int) -> bool:
-        """Replace a page's memory, or its spill slot, by the store's mapping; False if it has no verified copy."""
+        """Replace a page's memory or spill slot with the store's mapping. Returns False if it has no verified copy."""
         if (payload := self._stored.take(page)) is None:
             return False
         self._where[page].drop(page)
@@ -365,17 +375,19 @@ class Pool:
         return True
 
     def _below(self, level: int, nbytes: int) -> int:
-        """Returns the next lower level that is large enough for a page; 0 if none is."""
+        """Returns the next lower level that is large enough for a page, or 0."""
         limits = [tier.limit for tier in self.tiers]
         return next((i for i, n in enumerate(limits) if i > level and (n is None or n >= nbytes)), 0)
 
     def _least_needed(self, tier: Tier, stored: bool = False) -> int | None:
-        """The page of ``tier`` that was used longest ago; with ``stored``, of those that the store holds."""
+        """Returns the least recently used page of ``tier``, or None. With ``stored``, only pages that the store also
+        holds.
+        """
         pages = [p for p in tier if p not in self._open and (p in self._stored or not stored)]
         return min(pages, key=lambda p: (self._used[p], p), default=None)
 
     def _put_in(self, tier: Tier, page: int) -> None:
-        """Note that ``tier`` has the page from here on."""
+        """Record that ``tier`` now holds the page."""
         self._where[page] = tier
         self._addresses[page], self._on_disk[page] = tier.get(page).data_ptr(), tier is self.disk_tier
 
@@ -390,7 +402,7 @@ class Pool:
 
 
 def make_backend(page_format: PageFormat, device: torch.device, in_place: bool, triton: bool) -> Backend:
-    """The kernels for pages of this format on ``device``."""
+    """Returns the backend for pages of this format on ``device``."""
     if triton and FORMATS[page_format.codec].on_triton:
         from localctx.kv.backends.triton_backend import TritonBackend  # which imports Triton
 

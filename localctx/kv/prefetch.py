@@ -1,4 +1,4 @@
-"""Prefetcher: copies records of lower tiers to the device, one layer ahead of attention."""
+"""Prefetcher: copies records from lower tiers to the device, one layer ahead of attention."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-AHEAD = 256 << 20  # the most bytes of records that are kept on the device beside the pages
+AHEAD = 256 << 20  # limit on bytes of fetched records on the device, beside the pages
 
 
 class RecordSource(Protocol):
-    """Where records are copied from. ``clock`` counts steps, ``version`` the moves of pages: bytes that were read
-    before a move may be those of another page.
+    """The source of records. ``clock`` counts steps, ``version`` counts page moves: bytes read before a move may belong
+    to another page.
     """
 
     clock: int
@@ -23,29 +23,29 @@ class RecordSource(Protocol):
     def __contains__(self, page: int) -> bool: ...
 
     def record(self, page: int, layer: int) -> Tensor:
-        """One layer's record, where it is."""
+        """Returns one layer's record, where it is."""
 
     def record_bytes(self, page: int, layer: int) -> int:
-        """Its bytes."""
+        """Returns the bytes of that record."""
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
         """Copy one layer's records of ``pages``, all of one size, to ``rows`` of ``out``, in the current stream."""
 
 
 class Streams(Protocol):
-    """The current stream and one beside it, in which records are copied ahead."""
+    """The current stream, and a second one in which records are copied ahead."""
 
     def mark(self) -> Any:
-        """A mark behind everything that was launched in the current stream so far."""
+        """Returns a mark after everything launched in the current stream so far."""
 
     def wait(self, mark: Any) -> None:
-        """Have what is launched in the current stream from here on wait for what is before ``mark``."""
+        """Make later launches in the current stream wait for everything before ``mark``."""
 
     def aside(self) -> Any:
-        """A context in which the stream beside is the current one."""
+        """Returns a context in which the second stream is the current one."""
 
     def empty(self, nbytes: int) -> Tensor:
-        """Memory for both streams, uint8."""
+        """Allocate uint8 memory for both streams."""
 
 
 class CudaStreams:
@@ -72,7 +72,7 @@ class CudaStreams:
 
 
 class FetchedRecords(NamedTuple):
-    """The record of the i-th page is in row ``rows[i]`` (int64) of ``records`` [n, total], uint8 on the device."""
+    """The i-th page's record is in row ``rows[i]`` (int64) of ``records`` [n, total], uint8 on the device."""
 
     records: Tensor
     rows: np.ndarray
@@ -80,8 +80,8 @@ class FetchedRecords(NamedTuple):
 
 @dataclass
 class _Buffer:
-    """Memory for one run of records: the row of each page's, what they are ``of`` (version, layer, bytes of a record),
-    and the mark behind the copies that were launched beside.
+    """Memory for one run of records. ``rows`` maps pages to rows. ``of`` identifies the contents (version, layer, bytes
+    per record). ``copied`` is the mark after copies launched in the second stream.
     """
 
     memory: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
@@ -91,16 +91,16 @@ class _Buffer:
 
     @property
     def records(self) -> Tensor:
-        """[rows, total]: as many as there is room for."""
+        """The memory as [rows, total], with as many rows as fit."""
         total = self.of[2]
         return self.memory[: len(self.memory) // total * total].view(-1, total)
 
     def missing(self, pages: Sequence[int]) -> list[int]:
-        """Those of ``pages`` whose records are not here."""
+        """Returns those of ``pages`` whose records are not here."""
         return [page for page in pages if page not in self.rows]
 
     def make_rows(self, pages: Sequence[int], missing: Sequence[int]) -> list[int]:
-        """Rows for the ``missing`` ones of ``pages``. What is not among these is given up."""
+        """Assign rows to the ``missing`` pages. Records of pages not in ``pages`` are dropped."""
         wanted = set(pages)
         self.rows = {page: row for page, row in self.rows.items() if page in wanted}
         taken = set(self.rows.values())
@@ -110,26 +110,26 @@ class _Buffer:
 
 
 class Prefetcher:
-    """Brings records to the device, and meanwhile copies what the next layer will want, in a stream beside.
+    """Brings records to the device, while a second stream copies what the next layer will need.
 
-    A layer asks for its pages in runs. Each run has two buffers, one of which is filled for the next layer while the
-    other is read: it is written again only when everything has been launched that reads it, which is when records of
-    another layer, or in another step, are asked for. The next layer is expected to want the pages that it wanted last,
-    or else those of this layer if its records lie in the same of ``parts`` [layers]; a wrong guess costs only time.
-    Without ``streams``, on a CPU, there is nothing to overlap: records are read where they are mapped.
+    A layer asks for its pages in runs. Each run has two buffers: one is read while the other is filled for the next
+    layer. A buffer is overwritten only after all its readers were launched, which holds once records of another layer
+    or step are requested. The next layer is expected to need the pages it needed last, or else those of this layer if
+    its records are in the same of ``parts`` [layers]. A wrong guess only costs time. Without ``streams``, on a CPU,
+    nothing can overlap, so records are read where they are mapped.
     """
 
     def __init__(self, source: RecordSource, parts: Sequence[int], streams: Streams | None) -> None:
         self._source, self._parts, self._streams = source, parts, streams
-        self._turns: dict[int, tuple[_Buffer, _Buffer]] = {}  # by run: what is read, and what is filled
+        self._turns: dict[int, tuple[_Buffer, _Buffer]] = {}  # by run: the buffer being read and the one being filled
         self._wanted: dict[tuple[int, int], list[int]] = {}  # by layer and run
         self._visit = (-1, -1)  # step and layer
         self._run = self._most = 0
-        self._read: Any = None  # the mark behind all that reads what was handed out for other visits
+        self._read: Any = None  # mark after all readers of records returned for other visits
 
     def take(self, pages: Sequence[int], layer: int) -> Tensor:
-        """The records of ``pages`` of a layer, all of one size, in order: [pages, total] uint8 on the device. They stay
-        as they are until those of another layer are asked for.
+        """Returns the records of ``pages`` of a layer, all of one size, in order: [pages, total] uint8 on the device.
+        They stay valid until records of another layer are requested.
         """
         records, rows = self.fetch(pages, layer)
         if np.array_equal(rows, np.arange(len(rows))):
@@ -137,15 +137,15 @@ class Prefetcher:
         return records[torch.from_numpy(rows).to(records.device)]
 
     def fetch(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """``take``, in any order."""
+        """Run ``take`` in any order."""
         if not self._streams:
             stacked = torch.stack([self._source.record(page, layer) for page in pages])
             return FetchedRecords(stacked, np.arange(len(pages)))
-        with torch.inference_mode():  # a buffer made while the model ran may only be written so
+        with torch.inference_mode():  # buffers made in inference mode may only be written in it
             return self._fetch(self._streams, list(pages), layer)
 
     def clear(self) -> None:
-        """Give up all memory."""
+        """Release all memory."""
         self._turns.clear()
 
     def _fetch(self, streams: Streams, pages: list[int], layer: int) -> FetchedRecords:
@@ -161,7 +161,7 @@ class Prefetcher:
         return FetchedRecords(buffer.records, np.array([buffer.rows[page] for page in pages], np.int64))
 
     def _enter(self, streams: Streams, layer: int) -> None:
-        """Count the runs of this layer in this step. Buffers of runs that the last step did not have are given up."""
+        """Count the runs of this layer in this step, and drop buffers of runs that the last step did not have."""
         visit = self._source.clock, layer
         if visit == self._visit:
             self._run += 1
@@ -175,7 +175,7 @@ class Prefetcher:
         self._most = max(self._most, self._run)
 
     def _bring(self, buffer: _Buffer, pages: list[int], layer: int) -> None:
-        """Copy what is not in the buffer yet, in the current stream."""
+        """Copy the missing records into the buffer, in the current stream."""
         of = self._source.version, layer, self._source.record_bytes(pages[0], layer)
         if buffer.of != of:
             buffer.of, buffer.rows = of, {}
@@ -183,13 +183,13 @@ class Prefetcher:
             try:
                 self._source.copy_records(missing, layer, buffer.records, buffer.make_rows(pages, missing))
             except BaseException:
-                buffer.rows = {}  # what was copied of them nobody knows
+                buffer.rows = {}  # unknown which of them were copied
                 raise
 
     def _prefetch(self, streams: Streams, buffer: _Buffer, pages: list[int], layer: int) -> None:
         following = (layer + 1) % len(self._parts)
         guess = self._guess(pages, layer, following)
-        with suppress(torch.OutOfMemoryError):  # it is copied when it is asked for
+        with suppress(torch.OutOfMemoryError):  # without room it is copied on request
             if not guess or not self._has_room(streams, buffer, guess, following):
                 return
             with streams.aside():
@@ -200,22 +200,22 @@ class Prefetcher:
                     buffer.copied = streams.mark()
 
     def _guess(self, pages: list[int], layer: int, following: int) -> list[int]:
-        """The pages that the ``following`` layer will want in this run."""
+        """Returns the pages that the ``following`` layer will probably need in this run."""
         last, known = (self._wanted.get((at, self._run), []) for at in (layer, following))
         self._wanted[layer, self._run] = pages
-        if not known or set(last).isdisjoint(pages):  # or it was another sequence that wanted them
+        if not known or set(last).isdisjoint(pages):  # otherwise the last request came from another sequence
             known = pages if self._parts[following] == self._parts[layer] else []
         return [page for page in known if page in self._source] if following != layer else []
 
     def _has_room(self, streams: Streams, buffer: _Buffer, pages: list[int], layer: int) -> bool:
-        """True if the buffer is large enough, or can be made so with all of them taking at most ``AHEAD`` bytes."""
+        """Returns True if the buffer is large enough, or can grow while all buffers stay within ``AHEAD`` bytes."""
         total = self._source.record_bytes(pages[0], layer)
         if len(buffer.memory) >= len(pages) * total:
             return True
-        nbytes = total << (len(pages) - 1).bit_length()  # few sizes, as runs grow
+        nbytes = total << (len(pages) - 1).bit_length()  # powers of two: few sizes as runs grow
         held = sum(len(other.memory) for pair in self._turns.values() for other in pair)
         if held - len(buffer.memory) + nbytes > AHEAD:
             return False
         buffer.memory, buffer.rows, buffer.copied = streams.empty(nbytes), {}, None
-        self._read = streams.mark()  # this memory may have been something else until now
+        self._read = streams.mark()  # earlier work may still use this memory
         return True

@@ -1,4 +1,4 @@
-"""Changing the codec in the middle of a sequence: sealed pages are decoded and encoded again."""
+"""Changes the codec in the middle of a sequence: sealed pages are decoded and encoded again."""
 
 import torch
 
@@ -8,10 +8,10 @@ from localctx.kv.pool import Pool
 
 
 def reencode(cache: Cache, codec: str) -> None:
-    """Hold ``cache`` in ``codec`` from here on. Its pages then are not what their names say, and not persisted.
+    """Hold ``cache`` in ``codec`` from now on. Its pages then no longer match their names and are not persisted.
 
-    Other sequences keep the pages they share with it. Whatever it raises, NoRoom or for want of memory, the
-    cache is as it was.
+    Other sequences keep the pages they share with it. If it fails, with NoRoom or out of memory, the cache is
+    unchanged.
     """
     pool = cache.pool.with_codec(codec)
     copies = [_copy(cache, i, pool) for i in range(cache.num_pages)]
@@ -20,7 +20,7 @@ def reencode(cache: Cache, codec: str) -> None:
 
 
 def _copy(cache: Cache, index: int, pool: Pool) -> PageParts:
-    """A copy of the parts there are of the page at ``index``; what is in full precision stays so."""
+    """Copy the present parts of the page at ``index``. Full-precision pages stay in full precision."""
     there = range(len(cache.placed_pages[index].parts.ids))
     return PageParts(*(_copy_of_part(cache, index, part, pool) for part in there))
 
@@ -36,7 +36,7 @@ def _copy_of_part(cache: Cache, index: int, part: int, pool: Pool) -> int:
 
 
 def _copy_of_sink(cache: Cache, originals: PageParts, pool: Pool) -> PageParts:
-    """Copies of the parts of a sink page as they were first computed, at the positions they had then."""
+    """Copy the parts of a sink page as first computed, at their original positions."""
     return PageParts(*(_copy_of_original(cache, page, part, pool) for part, page in enumerate(originals.ids)))
 
 

@@ -1,4 +1,4 @@
-"""Re-rotation: keys moved to other positions. RoPE is relative: a key rotated on by d is the key d tokens later."""
+"""Re-rotation: moves keys to other positions. RoPE is relative: a key rotated by d is the key d tokens later."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,9 @@ from localctx.shape import PAGE
 
 
 def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Keys and values of a layer as they are ``by`` positions later. A latent layer keeps what rotates in V's place."""
+    """Returns keys and values of a layer as they are ``by`` positions later. A latent layer keeps its rotary part in
+    V's place.
+    """
     assert pool.rope, "this model has no rotary positions"
     if pool.shape.layers[layer].kind == "latent":
         return k, pool.rope.rerotate(layer, v, by)
@@ -18,7 +20,7 @@ def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Ten
 
 
 def rerotated_page(pool: Pool, parts: PageParts, by: int) -> PageParts:
-    """New pages: copies of ``parts`` with their keys ``by`` positions later. Raises NoRoom."""
+    """Returns copies of ``parts`` with their keys ``by`` positions later. Raises NoRoom."""
     copies = list[int]()
     try:
         for part, page in enumerate(parts.ids):
@@ -41,10 +43,10 @@ def _rerotated_part(pool: Pool, page: int, part: int, by: int) -> int:
 
 
 def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
-    """Re-rotate the first ``sink_pages`` pages to the positions before the page that follows them (StreamingLLM,
-    arXiv:2309.17453).
+    """Re-rotate the first ``sink_pages`` pages to the positions before the following page
+    (StreamingLLM, arXiv:2309.17453).
 
-    Always from the originals, so that rounding errors do not add up. Raises NoRoom.
+    Starts from the originals, so that rounding errors do not add up. Raises NoRoom.
     """
     window = table.placed[sink_pages].position
     for i in range(sink_pages):
@@ -52,10 +54,10 @@ def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
 
 
 def rebase_pages(table: BlockTable, sink_pages: int) -> None:
-    """Rebase positions to zero and re-rotate the keys, those of the sinks from their originals, so that nothing lies
-    beyond the model's window.
+    """Rebase positions to zero and re-rotate the keys, so that nothing exceeds the model's window. Sinks start from
+    their originals.
 
-    Raises NoRoom; the next call then goes on with the pages that were not moved yet.
+    Raises NoRoom. The next call then continues with the pages not moved yet.
     """
     for i, placed in enumerate(table.placed):
         if placed.position == i * PAGE:

@@ -1,7 +1,7 @@
-"""RetainedPages: sealed pages that outlive their sequences, so that a prompt that begins alike need not be read again.
+"""RetainedPages: sealed pages that outlive their sequences, so that a later prompt with the same prefix reuses them.
 
-As vLLM's automatic prefix caching does it: full pages are found by the hash chain of what they hold, they are shared by
-reference, and the one used longest ago is given up first.
+As in vLLM's automatic prefix caching, full pages are found by the hash chain of their tokens, shared by reference, and
+released least recently used first.
 """
 
 from collections import OrderedDict
@@ -23,8 +23,8 @@ SharedKey = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class RetainedPage:
-    """The ``parts`` of a page in ``pool``, its packed ``tokens``, and the ``states`` after it, if a sequence can go on
-    there and its model has states.
+    """The ``parts`` of a page in ``pool`` and its packed ``tokens``. ``states`` are those after it, if the model has
+    states and a sequence can continue there.
     """
 
     pool: Pool
@@ -34,19 +34,19 @@ class RetainedPage:
 
     @cached_property
     def nbytes(self) -> int:
-        """The bytes of its parts, and of the states after it."""
+        """Bytes of its parts and of the states after it."""
         states = sum(state.nbytes for state in (self.states or {}).values())
         return self.pool.bytes_of(np.array(self.parts.ids)) + states
 
     @property
     def is_unused(self) -> bool:
-        """True if no sequence has the page now."""
+        """True if no sequence uses the page now."""
         return self.pool.references.refs(self.parts.full) == 1
 
 
 class RetainedPages:
-    """Pages by name, the one used longest ago first. One reference to each of their parts is held here, and one to
-    their pool. Pages that the store holds too are not retained: they are found there.
+    """Pages by name, least recently used first. Holds one reference to each of their parts, and one to their pool.
+    Pages that are also in the store are not retained, because they are found there.
     """
 
     def __init__(self) -> None:
@@ -57,13 +57,13 @@ class RetainedPages:
         return len(self._pages)
 
     def unused_bytes(self, pool: Pool | None = None) -> int:
-        """The bytes on the device that giving up all pages of ``pool`` (None: of all pools) would free."""
+        """Returns the device bytes that releasing all unused pages of ``pool`` (None: all pools) would free."""
         pages = [page for page in self._pages.values() if page.is_unused and pool in (None, page.pool)]
         return sum(page.pool.nbytes(page.parts.ids)["device"] for page in pages)
 
     def find(self, pool: Pool, keys: Sequence[SharedKey], ends: Sequence[int]) -> list[RetainedPage]:
-        """Returns the longest run of pages in ``pool`` that a sequence of ``keys`` begins with, up to one of the tokens
-        ``ends`` where it can go on.
+        """Returns the longest prefix of ``keys`` retained in ``pool``, cut at one of the token counts ``ends`` where a
+        sequence can continue.
         """
         found = list[RetainedPage]()
         for name, tokens in keys:
@@ -78,8 +78,8 @@ class RetainedPages:
         return []
 
     def add(self, cache: Cache, keys: Sequence[SharedKey]) -> None:
-        """Retain the first pages of ``cache``, whose ``keys`` these are, and its states after them. Of sliding layers
-        only what these see from there on.
+        """Retain the first pages of ``cache``, named ``keys``, and its states after them. Sliding parts are retained
+        only if sliding layers still see them from there.
         """
         seen, pool, count = cache.pool.shape.pages_seen(len(keys) * PAGE), cache.pool, len(keys)
         states = cache.states.ends.get(count * PAGE)
@@ -90,19 +90,17 @@ class RetainedPages:
         self._touch(keys)
 
     def give_up(self, pool: Pool) -> bool:
-        """Release the page of ``pool`` that was used longest ago, of those that no sequence has; False if there is
-        none.
-        """
+        """Release the least recently used page of ``pool`` that no sequence uses. Returns False if there is none."""
         found = (name for name, page in self._pages.items() if page.pool is pool and page.is_unused)
         return self._release(next(found, None))
 
     def shrink_to(self, nbytes: int) -> None:
-        """Release pages until the rest takes at most ``nbytes``, those used longest ago first."""
+        """Release pages, least recently used first, until the rest takes at most ``nbytes``."""
         while self.nbytes > nbytes:
             self._release(next(iter(self._pages)))
 
     def _add(self, name: bytes, page: RetainedPage) -> None:
-        """Enter a page; one that is there already gets the states and the sliding part that it lacks."""
+        """Add a page. A page that is already here gets the states and the sliding part that it lacks."""
         old = self._pages.get(name)
         if old and (old.pool is not page.pool or old.tokens != page.tokens):
             return
@@ -131,14 +129,16 @@ class RetainedPages:
         return True
 
     def _touch(self, keys: Sequence[SharedKey]) -> None:
-        """Note that these pages are used now; the first of them last: without it the others cannot be found."""
+        """Mark these pages as used now. The first page is marked last, because without it the
+        others cannot be found.
+        """
         for name, _ in reversed(keys):
             if name in self._pages:
                 self._pages.move_to_end(name)
 
 
 def _can_go_on(shape: KVShape, pages: Sequence[RetainedPage]) -> bool:
-    """True if a sequence can go on after ``pages``: its states and what its sliding layers see are there."""
+    """Returns True if a sequence can continue after ``pages``: its states and its sliding layers' pages are present."""
     seen = shape.pages_seen(len(pages) * PAGE)
     windows = all(pages[i].parts.sliding is not None for i in seen)
     return windows and (not shape.states or pages[-1].states is not None)

@@ -6,16 +6,16 @@ from torch import Tensor
 
 
 class Rope(Protocol):
-    """Rotary embedding of one model. RoPE is relative: a key rotated on by d is the key d positions later."""
+    """Rotary embedding of one model. RoPE is relative: a key rotated by d is the key d positions later."""
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """Keys [kv_heads, T, k_dim], already rotated, as they are ``by`` positions later (earlier where < 0)."""
+        """Returns rotated keys [kv_heads, T, k_dim] as they are ``by`` positions later (earlier if negative)."""
 
     def has_bias(self, layer: int) -> bool:
-        """True if this layer's k_proj adds a bias to every key (Qwen2 family)."""
+        """Returns True if this layer's k_proj adds a bias to every key (Qwen2 family)."""
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
-        """Returns what that bias adds to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""
+        """Returns the bias's contribution to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
-        """q [Hq, D] dotted with ``bias_keys``, without building them: [Hq, T] float32, not scaled."""
+        """Returns q [Hq, D] dotted with ``bias_keys``, without building them: [Hq, T] float32, not scaled."""

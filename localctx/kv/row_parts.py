@@ -1,4 +1,4 @@
-"""Rows of pages cut into the parts that one task of a kernel reads. Integers only."""
+"""Splits rows of pages into the parts that single kernel tasks read. Integers only."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,10 +7,10 @@ import numpy as np
 
 
 def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: int) -> np.ndarray:
-    """The pages of n rows, which begin at ``starts`` [n + 1], in parts of at most ``max_pages``: [parts, 4] int64 of
-    row, first page, last page + 1, and tokens of the first page that are hidden.
+    """Split the pages of n rows, which begin at ``starts`` [n + 1], into parts of at most ``max_pages``. Returns
+    [parts, 4] int64: row, first page, last page + 1, and hidden tokens of the first page.
 
-    ``seen`` gives for each row the first page that it sees, and how many of that page's first tokens it does not.
+    ``seen`` gives, per row, the first visible page and how many of its first tokens are hidden.
     """
     parts = [
         (row, at, min(stop, at + max_pages), skip if at == start + first else 0)
@@ -23,8 +23,8 @@ def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: i
 def split_rows_evenly(
     starts: np.ndarray, seen: Sequence[tuple[int, int]], wanted: int, kinds: np.ndarray
 ) -> np.ndarray:
-    """``split_rows`` into about ``wanted`` parts a row, each of pages of one kind. ``kinds`` are those of the pages,
-    [pages], or [H, pages] where KV heads have pages of their own. The parts of a row depend on it alone.
+    """Split like ``split_rows``, into about ``wanted`` parts per row, each with pages of one kind. ``kinds`` [pages],
+    or [H, pages] if KV heads have their own pages. The parts of a row depend only on that row.
     """
     kinds = np.atleast_2d(kinds)
     changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(0)) + 1

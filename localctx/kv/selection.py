@@ -1,4 +1,4 @@
-"""Which sealed pages a query selects, and the scores that a key bias adds to stored keys."""
+"""Selects sealed pages for a query, and computes the scores that a key bias adds to stored keys."""
 
 import torch
 from torch import Tensor
@@ -11,8 +11,8 @@ from localctx.shape import PAGE, SINK_PAGES
 
 
 def choose_pages(cache: Cache, layer: int, q: Tensor, scale: float) -> Tensor:
-    """The indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The queries of a KV head
-    select together. ``scale`` is that of attention.
+    """Returns the indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The queries of a
+    KV head select together. ``scale`` is that of attention.
     """
     q = q.float() * scale
     pool, sketch = cache.pool, cache.sketches.of_layer(layer)
@@ -24,7 +24,7 @@ def choose_pages(cache: Cache, layer: int, q: Tensor, scale: float) -> Tensor:
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
     """Returns what k_proj's bias adds to q [Hq, D] . key of every sealed token: [Hq, pages * 64]. Quantized records are
-    stored without the bias; it is 0 for sink pages, which are stored with it.
+    stored without the bias. The result is 0 for sink pages, which are stored with it.
     """
     pool, count = cache.pool, cache.num_pages
     assert pool.rope

@@ -1,4 +1,4 @@
-"""SequenceCache: what the engine and the workflows use of the KV cache of one sequence, whoever holds its bytes."""
+"""SequenceCache: the part of a sequence's KV cache that the engine and the workflows use, for any engine."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
@@ -11,7 +11,7 @@ from localctx.kv.pages import Activation
 
 
 class SequenceMemory(Protocol):
-    """What holds the caches of sequences that may be computed in one pass: those with the same ``rope``."""
+    """The holder of sequence caches. Those with the same ``rope`` may be computed in one pass."""
 
     @property
     def codec(self) -> str:
@@ -22,22 +22,22 @@ class SequenceMemory(Protocol):
 
     @property
     def device_limit(self) -> int | None:
-        """The bytes that the device may hold; None where sequences move elsewhere by themselves."""
+        """The bytes that the device may hold, or None if sequences move to other memory by themselves."""
 
     @property
     def bytes_of_page(self) -> int:
         """The bytes of one more page."""
 
     def nbytes(self) -> dict[str, int]:
-        """The bytes in use by tier."""
+        """Returns the bytes in use by tier."""
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """The bytes of these caches with so many more tokens each; what they share counts once."""
+        """Returns the bytes of (cache, more tokens) together. Shared bytes count once."""
 
 
 class SequenceCache(Protocol):
-    """The KV cache of one sequence. ``activation`` says which adapter of the model computes its tokens, and from which
-    on; ``joins_chunks``: nothing of it will be persisted, so that its chunks may be computed together with others'.
+    """The KV cache of one sequence. ``activation`` names the adapter that computes its tokens and its first token.
+    ``joins_chunks``: nothing of it will be persisted, so its chunks may be computed together with those of others.
     """
 
     activation: Activation | None
@@ -49,7 +49,7 @@ class SequenceCache(Protocol):
 
     @property
     def pool(self) -> SequenceMemory:
-        """What holds it."""
+        """The memory that holds it."""
 
     @property
     def length(self) -> int:
@@ -57,38 +57,38 @@ class SequenceCache(Protocol):
 
     @property
     def exact(self) -> bool:
-        """True if the sequence is what its tokens say: nothing evicted, nothing lost."""
+        """True if the sequence matches its tokens: nothing evicted, nothing lost."""
 
     @property
     def evicted(self) -> Sequence[EvictedRange]:
-        """The ranges of tokens that were evicted, in the order of the text."""
+        """The evicted token ranges, in text order."""
 
     @property
     def dropped(self) -> int:
-        """Tokens that attention no longer sees."""
+        """Number of tokens that attention no longer sees."""
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """The attention mass of each page of the text since ``record_attention``; None where it is not recorded."""
+        """Attention mass of each text page since ``record_attention``, or None if not recorded."""
 
     def record_attention(self) -> None:
-        """From here on, add up in ``attention_mass`` what the pages read so far receive. Forks add to it as well."""
+        """Start to add up, in ``attention_mass``, the mass that the pages read so far receive. Forks add to it too."""
 
     def enter_phase(self, phase: Phase) -> None:
-        """Set the phase of what is processed from here on, which keepers depend on."""
+        """Set the phase of the tokens processed from now on. Keepers depend on it."""
 
     def finish_prefill(self) -> None:
-        """End the prefill of a prompt: the keeper may compress it if it ends with a question. Raises NoRoom."""
+        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises NoRoom."""
 
     def trimmable(self, length: int) -> int:
-        """Returns the longest length, up to ``length``, that the sequence can be cut to with nothing lost."""
+        """Returns the longest length, up to ``length``, to which the sequence can be trimmed without loss."""
 
     def trim(self, length: int) -> None:
         """Keep the first ``length`` tokens."""
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> Self:
-        """Another sequence with the same past, which is shared. It has this ``keeper`` (None: the same), and adds to
-        the same ``attention_mass`` unless not ``recording``.
+        """Returns a new sequence with the same shared past. It has this ``keeper`` (None: the same one). With
+        ``recording`` it adds to the same ``attention_mass``.
         """
 
     def drop(self) -> None:

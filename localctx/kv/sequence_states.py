@@ -1,6 +1,6 @@
-"""SequenceStates: what the layers of one sequence remember in states instead of pages, now and at some earlier lengths.
+"""SequenceStates: the recurrent states of one sequence's layers, now and at some earlier lengths.
 
-Committed tensors are never written to: a step gets clones, and forks share what is there.
+Committed tensors are never written to: a step gets clones, and forks share the tensors.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from torch import Tensor
 from localctx.shape import PAGE, StateKind, StateShape
 
 StateKey = tuple[int, StateKind, int]
-"""The model's layer, the kind of state, and which one of that kind."""
+"""The model's layer, the kind of state, and its index among that kind."""
 States = Mapping[StateKey, Tensor]
 
 KEPT_BYTES = 32 << 20
-"""The bytes that states at the ends of earlier pages may take; the last one is kept, however large."""
+"""Bytes that states at page ends may take. The last one is kept, whatever its size."""
 
 
 class SequenceStates:
-    """The states of one sequence, as ``shapes`` say, on ``device`` where the model computes in ``dtype``.
+    """The states of one sequence with the given ``shapes``, on ``device``, for a model that computes in ``dtype``.
 
-    ``now`` are those after the last committed token, None before the first. ``ends`` are those at the ends of some
-    pages, by the number of tokens there.
+    ``now`` holds the states after the last committed token, None before the first. ``ends`` holds those at some page
+    ends, by the number of tokens there.
     """
 
     def __init__(self, shapes: tuple[StateShape, ...], dtype: torch.dtype, device: torch.device) -> None:
@@ -35,12 +35,12 @@ class SequenceStates:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the states there are."""
+        """Bytes of all states held."""
         held = {id(x): x.nbytes for states in (self.now or {}, *self.ends.values()) for x in states.values()}
         return sum(held.values())
 
     def get(self, key: StateKey) -> Tensor | None:
-        """Returns a state [1, ...] for the step to use, and to write the next one into; None in the first step."""
+        """Returns a state [1, ...] that the step reads and overwrites with the next one, or None in the first step."""
         if self.now is None:
             return None
         if key not in self._next:
@@ -48,16 +48,16 @@ class SequenceStates:
         return self._next[key]
 
     def put(self, key: StateKey, state: Tensor) -> None:
-        """Take a state [1, ...] as it is after the step."""
+        """Store a state [1, ...] as it is after the step."""
         self._next[key] = state
 
     def put_end(self, length: int, key: StateKey, state: Tensor) -> None:
-        """Take a state [1, ...] as it is at the end of a page within the step, after ``length`` tokens in all."""
+        """Store a state [1, ...] as it is at a page end within the step, after ``length`` tokens in total."""
         self._next_ends.setdefault(length, {})[key] = state
 
     @property
     def put_keys(self) -> frozenset[StateKey]:
-        """The states that the open step has computed."""
+        """The keys of the states that the open step has computed."""
         return frozenset(self._next)
 
     def commit(self, length: int) -> None:
@@ -72,29 +72,29 @@ class SequenceStates:
         self._forget_early_ends()
 
     def rollback(self) -> None:
-        """Forget the states of the open step."""
+        """Discard the states of the open step."""
         self._next, self._next_ends = {}, {}
 
     def restorable(self, length: int, now: int) -> int:
-        """Returns the longest length up to ``length`` whose states are there, in a sequence of ``now`` tokens."""
+        """Returns the longest length up to ``length`` whose states are held, in a sequence of ``now`` tokens."""
         if not self._shapes or length == now:
             return length
         return max((end for end in self.ends if end <= length), default=0)
 
     def restore(self, length: int, now: int) -> None:
-        """Go back to the states after ``length`` tokens, in a sequence of ``now``."""
+        """Return to the states after ``length`` tokens, in a sequence of ``now`` tokens."""
         if self._shapes and length != now:
             self.now = self.ends[length] if length else None
         self.ends = {end: states for end, states in self.ends.items() if end <= length}
 
     def fork(self) -> "SequenceStates":
-        """States of another sequence with the same past."""
+        """Returns the states of another sequence with the same past."""
         twin = SequenceStates(self._shapes, self._dtype, self._device)
         twin.now, twin.ends = self.now, dict(self.ends)
         return twin
 
     def share(self, states: States | None, length: int) -> None:
-        """Take the ``states`` of another sequence with the same first ``length`` tokens, a whole number of pages."""
+        """Use the ``states`` of another sequence with the same first ``length`` tokens, a whole number of pages."""
         self.now = states
         if states is not None:
             self.ends[length] = states
@@ -102,12 +102,12 @@ class SequenceStates:
     # Snapshots
 
     def snapshot(self, states: States) -> np.ndarray:
-        """Returns ``states`` as bytes (uint8), one after the other as the model's shape lists them."""
+        """Returns ``states`` as bytes (uint8), in the order of the model's shape."""
         parts = [states[_key(s)].contiguous().view(torch.uint8).flatten() for s in self._shapes]
         return torch.cat(parts).cpu().numpy()
 
     def adopt(self, snapshot: np.ndarray, length: int) -> None:
-        """Take what ``snapshot`` gave as the states after ``length`` tokens."""
+        """Load the output of ``snapshot`` as the states after ``length`` tokens."""
         flat, states = torch.from_numpy(snapshot.copy()).to(self._device), dict[StateKey, Tensor]()
         for shape in self._shapes:
             own, flat = flat.tensor_split([shape.nbytes(self._dtype.itemsize)])
@@ -132,9 +132,9 @@ def _key(shape: StateShape) -> StateKey:
 
 
 def page_ends(state_inputs: Tensor, width: int, length: int, tokens: int) -> dict[int, Tensor]:
-    """Returns the last ``width`` inputs of a convolution [1, channels, width] at the end of each page in a step of
-    ``tokens`` tokens, by the number of tokens there. ``state_inputs`` [1, channels, n] are all inputs so far that
-    matter, the step's at the end; ``length`` tokens came before the step.
+    """Returns the last ``width`` inputs of a convolution [1, channels, width] at each page end in a step of ``tokens``
+    tokens, by the number of tokens there. ``state_inputs`` [1, channels, n] are all inputs that matter so far, with the
+    step's at the end. ``length`` tokens came before the step.
     """
     ends = range((length // PAGE + 1) * PAGE, length + tokens, PAGE)
     padded = torch.nn.functional.pad(state_inputs, (max(0, width + tokens - state_inputs.shape[-1]), 0))

@@ -1,4 +1,4 @@
-"""KeySketches: the keys of a sequence's sealed pages at two bits, by which a query selects pages."""
+"""KeySketches: two-bit copies of the keys of a sequence's sealed pages, with which a query selects pages."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,8 +12,8 @@ from localctx.kv.block_table import RUN, BlockTable
 
 
 class _SketchRoom:
-    """Room for the sketches of so many pages like ``like``. The first are written, and stay as they are: forks of a
-    sequence have them in common, and the one that seals the next page first writes on.
+    """Preallocated room for sketches of ``pages`` pages, shaped like ``like``. Written sketches never change, so forks
+    of a sequence share them. The fork that seals the next page first continues writing here.
     """
 
     def __init__(self, like: Sketch, pages: int) -> None:
@@ -26,16 +26,16 @@ class _SketchRoom:
 
     @property
     def place(self) -> list[int]:
-        """Where it is, as kernels take it: the addresses of its parts, and the pages that there is room for."""
+        """Its address for kernels: the addresses of its parts, and the number of pages it can hold."""
         return [*(part.data_ptr() for part in self._whole), self._whole.codes.shape[1]]
 
     def takes(self, first: int, stop: int) -> bool:
-        """True if the pages ``first..stop`` can be written."""
+        """Returns True if the pages ``first..stop`` can be written."""
         return first == self._written and stop <= self._whole.codes.shape[1]
 
-    @torch.inference_mode()  # what was made while the model ran may only be written so
+    @torch.inference_mode()  # tensors made in inference mode may only be written in it
     def write(self, more: Sketch) -> Sketch:
-        """Write ``more`` behind what is written; returns all of it."""
+        """Append ``more`` and return everything written."""
         first, self._written = self._written, self._written + more.codes.shape[1]
         for room, part in zip(self._whole, more, strict=True):
             room[:, first : self._written] = part
@@ -43,9 +43,8 @@ class _SketchRoom:
 
 
 class KeySketches:
-    """A sketch for each layer, made when it is first needed and extended as pages are sealed. Sketches stay on the
-    device wherever the pages are. Those for kernels of a GPU have room for more: they seldom move, and are not copied
-    for every page.
+    """A sketch per layer, made when first needed and extended as pages are sealed. Sketches stay on the device even if
+    the pages move. For GPU kernels they have spare room, so they rarely move and are not copied for every page.
     """
 
     def __init__(self, table: BlockTable) -> None:
@@ -60,7 +59,7 @@ class KeySketches:
         return sum(sketch.nbytes for sketch in (self._rooms or self._by_layer).values())
 
     def of_layer(self, layer: int) -> Sketch:
-        """The sketch of a layer's pages; there must be some."""
+        """Returns the sketch of a layer's pages, of which there must be at least one."""
         known = self._by_layer.get(layer)
         for start, stop in self._table.runs(layer, known.codes.shape[1] if known else 0, RUN):
             known = self._joined(layer, known, self._make(layer, start, stop), stop)
@@ -69,12 +68,14 @@ class KeySketches:
         return known
 
     def arguments(self, layers: range) -> np.ndarray:
-        """The ``arguments_of`` the sketches of ``layers``: [layers, 13] int64. Every call asks for the same layers."""
+        """Returns the ``arguments_of`` the sketches of ``layers``: [layers, 13] int64. Every call must ask for the same
+        layers.
+        """
         return self._once(lambda: arguments_of([tuple(x.numpy() for x in self.of_layer(layer)) for layer in layers]))
 
     def places(self, layers: Sequence[int]) -> np.ndarray:
-        """Where the sketches of ``layers`` are for kernels of a GPU, as ``TritonSketch`` has it: [layers, 4] int64.
-        Every call asks for the same layers.
+        """Returns the addresses of the sketches of ``layers`` for GPU kernels, as in ``TritonSketch``: [layers, 4]
+        int64. Every call must ask for the same layers.
         """
 
         def place(layer: int) -> list[int]:
@@ -84,26 +85,26 @@ class KeySketches:
         return self._once(lambda: np.array([place(layer) for layer in layers], np.int64))
 
     def clear(self) -> None:
-        """Forget all sketches: pages before the last have changed."""
+        """Drop all sketches, because pages before the last have changed."""
         self._by_layer.clear()
         self._rooms.clear()
         self._arguments = None
 
     def fork(self, table: BlockTable) -> "KeySketches":
-        """The same sketches for a fork of the table."""
+        """Returns the same sketches for a fork of the table."""
         twin = KeySketches(table)
         twin._by_layer, twin._rooms = dict(self._by_layer), dict(self._rooms)
         return twin
 
     def _once(self, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """What ``make`` says of this number of pages."""
+        """Returns the result of ``make``, cached for this number of pages."""
         pages = len(self._table)
         if not self._arguments or self._arguments[0] != pages:
             self._arguments = pages, make()
         return self._arguments[1]
 
     def _joined(self, layer: int, known: Sketch | None, more: Sketch, pages: int) -> Sketch:
-        """The sketch of a layer's first pages, ``known``, with ``more`` behind: ``pages`` pages."""
+        """Returns the sketch of a layer's first ``pages`` pages: ``known`` followed by ``more``."""
         if not self._table.pool.backend.best_scores:
             return known.with_more(more) if known else more
         room = self._rooms.get(layer)

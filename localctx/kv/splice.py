@@ -1,7 +1,7 @@
-"""Blending: tokens that another sequence has read are taken over at another position (EPIC, arXiv:2410.15332).
+"""Blending: copies tokens of another sequence to a new position (EPIC, arXiv:2410.15332).
 
-RoPE is relative, so their keys are re-rotated to where they come to lie. What their layers attended to stays in them:
-above the first layer, keys and values are those of a text that stood alone.
+RoPE is relative, so the keys are re-rotated to their new positions. Nothing else changes: above the first layer, keys
+and values still reflect the text that they were read in.
 """
 
 import torch
@@ -15,10 +15,10 @@ from localctx.shape import PAGE
 
 @torch.inference_mode()
 def splice_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
-    """Append tokens ``start..stop`` of ``source``, of the same model, to ``cache``; they are encoded anew, once.
+    """Append tokens ``start..stop`` of ``source``, of the same model, to ``cache``. They are encoded once more.
 
-    ``cache`` is not exact from then on. The pools may differ, in their codecs too. Raises NoRoom, and ModelError where
-    keys cannot be re-rotated, with the cache as it was.
+    ``cache`` is not exact from then on. The pools and their codecs may differ. Raises NoRoom, or ModelError if keys
+    cannot be re-rotated, and leaves the cache unchanged.
     """
     cache.begin(stop - start)
     try:
@@ -33,8 +33,8 @@ def splice_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
 
 
 def rerotated_to_follow(cache: Cache, source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """Keys and values [kv_heads, tokens, dim], float32, of tokens ``start..stop`` of a layer of ``source``, re-rotated
-    to follow what ``cache`` holds.
+    """Returns keys and values [kv_heads, tokens, dim], float32, of tokens ``start..stop`` of a layer of ``source``,
+    re-rotated to follow the tokens of ``cache``.
     """
     k, v = _tokens_of(source, layer, start, stop)
     return rerotation.rerotate(cache.pool, layer, k, v, cache.position - start)

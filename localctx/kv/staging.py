@@ -1,4 +1,4 @@
-"""Staging: records in mapped files on their way to a GPU."""
+"""Staging: copies records from mapped files to a GPU."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,8 +11,10 @@ STAGED = 8 << 20  # bytes copied at a time
 
 
 def copy_staged(records: Sequence[Tensor], out: Tensor, rows: np.ndarray) -> None:
-    """Copy ``records``, all of one size, to ``rows`` of ``out`` on a GPU, in its current stream, through pinned memory:
-    a copy from any other memory waits for the device. Torch gives pinned memory away again only when it was read.
+    """Copy ``records``, all of one size, to ``rows`` of ``out`` on a GPU, in its current stream.
+
+    Goes through pinned memory, because a copy from any other memory waits for the device. Torch reuses pinned memory
+    only after it was read.
     """
     count = max(1, STAGED // out.shape[1])
     for at in range(0, len(records), count):
@@ -23,7 +25,7 @@ def copy_staged(records: Sequence[Tensor], out: Tensor, rows: np.ndarray) -> Non
 
 
 def _copy_rows(staged: Tensor, out: Tensor, rows: np.ndarray) -> None:
-    """One copy for each range of ``rows``."""
+    """Launch one copy per contiguous range of ``rows``."""
     starts = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
     for start, stop in pairwise(starts):
         first = int(rows[start])

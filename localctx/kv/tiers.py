@@ -1,6 +1,6 @@
-"""Tiers: where sealed pages live. A page is one run of bytes, layer after layer.
+"""Tiers: the places where sealed pages live. A page is one run of bytes, layer after layer.
 
-A page that the store holds is never written a second time: it leaves memory for the store's mapping of it.
+A page that the store holds is never written again: the store's mapping replaces it in memory.
 """
 
 import mmap
@@ -19,15 +19,15 @@ from torch import Tensor
 
 from localctx.shape import SLOT_ALIGN
 
-SPILL = 64  # slots a spill file grows by
-SLAB = 16 << 20  # bytes of a GPU's memory, or of pinned memory, that are taken at once for several pages
+SPILL = 64  # slots per spill file
+SLAB = 16 << 20  # bytes of GPU or pinned memory allocated at once for several pages
 
 StoredBytes = Callable[[], np.ndarray | None]
-"""Returns a stored page's mapped bytes after it has compared their checksum; None if they are not what was written."""
+"""Returns a stored page's mapped bytes if their checksum matches, else None."""
 
 
 class Tier(Protocol):
-    """A place where pages live. A page is a uint8 tensor, immutable once sealed; ``limit`` is in bytes, None for no
+    """A place where pages live. A page is a uint8 tensor, immutable once sealed. ``limit`` is in bytes, None for no
     limit.
     """
 
@@ -41,7 +41,7 @@ class Tier(Protocol):
         """Returns the page's bytes without copying them."""
 
     def drop(self, page: int) -> None:
-        """Remove the page and free what it takes."""
+        """Remove the page and free its memory."""
 
     def __contains__(self, page: int) -> bool: ...
 
@@ -51,11 +51,11 @@ class Tier(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the pages take of this tier; ``limit`` bounds them."""
+        """Bytes that the pages take in this tier, bounded by ``limit``."""
 
 
 class _PagesById:
-    """The part that all tiers share: the bytes of each page by its id."""
+    """The common part of all tiers: the bytes of each page by its id."""
 
     def __init__(self) -> None:
         self._pages: dict[int, Tensor] = {}
@@ -84,14 +84,14 @@ class MemoryTier(_PagesById):
         self._free: dict[int, list[Tensor]] = {}
 
     def new(self, page: int, nbytes: int) -> Tensor:
-        """Allocate a page of ``nbytes`` and return it; the caller fills it."""
+        """Allocate and return a page of ``nbytes``. The caller fills it."""
         free = self._free.get(nbytes)
         payload = free.pop() if free else self._allocate(nbytes)
         self._pages[page] = payload
         self.nbytes += nbytes
         return payload
 
-    @torch.inference_mode()  # a page sealed while the model ran may only be written so
+    @torch.inference_mode()  # pages sealed in inference mode may only be written in it
     def put(self, page: int, payload: Tensor) -> None:
         self.new(page, len(payload)).copy_(payload)
 
@@ -101,7 +101,7 @@ class MemoryTier(_PagesById):
         self._free.setdefault(len(payload), []).append(payload)
 
     def trim(self) -> None:
-        """Give the memory of dropped pages back to the system, but for those that share it with others."""
+        """Return the memory of dropped pages to the system, unless live pages share their slab."""
         for nbytes, free in self._free.items():
             slabs = [page.untyped_storage() for page in free]
             dropped = Counter(slab.data_ptr() for slab in slabs)
@@ -119,8 +119,8 @@ class MemoryTier(_PagesById):
         return page
 
     def _at_once(self, nbytes: int) -> int:
-        """The number of pages to allocate at once. Torch takes segments of 20 MiB of a GPU, into which few large pages
-        fit, and powers of two of pinned memory.
+        """Returns the number of pages to allocate at once. Torch takes GPU memory in segments of 20 MiB, into which few
+        large pages fit, and pinned memory in powers of two.
         """
         slab = max(SLAB, 1 << (4 * nbytes - 1).bit_length())
         unused = sum(size * len(free) for size, free in self._free.items())
@@ -129,10 +129,10 @@ class MemoryTier(_PagesById):
 
 
 class DiskTier(_PagesById):
-    """Pages in mapped files, read in place: pages of the store, and pages that this tier spilled itself.
+    """Pages in mapped files, read in place: pages of the store, and pages that this tier spilled.
 
-    Spill files have no name, so that nothing outlives the process. Only spilled pages count for ``nbytes``;
-    ``mapped_bytes`` are the store's. ``bytes_written`` counts every byte that was ever written to a spill file.
+    Spill files are unnamed, so nothing outlives the process. ``nbytes`` counts only spilled pages, ``mapped_bytes`` the
+    store's pages. ``bytes_written`` counts every byte ever written to a spill file.
     """
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
@@ -143,7 +143,7 @@ class DiskTier(_PagesById):
         self._free: dict[int, list[tuple[_SpillFile, int]]] = {}
 
     def map_stored(self, page: int, payload: np.ndarray) -> None:
-        """Add a page of the store, whose mapped bytes are read in place."""
+        """Add a page of the store. Its mapped bytes are read in place."""
         self._pages[page] = as_tensor(payload)
         self.mapped_bytes += len(payload)
 
@@ -171,8 +171,8 @@ class DiskTier(_PagesById):
 
 
 class _SpillFile:
-    """``SPILL`` slots in a file without a name. Its space is reserved when it is made, so that a full disk raises
-    OSError here and not SIGBUS in a later read.
+    """``SPILL`` slots in an unnamed file. Its space is reserved at creation, so a full disk raises OSError here and not
+    SIGBUS in a later read.
     """
 
     def __init__(self, folder: Path | None, nbytes: int) -> None:
@@ -185,15 +185,15 @@ class _SpillFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def write(self, slot: int, payload: Tensor) -> Tensor:
-        """Copy a page into a slot; returns the mapped copy."""
+        """Copy a page into a slot. Returns the mapped copy."""
         copy = self._bytes[slot * self._slot_bytes :][: len(payload)]
         copy[:] = payload.cpu().numpy()
         return torch.from_numpy(copy)
 
 
 class StoredCopies:
-    """The pages in memory that the store holds too: how to get each one's stored bytes. ``nbytes`` is what leaving
-    memory without a write would free.
+    """Pages in memory that the store also holds, and how to get their stored bytes. ``nbytes`` is the memory that could
+    be freed without a write.
     """
 
     def __init__(self) -> None:
@@ -204,19 +204,21 @@ class StoredCopies:
         return page in self._copies
 
     def add(self, page: int, stored: StoredBytes, nbytes: int) -> None:
-        """Note that the store holds a copy of ``page``, which takes ``nbytes`` of memory."""
+        """Record that the store holds a copy of ``page``, which takes ``nbytes`` of memory."""
         self.discard(page)
         self._copies[page] = stored, nbytes
         self.nbytes += nbytes
 
     def discard(self, page: int) -> StoredBytes | None:
-        """Forget the copy of ``page``; returns it if there was one."""
+        """Forget the copy of ``page``. Returns it if there was one."""
         stored, nbytes = self._copies.pop(page, (None, 0))
         self.nbytes -= nbytes
         return stored
 
     def take(self, page: int) -> np.ndarray | None:
-        """Forget the copy of ``page`` and return its verified bytes; None if it has none of the right length."""
+        """Forget the copy of ``page`` and return its verified bytes. Returns None if there are none of the right
+        length.
+        """
         nbytes = self._copies[page][1] if page in self else 0
         payload = stored() if (stored := self.discard(page)) else None
         return payload if payload is not None and len(payload) == nbytes else None

@@ -1,1 +1,1 @@
-"""Quality: is this codec, or this keeper, good enough here? Measured on the user's own text, in one run."""
+"""Measures whether a codec or a keeper is good enough on the user's own text, in one run."""

@@ -1,4 +1,4 @@
-"""Measures blending: passages that were prefilled alone and blended, against the same passages prefilled together."""
+"""Measures blending: compares passages prefilled alone and blended with the same passages prefilled together."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from localctx.quality.variants import Setup, Variant
 
 LENGTH = 256  # tokens of a passage
 FOLLOWING = 512  # tokens after the last passage, which are predicted
-_CHARACTERS = 32  # tokenized for each token needed, at most; the rest of a long text is ignored
+_CHARACTERS = 32  # most characters tokenized per needed token; the rest of a long text is ignored
 
 
 @dataclass(frozen=True)
 class BlendResult:
-    """The measured quality of one blending; ``blending`` None is the reference, which prefills all passages together.
+    """The measured quality of one blending. ``blending`` None is the reference, which prefills all passages together.
 
     ``read`` and ``reused`` tokens and ``seconds`` are means over the prompts, up to the end of the last passage.
     ``needles`` has True for each passage whose planted fact was found.
@@ -42,7 +42,7 @@ class BlendResult:
 
     @property
     def name(self) -> str:
-        """``together``, or which tokens are recomputed: ``none``, ``32``, ``32+15%``."""
+        """``together``, or the recomputed tokens: ``none``, ``32``, ``32+15%``."""
         return self.blending.name if self.blending else "together"
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class BlendResult:
 
 @dataclass(frozen=True)
 class _BlendCase:
-    """A prompt and its passages, each prefilled alone; the last passage ends at token ``end`` of the prompt."""
+    """A prompt and its passages, each prefilled alone. The last passage ends at token ``end`` of the prompt."""
 
     prompt: Prompt
     passages: list[CachedPassage]
@@ -63,8 +63,8 @@ class _BlendCase:
 class BlendGate:
     """Measures blendings on ``count`` consecutive passages of ``text``, each of LENGTH tokens.
 
-    The reference uses ``codec`` too, so that only the effect of blending is measured. Calls ``on_progress`` with the
-    prompts built. Raises DocumentError for a text that is too short, TooLong for too many passages, and ModelError for
+    The reference uses ``codec`` too, so only the effect of blending is measured. ``on_progress`` gets the number of
+    finished steps. Raises DocumentError for a text that is too short, TooLong for too many passages, and ModelError for
     a model whose keys cannot be re-rotated.
     """
 
@@ -89,14 +89,14 @@ class BlendGate:
         self._done, self._total, self._reference, self._reference_needles = 0, 0, list[Tensor](), 0
 
     def run(self, blendings: Sequence[Blending] = BLENDINGS) -> Iterator[BlendResult]:
-        """Yields each blending's result when it is known, the reference first."""
+        """Yield each blending's result as soon as it is known, the reference first."""
         self._total = len(self.needles) + (1 + len(blendings)) * (1 + len(self.needles))
         cases = list(self._cases())
         for blending in (None, *blendings):
             yield self._measure(cases, blending)
 
     def _cases(self) -> Iterator[_BlendCase]:
-        """Yields the passages without a needle, then once for each passage with a needle in it."""
+        """Yield the passages without a needle, then once for each passage with a needle in it."""
         question, plain = self.needles[0].question, [self._read_alone(text) for text in self.texts]
         yield self._case(self.texts, plain, question)
         for i, needle in enumerate(self.needles):
@@ -136,7 +136,7 @@ class BlendGate:
         return BlendResult(blending, divergence, tuple(found), (tokens - reused) // n, reused // n, seconds / n, passed)
 
     def _build(self, cache: Cache, case: _BlendCase, blending: Blending | None) -> int:
-        """Fills ``cache`` up to the end of the last passage; returns how many tokens were reused."""
+        """Fill ``cache`` up to the end of the last passage. Returns the number of reused tokens."""
         tokens = case.prompt.tokens
         if blending is None:
             prefill_all(self.setup, cache, tokens[: case.end], lambda tokens: None)

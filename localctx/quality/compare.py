@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 Forward = Callable[[Sequence[int], int], Tensor]
-"""``forward(tokens, n)`` reads tokens; returns logits [n, vocabulary] of the last ``n``."""
+"""``forward(tokens, n)`` reads tokens and returns the logits [n, vocabulary] of the last ``n``."""
 
-SCORED = 1000  # last tokens, whose successors are predicted and compared
-STEP = 48  # tokens of a scored step; few, so that attention goes to cached keys and values, not to those of the step
-EVEN = 16  # numbers of tokens are multiples of it, because peers pack up to four codes across tokens into a byte
+SCORED = 1000  # number of last tokens whose successors are predicted and compared
+STEP = 48  # tokens per scored step; few, so that attention goes mostly to the cache
+EVEN = 16  # token counts are multiples of this: peers pack up to four tokens' codes into a byte
 MIN_TOKENS = 256
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The divergence from full precision: Kullback-Leibler divergence in nats (mean and 99th percentile) and top-1
-    agreement; also the perplexity of the text.
+    """Divergence from full precision: Kullback-Leibler divergence in nats (mean and 99th percentile) and top-1
+    agreement. Also the perplexity of the text.
     """
 
     kl_mean: float
@@ -34,16 +34,16 @@ def split(tokens: int) -> int:
 
 
 def score(forward: Forward, tokens: Sequence[int], first: int) -> list[Tensor]:
-    """Returns log probabilities [up to STEP, vocabulary] for each step over ``tokens[first:]``; ``tokens[:first]`` must
-    have been read.
+    """Returns log probabilities [up to STEP, vocabulary] for each step over ``tokens[first:]``. The model must already
+    have read ``tokens[:first]``.
     """
     steps = [tokens[at : at + STEP] for at in range(first, len(tokens), STEP)]
     return [forward(step, len(step)).log_softmax(-1) for step in steps]
 
 
 def compare(reference: Sequence[Tensor], logs: Sequence[Tensor], targets: Sequence[int]) -> Divergence:
-    """Returns the divergence of ``logs`` from ``reference``, both as ``score`` returns them; ``targets`` are the true
-    next tokens.
+    """Returns the divergence of ``logs`` from ``reference``, both from ``score``. ``targets`` are
+    the true next tokens.
     """
     pairs = [(p.double(), q.double()) for p, q in zip(reference, logs, strict=True)]
     divergence = torch.cat([(p.exp() * (p - q)).nan_to_num().sum(-1) for p, q in pairs]).clamp_min(0)

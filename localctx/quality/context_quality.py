@@ -1,8 +1,7 @@
-"""Measures a model's effective context: the length up to which its answers from a whole text are as good as those from
-retrieved passages.
+"""Measures a model's effective context: the longest text for which reading it whole answers as well as passages.
 
-Questions are made from the user's own text: planted needles, and sentences with a name or a number left out (cloze
-questions). As in RULER (arXiv:2404.06654), the result is one bound: up to it, reading the whole was never worse.
+Questions come from the user's own text: planted needles, and sentences with a name or a number left out (cloze
+questions). As in RULER (arXiv:2404.06654), the result is one bound: up to it, reading the whole text was never worse.
 """
 
 import re
@@ -18,10 +17,10 @@ from localctx.quality.needles import decode_tokens, make_needles, plant
 
 SHORTEST = 512  # tokens; each next length is twice as long
 DEPTHS = (0.3, 0.7)  # of the needles in a haystack
-CLOZE_QUESTIONS = 6  # for a haystack
-HAYSTACKS = 3  # of one length, at most
+CLOZE_QUESTIONS = 6  # per haystack
+HAYSTACKS = 3  # at most, per length
 _PROPER = re.compile(r"(?<=[a-z,;] )(?:[A-Z][a-z]{2,}|\d[\d,.]*\d|\d{2,})(?=[ ,.;:!?])")
-_SIZES = range(50, 260)  # characters of the sentence of a cloze question
+_SIZES = range(50, 260)  # characters of a cloze sentence
 
 Mode = Literal["full", "retrieve"]
 AskFunction = Callable[[str, str, Mode], str]
@@ -30,13 +29,13 @@ AskFunction = Callable[[str, str, Mode], str]
 
 @dataclass(frozen=True)
 class Question:
-    """A question (``words``) and the words ``expected`` in its answer, any of which makes it right."""
+    """A question (``words``) and its ``expected`` words. An answer with any of them is right."""
 
     words: str
     expected: tuple[str, ...]
 
     def answered_by(self, answer: str) -> bool:
-        """Returns True if the answer contains an expected word, with any thousands separator in numbers."""
+        """Returns True if the answer contains an expected word, whatever the thousands separator in numbers."""
         normalized = re.sub(r"(?<=\d)[, .](?=\d{3})", "", answer).casefold()
         return any(re.sub(r"(?<=\d)[, .](?=\d{3})", "", word).casefold() in normalized for word in self.expected)
 
@@ -52,7 +51,7 @@ class Haystack:
 
 @dataclass(frozen=True)
 class LengthResult:
-    """The result at one ``length``: how many questions were ``asked``, and how many were answered correctly from the
+    """The result at one ``length``: the number of questions ``asked``, and how many were answered correctly from the
     ``whole`` text and from ``passages``.
     """
 
@@ -63,7 +62,7 @@ class LengthResult:
 
     @property
     def as_good(self) -> bool:
-        """True if reading the whole text was not worse than reading passages."""
+        """True if reading the whole text was no worse than reading passages."""
         return self.whole >= self.passages
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +71,7 @@ class LengthResult:
 
 
 def make_haystacks(tokenizer: Tokenizer, text: str, longest: int) -> list[Haystack]:
-    """Cuts ``text`` into haystacks of SHORTEST tokens, twice that, ... up to ``longest``. Raises DocumentError."""
+    """Cut ``text`` into haystacks of SHORTEST tokens, twice that, and so on up to ``longest``. Raises DocumentError."""
     tokens = tokenizer.encode(text)
     lengths = [n for n in (SHORTEST << i for i in range(20)) if n <= min(longest, len(tokens))]
     if not lengths:
@@ -85,7 +84,7 @@ def make_haystacks(tokenizer: Tokenizer, text: str, longest: int) -> list[Haysta
 
 
 def make_haystack(length: int, text: str) -> Haystack:
-    """Plants needles in ``text``; returns it with questions about the needles and about its own sentences."""
+    """Plant needles in ``text``. Returns it with questions about the needles and about its own sentences."""
     cloze = list(make_cloze_questions(text))
     cloze = cloze[:: max(1, len(cloze) // CLOZE_QUESTIONS)][:CLOZE_QUESTIONS]
     needles = make_needles(DEPTHS)
@@ -95,7 +94,7 @@ def make_haystack(length: int, text: str) -> Haystack:
 
 
 def make_cloze_questions(text: str) -> Iterator[Question]:
-    """Yields a question for each sentence with a name or a number that occurs only once in the text; it is left out."""
+    """Yield a cloze question for each sentence with a name or number that occurs only once in the text."""
     for start, end in sentences(text, 0, len(text)):
         sentence = " ".join(text[start:end].split())
         match = _PROPER.search(sentence) if len(sentence) in _SIZES else None
@@ -107,8 +106,8 @@ def make_cloze_questions(text: str) -> Iterator[Question]:
 def compare_lengths(
     pieces: Sequence[Haystack], ask: AskFunction, on_progress: Callable[[Progress], None] = lambda progress: None
 ) -> Iterator[LengthResult]:
-    """Asks every question in both modes; yields the result of each length, shortest first. Stops once reading the whole
-    was worse at two lengths in a row.
+    """Ask every question in both modes. Yields the result of each length, shortest first. Stops once reading the whole
+    text was worse at two lengths in a row.
     """
     lost, done, total = 0, 0, sum(len(p.questions) for p in pieces)
     for length in sorted({p.length for p in pieces}):
@@ -128,7 +127,9 @@ def compare_lengths(
 
 
 def effective_context(results: Sequence[LengthResult]) -> int:
-    """Returns the longest length at and below which the whole was as good; half of the first if it never was."""
+    """Returns the longest length up to which the whole text was never worse, or half the first
+    length if it always was.
+    """
     best = results[0].length // 2
     for result in sorted(results, key=lambda r: r.length):
         if not result.as_good:

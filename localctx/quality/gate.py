@@ -18,16 +18,16 @@ from localctx.store.store import Store, store_errors
 
 MAX_KL = 0.02  # nats, mean
 MIN_TOP1 = 0.90
-_CHARACTERS = 32  # tokenized for each token needed, at most; the rest of a long text is ignored
+_CHARACTERS = 32  # most characters tokenized per needed token; the rest of a long text is ignored
 
 NeedlesFound = tuple[bool, ...]  # for each of DEPTHS: True if the needle was found
 
 
 @dataclass(frozen=True)
 class QualityResult:
-    """The measured quality of one variant. ``needles`` maps a text length in tokens to the needles found;
-    ``bytes_per_token`` is the size of its cache after prefill, with the open page; ``seconds`` is the time since its
-    group of variants began.
+    """The measured quality of one variant. ``needles`` maps a text length in tokens to the needles found.
+    ``bytes_per_token`` is the size of its cache after prefill, including the open page. ``seconds`` counts from the
+    start of its group of variants.
     """
 
     variant: Variant
@@ -52,7 +52,8 @@ def meets_quality_bar(divergence: Divergence, found: int, by_reference: int) -> 
 
 
 def first_tokens(model: PagedModel, text: str, tokens: int) -> list[int]:
-    """Returns the first ``tokens`` tokens of the text and one more; fewer where the text or the context window ends.
+    """Returns the first ``tokens`` tokens of the text and one more, or fewer if the text or the context window ends
+    earlier.
 
     Raises DocumentError if they are fewer than MIN_TOKENS.
     """
@@ -67,7 +68,9 @@ def first_tokens(model: PagedModel, text: str, tokens: int) -> list[int]:
 
 
 def store_result(store: Store, model: PagedModel, name: str, result: QualityResult, tokens: int) -> None:
-    """Saves ``result``, measured on ``tokens`` tokens with ``model``, which the user calls ``name``, in the store."""
+    """Save ``result`` in the store. It was measured on ``tokens`` tokens with ``model``, which the
+    user calls ``name``.
+    """
     variant = result.variant
     key = variant.key(model.read_with(0).fingerprint(variant.codec))
     with store_errors(store.home):
@@ -75,9 +78,9 @@ def store_result(store: Store, model: PagedModel, name: str, result: QualityResu
 
 
 class QualityGate:
-    """Measures variants on ``tokens``; the last token is only predicted, not read.
+    """Measures variants on ``tokens``. The last token is only predicted, not read.
 
-    Needles are planted in the first n tokens, for each n of ``lengths``. Calls ``on_progress`` with the tokens read.
+    Needles are planted in the first n tokens, for each n of ``lengths``. ``on_progress`` gets the tokens read.
     """
 
     def __init__(
@@ -92,10 +95,10 @@ class QualityGate:
         self.lengths = sorted({min(n, len(self.tokens)) for n in lengths})
         self.first, self._next = split(len(self.tokens)), tokens[1:]
         self._reference: list[Tensor] = []
-        self._reference_needles: int | None = None  # how many needles the reference found
+        self._reference_needles: int | None = None  # number of needles the reference found
 
     def run(self, variants: Sequence[Variant]) -> Iterator[QualityResult]:
-        """Yields each variant's result when it is known. The first variant is the reference for all."""
+        """Yield each variant's result as soon as it is known. The first variant is the reference for all."""
         for group in group_by_prefill(variants):
             start, read = time.perf_counter(), self._token_counter(group[0])
             measured = self._divergence(group, read)
@@ -129,7 +132,7 @@ class QualityGate:
             return logits
 
         divergence = self.compare(forward)
-        nbytes = cache_nbytes(cache) // len(self.tokens)  # a token
+        nbytes = cache_nbytes(cache) // len(self.tokens)  # per token
         cache.drop()
         return nbytes, divergence
 
@@ -148,7 +151,7 @@ class QualityGate:
         return QualityResult(variant, nbytes, divergence, needles, passed, seconds)
 
     def _token_counter(self, variant: Variant) -> Callable[[int], None]:
-        """Returns a function that adds tokens to the progress over all that a group of variants reads."""
+        """Returns a function that adds tokens to the progress of a group of variants."""
         done, readings = 0, sum(1 - d for d in DEPTHS[:-1]) + 1 if variant.shares_prefill else len(DEPTHS)
         total = len(self.tokens) + int(readings * sum(self.lengths))
 

@@ -1,6 +1,6 @@
-"""Needle in a haystack: plants a fact in the user's text at some depth, and asks for it.
+"""Needle in a haystack: plants a fact in the user's text at some depth and asks for it.
 
-There is one needle in a context, as in RULER's niah_single (arXiv:2404.06654).
+A context has one needle, as in RULER's niah_single (arXiv:2404.06654).
 """
 
 import random
@@ -35,21 +35,23 @@ class Needle:
 
     @property
     def sentence(self) -> str:
-        """The sentence that is planted."""
+        """The planted sentence."""
         return f"The special magic number for {self.city} is {self.number}."
 
     @property
     def question(self) -> str:
-        """The question for the number."""
+        """The question that asks for the number."""
         return f"What is the special magic number for {self.city}?"
 
     def found_in(self, answer: str) -> bool:
-        """Returns True if the answer contains the number, with any thousands separator."""
+        """Returns True if the answer contains the number, whatever its thousands separator."""
         return self.number in re.sub(r"(?<=\d)[, .](?=\d)", "", answer)
 
 
 def make_needles(depths: Sequence[float] = DEPTHS, seed: int = 7) -> list[Needle]:
-    """Returns a needle for each depth, with its own city and number of seven digits; the same for the same ``seed``."""
+    """Returns a needle per depth, each with its own city and seven-digit number. The same ``seed`` gives the same
+    needles.
+    """
     numbers = random.Random(seed)
     return [
         Needle(d, _CITIES[i % len(_CITIES)], str(numbers.randrange(1_000_000, 10_000_000)))
@@ -58,7 +60,7 @@ def make_needles(depths: Sequence[float] = DEPTHS, seed: int = 7) -> list[Needle
 
 
 def plant(text: str, needle: Needle) -> str:
-    """Inserts the needle's sentence into ``text`` at the sentence boundary nearest to its depth."""
+    """Insert the needle's sentence into ``text`` at the sentence boundary nearest to its depth."""
     ends = [0, *(m.end() for m in _SENTENCE.finditer(text)), len(text)]
     at = min(ends, key=lambda end: abs(end - needle.depth * len(text)))
     before = text[:at] if not at or text[at - 1].isspace() else text[:at] + " "
@@ -74,9 +76,9 @@ def decode_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
 def find_needles(
     setup: Setup, variants: Sequence[Variant], text: str, read: Callable[[int], None] = lambda tokens: None
 ) -> dict[Variant, tuple[bool, ...]]:
-    """Returns for each variant whether it finds the needle at each of DEPTHS. The variants share each prefill.
+    """Returns, per variant, whether it finds the needle at each of DEPTHS. The variants share each prefill.
 
-    The deepest needle comes first, so that the next one can reuse the prefix that both texts share, if the keeper drops
+    The deepest needle comes first, so that the next can reuse the prefix common to both texts if the keeper drops
     nothing. Calls ``read`` with the number of tokens read.
     """
     found: dict[Variant, list[bool]] = {v: [] for v in variants}
@@ -94,7 +96,7 @@ def find_needles(
 
 
 def prefill_all(setup: Setup, cache: Cache, tokens: Sequence[int], read: Callable[[int], None]) -> None:
-    """Prefills ``tokens`` from the cache's end; calls ``read`` with the number of tokens of each chunk."""
+    """Prefill ``tokens`` from the cache's end. Calls ``read`` with the number of tokens in each chunk."""
     done = cache.length
     events = drive(prefill(cache, tokens, chunk=setup.chunk, cuts=[len(tokens)]), compute_alone(setup.model))
     for event in events if done < len(tokens) else ():
@@ -104,7 +106,7 @@ def prefill_all(setup: Setup, cache: Cache, tokens: Sequence[int], read: Callabl
 
 
 def _trimmed(setup: Setup, cache: Cache, variant: Variant, common: int, tokens: int) -> Cache:
-    """Trims the cache to whole pages of the ``common`` first tokens; returns a new one where pages may be missing."""
+    """Trim the cache to the whole pages of the ``common`` first tokens. Returns a new cache if pages may be missing."""
     if variant.shares_prefill:
         cache.trim(cache.trimmable(common // PAGE * PAGE))
         return cache
@@ -113,7 +115,7 @@ def _trimmed(setup: Setup, cache: Cache, variant: Variant, common: int, tokens: 
 
 
 def answer(setup: Setup, cache: Cache, prompt: Prompt) -> str:
-    """Answers ``prompt``, whose first tokens are in ``cache``; drops the cache."""
+    """Answer ``prompt``, whose first tokens are in ``cache``, then drop the cache."""
     logits = run_to_end(prefill(cache, prompt.tokens, chunk=setup.chunk), compute_alone(setup.model))
     decoding = decode(cache, logits, tokenizer=setup.model.tokenizer, sampler=Sampler(), limit=ANSWER)
     text = "".join(t.text for t in drive(decoding, compute_alone(setup.model)) if isinstance(t, Token))

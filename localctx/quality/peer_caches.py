@@ -15,7 +15,7 @@ from localctx.quality.gate import QualityGate
 
 @dataclass(frozen=True)
 class PeerResult:
-    """The measurement of one peer: bytes of its cache a token, divergence from full precision, and seconds it took."""
+    """The measurement of one peer: its cache's bytes per token, divergence from full precision, and seconds taken."""
 
     name: str
     bytes_per_token: int
@@ -35,10 +35,10 @@ def measure_peers(
     on_progress: Callable[[Progress], None],
     warn: Callable[[str], None],
 ) -> Iterator[PeerResult]:
-    """Yields the result of each installed peer with ``model``, loaded from ``folder``.
+    """Yield the result of each installed peer with ``model``, loaded from ``folder``.
 
-    ``gate`` must have run: its reference is used. Calls ``warn`` for peers that are not installed or do not support
-    this model. Raises ModelError.
+    ``gate`` must have run, because its reference is used. Calls ``warn`` for peers that are not installed or do not
+    support this model. Raises ModelError.
     """
     installed = installed_peers()
     if missing := sorted({p.backend for p in PEERS} - {p.backend for p in installed}):

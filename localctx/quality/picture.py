@@ -1,4 +1,4 @@
-"""Draws which needles each variant found, by depth and by length of the text."""
+"""Draws which needles each variant found, by depth and text length."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from localctx.quality.needles import DEPTHS
 
 
 def draw_needles(results: Sequence[QualityResult], path: Path, title: str) -> None:
-    """Writes a PNG with one panel for each variant; needles that were found are green. Raises OSError."""
+    """Write a PNG with one panel per variant. Found needles are green. Raises OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Measures streaming: reads a text of any length through one cache; reports its perplexity and the process's memory.
+"""Measures streaming: reads a text of any length through one cache, and reports perplexity and process memory.
 
 As in StreamingLLM (arXiv:2309.17453), the perplexity should equal that of a recomputed window, and memory should not
 grow.
@@ -24,7 +24,7 @@ from localctx.quality.variants import REFERENCE, Setup, Variant, cache_nbytes
 LAST = 10_000  # tokens at the end that are scored
 WINDOW = 2_048  # tokens of a recomputed window before a block
 BLOCK = 64  # tokens scored at a time
-SAMPLES = 20  # blocks scored after a recomputed window too
+SAMPLES = 20  # blocks that are also scored after a recomputed window
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StreamingResult:
     all.
 
     ``perplexity`` is over the ``scored`` last tokens. ``sampled`` and ``fresh`` are the perplexity of the same
-    ``blocks`` of them, as streamed and after a recomputed window of ``window`` tokens.
+    ``blocks`` of them, streamed and after a recomputed window of ``window`` tokens.
     """
 
     variant: Variant
@@ -61,7 +61,7 @@ def measure_streaming(
     *,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> StreamingResult:
-    """Reads ``tokens`` tokens of the text through one cache, repeating the text if needed. Raises DocumentError."""
+    """Read ``tokens`` tokens of the text through one cache, repeating the text if needed. Raises DocumentError."""
     encoded = setup.model.tokenizer.encode(text)
     if not encoded or tokens < MIN_TOKENS:
         raise DocumentError(f"{tokens:,} tokens are too few to stream", f"take {MIN_TOKENS} or more")
@@ -114,11 +114,10 @@ def _score(
     stop: int,
     on_progress: Callable[[int], None],
 ) -> Tensor:
-    """Returns -log p of ``tokens_read[start + 1 : stop + 1]``. Reads block by block, because the logits of a whole
-    chunk would set the peak of memory.
+    """Returns -log p of ``tokens_read[start + 1 : stop + 1]``.
 
-    The result is one tensor allocated beforehand: small tensors allocated between logits fragment the heap (3.4 GB
-    after 10,000 tokens).
+    Reads block by block, because the logits of a whole chunk would set the memory peak. The result is allocated once,
+    because small tensors allocated between logits fragment the heap (3.4 GB after 10,000 tokens).
     """
     nll = torch.empty(stop - start, dtype=torch.float64)
     for at in range(start, stop, BLOCK):
@@ -130,7 +129,7 @@ def _score(
 
 
 def _fresh(setup: Setup, tokens_read: Sequence[int], at: int, window: int) -> Tensor:
-    """Returns -log p of the block at ``at`` after only the ``window`` tokens before it, at full precision."""
+    """Returns -log p of the block at ``at`` after only the ``window`` tokens before it, in full precision."""
     cache = setup.new_cache(Variant(REFERENCE), window)
     for _ in _read(setup, cache, tokens_read[at - window : at], window):
         pass

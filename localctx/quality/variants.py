@@ -1,4 +1,4 @@
-"""Variants: the codecs and keepers that are measured, and how their caches are made."""
+"""Variants: the codecs and keepers to measure, and how to make their caches."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from localctx.models.base import PagedModel
 from localctx.settings import Settings, prefill_loss
 from localctx.shape import FORMATS
 
-REFERENCE = "f32"  # the codec every variant is compared with: lossless pages
+REFERENCE = "f32"  # every variant is compared with this lossless codec
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A codec of ``localctx.shape.FORMATS``, a keeper with its budget (``full``, ``select:1/4``), and the way to read
+    """A codec of ``localctx.shape.FORMATS``, a keeper with its budget (``full``, ``select:1/4``), and a reading mode
     (``full``, ``sparse``), as in the settings.
     """
 
@@ -33,7 +33,7 @@ class Variant:
         return " ".join([self.codec, *(word for word in (self.keep, self.reading) if word != "full")])
 
     def key(self, fingerprint: bytes) -> bytes:
-        """Returns the key of its result in the store; ``fingerprint`` is that of pages in this codec, read in full."""
+        """Returns the key of its result in the store. ``fingerprint`` is that of pages in this codec, read in full."""
         loss = prefill_loss(self.reading)
         ways = [f"keep {self.keep}"] * (self.keep != "full") + [f"prefill loss {loss}"] * (loss > 0)
         return sha256(fingerprint + " ".join(ways).encode()).digest() if ways else fingerprint
@@ -45,10 +45,10 @@ class Variant:
 
 
 def make_variants(codecs: Iterable[str], keeps: Iterable[str], reading: str = "full") -> list[Variant]:
-    """Returns the reference, each codec with the full keeper, and each keeper with each codec (int8 if there is none).
+    """Returns the reference, each codec with the full keeper, and each keeper with each codec (default int8).
 
-    Without codecs and keepers, returns every codec. If ``reading`` skips pages, each codec (int8 if there is none) is
-    read so too.
+    Without codecs and keepers, returns every codec. If ``reading`` skips pages, each codec (default int8) is also
+    measured with that reading.
     """
     codecs, keeps = list(codecs), [k for k in keeps if k != "full"]
     sparse = [Variant(c, "full", reading) for c in codecs or ["int8"]] if reading != "full" else []
@@ -59,7 +59,7 @@ def make_variants(codecs: Iterable[str], keeps: Iterable[str], reading: str = "f
 
 
 def group_by_prefill(variants: Sequence[Variant]) -> list[list[Variant]]:
-    """Groups variants that can share one prefill of a document, in the order of the first variant of each group."""
+    """Group variants that can share one prefill of a document, in the order of each group's first variant."""
     order = {(v.codec, v.reading): i for i, v in reversed([*enumerate(variants)])}
     shares_prefill = sorted((v for v in variants if v.shares_prefill), key=lambda v: order[v.codec, v.reading])
     return [list(g) for _, g in groupby(shares_prefill, lambda v: (v.codec, v.reading))] + [
@@ -69,7 +69,7 @@ def group_by_prefill(variants: Sequence[Variant]) -> list[list[Variant]]:
 
 @dataclass(frozen=True)
 class Setup:
-    """The model, its prefill chunk in tokens, the limits of its caches, and the folder that pages spill to."""
+    """The model, its prefill chunk in tokens, the limits of its caches, and the folder for spilled pages."""
 
     model: PagedModel
     chunk: int = 512
@@ -83,13 +83,13 @@ class Setup:
 
 
 def make_setup(model: PagedModel, settings: Settings, tokens: int) -> Setup:
-    """Returns a setup for ``model`` with the memory that is free now under ``settings``, for a text of ``tokens``."""
+    """Returns a setup for ``model`` and a text of ``tokens``, with the memory that is free now under ``settings``."""
     memory = plan_cache(model, settings, REFERENCE, tokens)
     return Setup(model, memory.chunk, memory.limits, settings.home / "spill")
 
 
 def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:
-    """Forks the cache of a group's prefill for ``variant``; the next tokens it reads are the question."""
+    """Fork the cache of a group's prefill for ``variant``. The next tokens it reads are the question."""
     fork = cache.fork(make_keeper(variant.keep, tokens))
     fork.enter_phase("asking")
     return fork

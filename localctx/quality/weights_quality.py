@@ -1,4 +1,4 @@
-"""Measures weights with fewer bits, localctx's and llama.cpp's, on the tokens and steps of a quality gate."""
+"""Measures low-bit weights of localctx and llama.cpp on the tokens and steps of a quality gate."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +24,8 @@ from localctx.settings import WEIGHTS, Settings
 
 @dataclass(frozen=True)
 class WeightsResult:
-    """The measurement of one kind of weights: their bytes, divergence from the weights in 16 bits over full-precision
-    KV, and seconds it took.
+    """The measurement of one kind of weights: their bytes, divergence from 16-bit weights over full-precision KV, and
+    seconds taken.
     """
 
     name: str
@@ -40,8 +40,8 @@ class WeightsResult:
 
 @dataclass(frozen=True)
 class WeightsComparison:
-    """Compares weights of ``model``, loaded with ``settings``, with those it has. ``gate`` must have run: its reference
-    is used. Calls ``warn`` for weights that cannot be measured.
+    """Compares other weights of ``model``, loaded with ``settings``, with its own. ``gate`` must have run, because its
+    reference is used. Calls ``warn`` for weights that cannot be measured.
     """
 
     model: PagedModel
@@ -51,7 +51,7 @@ class WeightsComparison:
     warn: Callable[[str], None]
 
     def run(self) -> Iterator[WeightsResult]:
-        """Yields a result for each of localctx's weights, over full-precision KV, and of llama.cpp's, over f16 KV.
+        """Yield a result for each of localctx's weights, over full-precision KV, and of llama.cpp's, over f16 KV.
 
         Raises whatever ``on_progress`` raises.
         """
@@ -65,7 +65,7 @@ class WeightsComparison:
             if file := files.find(weights):
                 yield from self._peer(file, weights, threads)
             elif not weights:
-                return  # without the file in 16 bits there is none of the others
+                return  # most of the others are quantized from the 16-bit file
 
     def _own(self, weights: str) -> Iterator[WeightsResult]:
         start, gate, name = time.perf_counter(), self.gate, f"localctx {weights}"
@@ -97,7 +97,7 @@ class WeightsComparison:
         yield WeightsResult(name, file.stat().st_size, divergence, time.perf_counter() - start)
 
     def _read(self, name: str, read: Callable[[Sequence[int]], object]) -> None:
-        """Reads all tokens before those that are scored, in chunks."""
+        """Read all tokens before the scored ones, in chunks."""
         gate = self.gate
         for at in range(0, gate.first, gate.setup.chunk):
             self.on_progress(Progress(f"reading with weights of {name}", at, len(gate.tokens)))

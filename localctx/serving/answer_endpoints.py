@@ -1,4 +1,4 @@
-"""The endpoints that generate: /v1/chat/completions, /v1/completions and /v1/responses, streamed or not."""
+"""The generating endpoints /v1/chat/completions, /v1/completions and /v1/responses, streamed or not."""
 
 import json
 import threading
@@ -26,7 +26,9 @@ Writer = Callable[[AnswerStream], AsyncIterator[str]]
 
 
 class AnswerEndpoints:
-    """Answers by jobs of ``worker`` under ``settings``. ``stopping`` ends those that run; ``metrics`` count tokens."""
+    """Answers requests with jobs of ``worker`` under ``settings``. ``stopping`` ends running jobs. ``metrics`` counts
+    tokens.
+    """
 
     def __init__(
         self, worker: EngineWorker, settings: Settings, stopping: threading.Event, metrics: ApiMetrics
@@ -64,7 +66,7 @@ class AnswerEndpoints:
         return self._worker.submit(lambda session: session.workflows.reply(completion.asked))
 
     async def _counted(self, stream: AnswerStream, lines: AsyncIterator[str]) -> AsyncIterator[str]:
-        """Yield lines; what ends them is sent as an event, and the tokens are counted."""
+        """Yield lines and count the tokens. An ApiError that ends the stream is sent as an event."""
         try:
             async for line in lines:
                 yield line
@@ -87,14 +89,14 @@ class AnswerEndpoints:
 
 
 def api_error_of(error: UserError | Cancelled) -> ApiError:
-    """Returns the error that a client is told where a job ended with ``error``."""
+    """Returns the API error for a job that ended with ``error``."""
     if isinstance(error, TooLong):
         return ApiError(f"the context length is exceeded: {error}", "messages", code="context_length_exceeded")
     if isinstance(error, NoRoom | Cancelled):
         return ApiError(str(error) or SHUTTING_DOWN, status=503)
     if isinstance(error, DocumentError | NothingFound):
         return ApiError(str(error), status=404, code="not_found")
-    refused = isinstance(error, UsageError | ModelError)  # as a chat template refuses messages
+    refused = isinstance(error, UsageError | ModelError)  # for example, a chat template refuses messages
     return ApiError(str(error), status=400 if refused else 500)
 
 
@@ -192,7 +194,7 @@ def _usage(stream: AnswerStream) -> dict[str, Any]:
 
 
 def _annotations(stream: AnswerStream, flat: bool = False) -> list[dict[str, Any]]:
-    """Returns the citations as annotations: of a chat's message, or ``flat``, of a response's text."""
+    """Returns the citations as annotations of a chat message or, if ``flat``, of a response's text."""
     found = []
     for i, one in enumerate(stream.cited):
         keys = ("quote", "page", "heading", "start", "end")

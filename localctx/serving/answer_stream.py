@@ -1,4 +1,4 @@
-"""Answers of one request as they come: parts of texts and tool calls, heartbeats while there are none, and the end."""
+"""Streams the answers of one request: parts of texts, tool calls, heartbeats until the first token, and the end."""
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -12,14 +12,14 @@ from localctx.models.tokenizer.tool_calls import ToolCall, ToolCallReader
 from localctx.serving.openai_protocol import CompletionRequest, logprob
 from localctx.serving.worker import Queued
 
-HEARTBEAT_INTERVAL = 1.0  # seconds between two comments sent to a client that waits for the first token
+HEARTBEAT_INTERVAL = 1.0  # seconds between comments sent to a client that waits for the first token
 PATIENCE = 15.0  # seconds until a streamed response begins although the request still waits in the queue
 
 
 class StopTexts:
-    """Cuts streamed text at the first stop text. The end of the text is buffered while it may begin a stop text.
+    """Cuts streamed text at the first stop text. Buffers the end of the text while it may begin a stop text.
 
-    ``stopped`` becomes True once a stop text has come.
+    ``stopped`` becomes True once a stop text has appeared.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -27,7 +27,7 @@ class StopTexts:
         self.stopped = False
 
     def __call__(self, text: str) -> str:
-        """Append ``text``. Returns what can be sent: text that no stop text can still cut."""
+        """Append ``text``. Returns the text that can be sent, which no stop text can cut any more."""
         if self.stopped:
             return ""
         pending = self._buffer + text
@@ -39,14 +39,14 @@ class StopTexts:
         return pending[: len(pending) - back]
 
     def flush(self) -> str:
-        """Return the buffered text, once no more text comes."""
+        """Return the buffered text at the end of the stream."""
         pending, self._buffer = self._buffer, ""
         return pending
 
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The next ``text`` of the answer with this ``index``, and the ``likely`` tokens of the step, if wanted."""
+    """The next ``text`` of the answer with this ``index``, and the step's ``likely`` tokens if requested."""
 
     index: int
     text: str
@@ -55,14 +55,14 @@ class AnswerPart:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Nothing is to be sent yet; ``doing`` says what the server does."""
+    """Nothing can be sent yet. ``doing`` says what the server is doing."""
 
     doing: str
 
 
 @dataclass
 class AnswerState:
-    """One answer so far: its ``text`` without ``calls`` of tools, its number of ``tokens``, what was ``likely``."""
+    """One answer so far: its ``text`` without tool ``calls``, its number of ``tokens``, and its ``likely`` logprobs."""
 
     cut: StopTexts
     reader: ToolCallReader | None
@@ -76,7 +76,7 @@ class AnswerState:
         return self.reader.calls if self.reader else ()
 
     def add(self, text: str, last: bool = False) -> str:
-        """Append what was generated; returns the text that can be sent. ``last``: no more comes."""
+        """Append generated text. Returns the text that can be sent. ``last``: the stream has ended."""
         text = self.cut(text) + (self.cut.flush() if last or self.cut.stopped else "")
         if self.reader:
             text = self.reader(text) + (self.reader.flush() if last else "")
@@ -85,7 +85,7 @@ class AnswerState:
 
 
 class AnswerStream:
-    """The answers to ``request`` from the ``events`` of its job. ``plan`` is None until it is known; ``cited`` are the
+    """The answers to ``request``, from the ``events`` of its job. ``plan`` is None until known. ``cited`` holds the
     citations of an answer from documents.
     """
 
@@ -102,12 +102,12 @@ class AnswerStream:
 
     @property
     def generated(self) -> int:
-        """The tokens generated so far."""
+        """The number of tokens generated so far."""
         return sum(answer.tokens for answer in self.answers)
 
     async def wait_for_plan(self) -> None:
-        """Wait until the request is planned: errors up to here can still set the HTTP status. A streamed response does
-        not wait longer than PATIENCE.
+        """Wait until the request is planned, because errors up to then can still set the HTTP status. A streamed
+        response waits at most PATIENCE.
         """
         begun = time.monotonic()
         async for event in self._events:
@@ -142,7 +142,7 @@ class AnswerStream:
             pass
 
     def finish(self, index: int) -> str:
-        """Why an answer ended: stop, length or tool_calls."""
+        """Returns why an answer ended: stop, length or tool_calls."""
         answer = self.answers[index]
         if answer.calls:
             return "tool_calls"
@@ -169,7 +169,7 @@ class AnswerStream:
 
 
 def _doing(event: Any) -> str:
-    """Returns what an event says the server does, in a line of ASCII; empty if it says nothing."""
+    """Returns what an event says the server is doing, as a line of ASCII, or an empty string."""
     if isinstance(event, Queued) and event.position:
         return f"queued, {event.position} in line"
     if isinstance(event, Progress) and event.phase == "reading":

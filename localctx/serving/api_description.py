@@ -1,4 +1,4 @@
-"""The OpenAPI description of the server's API, as /openapi.json has it."""
+"""The OpenAPI description of the server's API, served as /openapi.json."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -122,7 +122,7 @@ _LISTING = [
 
 
 def describe_api() -> dict[str, Any]:
-    """Returns the description."""
+    """Returns the OpenAPI description."""
     key = {"type": "http", "scheme": "bearer", "description": "the key that `localctx serve` prints"}
     return {
         "openapi": "3.1.0",

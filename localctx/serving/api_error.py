@@ -1,14 +1,14 @@
-"""ApiError, and Fields: what a request may say, read field by field; what nobody reads is refused by name."""
+"""ApiError, and ``Fields``, which reads a request field by field and rejects unknown fields by name."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 LABELS = ("user", "metadata", "prompt_cache_key", "safety_identifier")
-"""Fields that say for whom a request is: no answer depends on them, and nothing of them is kept."""
+"""Fields that label a request. They affect no answer and are not stored."""
 
 
 class ApiError(Exception):
-    """A request that cannot be answered, in OpenAI's error form. ``param`` names the field that is wrong."""
+    """A request that cannot be answered, in OpenAI's error form. ``param`` names the wrong field."""
 
     def __init__(self, message: str, param: str | None = None, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
@@ -18,8 +18,8 @@ class ApiError(Exception):
 
 
 class Fields:
-    """The fields of a request's JSON ``body``; null is as if a field were not there. Each is taken once, and ``finish``
-    refuses what was not taken. Everything raises ApiError, which names the field.
+    """The fields of a request's JSON ``body``. A null field counts as missing. Each field is taken once, and ``finish``
+    rejects the rest. Every error is an ApiError that names the field.
     """
 
     def __init__(self, body: Any, prefix: str = "") -> None:
@@ -28,11 +28,11 @@ class Fields:
         self._left, self._prefix = {name: value for name, value in body.items() if value is not None}, prefix
 
     def take(self, name: str, default: Any = None) -> Any:
-        """Returns a field, whatever it is."""
+        """Take a field of any type."""
         return self._left.pop(name, default)
 
     def number(self, name: str, low: float, high: float) -> float | None:
-        """Returns a number from ``low`` to ``high``; None if it is not given."""
+        """Take a number from ``low`` to ``high``. Returns None if it is missing."""
         value = self.take(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise self.error(name, "must be a number")
@@ -41,25 +41,25 @@ class Fields:
         return value
 
     def integer(self, name: str, low: int, high: int) -> int | None:
-        """As ``number``, for whole numbers."""
+        """Take a whole number, as in ``number``."""
         value = self.number(name, low, high)
         if value is not None and not isinstance(value, int):
             raise self.error(name, "must be a whole number")
         return value
 
     def flag(self, name: str) -> bool:
-        """Returns a boolean; False if it is not given."""
+        """Take a boolean. Returns False if it is missing."""
         return self.choice(name, (True, False), False)
 
     def text(self, name: str, default: str = "") -> str:
-        """Returns a text in which nothing is left that is no character."""
+        """Take a text, with lone surrogates replaced."""
         value = self.take(name, default)
         if not isinstance(value, str):
             raise self.error(name, "must be a text")
         return as_text(value)
 
     def choice(self, name: str, allowed: Collection[Any], default: Any = None) -> Any:
-        """Returns one of the values ``allowed``; others are not supported."""
+        """Take one of the ``allowed`` values. Other values are not supported."""
         value = self.take(name, default)
         known = (one for one in (*allowed, default) if one is not None)
         if value is not None and not any(type(value) is type(one) and value == one for one in known):
@@ -67,11 +67,11 @@ class Fields:
         return value
 
     def object(self, name: str) -> "Fields":
-        """Returns the fields of an object; of an empty one if it is not given."""
+        """Take an object's fields, or those of an empty object if it is missing."""
         return Fields(self.take(name, {}), f"{self._prefix}{name}.")
 
     def labels(self) -> Mapping[str, Any]:
-        """Take LABELS; returns ``metadata``."""
+        """Take LABELS. Returns ``metadata``."""
         for name in LABELS:
             kind = dict if name == "metadata" else str
             if not isinstance(self._left.get(name, kind()), kind):
@@ -82,23 +82,23 @@ class Fields:
         return metadata
 
     def unsupported(self, *names: str) -> None:
-        """Refuse these fields, unless they say no: null, false or empty."""
+        """Reject these fields, unless they are null, false or empty."""
         for name in names:
             if self.take(name):
                 raise self.error(name, "is not supported")
 
     def finish(self) -> None:
-        """Refuse what was not taken."""
+        """Reject the fields that were not taken."""
         for name in self._left:
             raise self.error(as_text(str(name)), "is not a parameter of this server")
 
     def error(self, name: str, problem: str) -> ApiError:
-        """Returns what is wrong with a field, as an error."""
+        """Returns an error about a field."""
         return ApiError(f"{self._prefix}{name} {problem}", f"{self._prefix}{name}")
 
 
 def as_text(value: str) -> str:
-    """Returns ``value`` as a text that can be encoded: JSON allows lone surrogates."""
+    """Returns ``value`` as encodable text. JSON allows lone surrogates, which are replaced."""
     return value.encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Counts of an API server, as Prometheus reads them."""
+"""Counters of an API server, in Prometheus' text format."""
 
 from collections import Counter
 

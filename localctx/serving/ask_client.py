@@ -1,6 +1,6 @@
-"""The client's side of ``localctx ask``: a question is sent to a server that is open in the same data folder.
+"""Client side of ``localctx ask``: sends a question to a server that is open in the same data folder.
 
-It imports nothing that computes: an answer from here begins before torch would be imported.
+It imports no compute libraries, so an answer starts before torch could be imported.
 """
 
 import json
@@ -17,18 +17,18 @@ from localctx.errors import Cancelled, UserError, make_error
 from localctx.serving.ask_request import ASK_PATH, CANCEL_PATH, AskRequest, absolute_source
 from localctx.serving.open_servers import OpenServer, open_servers
 
-PATIENCE = 10.0  # seconds; a server that works says so every second
+PATIENCE = 10.0  # seconds; a working server sends a sign of life every second
 SHORT_PATIENCE = 1.0  # seconds, to connect and to cancel
 _FAILURES = (OSError, HTTPException, ValueError)
 
 
 class ServerRefusal(Exception):
-    """A server does not answer this question, because its settings differ or for another reason."""
+    """A server refuses this question, because its settings differ or for another reason."""
 
 
 class DelegatedAnswer:
-    """A question that ``server`` answers. ``given`` has the paths of its sources as the user wrote them, by absolute
-    path. Raises ServerRefusal, OSError, HTTPException, ValueError, UserError or Cancelled if no event comes.
+    """A question that ``server`` answers. ``given`` maps absolute paths of its sources to the paths the user wrote.
+    Raises ServerRefusal, OSError, HTTPException, ValueError, UserError or Cancelled if no event arrives.
     """
 
     def __init__(self, server: OpenServer, request: AskRequest, given: dict[str, str]) -> None:
@@ -43,9 +43,9 @@ class DelegatedAnswer:
             raise
 
     def events(self) -> Generator[Event, None, None]:
-        """Yield the events as the server sends them; Done is the last. Closing the generator cancels.
+        """Yield the events as the server sends them. Done is the last. Closing the generator cancels.
 
-        Raises what the answer raised there, and UserError if the server ends first.
+        Raises the errors that the answer raised on the server, and UserError if the connection ends early.
         """
         event = self._first
         try:
@@ -63,7 +63,7 @@ class DelegatedAnswer:
             self._connection.close()
 
     def cancel(self) -> bool:
-        """Have the server stop, from a signal handler; returns False if it cannot, or was asked to before."""
+        """Ask the server to stop, from a signal handler. Returns False if it cannot, or was already asked."""
         if self._asked_to_cancel:
             return False
         self._asked_to_cancel = True
@@ -73,8 +73,8 @@ class DelegatedAnswer:
         return False
 
     def _next(self) -> Event:
-        """Returns the next event. Raises ValueError at the end, and what the answer raised."""
-        while (line := self._response.readline()).isspace():  # the server is at work
+        """Returns the next event. Raises ValueError at the end, and the errors that the answer raised."""
+        while (line := self._response.readline()).isspace():  # an empty line is a sign of life
             pass
         return event_from_line(line)
 
@@ -90,8 +90,8 @@ class DelegatedAnswer:
 def ask_open_server(
     request: AskRequest, given: dict[str, str], home: Path, tell: Callable[[str], None]
 ) -> DelegatedAnswer | None:
-    """Ask the servers that are open in the data folder ``home``, the newest first. Returns the DelegatedAnswer of the
-    first that answers, None if none does; ``tell`` is called with why one refused. ``given`` is as in DelegatedAnswer.
+    """Ask the servers that are open in the data folder ``home``, newest first. Returns the DelegatedAnswer of the first
+    that answers, or None. Calls ``tell`` with the reason of each refusal. ``given`` is as in DelegatedAnswer.
     """
     for server in open_servers(home):
         try:
@@ -99,12 +99,12 @@ def ask_open_server(
         except ServerRefusal as e:
             tell(f"{server.url} is not asked: {e}")
         except (*_FAILURES, UserError, Cancelled):
-            continue  # the command meets the same error, or does better
+            continue  # the command itself meets the same error or succeeds
     return None
 
 
 def given_paths(sources: list[str]) -> dict[str, str]:
-    """Returns the sources as they were given, by absolute path, where these differ."""
+    """Returns the sources as given, by absolute path, where the two differ."""
     return {absolute_source(source): source for source in sources if absolute_source(source) != source}
 
 
@@ -115,7 +115,7 @@ def _connect(server: OpenServer) -> HTTPConnection:
 
 
 def _post(connection: HTTPConnection, server: OpenServer, path: str, body: Any, patience: float) -> HTTPResponse:
-    """Send a request; returns the response once its status is there. Raises ServerRefusal."""
+    """Send a request. Returns the response once its status has arrived. Raises ServerRefusal."""
     connection.sock.settimeout(patience)
     headers = {"authorization": f"Bearer {server.key}", "content-type": "application/json"}
     connection.request("POST", path, json.dumps(body), headers)

@@ -1,7 +1,7 @@
-"""The server's side of ``localctx ask``: questions of commands on this machine, answered beside a server's own work.
+"""Server side of ``localctx ask``: answers questions of commands on this machine beside the server's own work.
 
-Only who can read the server's file in the data folder has its key, and only this machine's own addresses are answered,
-because documents are read with the rights of the server's user.
+A client needs the key from the server's file in the data folder and must connect from this machine, because documents
+are read with the rights of the server's user.
 """
 
 import json
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 PREFIX = "/localctx/"
 CLIENTS = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
-MAX_BYTES = 16 << 20  # of a request
+MAX_BYTES = 16 << 20  # per request
 SIGN_OF_LIFE = 1.0  # seconds without an event after which an empty line is sent
 HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 CLOSING = UserError("the server is closing", "ask again")
 
 
 class AskEndpoint:
-    """ASGI middleware: answers PREFIX for commands that have the ``key``; all else is for ``app``.
+    """ASGI middleware: answers PREFIX for commands that have the ``key``, and passes all other requests to ``app``.
 
-    Questions run in ``worker``, under its ``settings`` with those of the question. ``stopping`` ends those that run.
+    Questions run in ``worker``, under its ``settings`` with those of the question. ``stopping`` ends running questions.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class AskEndpoint:
         await (self._refusal(scope, Headers(scope=scope)) or self._routes)(scope, receive, send)
 
     def _refusal(self, scope: Any, headers: Headers) -> Response | None:
-        """Returns what a client is told that may not ask; browsers may not, whatever they send."""
+        """Returns the error response for a client that may not ask, else None. Browsers may never ask."""
         if host_name(headers.get("host", "")) not in LOOPBACK:
             return _refuse("this server does not have that host name", 421)
         if (scope["client"] or ("",))[0] not in CLIENTS or "origin" in headers or "sec-fetch-site" in headers:
@@ -97,7 +97,7 @@ class AskEndpoint:
         self._running.pop(request_id).cancel()
 
     async def _lines(self, stream: EventStream) -> AsyncIterator[str]:
-        """Yield a job's events as lines, and empty ones while there are none."""
+        """Yield a job's events as lines, and empty lines while there are none."""
         sent = time.monotonic()
         try:
             async for event in iterate_in_threadpool(iter(stream)):
@@ -113,7 +113,9 @@ class AskEndpoint:
 
 
 def _job(asked: AskRequest) -> SessionJob:
-    """Returns the job that answers a request. Raises UsageError if the settings differ since it was queued."""
+    """Returns the job that answers a request. The job raises UsageError if the settings have changed since it was
+    queued.
+    """
 
     def job(session: "Session") -> Generator[Any, Any, None]:
         session.change(asked.adapted(session.settings))
@@ -126,7 +128,9 @@ def _job(asked: AskRequest) -> SessionJob:
 
 
 def _check_source(session: "Session", source: str) -> None:
-    """Raises DocumentError for what is neither an absolute path nor stored: here it would mean another file."""
+    """Raise DocumentError for a source that is neither an absolute path nor stored. A relative path would mean another
+    file here.
+    """
     if not source.startswith("/") and not session.runtime.read_store(lambda store: store.documents.has(source)):
         raise DocumentError(f"{source} does not exist", "check the name and the folder")
 

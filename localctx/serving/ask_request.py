@@ -1,4 +1,4 @@
-"""AskRequest: a question of the command ``ask`` as it is sent to an open server, and what both sides must agree on."""
+"""AskRequest: a question of the command ``ask`` for an open server, and the settings both sides must agree on."""
 
 import os
 import secrets
@@ -11,25 +11,25 @@ from localctx.errors import UsageError
 from localctx.settings import Settings, with_changes
 
 ASK_PATH, CANCEL_PATH = "/localctx/ask", "/localctx/cancel"
-DIFFERS = 409  # the status where a server has other settings than the command
+DIFFERS = 409  # status if the server's settings differ from the command's
 
 QUESTION_SETTINGS = (
     *("max_tokens", "temperature", "top_p", "top_k", "seed", "draft", "n", "beams", "mode", "effective_context"),
     *("passages", "repeats", "careful", "answers", "ocr", "blend"),
 )
-"""The settings that belong to a question: each may have others."""
+"""The settings that each question may choose for itself."""
 
 UNUSED_SETTINGS = ("home", "prompts", "summaries", "read_ahead", "appearance")
-"""The settings that no answer depends on; ``home`` is where the server was found."""
+"""The settings that affect no answer. The server was found by ``home``."""
 
 PATHS = ("model", "adapter", "embedder")
-"""The settings that may be paths, which mean something else in another working directory."""
+"""The settings that may be paths, whose meaning depends on the working directory."""
 
 
 @dataclass(frozen=True)
 class AskRequest:
-    """A ``question`` about ``sources`` (absolute paths, or ids of stored documents) or the ``library``; ``persist`` and
-    ``until`` are as in ``Session.ask``. ``settings`` are those of the command, ``places`` where its PATHS lead.
+    """A ``question`` about ``sources`` (absolute paths, or ids of stored documents) or the ``library``. ``persist`` and
+    ``until`` are as in ``Session.ask``. ``settings`` are the command's, ``places`` are the resolved paths of its PATHS.
     """
 
     question: str
@@ -43,13 +43,13 @@ class AskRequest:
 
     @classmethod
     def of(cls, question: str, sources: Sequence[str], settings: Settings, **how: Any) -> "AskRequest":
-        """Returns the request for a question that was asked in this process under ``settings``."""
+        """Returns the request for a question asked in this process under ``settings``."""
         values = {name: value for name, value in asdict(settings).items() if name not in UNUSED_SETTINGS}
         return cls(question, tuple(map(absolute_source, sources)), settings=values, places=places_of(settings), **how)
 
     @classmethod
     def parse(cls, body: Any) -> "AskRequest":
-        """Returns the request that a JSON body is. Raises UsageError."""
+        """Parse a JSON body. Raises UsageError."""
         try:
             request = cls(**body)
         except TypeError as e:
@@ -69,11 +69,13 @@ class AskRequest:
         return replace(request, sources=tuple(request.sources))
 
     def to_json(self) -> dict[str, Any]:
-        """The request as JSON."""
+        """Returns the request as JSON."""
         return asdict(self)
 
     def adapted(self, current: Settings) -> Settings:
-        """Returns a server's ``current`` settings with those of the question. Raises UsageError if others differ."""
+        """Returns a server's ``current`` settings with those of the question. Raises UsageError if other settings
+        differ.
+        """
         shared = {name: value for name, value in asdict(current).items() if name not in UNUSED_SETTINGS}
         places, asked = places_of(current), dict(self.settings)
         changes = {name: asked[name] for name in QUESTION_SETTINGS if name in asked}
@@ -89,11 +91,11 @@ def _are_texts(value: Any) -> bool:
 
 
 def absolute_source(source: str) -> str:
-    """Returns the absolute path of a file; an id of a stored document, or the name of nothing, as it is."""
+    """Returns the absolute path of an existing file. Other sources, such as document ids, stay as they are."""
     return str(Path(source).absolute()) if os.path.lexists(source) else source
 
 
 def places_of(settings: Settings) -> dict[str, str]:
-    """Returns where the settings PATHS lead from this working directory; "" for one that is the name of no file."""
+    """Returns the resolved path of each setting in PATHS, or "" where no such file exists."""
     given = {name: getattr(settings, name) for name in PATHS}
     return {name: str(Path(value).resolve()) if Path(value).exists() else "" for name, value in given.items()}

@@ -1,5 +1,5 @@
-"""The way of a watched file: it settles, is parsed, indexed and read ahead. What comes next is found in the store, so
-that a process that was killed goes on where it was.
+"""Pipeline of a watched file: it settles, is parsed, indexed and read ahead. The next step is derived from the store,
+so a killed process continues where it stopped.
 """
 
 import time
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from localctx.workflows.ahead.read_ahead import ReadAheadResult
     from localctx.workflows.ahead.take_in import TakenIn
 
-GONE = 3  # times as long as a file needs to settle, until one that is missed counts as deleted: it may have moved
+GONE = 3  # settle times until a missing file counts as deleted: it may have moved
 
 
 @dataclass
 class Task:
-    """A job for one file; ``reads``: it reads ahead, which waits until the machine is idle. ``result`` is what the job
-    gave, once it has ended.
+    """A job for one file. ``reads``: it reads ahead, which waits until the machine is idle. ``result`` is the job's
+    result, once it has ended.
     """
 
     path: str
@@ -42,30 +42,30 @@ class Task:
 
 
 class FilePipeline:
-    """The files of the watched folders in ``store``, and what is to be done with each. One thread."""
+    """The files of the watched folders in ``store``, and the next task of each. One thread."""
 
     def __init__(self, store: Store, settle: float) -> None:
         self._store, self._settle = store, settle
         self._new = SettlingFiles(settle)
-        self._missed = dict[str, float]()  # since when a file is not there
+        self._missed = dict[str, float]()  # by path: since when a file is missing
 
     @property
     def is_settling(self) -> bool:
-        """True while files are expected to change: new ones, and those that are not there."""
+        """True while files are expected to change: new files and missing ones."""
         return bool(self._new.paths or self._missed)
 
     def retry_failed(self) -> None:
-        """Forget that files failed: what reads them may have been installed meanwhile."""
+        """Forget that files failed, because their reader may have been installed since."""
         for file in self._store.watch_list.files():
             if not file.document:
                 self._store.watch_list.forget(file.path)
 
     def folders_there(self) -> list[str]:
-        """The folders that are watched, not paused, and there."""
+        """Returns the watched folders that exist and are not paused."""
         return [folder.path for folder in self._folders if Path(folder.path).is_dir()]
 
     def scan(self, now: float) -> Iterator[FileEvent]:
-        """Look at all files. Yields news of those that were deleted."""
+        """Scan all files. Yields events of deleted files."""
         folders = self.folders_there()
         found, known = self._found(folders), {file.path: file for file in self._store.watch_list.files()}
         fresh = {p: s for p, s in found.items() if not _is_same(known.get(p), s)}
@@ -76,18 +76,18 @@ class FilePipeline:
         yield from self._deleted([f for f in missed if now - self._missed[f.path] >= GONE * self._settle])
 
     def _found(self, folders: Sequence[str]) -> dict[str, FileStamp]:
-        """The files of the folders now, without those of localctx's own data folder."""
+        """Returns the current files of the folders, except those in localctx's own data folder."""
         ours = [str(self._store.home), str(self._store.home.resolve())]  # watched folders are resolved
         return {path: stamp for path, stamp in scan_folders(folders).items() if not _is_below(path, ours)}
 
     def look(self) -> None:
-        """Look at all files, to know which are new, and change nothing."""
+        """Scan all files to learn which are new, without changing anything."""
         known = {file.path: file for file in self._store.watch_list.files()}
         found = self._found(self.folders_there())
         self._new.see({p: s for p, s in found.items() if not _is_same(known.get(p), s)}, 0.0)
 
     def next_task(self, settings: Settings, now: float) -> Task | None:
-        """Returns the most urgent task: to index, to parse a file that has settled, or to read ahead."""
+        """Returns the most urgent task: index a file, parse one that has settled, or read one ahead."""
         waiting = [file for file in self._store.watch_list.files() if self._is_active(file.path)]
         rows = {row.id: row for row in self._store.documents.all()}
         for file in waiting:
@@ -102,7 +102,7 @@ class FilePipeline:
         return self._read_ahead(max(unread, key=lambda f: _recency(f, rows[f.document])), recipe)
 
     def finish(self, task: Task) -> Iterator[FileEvent]:
-        """Note what a task gave. Yields the news of its file."""
+        """Record the result of a task. Yields the events of its file."""
         if task.reads:
             yield self._note_read(task)
         elif task.stamp:
@@ -111,7 +111,7 @@ class FilePipeline:
             yield from self._note_indexed(task)
 
     def fail(self, task: Task, why: str) -> FileEvent:
-        """Note that a task failed for a reason that concerns its file alone; it is not tried again as things are."""
+        """Record that a task failed because of its file. It is not retried while nothing changes."""
         if task.stamp:
             return self._note_failed(task.path, task.stamp, why)
         self._store.watch_list.note_indexed(task.document)
@@ -158,7 +158,7 @@ class FilePipeline:
         return task
 
     def _note_taken(self, path: str, stamp: FileStamp, taken: "TakenIn | None") -> Iterator[FileEvent]:
-        if taken is None:  # it changed meanwhile
+        if taken is None:  # the file changed meanwhile
             return
         self._new.drop(path)
         if taken.status == "failed":
@@ -217,6 +217,6 @@ def _is_current(file: WatchedFile, rows: dict[str, DocumentRow]) -> bool:
 
 
 def _recency(file: WatchedFile, row: DocumentRow) -> tuple[float, str]:
-    """When a document was last used or its file modified, in seconds; that it was added is no use."""
+    """Returns when a document was last used or its file modified, in seconds. The time it was added does not count."""
     used = row.used if row.used > row.added else 0.0
     return max(used, file.modified / 1e9), file.path

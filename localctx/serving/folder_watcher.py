@@ -1,5 +1,5 @@
-"""FolderWatcher: a thread that has new files of watched folders parsed, indexed and, while nothing else is to be done,
-read ahead. Its jobs give way to all others.
+"""FolderWatcher: a thread that has new files of watched folders parsed, indexed and, while the machine is idle, read
+ahead. Its jobs yield to all others.
 """
 
 import threading
@@ -19,18 +19,18 @@ from localctx.store.process_locks import is_at_work, the_watcher
 from localctx.store.store import Store, store_errors
 
 QUIET = 5.0  # seconds without a question before anything is read ahead
-RESCAN = 60.0  # seconds between two looks at folders of which nothing is reported
-POLL = 0.5  # seconds between two looks at the machine, the questions and the list of folders
-RETRY = 30.0  # seconds after an error that the next file would meet too
+RESCAN = 60.0  # seconds between scans of folders without change events
+POLL = 0.5  # seconds between checks of the machine, the questions and the folder list
+RETRY = 30.0  # seconds to wait after an error that would also hit the next file
 ELSEWHERE = "another localctx watches these folders"
 
 
 class FolderWatcher:
-    """Watches the folders in the store of ``settings()``. One process watches at a time; others wait for its end.
+    """Watches the folders in the store of ``settings()``. One process watches at a time, others wait for it to end.
 
-    Files are parsed and indexed by ``library_worker`` and read ahead by ``answer_worker``. ``on_event`` gets the news
-    of every file, in the watcher's thread. ``read_machine``, ``settle`` and ``quiet`` (seconds that a file must stay as
-    it is, and without a question) are for tests.
+    ``library_worker`` parses and indexes files, ``answer_worker`` reads them ahead. ``on_event`` gets the events of
+    every file, in the watcher's thread. ``read_machine``, ``settle`` (seconds a file must stay unchanged) and ``quiet``
+    (seconds without a question) are for tests.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class FolderWatcher:
         self.done = False  # nothing is left to be done
 
     def start(self) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread, unless it is running."""
         if not self._thread.is_alive() and self._open:
             self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
-        """Look at the list of folders and at all files now."""
+        """Check the folder list and scan all files now."""
         self._note_change()
 
     def close(self) -> None:
-        """Stop what is being done, and end the thread."""
+        """Stop the current task and end the thread."""
         with self._changed:
             self._open = False
             self._changed.notify_all()
@@ -94,14 +94,14 @@ class FolderWatcher:
             self._wait(POLL)
 
     def _show_others(self) -> None:
-        """Show what is known of the folders while another process watches them."""
+        """Show the known state of the folders while another process watches them."""
         with closing(Store(self._settings().home)) as store, store_errors(store.home):
             pipeline = FilePipeline(store, self._settle)
             self.status = WatchStatus(pipeline.statuses(self._settings()), ELSEWHERE)
 
     def _watch(self) -> None:
-        """Do what there is to do, until the watcher is closed. Raises StoreError."""
-        is_at_work(self._settings().home)  # makes the file by which other processes say so
+        """Do all pending tasks until the watcher is closed. Raises StoreError."""
+        is_at_work(self._settings().home)  # creates the lock file that other processes use to report work
         with closing(Store(self._settings().home)) as store, store_errors(store.home):
             pipeline = FilePipeline(store, self._settle)
             pipeline.retry_failed()
@@ -117,7 +117,7 @@ class FolderWatcher:
                     scanned = time.monotonic()
                     for event in pipeline.scan(scanned):
                         self._on_event(event)
-                elif self.done:  # nothing has changed since
+                elif self.done:  # nothing has changed since the last task
                     self._wait(POLL)
                     continue
                 self._step(pipeline)
@@ -128,7 +128,7 @@ class FolderWatcher:
             return rescan
 
     def _step(self, pipeline: FilePipeline) -> None:
-        """Do the most urgent task that may be done now, or wait a moment."""
+        """Run the most urgent task that may run now, or wait a moment."""
         settings = self._settings()
         task = pipeline.next_task(settings, time.monotonic())
         why_not = self._why_not(task, False)
@@ -141,7 +141,7 @@ class FolderWatcher:
         try:
             self._do(pipeline, task)
         except Cancelled:
-            pass  # it is tried again when there is time
+            pass  # retried when there is time
         except (ModelError, StoreError) as e:
             self._show(pipeline, settings, str(e))
             self._wait(RETRY)
@@ -149,17 +149,17 @@ class FolderWatcher:
             self._on_event(pipeline.fail(task, str(explain(e))))
 
     def _do(self, pipeline: FilePipeline, task: Task) -> None:
-        """Have a task done. Raises Cancelled as soon as something else is to be done; UserError."""
+        """Run a task. Raises Cancelled as soon as other work arrives, and UserError."""
         worker = self._answer_worker if task.reads else self._library_worker
         stream = worker.submit(task.job, yielding=True)
-        for _ in stream:  # comes by at least every tenth of a second
+        for _ in stream:  # iterates at least every tenth of a second
             if not self._open or self._why_not(task, True):
                 stream.cancel()
         for event in pipeline.finish(task):
             self._on_event(event)
 
     def _why_not(self, task: Task | None, running: bool) -> str:
-        """Why a task should not be done now, or not go on if it is ``running``; empty if it may."""
+        """Returns why a task must not start, or must stop if it is ``running``. Empty if it may run."""
         settings, now = self._settings(), time.monotonic()
         if is_at_work(settings.home):
             self._worked = now

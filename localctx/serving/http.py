@@ -42,12 +42,12 @@ def access_key(home: Path, name: str = "ui") -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket on ``port``; 0 takes a free one. Raises UsageError."""
+    """Return a listening socket on ``port``, or on a free port for 0. Raises UsageError."""
     if not is_this_machine(host) or host in ("0.0.0.0", "::", ""):
         refuse_offline(f"{host} can be reached from other machines", "leave out --host, or --offline")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
-    if sys.platform == "win32":  # there SO_REUSEADDR would share the port with whoever listens on it
+    if sys.platform == "win32":  # on Windows SO_REUSEADDR would share the port with another listener
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
     else:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,13 +62,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class ErrorGuard:
-    """ASGI middleware: a request whose answer fails gets one line, and the error log gets the rest."""
+    """ASGI middleware: a failed request gets one line, and the error log gets the details."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer a request by the wrapped application, or say that it failed."""
+        """Let the wrapped application answer, or report that it failed."""
         started = False
 
         async def note_start(message: Any) -> None:
@@ -79,7 +79,7 @@ class ErrorGuard:
         try:
             await self._app(scope, receive, note_start)
         except ClientDisconnect:
-            pass  # nobody waits for an answer
+            pass  # the client is gone
         except Exception as e:
             line = f"localctx: {explain(e)}\n".encode()
             if scope["type"] == "http" and not started:
@@ -99,7 +99,9 @@ class _NotifyingServer(uvicorn.Server):
 
 
 def server_config(app: App) -> uvicorn.Config:
-    """Return how ``app`` is served: errors in one line, half-sent requests dropped, what is logged in the error log."""
+    """Return uvicorn's configuration for ``app``: one-line errors, half-sent requests dropped, logs
+    in the error log.
+    """
     return uvicorn.Config(
         ErrorGuard(app),
         http=PatientProtocol,
@@ -116,7 +118,7 @@ def serve(
 ) -> None:
     """Serve ``app`` until Ctrl-C.
 
-    ``on_ready`` is called once, from another thread, when requests are answered; ``on_shutdown`` from the signal
+    Calls ``on_ready`` once, from another thread, when requests are answered, and ``on_shutdown`` from the signal
     handler, before connections are closed.
     """
     server = _NotifyingServer(server_config(app))

@@ -1,4 +1,4 @@
-"""The reports of the last answers of some chats."""
+"""Keeps the last report of some chats."""
 
 import threading
 from typing import Any
@@ -17,7 +17,7 @@ class LastReports:
         self._reports: dict[str, dict[str, Any]] = {}
 
     def note(self, event: Any) -> None:
-        """Keep the report of an answer in a chat, if the event has one."""
+        """Store the report of an answer in a chat, if the event has one."""
         if isinstance(event, Done) and isinstance(event.report, AnswerReport) and (chat := event.report.chat):
             with self._lock:
                 self._reports.pop(chat, None)
@@ -26,7 +26,7 @@ class LastReports:
                     del self._reports[next(iter(self._reports))]
 
     def last(self, chat: str) -> dict[str, Any] | None:
-        """Return the report of the last answer in ``chat``; without one, of the last answer in any chat."""
+        """Return the report of the last answer in ``chat``, or else of the last answer in any chat."""
         with self._lock:
             return self._reports.get(chat) or next(reversed(self._reports.values()), None)
 

@@ -1,4 +1,4 @@
-"""The endpoints of documents and vectors: /v1/files and /v1/embeddings. Documents are those of the library."""
+"""The endpoints /v1/files and /v1/embeddings. Documents are those of the library."""
 
 import base64
 import shutil
@@ -27,18 +27,18 @@ from localctx.settings import Settings
 from localctx.store.documents import DocumentRow
 
 MAX_FILE_BYTES = 512 << 20
-MAX_TEXTS, TEXTS_AT_ONCE = 2048, 8  # of a request for vectors; of one batch
+MAX_TEXTS, TEXTS_AT_ONCE = 2048, 8  # per embedding request; per batch
 PURPOSES = ("assistants", "user_data")
 
 
 class LibraryEndpoints:
-    """Reads and changes the library by jobs of ``worker`` under ``settings``; ``stopping`` ends those that run."""
+    """Reads and changes the library with jobs of ``worker`` under ``settings``. ``stopping`` ends running jobs."""
 
     def __init__(self, worker: EngineWorker, settings: Settings, stopping: threading.Event) -> None:
         self._worker, self._settings, self._stopping = worker, settings, stopping
 
     async def files(self, request: Request) -> Response:
-        """GET /v1/files: the documents of the library, the newest first."""
+        """GET /v1/files: list the documents of the library, newest first."""
         limit = _number(request, "limit", 10_000)
         purpose = request.query_params.get("purpose")
         rows = await self._run(lambda session: list(session.store.documents.all()))
@@ -48,7 +48,7 @@ class LibraryEndpoints:
         return _json({"object": "list", "data": found, "has_more": len(rows) > limit and bool(found), **ids})
 
     async def upload(self, request: Request) -> Response:
-        """POST /v1/files: read a file into the library, and make it searchable."""
+        """POST /v1/files: read a file into the library and make it searchable."""
         try:
             async with request.form(max_files=1, max_fields=8, max_part_size=1 << 16) as form:
                 file, purpose = form.get("file"), form.get("purpose", PURPOSES[0])
@@ -67,19 +67,19 @@ class LibraryEndpoints:
         return _json(_file(await self._find(request)))
 
     async def content(self, request: Request) -> Response:
-        """GET /v1/files/ID/content: the text that was read."""
+        """GET /v1/files/ID/content: the extracted text."""
         row = await self._find(request)
         text = await self._run(lambda session: session.store.documents.text(row.id))
         return Response(text.encode(errors="replace"), 200, HEADERS, "text/plain; charset=utf-8")
 
     async def delete(self, request: Request) -> Response:
-        """DELETE /v1/files/ID: as deleting in the window does."""
+        """DELETE /v1/files/ID: delete the document, as the window does."""
         row = await self._find(request)
         await self._run(lambda session: session.store.delete("document", row.id))
         return _json({"id": row.id, "object": "file", "deleted": True})
 
     async def embed(self, request: Request) -> Response:
-        """POST /v1/embeddings, by the model that search uses."""
+        """POST /v1/embeddings, with the model that search uses."""
         fields = Fields(await json_body(request))
         if self._settings.embedder == "none":
             raise ApiError("this server has no embedder: it runs with --embedder none", "model", 404, "model_not_found")
@@ -96,7 +96,7 @@ class LibraryEndpoints:
         return _json({"object": "list", "data": data, "model": self._settings.embedder, "usage": usage})
 
     async def _add(self, file: UploadFile) -> DocumentRow:
-        """Read an uploaded file into the library; returns its row. Raises ApiError."""
+        """Read an uploaded file into the library. Returns its row. Raises ApiError."""
         uploads = self._settings.home / "uploads"
         uploads.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder = Path(mkdtemp(dir=uploads, prefix="api-"))
@@ -115,7 +115,7 @@ class LibraryEndpoints:
         return row
 
     async def _run(self, work: Callable[[Session], Any]) -> Any:
-        """Do ``work`` in the worker's thread, in the order of the queue; returns its result. Raises ApiError."""
+        """Run ``work`` in the worker's thread, in queue order. Returns its result. Raises ApiError."""
         return await run_in_threadpool(self._run_here, work)
 
     def _run_here(self, work: Callable[[Session], Any]) -> Any:
@@ -154,7 +154,7 @@ def _copy(file: UploadFile, path: Path) -> None:
 
 
 def _safe_name(given: str) -> str:
-    """Returns the name of an uploaded file, which a client chose, as the name of a file in a folder."""
+    """Returns the client's file name as a safe name inside a folder."""
     name = "".join(c for c in as_text(given).replace("\\", "/").rpartition("/")[2] if c.isprintable())
     name = name.encode()[-200:].decode(errors="ignore").strip(" .")
     return name or "document.txt"
@@ -176,7 +176,7 @@ def _texts(given: Any) -> list[str]:
 
 
 def _vectors(session: Session, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Returns the vectors of texts, and the tokens they are, as far as they were read."""
+    """Returns the vectors of texts, and the number of tokens read."""
     embedder = session.runtime.embedder
     assert embedder, "the settings name one"
     batches = [texts[i : i + TEXTS_AT_ONCE] for i in range(0, len(texts), TEXTS_AT_ONCE)]

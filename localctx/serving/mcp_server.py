@@ -1,4 +1,4 @@
-"""MCP server: editors and assistants search the library, ask it, list it and read from it (Model Context Protocol)."""
+"""MCP server: lets editors and assistants search, ask, list and read the library (Model Context Protocol)."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +27,7 @@ DocumentId = Annotated[str, "The id of a document, as list has it."]
 
 
 class LibraryTools:
-    """The tools, which work in the thread of ``worker``. They raise ToolError, in words for the user."""
+    """The tools, which run in the thread of ``worker``. They raise ToolError with a message for the user."""
 
     def __init__(self, worker: EngineWorker) -> None:
         self._worker = worker
@@ -86,7 +86,7 @@ class LibraryTools:
         return self._run(job)
 
     def _run(self, work: Callable[[Session], Generator[Any, Any, str]]) -> str:
-        """Run a coroutine in the worker; returns its result."""
+        """Run a coroutine in the worker. Returns its result."""
         from mcp.server.mcpserver.exceptions import ToolError
 
         results = list[str]()
@@ -103,7 +103,7 @@ class LibraryTools:
 
 
 def make_server(worker: EngineWorker) -> "MCPServer":
-    """Returns the server of the tools. Raises UsageError where the SDK is not installed."""
+    """Returns the MCP server with all tools. Raises UsageError if the SDK is not installed."""
     try:
         from mcp.server import MCPServer
     except ImportError as e:

@@ -1,7 +1,7 @@
-"""The servers that are open in a data folder: a file for each, by which commands of the same user find and may ask it.
+"""Registry of the servers open in a data folder: one file each, with which commands of the same user find them.
 
-The file ``servers/PID-PORT.json`` is readable by its owner alone. Its server holds a lock on it, which the system
-releases when the process ends, however it ends: a file that nobody locks is of a server that is gone.
+The file ``servers/PID-PORT.json`` is readable only by its owner. Its server holds a lock on it, which the system
+releases when the process ends for any reason. An unlocked file belongs to a server that is gone.
 """
 
 import json
@@ -23,8 +23,8 @@ _LOCAL = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "0.0.0.0": "127.0.
 
 @dataclass(frozen=True)
 class OpenServer:
-    """Where a server of this machine is reached, and the ``key`` that requests need. ``pid`` is its process, which
-    ``started`` then (seconds since 1970), of localctx's ``version``.
+    """The address of a server on this machine, and the ``key`` that requests need. Its process ``pid`` started at
+    ``started`` (seconds since 1970) and runs localctx ``version``.
     """
 
     host: str
@@ -36,19 +36,21 @@ class OpenServer:
 
     @property
     def url(self) -> str:
-        """The address as people write it."""
+        """The address as a URL."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 def new_key() -> str:
-    """Returns a random key, for one run of a server."""
+    """Returns a random key for one run of a server."""
     return secrets.token_urlsafe(32)
 
 
 @contextmanager
 def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
-    """Register a server that listens on ``host`` while the block runs. One that this machine's own addresses do not
-    reach is not registered, nor is any where the data folder cannot be written: commands then answer by themselves.
+    """Register a server that listens on ``host`` while the block runs.
+
+    Without registration, commands answer by themselves. A server is not registered if it is unreachable at this
+    machine's own addresses, or if the data folder is not writable.
     """
     file, lock = home / FOLDER / f"{os.getpid()}-{port}.json", None
     if local := _LOCAL.get(host):
@@ -64,16 +66,16 @@ def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
 
 
 def open_servers(home: Path) -> list[OpenServer]:
-    """Returns the open servers of this version, the newest first. Files of those that are gone are removed."""
+    """Returns the open servers of this version, newest first. Removes files of servers that are gone."""
     found = [_read(file) for file in (home / FOLDER).glob("*.json")]
     servers = [server for server in found if server and server.version == __version__]
     return sorted(servers, key=lambda server: -server.started)
 
 
 def _write(file: Path, server: OpenServer) -> int:
-    """Write and lock a server's file; it has its name once it is whole and locked. Returns the lock.
+    """Write and lock a server's file. It gets its final name once it is complete and locked. Returns the lock.
 
-    On Windows an open file cannot be renamed, nor deleted by one who finds it before it is locked.
+    Windows can neither rename an open file nor let another process delete it before it is locked.
     """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = file if sys.platform == "win32" else file.with_suffix(".new")
@@ -91,7 +93,7 @@ def _write(file: Path, server: OpenServer) -> int:
 
 
 def _read(file: Path) -> OpenServer | None:
-    """Returns the server of a file; None if it is gone, or if others than this user could have written or read it."""
+    """Returns the server of a file. None if it is gone, or if other users could have written or read the file."""
     try:
         with os.fdopen(open_own(file), "rb") as f:
             gone, content = try_lock(f.fileno(), shared=True), f.read()

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions protocol: requests are parsed, response objects are built. No HTTP, no model."""
+"""OpenAI's chat completions protocol: parses requests and builds response objects. No HTTP, no model."""
 
 import json
 import secrets
@@ -26,15 +26,16 @@ from localctx.workflows.reply import ReplyRequest
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 UNSUPPORTED = ("functions", "function_call", "audio", "prediction", "web_search_options", "store", "verbosity")
-MAX_DOCUMENTS = 64  # of a request
+MAX_DOCUMENTS = 64  # per request
 
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """A request that is answered as ``asked`` says, each answer up to a ``stop`` text. ``forced``: it is one tool call.
+    """A parsed request. ``asked`` is answered, each answer up to a ``stop`` text. ``forced``: the answer is one tool
+    call.
 
-    ``stream`` sends the answer in chunks, with ``include_usage`` a last chunk that counts tokens. ``echo`` begins the
-    answers with the prompt.
+    ``stream`` sends the answer in chunks. ``include_usage`` adds a last chunk with token counts. ``echo`` is a prompt
+    to repeat at the start of each answer.
     """
 
     asked: ReplyRequest
@@ -47,7 +48,7 @@ class CompletionRequest:
 
     @classmethod
     def parse(cls, body: Any, settings: Settings) -> "CompletionRequest":
-        """Parse a JSON body; missing fields come from ``settings``. Raises ApiError."""
+        """Parse a JSON body. Missing fields come from ``settings``. Raises ApiError."""
         fields = Fields(body)
         check_model(fields, settings.model)
         fields.unsupported(*UNSUPPORTED)
@@ -86,7 +87,7 @@ class CompletionResponse:
     def choice(
         self, index: int, text: str, finish: str, likely: Sequence[Any] | None, calls: Sequence[ToolCall], cited: Any
     ) -> dict[str, Any]:
-        """Return one answer, with its tool ``calls`` and what was ``cited``."""
+        """Return one answer, with its tool ``calls`` and citations ``cited``."""
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         if calls:
             message["tool_calls"] = [tool_call(call) for call in calls]
@@ -104,7 +105,7 @@ class CompletionResponse:
         return {**self._header("chat.completion.chunk"), "choices": [choice]}
 
     def usage_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
-        """Return the last chunk of a request with ``include_usage``: no choices, but token counts."""
+        """Return the last chunk of a request with ``include_usage``: token counts and no choices."""
         return {**self._header("chat.completion.chunk"), "choices": [], "usage": usage}
 
     def _header(self, kind: str) -> dict[str, Any]:
@@ -112,7 +113,9 @@ class CompletionResponse:
 
 
 def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
-    """Return the token counts of an answer. ``cached_tokens`` were not prefilled: their KV pages were there."""
+    """Return the token counts of an answer. ``cached_tokens`` were not prefilled, because their KV
+    pages were stored.
+    """
     return {
         "prompt_tokens": plan.tokens,
         "completion_tokens": generated,
@@ -122,13 +125,13 @@ def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
 
 
 def tool_call(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call as the API has it, with a new id."""
+    """Return a tool call in the API's form, with a new id."""
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
 
 
 def logprob(token: Token) -> dict[str, Any]:
-    """Return the probabilities of a token as ``logprobs`` have them."""
+    """Return a token's probabilities in the form of ``logprobs``."""
     assert token.told, "probabilities were asked for"
     own, *top = (
         {"token": text, "logprob": max(value, -9999.0), "bytes": [*text.encode()]} for text, value in token.told
@@ -137,7 +140,9 @@ def logprob(token: Token) -> dict[str, Any]:
 
 
 def read_tools(fields: Fields) -> tuple[list[Any], bool, dict[str, Any] | None]:
-    """Returns the tools that an answer may call, if it has to call one, and then the schema of that call."""
+    """Returns the tools that an answer may call, whether it must call one, and the schema of that
+    forced call or None.
+    """
     tools, choice = fields.take("tools", []), fields.take("tool_choice")
     known = [_tool(tool, i) for i, tool in enumerate(tools)] if isinstance(tools, list) else None
     if known is None:
@@ -156,7 +161,7 @@ def read_tools(fields: Fields) -> tuple[list[Any], bool, dict[str, Any] | None]:
 
 
 def read_messages(fields: Fields) -> list[dict[str, Any]]:
-    """Returns the messages of a chat's request. Raises ApiError."""
+    """Returns the messages of a chat request. Raises ApiError."""
     given = fields.take("messages")
     if not isinstance(given, list) or not given:
         raise ApiError("messages must be a list of messages", "messages")
@@ -167,7 +172,7 @@ def read_messages(fields: Fields) -> list[dict[str, Any]]:
 
 
 def read_message(given: Any, param: str) -> dict[str, Any]:
-    """Returns a message as chat templates want it. Raises ApiError."""
+    """Returns a message in the form that chat templates take. Raises ApiError."""
     if not isinstance(given, dict) or given.get("role") not in list(ROLES):
         raise ApiError(f"{param} must have a role: {', '.join(ROLES)}", param)
     message: dict[str, Any] = {"role": ROLES[given["role"]]}
@@ -195,7 +200,7 @@ def read_documents(fields: Fields) -> list[str]:
 
 
 def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRequest) -> ReplyRequest:
-    """Returns the request about documents: its messages are questions and answers in turn. Raises ApiError."""
+    """Returns the request about documents. Its messages must be alternating questions and answers. Raises ApiError."""
     controls = asked.controls
     if asked.tools or controls.grammar or controls.bias or controls.top is not None or asked.settings.n > 1:
         raise ApiError(
@@ -223,7 +228,7 @@ def _tool(given: Any, index: int) -> dict[str, Any]:
 
 
 def _calls(given: Any, param: str) -> list[dict[str, Any]]:
-    """Returns earlier tool calls with their arguments as objects."""
+    """Returns earlier tool calls with their arguments parsed into objects."""
     try:
         functions = [call["function"] for call in given]
         named = [(as_text(function["name"]), json.loads(function["arguments"])) for function in functions]

@@ -1,7 +1,7 @@
-"""OpenAI-compatible HTTP server: answers, vectors and documents of the local model and library.
+"""OpenAI-compatible HTTP server: answers, embeddings and documents of the local model and library.
 
-Requests need the API key, which pages of other sites cannot send, nor can they read responses. A Host header that does
-not name this machine is refused (DNS rebinding).
+Requests need the API key. Pages of other sites cannot send it, nor read responses. A Host header that does not name
+this machine is rejected (DNS rebinding).
 """
 
 import secrets
@@ -33,13 +33,15 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ApiKeyCheck:
-    """ASGI middleware: requests need the ``key`` and a Host header among ``hosts`` (none: any); /health is open."""
+    """ASGI middleware: requests need the ``key`` and a Host header among ``hosts`` (empty: any).
+    /health needs no key.
+    """
 
     def __init__(self, app: Any, hosts: tuple[str, ...], key: str) -> None:
         self._app, self._hosts, self._key = app, hosts, key.encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request: by the wrapped application, or with an error response."""
+        """Let the wrapped application answer, or send an error response."""
         refusal = self._refusal(scope, Headers(scope=scope)) if scope["type"] == "http" else None
         await (_error_response(refusal) if refusal else self._app)(scope, receive, send)
 
@@ -55,7 +57,9 @@ class ApiKeyCheck:
 
 
 class OpenAIServer:
-    """Serves the model of ``settings``, up to ``max_parallel`` requests at a time. ``stopping`` ends those that run."""
+    """Serves the model of ``settings``, up to ``max_parallel`` requests at a time. ``stopping``
+    ends running requests.
+    """
 
     def __init__(self, settings: Settings, max_parallel: int) -> None:
         self._settings, self._worker = settings, EngineWorker(settings, "api", max_parallel)
@@ -77,7 +81,7 @@ class OpenAIServer:
         self._worker.close()
 
     def answering(self, app: App, key: str) -> AskEndpoint:
-        """Return ``app`` together with the endpoint at which commands with the ``key`` ask."""
+        """Return ``app`` wrapped in the endpoint where commands with the ``key`` ask."""
         return AskEndpoint(app, self._worker, lambda: self._settings, key, self.stopping)
 
     def app(self) -> Starlette:
@@ -109,7 +113,7 @@ class OpenAIServer:
         return Starlette(routes=routes, exception_handlers=handlers)
 
     def _route(self, path: str, endpoint: Endpoint, method: str) -> Route:
-        """Returns the route of an endpoint whose requests are counted."""
+        """Returns the route of an endpoint, with its requests counted."""
 
         async def counted(request: Request) -> Response:
             status = 500
@@ -145,7 +149,7 @@ class OpenAIServer:
         raise ApiError(as_text(f"this server does not have the model {wanted!r:.100}"), "model", 404, "model_not_found")
 
     def _known_models(self) -> list[dict[str, Any]]:
-        """The model that answers, first, and the embedder."""
+        """Returns the answering model, then the embedder."""
         window = {"max_model_len": int(self._window)} if self._window < float("inf") else {}
         about = {"object": "model", "created": 0, "owned_by": "localctx"}
         embedder = self._settings.embedder
@@ -163,7 +167,7 @@ def run(
 ) -> None:
     """Load the model and serve it until Ctrl-C.
 
-    ``on_event`` gets the progress of loading; ``on_ready`` is called with the base URL and the API key once requests
+    ``on_event`` gets the progress of loading. ``on_ready`` is called with the base URL and the API key once requests
     are answered. Raises UsageError, ModelError.
     """
     sock = listen(host, port)

@@ -1,29 +1,29 @@
-"""HTTP/1.1 connections that are dropped when a request does not become complete: else each half-sent one stays."""
+"""HTTP/1.1 connections with a request timeout. Without it, half-sent requests would stay open forever."""
 
 import asyncio
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-REQUEST_SECONDS = 30.0  # for a request's headers and body, beside
-BYTES_PER_SECOND = 20_000  # that a large body arrives with at least
+REQUEST_SECONDS = 30.0  # for a request's headers and body, plus
+BYTES_PER_SECOND = 20_000  # minimum rate of a large body
 _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
 
 
 class PatientProtocol(H11Protocol):
-    """Closes a connection whose request is not complete REQUEST_SECONDS after its first byte, or after the connection
-    was made; a body may take longer at BYTES_PER_SECOND. While the application itself does not read, nothing counts.
+    """Closes a connection whose request is still incomplete REQUEST_SECONDS after its first byte or after connecting.
+    Each byte received extends the limit at BYTES_PER_SECOND. Nothing times out while the application does not read.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start to wait for a request."""
         super().connection_made(transport)
         self._since: float | None = self.loop.time()
         self._received = 0
         self._timer = self.loop.call_later(REQUEST_SECONDS, self._look)
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request."""
+        """Receive part of a request."""
         if self._since is None:
             self._since, self._received = self.loop.time(), 0
         self._received += len(data)
@@ -32,7 +32,7 @@ class PatientProtocol(H11Protocol):
             self._since = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._timer.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)

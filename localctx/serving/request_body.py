@@ -1,4 +1,4 @@
-"""The bodies of requests, up to a size, and the headers of responses."""
+"""Reads request bodies up to a size, and defines response headers."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from localctx.serving.api_error import ApiError
 
-MAX_BODY_BYTES = 64 << 20  # of a request
+MAX_BODY_BYTES = 64 << 20  # per request
 HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -17,7 +17,7 @@ HEADERS = {
 
 
 async def json_body(request: Request) -> Any:
-    """Returns the JSON of a request's body. Raises ApiError."""
+    """Returns a request's body, parsed as JSON. Raises ApiError."""
     data = bytearray()
     async for part in request.stream():
         data += part
@@ -27,8 +27,8 @@ async def json_body(request: Request) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """Returns what a response can have in it as well: numbers are finite, and texts are of characters, which escapes
-    of surrogates alone are not. Raises ApiError.
+    """Parse JSON into values that a response can contain too. Lone surrogates are replaced, infinite numbers are
+    rejected. Raises ApiError.
     """
     try:
         value = json.loads(data, parse_float=_finite, parse_constant=_finite)

@@ -1,4 +1,4 @@
-"""OpenAI's responses protocol, stateless: requests are parsed, response objects and events are built."""
+"""OpenAI's responses protocol, stateless: parses requests and builds response objects and events."""
 
 import secrets
 import time
@@ -59,7 +59,7 @@ def parse_response_request(body: Any, settings: Settings) -> CompletionRequest:
 
 
 class _Renamed(Fields):
-    """The fields of ``text``, in which ``text.format`` is found as ``format``."""
+    """The fields of ``text``, which finds ``text.format`` as ``format``."""
 
     def __init__(self, fields: Fields) -> None:
         self._left, self._prefix, self._fields = {}, "", fields
@@ -69,7 +69,7 @@ class _Renamed(Fields):
 
 
 def _read_input(fields: Fields) -> list[dict[str, Any]]:
-    """Returns the messages of the input, after the instructions."""
+    """Returns the input's messages, after the instructions."""
     instructions, given = fields.text("instructions"), fields.take("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items:
@@ -94,7 +94,7 @@ def _read_item(item: Any, param: str) -> dict[str, Any]:
 
 @dataclass
 class ResponseObject:
-    """Builds the ``response`` object of one request and, where it is streamed, its events."""
+    """Builds the ``response`` object of one request and, if it is streamed, its events."""
 
     stream: AnswerStream
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(12)}")
@@ -103,7 +103,7 @@ class ResponseObject:
     _count: int = -1
 
     def whole(self, status: str) -> dict[str, Any]:
-        """Returns the object as it is now, ``in_progress`` or ``completed``."""
+        """Returns the object in its current state, ``in_progress`` or ``completed``."""
         settings, request = self.stream.request.asked.settings, self.stream.request
         cut = status == "completed" and self.stream.finish(0) == "length"
         return {
@@ -145,7 +145,7 @@ class ResponseObject:
         yield self.event("response.content_part.added", item_id=self.item, output_index=0, content_index=0, part=part)
 
     def delta(self, text: str) -> dict[str, Any]:
-        """Returns the event of the next part of the text."""
+        """Returns the event for the next part of the text."""
         where = {"item_id": self.item, "output_index": 0, "content_index": 0}
         return self.event("response.output_text.delta", **where, delta=text, logprobs=[])
 
@@ -181,7 +181,7 @@ class ResponseObject:
         return [self._message(), *calls]
 
     def _output(self) -> list[dict[str, Any]]:
-        """The items; a message without text is left out where tools are called."""
+        """Returns the items, without an empty message if tools are called."""
         items = self._items()
         return items[1:] if len(items) > 1 and not self._answer.text.strip() else items
 

@@ -1,4 +1,4 @@
-"""The parameters of requests that say how tokens are chosen, as settings and token controls."""
+"""Parses sampling parameters of requests into settings and token controls."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,13 +12,13 @@ from localctx.settings import Settings, with_changes
 
 MAX_STOPS = 16  # stop texts in a request
 MAX_ANSWERS = 16
-MAX_TOP = 20  # likeliest tokens that are told of each step
+MAX_TOP = 20  # most top_logprobs per step
 _NUMBERS = {"temperature": float, "top_p": float, "top_k": int, "seed": int}
 
 
 def read_settings(fields: Fields, settings: Settings, *limits: str) -> Settings:
-    """Returns the settings with the sampling parameters of a request. ``limits``: the names of the one that limits the
-    answer; the first that is given counts. Raises ApiError.
+    """Returns ``settings`` with a request's sampling parameters. ``limits`` names the parameters that may limit the
+    answer's tokens. The first given one counts. Raises ApiError.
     """
     wanted = [fields.integer(name, -(1 << 40), 1 << 40) for name in limits]
     given: dict[str, Any] = {"max_tokens": next((one for one in wanted if one is not None), None)}
@@ -35,7 +35,7 @@ def read_settings(fields: Fields, settings: Settings, *limits: str) -> Settings:
 
 
 def _check(settings: Settings, name: str, value: Any) -> None:
-    """Raises ApiError, which names the parameter, where the settings refuse it."""
+    """Raise ApiError, naming the parameter, if the settings reject the value."""
     try:
         with_changes(replace(settings, n=1, beams=1, temperature=1), {name: value})
     except UsageError as e:
@@ -43,7 +43,7 @@ def _check(settings: Settings, name: str, value: Any) -> None:
 
 
 def read_controls(fields: Fields, grammar: str, top: int | None) -> TokenControls:
-    """Returns the controls of a request's tokens. Raises ApiError."""
+    """Returns the token controls of a request. Raises ApiError."""
     return TokenControls(
         fields.number("frequency_penalty", -2, 2) or 0.0,
         fields.number("presence_penalty", -2, 2) or 0.0,
@@ -54,7 +54,7 @@ def read_controls(fields: Fields, grammar: str, top: int | None) -> TokenControl
 
 
 def read_top(fields: Fields) -> int | None:
-    """Returns how many likeliest tokens a chat's request wants of each step; None if it wants no probabilities."""
+    """Returns how many top tokens per step a chat request wants, or None if it wants no logprobs."""
     wanted, top = fields.flag("logprobs"), fields.integer("top_logprobs", 0, MAX_TOP)
     if top is not None and not wanted:
         raise fields.error("top_logprobs", "needs logprobs = true")
@@ -62,7 +62,7 @@ def read_top(fields: Fields) -> int | None:
 
 
 def read_grammar(fields: Fields, name: str) -> str:
-    """Returns the grammar of the format ``name`` that answers are to have: text, json_object or json_schema."""
+    """Returns the grammar of the answer format ``name``: text, json_object or json_schema."""
     if not (given := fields.take(name)):
         return ""
     form = Fields(given, f"{name}.")
@@ -71,7 +71,7 @@ def read_grammar(fields: Fields, name: str) -> str:
     if kind == "json_schema":
         own = form if name == "text.format" else Fields(form.take("json_schema", {}), f"{name}.json_schema.")
         schema = own.take("schema")
-        for label in ("name", "description", "strict"):  # it is always followed strictly
+        for label in ("name", "description", "strict"):  # the schema is always enforced strictly
             own.take(label)
         own.finish()
         if not isinstance(schema, Mapping):
@@ -81,7 +81,7 @@ def read_grammar(fields: Fields, name: str) -> str:
 
 
 def grammar_of(schema: Mapping[str, Any], name: str) -> str:
-    """Returns the grammar of a schema that the parameter ``name`` gives. Raises ApiError."""
+    """Returns the grammar of a schema given by the parameter ``name``. Raises ApiError."""
     try:
         return json_grammar(schema)
     except (UsageError, RecursionError, ValueError) as e:
@@ -89,7 +89,7 @@ def grammar_of(schema: Mapping[str, Any], name: str) -> str:
 
 
 def read_stop(fields: Fields) -> tuple[str, ...]:
-    """Returns the texts before which answers end."""
+    """Returns the stop texts, before which answers end."""
     stop = fields.take("stop")
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):
@@ -98,7 +98,7 @@ def read_stop(fields: Fields) -> tuple[str, ...]:
 
 
 def read_stream(fields: Fields) -> tuple[bool, bool]:
-    """Returns if the answer is sent in chunks, and if the last chunk counts tokens."""
+    """Returns whether the answer is streamed, and whether the last chunk counts tokens."""
     stream, options = fields.flag("stream"), fields.object("stream_options")
     include_usage = options.flag("include_usage")
     options.choice("include_obfuscation", (False,))
@@ -107,7 +107,7 @@ def read_stream(fields: Fields) -> tuple[bool, bool]:
 
 
 def check_model(fields: Fields, *names: str) -> None:
-    """Raises ApiError if a request wants another model than one of ``names``."""
+    """Raise ApiError if the requested model is not among ``names``."""
     model = fields.take("model", names[0])
     if model not in names:
         problem = f"this server does not have the model {model!r:.100}; it has {names[0]!r}"

@@ -1,4 +1,4 @@
-"""OpenAI's completions protocol, the older one: a text is continued word for word, without a chat template."""
+"""OpenAI's older completions protocol: continues a raw text without a chat template."""
 
 import secrets
 import time
@@ -80,7 +80,7 @@ class TextResponse:
 
 
 def _logprobs(likely: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns probabilities in this protocol's form: a list for each of tokens, their values and the likeliest."""
+    """Returns logprobs in this protocol's form: parallel lists of tokens, their values and top tokens."""
     offsets, at = [], 0
     for one in likely:
         offsets.append(at)

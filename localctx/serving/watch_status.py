@@ -1,4 +1,4 @@
-"""What a watcher of folders tells: an event for each file, and how many files of each folder are ready."""
+"""Reports of a folder watcher: an event per file, and how many files of each folder are ready."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,9 +12,10 @@ FileNews = Literal["found", "ready", "searchable", "moved", "copy", "deleted", "
 
 @dataclass(frozen=True)
 class FileEvent:
-    """News of one file: it was ``found`` (parsed and indexed, and waits to be read ahead); it is ``ready``, or
-    ``searchable`` if it will not be read ahead; it was ``moved``, deleted, or failed. ``why`` says why, or where it
-    was.
+    """An event of one file.
+
+    ``found``: parsed and indexed, waits to be read ahead. ``ready``: read ahead. ``searchable``: will not be read
+    ahead. ``moved``, ``copy``, ``deleted`` and ``failed`` say what happened. ``why`` is the reason, or the other path.
     """
 
     path: str
@@ -42,14 +43,14 @@ class FileEvent:
         return self.why
 
     def to_json(self) -> dict[str, Any]:
-        """The event as JSON."""
+        """Returns the event as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class FolderStatus:
-    """How many files of a folder are ``ready`` to be asked, ``waiting`` to be parsed, indexed or read ahead, and
-    deleted; those that ``failed``, by path, with why. ``missing``: the folder is not there now.
+    """The number of a folder's files that are ``ready`` to be asked, ``waiting`` to be parsed, indexed or read ahead,
+    and ``deleted``. ``failed`` maps paths to reasons. ``missing``: the folder does not exist now.
     """
 
     folder: WatchedFolder
@@ -60,21 +61,21 @@ class FolderStatus:
     missing: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The status as JSON."""
+        """Returns the status as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class WatchStatus:
-    """All watched folders, and in ``doing`` what the watcher does now, or waits for."""
+    """All watched folders. ``doing`` is what the watcher does now or waits for."""
 
     folders: Sequence[FolderStatus] = ()
     doing: str = ""
 
 
 def folder_statuses(store: Store, recipe: str, new: Collection[str], missing: Collection[str]) -> list[FolderStatus]:
-    """Returns the status of each folder. ``recipe``: what files are read ahead for, "" if they are not; ``new`` files
-    are to be parsed, and the folders ``missing`` are not there.
+    """Returns the status of each folder. ``recipe`` identifies the read-ahead settings, "" if read-ahead is off.
+    ``new`` are files still to be parsed. ``missing`` are folders that do not exist.
     """
     known, not_new = {"", *(row.id for row in store.documents.all())}, {*new}
     files = [file for file in store.watch_list.files() if file.document in known and file.path not in not_new]
@@ -82,7 +83,7 @@ def folder_statuses(store: Store, recipe: str, new: Collection[str], missing: Co
 
 
 def is_ready(file: WatchedFile, recipe: str) -> bool:
-    """True if nothing is left to be done for a file."""
+    """Returns True if nothing is left to do for a file."""
     return file.indexed and (not recipe or file.recipe == recipe)
 
 

@@ -1,4 +1,4 @@
-"""EngineWorker: one thread that owns the model and the scheduler. Jobs run concurrently, or wait in its queue."""
+"""EngineWorker: one thread that owns the model and the scheduler. Jobs run concurrently or wait in its queue."""
 
 import queue
 import threading
@@ -33,16 +33,16 @@ SessionJob = Callable[["Session"], Generator[Any, Any, None]]
 
 @dataclass(frozen=True)
 class Queued:
-    """Nothing new has happened. ``position`` is the job's place in the queue, from 1; 0 once it runs."""
+    """Nothing new has happened. ``position`` is the job's place in the queue, from 1, or 0 once it runs."""
 
     position: int
 
 
 class EventStream:
-    """The events of one job, from its submission to its end. Iterate it once, from one thread.
+    """The events of one job, from submission to end. Iterate it once, from one thread.
 
-    An ``exclusive`` job runs while no other does. A ``background`` job lets later jobs overtake it in the queue and
-    leaves one slot free for them. A ``yielding`` job runs while no other does, and is cancelled when another comes.
+    An ``exclusive`` job runs alone. A ``background`` job lets later jobs overtake it in the queue and leaves one slot
+    free for them. A ``yielding`` job runs alone and is cancelled when another job arrives.
     """
 
     def __init__(self, job: SessionJob, worker: "EngineWorker", exclusive: bool, background: bool, yielding: bool):
@@ -52,9 +52,9 @@ class EventStream:
         self.cancelled = threading.Event()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield events as they come, and ``Queued`` after every POLL_INTERVAL without one.
+        """Yield events as they arrive, and ``Queued`` after every POLL_INTERVAL without one.
 
-        Raises what the job raised. Leaving the loop early cancels the job.
+        Raises the job's error. Leaving the loop early cancels the job.
         """
         try:
             while (event := self._next()) is not _END:
@@ -65,12 +65,12 @@ class EventStream:
             self.cancel()
 
     def cancel(self) -> None:
-        """Stop the job, also if it is still queued. It ends with a partial answer or raises Cancelled."""
+        """Stop the job, even while it is queued. It ends with a partial answer or raises Cancelled."""
         self.cancelled.set()
         self._worker.cancel(self)
 
     def hold(self, held: AbstractContextManager[None]) -> None:
-        """Enter ``held``, until the job has ended."""
+        """Enter ``held`` until the job has ended."""
         self._held.enter_context(held)
 
     def put(self, event: Any) -> None:
@@ -84,7 +84,7 @@ class EventStream:
         self._events.put(event)
 
     def finish(self, error: Exception | None) -> None:
-        """End the stream. An ``error`` is raised in the iterating thread; the worker goes on."""
+        """End the stream. An ``error`` is raised in the iterating thread, and the worker continues."""
         if error:
             log_error(error)
         self._held.close()
@@ -112,7 +112,7 @@ class _Slot:
 
 
 class EngineWorker:
-    """Runs up to ``max_parallel`` jobs at a time in a thread of its own. Each has its session; all share one model."""
+    """Runs up to ``max_parallel`` jobs at a time in its own thread. Each job has its session, all share one model."""
 
     def __init__(self, settings: Settings, name: str = "engine", max_parallel: int = 1) -> None:
         self._settings, self._max_parallel = choose_model(settings), max_parallel
@@ -142,19 +142,19 @@ class EngineWorker:
         return stream
 
     def queue_position(self, stream: EventStream) -> int:
-        """Return the stream's place in the queue, from 1; 0 if its job runs or has ended."""
+        """Return the stream's place in the queue, from 1. 0 if its job runs or has ended."""
         with self._changed:
             return self._queue.index(stream) + 1 if stream in self._queue else 0
 
     @property
     def load(self) -> tuple[int, int]:
-        """The number of jobs that wait, and of those that run."""
+        """The number of waiting jobs and of running jobs."""
         with self._changed:
             return len(self._queue), len(self._running)
 
     @property
     def pools(self) -> "PoolSet | None":
-        """The pools of the model's KV pages, to look at from any thread; None before a model was wanted."""
+        """The pools of the model's KV pages, readable from any thread. None before a model was needed."""
         return self._loader.pools if "_loader" in vars(self) else None
 
     @property
@@ -164,14 +164,14 @@ class EngineWorker:
             return bool(self._queue or self._running)
 
     def cancel(self, stream: EventStream) -> None:
-        """Cancel the session that runs the stream's job, if one does."""
+        """Cancel the session that runs the stream's job, if any."""
         with self._changed:
             for slot in self._slots:
                 if slot.stream is stream:
                     slot.session.cancel()
 
     def last_report(self, chat: str = "") -> dict[str, Any] | None:
-        """Return the report of the last answer in ``chat``; without one, of the last answer in any chat."""
+        """Return the report of the last answer in ``chat``, or else of the last answer in any chat."""
         return self._reports.last(chat)
 
     @contextmanager
@@ -201,7 +201,7 @@ class EngineWorker:
         self._reports.clear()
 
     def change_settings(self, settings: Settings) -> None:
-        """Run jobs that have not started yet under other settings."""
+        """Run jobs that have not started yet under new settings."""
         with self._changed:
             self._settings = choose_model(settings)
 
@@ -258,7 +258,9 @@ class EngineWorker:
         return first is not None and (not self._running or self._can_run_beside(first))
 
     def _can_run_beside(self, stream: EventStream) -> bool:
-        """True if a job may run concurrently with those that run: a slot is free and the model is the same."""
+        """Returns True if a job may run concurrently with the running ones: a slot is free and the
+        model is the same.
+        """
         from localctx.engine.model_loader import same_model
 
         others, reserved = [slot.session for slot in self._running.values()], int(stream.background)
@@ -268,9 +270,9 @@ class EngineWorker:
         return all(same_model(o.settings, self._settings) for o in others)
 
     def _free_slot(self) -> _Slot:
-        """Return a slot without a job, a new one if need be."""
+        """Return a slot without a job, or a new one."""
         free = [slot for slot in self._slots if not slot.stream]
-        for slot in free:  # all of them: under older settings a session could hold on to another model
+        for slot in free:  # all of them: a session with older settings could hold another model
             if slot.session.settings != self._settings:
                 slot.session.change(self._settings)
         if not free:
@@ -307,7 +309,7 @@ class EngineWorker:
 
 
 def _unless_cancelled(stream: EventStream, session: "Session") -> Generator[Any, Any, None]:
-    """Run a stream's job. Raises Cancelled if it was cancelled before it started."""
+    """Run a stream's job. Raises Cancelled if the stream was cancelled before it started."""
     if stream.cancelled.is_set():
         raise Cancelled
     yield from stream.job(session)

@@ -1,1 +1,1 @@
-"""The commands about the library."""
+"""The ``library`` commands."""

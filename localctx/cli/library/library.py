@@ -188,7 +188,7 @@ def library_rm(documents: tuple[str, ...], now: bool) -> None:
 
 
 def _parts(spans: list[Any]) -> str:
-    """Return the numbers of pages or other parts, if it has any, and of headings."""
+    """Return the number of pages or other parts, if any, and the number of headings."""
     from localctx.document_parts import PARTS, count_parts
 
     n = Counter(s.kind for s in spans)

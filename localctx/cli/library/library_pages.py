@@ -108,7 +108,7 @@ def _salvage() -> "Salvaged":
     from localctx.store.store import store_errors
 
     home = settings_from({}).home
-    gc.collect()  # what failed before holds the database open, in cycles of its traceback
+    gc.collect()  # an earlier failure keeps the database open through reference cycles of its traceback
     with store_errors(home):
         return salvage(home)
 
@@ -142,7 +142,7 @@ def _print_salvaged(salvaged: "Salvaged") -> None:
 
 
 def _counted(rows: "Counter[str]") -> str:
-    """Return the numbers of rows by table, those of users first."""
+    """Return the row counts by table, user tables first."""
     order = ("documents", "chats", "messages", "collections", "results", "verdicts")
     named = {"verdicts": "quality results", "results": "batch results"}
     known = [f"{rows[table]:,} {named.get(table, table)}" for table in order if rows[table]]

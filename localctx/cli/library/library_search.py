@@ -54,7 +54,7 @@ def library_search(
         print_json(asdict(found))
     elif found.passages:
         for passage in found.passages:
-            blank = "" if passage is found.passages[-1] else "\n"  # between two
+            blank = "" if passage is found.passages[-1] else "\n"  # between two passages
             print_marked(_place(passage), passage.text + blank, query_pattern(words))
     else:
         terminal.say(f"nothing found in {found.chunks:,} passages" if found.chunks else "the library is empty")

@@ -1,4 +1,4 @@
-"""``library trash``: what was deleted and can be brought back, or erased."""
+"""``library trash``: lists, restores and erases deleted documents and chats."""
 
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ def empty() -> None:
 
 
 def removed_line(store: "Store", kind: "Kind", item: str, name: str, now: bool) -> str:
-    """Delete a document or chat, to the trash or ``now`` and for good; return the line that says so."""
+    """Delete a document or chat, to the trash or, with ``now``, permanently. Return the line that reports it."""
     from localctx.store.deletions import TRASH_DAYS
 
     if now:

@@ -1,4 +1,4 @@
-"""``library watch``: folders whose files are read before anybody asks."""
+"""``library watch``: folders whose files are read ahead of questions."""
 
 import queue
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localctx.serving.watch_status import FileEvent
     from localctx.settings import Settings
 
-POLL = 0.2  # seconds between two looks at what the watcher does
+POLL = 0.2  # seconds between checks of the watcher's status
 SOME_FAILED = 3
 
 
@@ -159,7 +159,7 @@ def _watcher(settings: "Settings", news: "queue.SimpleQueue[FileEvent]") -> "Ite
 def _events(
     watcher: "FolderWatcher", news: "queue.SimpleQueue[FileEvent]", terminal: "Terminal", once: bool
 ) -> "Iterator[FileEvent]":
-    """Yield the news of files; between them show what the watcher does, if this is a terminal."""
+    """Yield the events of files. In between, show what the watcher does if this is a terminal."""
     from localctx.engine.events import Progress
 
     while True:

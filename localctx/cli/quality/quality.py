@@ -105,7 +105,7 @@ def _check_codecs(codecs: tuple[str, ...]) -> None:
 
 
 def _check_engine(settings: "Settings") -> None:
-    """Refuse an engine without pages of KV before its model is loaded. Raises UserError."""
+    """Raise UserError for an engine without pages of KV, before its model is loaded."""
     from localctx.models.choice.engine_choice import choose_engine
 
     if choose_engine(settings.model, settings.engine) == "llama.cpp":
@@ -131,7 +131,7 @@ def _gate(
     setup = make_setup(session.paged_model, session.settings, len(tokens))
     variants, needles = make_variants(codecs, keeps, session.settings.reading), lengths or [len(tokens) - 1]
     if how["bits"] and not (codecs or keeps or lengths or how["peers"]):
-        variants, needles = [Variant(REFERENCE)], []  # weights alone are compared
+        variants, needles = [Variant(REFERENCE)], []  # only weights are compared
     gate = QualityGate(setup, tokens, needles, on_progress=terminal.show)
     results = list["QualityResult"]()
     for result in gate.run(variants):

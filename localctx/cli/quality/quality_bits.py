@@ -1,4 +1,4 @@
-"""``quality --bits``: measures the loss of weights with fewer bits, localctx's and llama.cpp's."""
+"""``quality --bits``: measures the loss of low-bit weights, localctx's and llama.cpp's."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def refuse_few_bits(settings: "Settings") -> None:
-    """Refuse settings whose weights have few bits already. Raises UsageError."""
+    """Raise UsageError for settings whose weights already have few bits."""
     if settings.weights != "full":
         raise UsageError(f"--bits compares with 16 bits, not with {settings.weights} weights", "use --weights full")
 
@@ -21,7 +21,7 @@ def refuse_few_bits(settings: "Settings") -> None:
 def measure_bits(
     session: "Session", terminal: "Terminal", gate: "QualityGate", reference: "QualityResult"
 ) -> list["WeightsResult"]:
-    """Measure all kinds of weights against the ``reference``, which comes first in the result, and say each."""
+    """Measure all kinds of weights against the ``reference``, which comes first in the result, and print each."""
     from localctx.quality.weights_quality import WeightsComparison, WeightsResult
 
     model = session.paged_model
@@ -35,7 +35,7 @@ def measure_bits(
 
 
 def bits_row(result: "WeightsResult") -> dict[str, Any]:
-    """Return the row of the table of weights."""
+    """Return the table row of one kind of weights."""
     d = result.divergence
     numbers = {"KL MEAN": f"{d.kl_mean:.5f}", "KL P99": f"{d.kl_p99:.4f}", "TOP-1": f"{d.top1:.1%}"}
     size = format_bytes(result.nbytes)

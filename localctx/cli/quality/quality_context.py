@@ -1,4 +1,4 @@
-"""``quality --context``: measures up to which length whole texts give answers as good as passages do."""
+"""``quality --context``: measures up to which length whole texts give answers as good as passages."""
 
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,9 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, max_tok
 
 
 class temporary_asker:
-    """A context manager that gives a function to ask questions in a temporary data folder, set up as ``session``."""
+    """A context manager whose value is a function that asks questions in a temporary data folder, with the settings of
+    ``session``.
+    """
 
     def __init__(self, session: "Session") -> None:
         self._session = session

@@ -1,1 +1,1 @@
-"""Where pages are encoded, decoded and attended to: torch, Numba or Triton."""
+"""Backends that encode, decode and attend to pages: torch, Numba or Triton."""

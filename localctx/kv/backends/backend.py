@@ -1,6 +1,6 @@
-"""Backend: the kernels that seal pages and compute over them where they lie. One for each pool.
+"""Backend: the kernels that seal a pool's pages and compute over them where they are. One per pool.
 
-``TorchBackend`` is the reference without kernels of its own: pages are fetched and decoded, on any device.
+``TorchBackend`` is the reference without custom kernels: pages are fetched and decoded, on any device.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ MAX_DECODE_TOKENS = 16  # new tokens of one sequence in a decode batch; more are
 
 
 class PageAddresses(NamedTuple):
-    """Pages for a backend's kernels: ``bases``, their addresses (int64), and ``kinds`` (uint8), both [pages]; arrays
-    or tensors, as ``Backend.place`` made them. ``mixed``: there may be two kinds behind the first page.
+    """Pages for a backend's kernels: addresses ``bases`` (int64) and ``kinds`` (uint8), both [pages]. They are arrays
+    or tensors, made by ``Backend.place``. ``mixed``: pages after the first may be of two kinds.
     """
 
     bases: Any
@@ -28,8 +28,8 @@ class PageAddresses(NamedTuple):
 
 
 class PageAttention(NamedTuple):
-    """Attention over sealed pages: ``out`` [Hq, T, Dv], ``lse`` [Hq, T] and, where asked for, each page's own lse for
-    the last token, ``page_lse`` [Hq, pages].
+    """Attention over sealed pages: ``out`` [Hq, T, Dv] and log-sum-exp ``lse`` [Hq, T]. ``page_lse`` [Hq, pages] is
+    each page's own for the last token, None unless requested.
     """
 
     out: Tensor
@@ -39,9 +39,9 @@ class PageAttention(NamedTuple):
 
 class Backend(Protocol):
     """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``mixes_kinds``:
-    ``unpack`` takes pages of several kinds. ``prefill_kernel``: there is a kernel for many tokens, ``prefill``.
-    ``gathers``: there is one that copies records, ``gather``. ``max_batch_tokens``: new tokens of one sequence that a
-    decode batch takes, 0 for no decode batches. ``best_scores`` ranks pages by their sketches, None for the default.
+    ``unpack`` takes pages of several kinds. ``prefill_kernel``: ``prefill`` is a kernel for many tokens. ``gathers``:
+    ``gather`` is a kernel that copies records. ``max_batch_tokens``: new tokens per sequence that a decode batch takes,
+    0 for no decode batches. ``best_scores`` ranks pages by their sketches, None for the default.
     """
 
     name: str
@@ -53,24 +53,26 @@ class Backend(Protocol):
     best_scores: Score | None
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """True if decode batches take a token that selects among so many pages; ``unbiased``: of keys that are stored
-        without the bias of k_proj.
+        """Returns True if a decode batch can take a token that selects among ``pages`` pages. ``unbiased``: their keys
+        are stored without the bias of k_proj.
         """
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
-        """True if kernels read, for a model of ``dtype``, pages of which ``on_device`` [n] are in the device's tier."""
+        """Returns True if kernels can read the pages for a model of ``dtype``. ``on_device`` [n] tells which are in the
+        device tier.
+        """
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages, whose bytes are ``payloads``."""
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Keys and values [kv_heads, pages * 64, dim] of pages where ``unpacks`` says that it reads them."""
+        """Returns keys and values [kv_heads, pages * 64, dim] of pages for which ``unpacks`` is True."""
 
     def unpacks(self, on_device: np.ndarray) -> bool:
-        """True if ``unpack`` reads pages of which ``on_device`` [n] are in the device's tier."""
+        """Returns True if ``unpack`` can read the pages. ``on_device`` [n] tells which are in the device tier."""
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Keys and values [kv_heads, pages * 64, dim] of ``records`` [pages, total] of a kind, which ``fetch`` made."""
+        """Returns keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, total] of one kind."""
 
     def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
         """Copy the records at ``addresses`` (int64), on the device or in pinned memory, to ``rows`` (int64) of ``out``
@@ -78,7 +80,7 @@ class Backend(Protocol):
         """
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
-        """Addresses and kinds of pages, as the kernels take them."""
+        """Returns the addresses and kinds of pages in the form the kernels take."""
 
     def attend(
         self,
@@ -93,9 +95,9 @@ class Backend(Protocol):
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """Each of the tokens q [Hq, T, D] over its own pages: ``indices`` into ``pages`` are [T * n], or [H, T * n]
-        where each KV head has its own. The first ``skip`` tokens of each first page are not seen; ``extra``
-        [Hq, T * n * 64] is added to the scaled scores.
+        """Attend with each of the tokens q [Hq, T, D] to its own pages. ``indices`` into ``pages`` are [T * n], or
+        [H, T * n] if each KV head has its own. The first ``skip`` tokens of each token's first page are hidden.
+        ``extra`` [Hq, T * n * 64] is added to the scaled scores.
         """
 
     def prefill(
@@ -109,19 +111,19 @@ class Backend(Protocol):
         softcap: float,
         loss: float = 0,
     ) -> Part:
-        """The last T tokens q [Hq, T, D] over ``pages``, and causally over k, v [H, S, D] after them. ``loss`` is the
-        share of attention weights that a query may lose to pages that it skips.
+        """Attend with the last T tokens q [Hq, T, D] to ``pages``, and causally to k, v [H, S, D] after them. ``loss``
+        is the share of attention weights that a query may lose to skipped pages.
         """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
-        """The sketch of these pages' keys; None where it is made of fetched records."""
+        """Returns the sketch of these pages' keys, or None if it must be made from fetched records."""
 
 
 _NOT_IN_PLACE = "the torch backend reads nothing in place: pages are fetched and decoded"
 
 
 class TorchBackend:
-    """Seals by the codec; reads nothing in place, so that dispatch never asks it to attend."""
+    """Seals with the codec. Reads nothing in place, so dispatch never asks it to attend."""
 
     name = "torch"
     in_place = mixes_kinds = prefill_kernel = gathers = False
@@ -137,7 +139,7 @@ class TorchBackend:
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
         return self.in_place
 
-    @torch.inference_mode()  # a page sealed while the model ran may only be written so
+    @torch.inference_mode()  # pages sealed in inference mode may only be written in it
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         span = self._format.record_span(kind, layer)
         for payload, record in zip(payloads, self._format.codecs[kind][layer].encode(k, v), strict=True):

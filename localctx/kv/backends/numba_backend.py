@@ -1,4 +1,4 @@
-"""NumbaBackend: a processor's kernels, which read pages where they lie, in memory or in mapped files."""
+"""NumbaBackend: CPU kernels that read pages where they are, in memory or in mapped files."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from localctx.kv.backends.backend import MAX_DECODE_TOKENS, PageAddresses, PageA
 
 
 class NumbaBackend(TorchBackend):
-    """Attends by numba's kernels, over pages in any tier."""
+    """Attends with numba kernels, over pages in any tier."""
 
     name = "numba"
     in_place = prefill_kernel = True
@@ -71,9 +71,7 @@ class NumbaBackend(TorchBackend):
         softcap: float,
         loss: float = 0,
     ) -> Part:
-        """Computed in float32: a processor that multiplies bf16 is faster by torch, if nothing is
-        skipped.
-        """
+        """Compute in float32. On a CPU with bf16 instructions, torch is faster if nothing is skipped."""
         dtype = q.dtype
         q, k, v = (self._rotated(x.float()) for x in (q, k, v))
         bases, kinds, _ = self._records(layer, pages)

@@ -1,4 +1,4 @@
-"""TritonBackend: a GPU's kernels for pages in its memory. Imported only where these run."""
+"""TritonBackend: GPU kernels for pages in GPU memory. Imported only where these kernels run."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ _layouts = dict[tuple[KVShape, str, torch.device], list[records_triton.TritonLay
 
 
 class TritonBackend(TorchBackend):
-    """Attends by Triton's kernels, over pages in the GPU's memory; models that are not bf16 attend by torch."""
+    """Attends with Triton kernels, over pages in GPU memory. Models that are not bf16 attend with torch."""
 
     name = "triton"
     mixes_kinds = gathers = True
@@ -34,7 +34,7 @@ class TritonBackend(TorchBackend):
         self.layouts = _shared_layouts(page_format, device)
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """The bias's scores are computed by torch, from positions that the processor knows."""
+        """Returns False for unbiased keys: torch computes the bias scores, from positions held on the CPU."""
         return pages <= selection_triton.MAX_PAGES and not unbiased
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
@@ -51,7 +51,7 @@ class TritonBackend(TorchBackend):
         return pages_triton.unseal(pages.bases, pages.kinds, self.layouts[layer], dtype, self._format.rotated)
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The records are read as if each lay in a page of its own."""
+        """Decode the records as if each were in its own page."""
         first = records.data_ptr() - int(self._format.offsets[kind, layer])
         bases = first + records.shape[1] * torch.arange(len(records), device=records.device)
         return self.unpack(layer, PageAddresses(bases, torch.full_like(bases, kind, dtype=torch.uint8)), dtype)
@@ -60,7 +60,7 @@ class TritonBackend(TorchBackend):
         record_copy_triton.gather(out, self._sent(addresses), self._sent(rows))
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
-        """Copies them to the device."""
+        """Copy the addresses and kinds to the device."""
         return PageAddresses(self._sent(bases), self._sent(kinds), mixed=bool((kinds[1:] != ORDINARY).any()))
 
     def attend(
@@ -99,7 +99,7 @@ class TritonBackend(TorchBackend):
         return sketch_triton.make_sketch(pages.bases, pages.kinds, self.layouts[layer])
 
     def _sent(self, numbers: np.ndarray) -> Tensor:
-        """The numbers on the device, without waiting for it."""
+        """Copy ``numbers`` to the device without waiting for it."""
         on_host = torch.from_numpy(numbers)
         if self._device.type != "cuda":
             return on_host.to(self._device)
@@ -107,9 +107,9 @@ class TritonBackend(TorchBackend):
 
 
 def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[records_triton.TritonLayerLayout]:
-    """Returns the offsets of the records of both kinds of each layer from their page's address.
+    """Returns, per layer, the offsets of both kinds of records from their page's address.
 
-    Pools of one shape and codec share these tensors for ever, because captured graphs read them after their pool is
+    Pools of one shape and codec share these tensors forever, because captured graphs read them after their pool is
     gone.
     """
     key = page_format.shape, page_format.codec, device

@@ -1,4 +1,4 @@
-"""DecodeBatch: a few new tokens in a step, of one sequence or several, attended together in one call a layer."""
+"""DecodeBatch: a few new tokens of one or several sequences, attended together in one call per layer."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,15 +21,17 @@ from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
 class DecodeBatch:
-    """New tokens of sequences of one pool's model and codec, each of which has begun a step: ``sequences`` are (cache,
-    its new tokens). A row is one new token.
+    """New tokens of sequences that share a model and codec. ``sequences`` are (cache, number of new tokens). Each cache
+    has begun a step. A row is one new token.
     """
 
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
         rows = [(cache, i) for cache, tokens in sequences for i in range(tokens)]
         self._caches, self._pool = [cache for cache, _ in rows], rows[0][0].pool
-        self._later = [i for _, i in rows]  # by row: the new tokens of its sequence that come before it
-        self._starts = np.cumsum([0, *(cache.num_pages for cache in self._caches)])  # [rows + 1], in all rows' pages
+        self._later = [i for _, i in rows]  # by row: number of new tokens before it in its sequence
+        self._starts = np.cumsum(
+            [0, *(cache.num_pages for cache in self._caches)]
+        )  # [rows + 1], offsets into the pages of all rows
         tables = [cache.table for cache in self._caches]
         self._bases = np.stack([np.concatenate([t.bases(part) for t in tables]) for part in (FULL, SLIDING)])
         self._kinds = np.stack([np.concatenate([t.kinds(part) for t in tables]) for part in (FULL, SLIDING)])
@@ -55,10 +57,8 @@ class DecodeBatch:
         sinks: Tensor | None = None,
         shared: bool = False,
     ) -> Tensor:
-        """``attend_cache`` for each row: q [Hq, n, D] and the new k, v [H, n, D], which are put into the caches; where
-        ``shared``, they are there already.
-
-        Returns [Hq, n, Dv].
+        """Run ``attend_cache`` for each row: q [Hq, n, D] and the new k, v [H, n, D], which are added to the caches.
+        With ``shared`` the caches already hold them. Returns [Hq, n, Dv].
         """
         rows = [x.transpose(0, 1).float().contiguous().numpy() for x in (q, k, v)]
         out = self._attend(layer, rows[0], rows[1], rows[2], scale, window, softcap, sinks)
@@ -69,8 +69,8 @@ class DecodeBatch:
     def attend_arrays(
         self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None
     ) -> np.ndarray:
-        """``attend`` without tensors, whose operations cost more than the arithmetic of a short context: q [n, Hq, D],
-        k and v [n, H, D], float32. Returns [n, Hq, Dv].
+        """Run ``attend`` without tensors, whose overhead exceeds the arithmetic of a short context: q [n, Hq, D], k and
+        v [n, H, D], float32. Returns [n, Hq, Dv].
         """
         out = self._attend(layer, q, k, v, scale, window)
         if self._filling:
@@ -79,8 +79,8 @@ class DecodeBatch:
 
     @cached_property
     def layer_pages(self) -> LayerPages | None:
-        """What the rows attend to in all layers, for ``decode_layers``; None where the layers differ, or one needs more
-        than attention to all pages or to those that it selects.
+        """The pages that rows attend to in all layers, for ``decode_layers``. None if layers differ, or if one needs
+        more than attention to all pages or to selected ones.
         """
         form, first = self._pool.format, self._pool.shape.layers[0]
         shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
@@ -95,7 +95,7 @@ class DecodeBatch:
         )
 
     def _selection(self, layers: range) -> PageSelection:
-        """How the only row selects pages in ``layers``, for ``decode_layers``."""
+        """Returns how the only row selects pages in ``layers``, for ``decode_layers``."""
         cache = self._caches[0]
         if not cache.selects_pages() or not layers:
             return NO_SELECTION
@@ -105,8 +105,8 @@ class DecodeBatch:
         return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)
 
     def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
-        """Touch the pages that were ``chosen`` and seal those that are full now, whose last tokens are among the new
-        ``keys`` [layers, n, H, D] and ``values`` that ``decode_layers`` put into the open pages.
+        """Touch the ``chosen`` pages and seal those that are full now. Their last tokens are among the new ``keys``
+        [layers, n, H, D] and ``values`` that ``decode_layers`` wrote into the open pages.
         """
         if chosen.size:
             self._caches[0].table.touch(chosen)
@@ -150,17 +150,17 @@ class DecodeBatch:
         return out
 
     def report_attention(self) -> None:
-        """Record in the caches what their pages received in this step."""
+        """Record in the caches the attention that their pages received in this step."""
         for cache, start, stop in zip(self._caches, self._starts, self._starts[1:], strict=False):
             if cache.attention_mass is not None:
                 cache.add_attention(np.arange(stop - start), self._mass[start:stop])
 
     def capturable(self) -> CapturableBatch | None:
-        """This batch for a captured graph; None where its work differs from step to step."""
+        """Returns this batch for a captured graph, or None if its work differs from step to step."""
         return None
 
     def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Seal the pages that are full now. A row that fills one is its sequence's only row."""
+        """Seal the pages that are full now. A row that fills a page is its sequence's only row."""
         for i in self._filling:
             self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
 
@@ -178,7 +178,7 @@ class DecodeBatch:
         return BatchPages(self._parts_seen(layer, window), self._addresses[layer : layer + 1], kinds)
 
     def _parts_seen(self, layer: int, window: int | None) -> np.ndarray:
-        """The parts of all rows' pages, as far back as the window reaches."""
+        """Returns the parts of all rows' pages, as far back as the window reaches."""
         if window is None:
             return self._parts
         rows = zip(self._caches, self._later, strict=True)
@@ -191,11 +191,11 @@ class DecodeBatch:
         return self._split(FULL, [(0, 0)] * len(self._caches))
 
     def _split(self, part: int, seen: Sequence[tuple[int, int]]) -> np.ndarray:
-        """What one task of the kernel reads each, of what rows see of this part of their pages (``split_rows``)."""
+        """Cut this part of the pages that rows see into the ranges that single kernel tasks read (``split_rows``)."""
         return split_rows(self._starts, seen, SPLIT)
 
     def _choose(self, layer: int, q: np.ndarray, scale: float, window: int | None) -> np.ndarray | None:
-        """The indices of the pages that the only row's query selects, [H, m]; None where it sees all."""
+        """Returns the indices of the pages that the only row's query selects, [H, m], or None if it sees all."""
         cache = self._caches[0]
         if not selects_pages(cache, layer, window):
             return None
@@ -209,23 +209,25 @@ class DecodeBatch:
 
     @cached_property
     def _selected_parts(self) -> np.ndarray:
-        """The parts of the pages that the only row selects, which are as many in every layer."""
+        """The parts of the pages that the only row selects. Their number is the same in every layer."""
         cache = self._caches[0]
         return split_rows(np.array([0, cache.keeper.pages_seen(cache.num_pages)]), [(0, 0)], SPLIT)
 
     def _add_mass(self, mass: np.ndarray, chosen: np.ndarray | None) -> None:
-        """Add what pages received in a layer, [1, pages] or [H, chosen]."""
+        """Add the attention that pages received in a layer, [1, pages] or [H, chosen]."""
         if chosen is None:
             self._mass += mass[0]
         else:
             np.add.at(self._mass, chosen, mass)
 
     def _hidden(self, window: int | None) -> np.ndarray:
-        """The number of tokens of each open page that lie before the window."""
+        """Returns the number of tokens of each open page that are before the window."""
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
     def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
-        """The scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages: [Hq, pages * 64] float32."""
+        """Returns the scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages:
+        [Hq, pages * 64] float32.
+        """
         if not self._pool.unbiased(layer):
             return None
         scores = torch.cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1).mul_(scale)

@@ -1,4 +1,4 @@
-"""GraphInputs: the inputs of a forward pass as named arrays in one tensor on the device, written by one copy."""
+"""GraphInputs: the inputs of a forward pass as named arrays in one device tensor, written by one copy."""
 
 from collections.abc import Mapping
 from itertools import accumulate
@@ -10,19 +10,19 @@ from torch import Tensor
 
 Arrays = Mapping[str, np.ndarray]
 
-_ALIGNED = 16  # bytes: kernels read whole words from the beginning of an array
+_ALIGNED = 16  # bytes: kernels read whole words from the start of an array
 _MIN_LENGTH = 4
 
 
 def pad_to_power_of_two(x: np.ndarray) -> np.ndarray:
-    """``x`` padded with zeros to a power of two along its first axis, so that growing arrays seldom change size."""
+    """Pad ``x`` with zeros to a power of two along its first axis, so that growing arrays rarely change size."""
     room = max(_MIN_LENGTH, 1 << (len(x) - 1).bit_length()) - len(x) if len(x) else _MIN_LENGTH
     return np.concatenate((x, np.zeros((room, *x.shape[1:]), x.dtype)))
 
 
 class GraphInputs:
-    """The input tensors of a captured CUDA graph, by name: device copies of ``arrays`` at addresses that never change.
-    Each replay reads what ``write`` put there.
+    """The input tensors of a captured CUDA graph, by name: device copies of ``arrays`` at fixed addresses. Each replay
+    reads what ``write`` put there.
     """
 
     def __init__(self, arrays: Arrays, device: torch.device) -> None:
@@ -38,7 +38,7 @@ class GraphInputs:
         return self._tensors[name]
 
     def write(self, arrays: Arrays) -> None:
-        """Copy ``arrays``, of the same names, types and shapes, to the addresses that the graph reads."""
+        """Copy ``arrays``, with the same names, types and shapes, to the addresses that the graph reads."""
         for name, view in self._views.items():
             assert view.shape == arrays[name].shape, f"{name} has another size now"
             view[...] = arrays[name]
@@ -50,8 +50,8 @@ def _view(flat: Tensor, start: int, like: np.ndarray) -> Tensor:
 
 
 class CapturableBatch(Protocol):
-    """A batch that reads nothing but its ``arrays``, from its ``graph_inputs``, and never waits for the device. Another
-    batch of the same ``graph_key`` launches the same kernels with its own arrays.
+    """A batch that reads only its ``arrays``, from its ``graph_inputs``, and never waits for the device. Another batch
+    with the same ``graph_key`` launches the same kernels with its own arrays.
     """
 
     graph_inputs: GraphInputs

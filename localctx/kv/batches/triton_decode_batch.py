@@ -1,4 +1,4 @@
-"""TritonDecodeBatch: a decode batch by a GPU's kernels, which a CUDA graph may capture. Imported where these run."""
+"""TritonDecodeBatch: a decode batch on GPU kernels, which a CUDA graph may capture. Imported only where these run."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,7 +21,7 @@ from localctx.shape import FULL, PAGE, SINK_PAGES
 
 
 class TritonDecodeBatch(DecodeBatch):
-    """A batch whose pages are in a GPU's memory. Kernels read everything that differs between batches from
+    """A batch whose pages are in GPU memory. Kernels read everything that differs between batches from
     ``graph_inputs``.
     """
 
@@ -32,11 +32,11 @@ class TritonDecodeBatch(DecodeBatch):
         self._layouts: list[attention_triton.TritonLayerLayout] = backend.layouts
         self._inputs: GraphInputs | None = None
         if self._caches[0].selects_pages():
-            self._caches[0].table.touch()  # which of them are chosen only the device knows
+            self._caches[0].table.touch()  # only the device knows which of them are selected
 
     @property
     def graph_inputs(self) -> GraphInputs:
-        """``arrays`` on the device: in the graph inputs that were set, else in new ones of this batch alone."""
+        """``arrays`` on the device, in the graph inputs that were set, or else in new ones for this batch."""
         if self._inputs is None:
             self._inputs = GraphInputs(self.arrays, self._pool.device)
         return self._inputs
@@ -46,7 +46,7 @@ class TritonDecodeBatch(DecodeBatch):
         self._inputs = inputs
 
     def capturable(self) -> CapturableBatch | None:
-        """None where a page is filled, or attention reads something in the processor's memory."""
+        """Returns this batch, or None if a page is filled or attention reads CPU memory."""
         unique = (self._filled == PAGE - 1).any() or self._pool.has_unbiased
         return None if unique else self
 
@@ -56,8 +56,8 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """``mass`` is an output: what pages received. What one sequence selects is in
-        ``numbers`` and ``sketches``, as ``TritonSketch`` has it.
+        """The inputs by name. ``mass`` is an output: the attention that pages received. ``numbers`` and ``sketches``
+        describe the selection of the only sequence, as in ``TritonSketch``.
         """
         arrays = {"mass": pad_to_power_of_two(np.zeros_like(self._mass))}
         for part in sorted({*self._pool.shape.parts}):
@@ -119,8 +119,8 @@ class TritonDecodeBatch(DecodeBatch):
         return out.transpose(0, 1)
 
     def _pages_seen(self, layer: int, q: Tensor, scale: float) -> tuple[attention_triton.TritonPages, Tensor | None]:
-        """The pages that the rows q [n, Hq, D] attend to, and the indices [H, m] of those that the only row selects,
-        0 behind them; None where rows see all.
+        """Returns the pages that the rows q [n, Hq, D] attend to, and the indices [H, m] of those that the only row
+        selects, padded with 0. The indices are None if rows see all.
         """
         inputs, i, part = self.graph_inputs, self._views[0][layer], self._pool.shape.parts[layer]
         parts, bounds = inputs[f"parts {i}"], inputs[f"bounds {i}"]
@@ -130,7 +130,7 @@ class TritonDecodeBatch(DecodeBatch):
         return attention_triton.TritonPages(parts, bounds, chosen.addresses, chosen.formats), chosen.indices
 
     def _chosen_pages(self, layer: int, q: Tensor, scale: float) -> selection_triton.ChosenPages:
-        """The pages that the only row q [Hq, D] selects, in arrays with room for all."""
+        """Returns the pages that the only row q [Hq, D] selects, in arrays with room for all."""
         inputs = self.graph_inputs
         sketch = selection_triton.TritonSketch(inputs["sketches"][self._selecting[layer]], inputs["numbers"])
         grouped = (rotation_triton.rotate(q) if self._pool.format.rotated else q).unflatten(
@@ -140,8 +140,8 @@ class TritonDecodeBatch(DecodeBatch):
         return selection_triton.choose(grouped, scale, sketch, bases, kinds, SINK_PAGES, len(bases))
 
     def _by_page(self, squared: Tensor, indices: Tensor | None) -> Tensor:
-        """What each page received, from what each query head gave it, [Hq, m], of pages at ``indices`` [H, m]. Numbers
-        are added in an order that is always the same.
+        """Returns what each page received, summed from each query head's [Hq, m] for pages at ``indices`` [H, m]. The
+        order of summation is always the same.
         """
         if indices is None:
             return squared.sum(0)
@@ -161,7 +161,7 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def _selected_parts(self) -> np.ndarray:
-        """Sinks, which are always selected, are the only pages of another kind."""
+        """The parts of the selected pages. Sinks are always selected and are the only pages of another kind."""
         kinds, count = self._kinds[FULL], self._caches[0].keeper.pages_seen(len(self._kinds[FULL]))
         assert (kinds[SINK_PAGES:] == ORDINARY).all()
         wanted = attention_triton.parts_wanted(self._layouts[0].heads)
@@ -169,16 +169,16 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def _selecting(self) -> dict[int, int]:
-        """The layers in which the only sequence selects pages, each with its number among these; none if it does not.
-        One that selects has a batch of its own (``batch_key``).
+        """Maps each layer in which the only sequence selects pages to its index among these layers, empty if there are
+        none. A sequence that selects has its own batch (``batch_key``).
         """
         layers = [i for i, x in enumerate(self._pool.shape.layers) if selects_pages(self._caches[0], i, x.window)]
         return {layer: number for number, layer in enumerate(layers)}
 
     @cached_property
     def _views(self) -> tuple[list[int], list[tuple[np.ndarray, np.ndarray]]]:
-        """The index of each layer's view, and the views, most of which layers share. A view is the parts of the pages
-        that a layer attends to, and how many tokens of each open page are hidden.
+        """The index of each layer's view, and the views, which most layers share. A view is the parts of the pages that
+        a layer attends to, and the number of hidden tokens in each open page.
         """
         which, views = list[int](), dict[bytes, tuple[int, tuple[np.ndarray, np.ndarray]]]()
         for layer, shape in enumerate(self._pool.shape.layers):

@@ -1,6 +1,6 @@
-"""Keepers, the eviction policies: one module each, found by its ``KEEPER``. They import nothing of the cache.
+"""Keepers, the eviction policies. Each is one module, found by its ``KEEPER``. They do not import the cache.
 
-A keeper is a setting (``keep``) as ``NAME[:BUDGET]``. See docs/add-a-keeper.md.
+The setting ``keep`` names a keeper as ``NAME[:BUDGET]``. See docs/add-a-keeper.md.
 """
 
 from importlib import import_module
@@ -11,7 +11,7 @@ from localctx.kv.keepers.keeper import Keeper, parse_budget
 
 
 def _find_keepers() -> dict[str, type[Keeper]]:
-    """Every module's KEEPER by the keeper's name, ``full`` first."""
+    """Returns every module's KEEPER by the keeper's name, ``full`` first."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     keepers = [module.KEEPER for module in modules if hasattr(module, "KEEPER")]
     return {keeper().name: keeper for keeper in sorted(keepers, key=lambda keeper: keeper().name != "full")}
@@ -21,9 +21,8 @@ KEEPERS = _find_keepers()
 
 
 def make_keeper(spec: str, tokens: int) -> Keeper:
-    """The keeper ``NAME[:BUDGET]`` for a prompt of ``tokens``. BUDGET is in tokens (2048) or a part of them (1/4).
-
-    Raises UsageError.
+    """Returns the keeper ``NAME[:BUDGET]`` for a prompt of ``tokens``. BUDGET is a number of tokens (2048) or a share
+    of the prompt (1/4). Raises UsageError.
     """
     name, _, budget = spec.partition(":")
     if name not in KEEPERS:

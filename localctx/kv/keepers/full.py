@@ -7,7 +7,7 @@ from localctx.kv.keepers.keeper import Keeper
 
 @dataclass(frozen=True, kw_only=True)
 class Full(Keeper):
-    """Nothing is evicted, and every query sees every page."""
+    """Evicts nothing. Every query sees every page."""
 
     name: str = "full"
 

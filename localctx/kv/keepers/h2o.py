@@ -1,4 +1,4 @@
-"""h2o: the pages with the most attention so far, and the last ones (heavy hitters, arXiv:2306.14048)."""
+"""h2o: keeps the pages with the most attention so far, and the last ones (heavy hitters, arXiv:2306.14048)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import Observation, Phase, TokenBudget
 from localctx.shape import PAGE, SINK_PAGES
 
-if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked before that
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class H2O(TokenBudget):
-    """Half of ``tokens`` is for the pages that received the most attention so far, half for the last ones."""
+    """Half of ``tokens`` goes to the pages that received the most attention so far, half to the last pages."""
 
     name: str = "h2o"
     pages_may_persist: bool = False
 
     def max_tokens_held(self, tokens: int) -> int:
-        """The budget."""
+        """Returns the budget."""
         return min(tokens, self.tokens)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """The pages with the least mass that are neither sinks nor recent."""
+        """Returns the pages with the least mass that are neither sinks nor recent."""
         over = pages - max(SINK_PAGES + 2, self.tokens // PAGE)
         if over <= 0:
             return []
@@ -36,11 +36,11 @@ class H2O(TokenBudget):
         return sorted(order[:over].tolist())
 
     def observes(self, phase: Phase) -> Observation | None:
-        """The mass of every page, in every step."""
+        """Observe the mass of every page in every step."""
         return Observation.PAGE_MASS
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Adds the mass of all layers."""
+        """Add up the mass of all layers."""
         history.add_page_mass(np.asarray(weights))
 
 

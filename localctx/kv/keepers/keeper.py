@@ -1,6 +1,6 @@
 """Keeper: an eviction policy, which decides what attention sees of a sequence.
 
-The sink pages that begin the prompt, and the most recent page, are protected in every keeper.
+Every keeper protects the sink pages at the start of the prompt and the most recent page.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from localctx.errors import UsageError
 from localctx.kv.attention_history import AttentionHistory
 from localctx.shape import PAGE, SINK_PAGES
 
-if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked before that
     from torch import Tensor
 
 Phase = Literal["reading", "asking", "answering"]
-"""The phases of a request: a document is read, then the question after it, then the answer is generated."""
+"""The phases of a request: read the document, read the question, generate the answer."""
 
 
 class Observation(Enum):
@@ -48,35 +48,37 @@ class KeptSequence(Protocol):
 
 
 TokenScore = Callable[[int, "Tensor"], "Tensor"]
-"""From a layer and keys [kv_heads, tokens, k_dim], float32, of the tokens after the sinks: a score for each token,
-[kv_heads, tokens]; the highest are kept.
+"""Scores tokens, [kv_heads, tokens], given a layer and its keys after the sinks, [kv_heads, tokens, k_dim] float32.
+The highest scores are kept.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keeper:
-    """The policy that keeps and shows everything; others override what they do differently. Immutable: what a keeper
-    learns of a sequence is in the sequence's ``AttentionHistory``.
+    """The default policy: keeps and shows everything. Subclasses override the differences. Immutable: state about a
+    sequence is in its ``AttentionHistory``.
     """
 
     name: str = ""
     pages_may_persist: bool = True
-    """True if pages computed under this keeper are what their names say, so that they may be persisted: False where
-    pages are evicted while a document is still being read."""
+    """True if pages computed under this keeper match their names and may be persisted. False if the keeper
+    evicts pages while a document is still being read."""
     unbounded_positions: bool = False
-    """True if positions are rebased as pages are evicted, so that a text may be longer than the model's window."""
+    """True if positions are rebased after evictions, so that a text may be longer than the model's window."""
     sink_pages: int = 0
-    """The number of first pages that are re-rotated to the positions before the window, with unbounded positions."""
+    """With unbounded positions, the number of first pages re-rotated to the positions before the window."""
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """The keeper for a prompt of ``tokens``; ``budget`` in tokens, or up to 1 as a part of the prompt."""
+        """Returns the keeper for a prompt of ``tokens``. ``budget`` is a number of tokens, or a share of the prompt if
+        at most 1. Raises ValueError if the keeper has no budget.
+        """
         if budget is not None:
             raise ValueError(f"{cls().name} has no budget")
         return cls()
 
     def max_tokens_held(self, tokens: int) -> int:
-        """The most tokens kept at once of a prompt of ``tokens``, beside one chunk."""
+        """Returns the most tokens held at once for a prompt of ``tokens``, not counting one chunk."""
         return tokens
 
     def pages_seen(self, pages: int) -> int:
@@ -84,18 +86,20 @@ class Keeper:
         return pages
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """Which of ``pages`` sealed pages to evict after a step, ascending; ``mean_mass`` [pages] per query."""
+        """Returns the indices of the ``pages`` sealed pages to evict after a step, ascending. ``mean_mass`` [pages] is
+        per query.
+        """
         return []
 
     def observes(self, phase: Phase) -> Observation | None:
-        """Returns what attention must measure for ``observe`` in this phase; None for nothing."""
+        """Returns what attention must measure for ``observe`` in this phase, or None."""
         return None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Hook: attention of one layer has measured ``weights``, as ``observes`` asked."""
+        """Hook: receives one layer's measured ``weights``, as requested by ``observes``."""
 
     def after_prefill(self, sequence: KeptSequence) -> None:
-        """Hook: the whole prompt, question included, has been read. Raises NoRoom."""
+        """Hook: called when the whole prompt, including the question, has been read. Raises NoRoom."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,19 +110,19 @@ class TokenBudget(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """At least four pages."""
+        """Returns a keeper with a budget of at least four pages."""
         part = 2048.0 if budget is None else budget
         return cls(tokens=max(4 * PAGE, math.ceil(part * tokens) if part <= 1 else int(part)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCompressor(TokenBudget):
-    """A keeper that acts once, when the prompt has been read: each KV head keeps the tokens that score best. A tenth of
-    the budget is reserved for the prompt's end (arXiv:2605.18053).
+    """A keeper that acts once, after the prompt was read: each KV head keeps the tokens with the best scores. A tenth
+    of the budget is reserved for the prompt's end (arXiv:2605.18053).
     """
 
     def after_prefill(self, sequence: KeptSequence) -> None:
-        """Packs the sealed pages that can be scored into the budget; the sinks and the prompt's end stay whole."""
+        """Pack the sealed pages that can be scored into the budget. The sinks and the prompt's end stay whole."""
         recent = max(1, self.tokens // PAGE // 10)
         slots = max(1, self.tokens // PAGE - recent - SINK_PAGES)
         stop = min(self.pages_scored(sequence), sequence.num_pages - recent)
@@ -126,7 +130,7 @@ class PromptCompressor(TokenBudget):
             sequence.keep_tokens(slots, stop, lambda layer, keys: self.score(sequence.history, layer, keys))
 
     def pages_scored(self, sequence: KeptSequence) -> int:
-        """Returns how many of the sealed pages ``score`` can score."""
+        """Returns the number of sealed pages that ``score`` can score."""
         return sequence.num_pages
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
@@ -134,7 +138,7 @@ class PromptCompressor(TokenBudget):
 
 
 def parse_budget(spec: str, budget: str) -> float:
-    """The number ``2048`` or ``1/4`` in a keeper's ``spec``. Raises UsageError."""
+    """Parse the budget ``2048`` or ``1/4`` of a keeper's ``spec``. Raises UsageError."""
     number, _, divisor = budget.partition("/")
     try:
         part = float(number) / float(divisor or 1)

@@ -1,4 +1,4 @@
-"""keydiff: once the prompt is read, the tokens whose keys differ most from the others (KeyDiff, arXiv:2504.15364)."""
+"""keydiff: after the prompt was read, keeps the tokens with the most distinctive keys (KeyDiff, arXiv:2504.15364)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import PromptCompressor
 
-if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked before that
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyDiff(PromptCompressor):
-    """Each KV head keeps the ``tokens`` whose keys are least similar to the mean key: similar keys are redundant. It
-    needs no attention weights, so that attention stays as fast as with ``full``. Unlike in the paper it acts once, when
-    the prompt has been read, and not after every block.
+    """Each KV head keeps the ``tokens`` whose keys are least similar to the mean key, because similar keys are
+    redundant. It needs no attention weights, so attention stays as fast as with ``full``. Unlike the paper, it acts
+    once, after the prompt was read, and not after every block.
     """
 
     name: str = "keydiff"
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """The negative cosine similarity of each key and the mean of all normalized keys."""
+        """Returns the negative cosine similarity between each key and the mean of all normalized keys."""
         from torch.nn.functional import cosine_similarity, normalize
 
         return -cosine_similarity(keys, normalize(keys, dim=-1).mean(1, keepdim=True), dim=-1)

@@ -1,4 +1,4 @@
-"""select: each query sees the pages that promise it the most (after Quest, arXiv:2406.10774)."""
+"""select: each query sees the pages with the highest expected scores (after Quest, arXiv:2406.10774)."""
 
 import math
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Ques
 
 @dataclass(frozen=True, kw_only=True)
 class Select(Keeper):
-    """A query sees the pages whose keys, sketched at two bits, promise the highest scores. Nothing is evicted. Only
-    tokens of the answer select: a document and the question are read densely, as in Quest.
+    """A query sees the pages whose two-bit key sketches promise the highest scores. Nothing is evicted. Only tokens of
+    the answer select. The document and the question are read densely, as in Quest.
     """
 
     name: str = "select"
@@ -21,12 +21,12 @@ class Select(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """A quarter of the pages where no budget is given."""
+        """Returns a keeper that shows a quarter of the pages if no budget is given."""
         part = 0.25 if budget is None else budget
         return cls(part=part if part <= 1 else part / max(part, tokens))
 
     def pages_seen(self, pages: int) -> int:
-        """``part`` of them; at least the sinks, the last and two more."""
+        """Returns ``part`` of the pages, at least the sinks and three more."""
         return min(pages, max(SINK_PAGES + 3, math.ceil(pages * self.part)))
 
 

@@ -1,4 +1,4 @@
-"""sink-window: the beginning of the prompt and its last tokens (StreamingLLM, arXiv:2309.17453)."""
+"""sink-window: keeps the beginning of the prompt and its last tokens (StreamingLLM, arXiv:2309.17453)."""
 
 from dataclasses import dataclass
 
@@ -10,21 +10,21 @@ from localctx.shape import PAGE
 
 @dataclass(frozen=True, kw_only=True)
 class SinkWindow(TokenBudget):
-    """Keeps the sinks and the last ``tokens``. The sinks are re-rotated to the positions before the window, so that
-    positions never exceed what the model was trained on.
+    """Keeps the sinks and the last ``tokens``. The sinks are re-rotated to the positions before the window, so
+    positions never exceed the range the model was trained on.
     """
 
     name: str = "sink-window"
-    sink_pages: int = 1  # of 64 tokens; StreamingLLM keeps four tokens, and a page is what can be kept here
+    sink_pages: int = 1  # of 64 tokens; StreamingLLM keeps four tokens, but a page is the smallest unit here
     pages_may_persist: bool = False
     unbounded_positions: bool = True
 
     def max_tokens_held(self, tokens: int) -> int:
-        """The sinks and the window."""
+        """Returns the tokens of the sinks and the window."""
         return min(tokens, self.tokens + self.sink_pages * PAGE)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """The pages between the sinks and the window."""
+        """Returns the pages between the sinks and the window."""
         return list(range(self.sink_pages, pages - max(1, self.tokens // PAGE)))
 
 

@@ -1,4 +1,4 @@
-"""snapkv: once the prompt is read, what its last queries attended to (SnapKV, arXiv:2404.14469)."""
+"""snapkv: after the prompt was read, keeps the tokens that its last queries attended to (SnapKV, arXiv:2404.14469)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import KeptSequence, Observation, Phase, PromptCompressor
 from localctx.shape import PAGE, SINK_PAGES
 
-if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked before that
     from torch import Tensor
 
 POOLING = 7  # tokens over which votes are pooled, so that phrases are kept rather than single tokens
@@ -24,21 +24,21 @@ class SnapKV(PromptCompressor):
     name: str = "snapkv"
 
     def observes(self, phase: Phase) -> Observation | None:
-        """The votes of the question's last queries."""
+        """Observe the votes of the question's last queries."""
         return Observation.TOKEN_VOTES if phase == "asking" else None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Replaces the votes: those of the question's last step count."""
+        """Replace the votes: only the question's last step counts."""
         import torch
 
         history.token_votes[layer] = torch.as_tensor(weights)
 
     def pages_scored(self, sequence: KeptSequence) -> int:
-        """The pages that were sealed when the last step of the question was computed."""
+        """Returns the number of pages that were sealed when the last step of the question was computed."""
         return min((votes.shape[1] // PAGE for votes in sequence.history.token_votes.values()), default=0)
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """The votes, pooled over neighbours."""
+        """Returns the votes, max-pooled over neighbours."""
         from torch.nn.functional import max_pool1d
 
         votes = history.token_votes[layer][:, SINK_PAGES * PAGE :][:, : keys.shape[1]]
