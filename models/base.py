@@ -92,7 +92,7 @@ class Model(Protocol):
         trained window.
 
         This changes ``context``, ``rope`` and the fingerprint, so earlier caches no longer match this model. Raises
-        UsageError for an invalid value, ModelError if positions are not rotary or already scaled.
+        UsageError for an invalid value, ModelError if positions are not rotary, or are scaled already.
         """
 
     def view(self) -> Any:

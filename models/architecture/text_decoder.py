@@ -25,7 +25,7 @@ class TextDecoder(NamedTuple):
 
 
 def text_config(config: Any) -> Any:
-    """Returns the config of the text decoder in ``config``. Raises UnsupportedModel if there is not exactly one."""
+    """Returns the config of the text decoder in ``config``. Raises UnsupportedModel if it is ambiguous."""
     try:
         return config.get_text_config(decoder=True)
     except ValueError as e:

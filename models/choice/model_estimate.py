@@ -17,7 +17,7 @@ BANDWIDTH_SHARE = 0.85  # share of the measured bandwidth that decoding reaches 
 DECODE_OVERHEAD = 0.01  # seconds per token
 ARITHMETIC_SHARE = 0.7  # share of the measured arithmetic rate that a prefill of a few thousand tokens reaches
 MOST_OFF = 2  # times; rates that differ more from the estimate come from a busy machine or a short text
-LLAMA_SHARE = 0.3  # the same share with llama.cpp, which dequantizes weights while multiplying
+LLAMA_SHARE = 0.3  # the same as ARITHMETIC_SHARE for llama.cpp, which dequantizes weights while multiplying
 ROUNDED_BYTES = {"int8": 1.4, "int4": 0.9}  # effective bytes read per parameter and token on a CPU
 
 

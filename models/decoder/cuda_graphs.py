@@ -33,7 +33,7 @@ class GraphCache:
     def run(self, batch: CapturableBatch, more: Arrays, device: torch.device, compute: Compute) -> Tensor:
         """Returns the result of ``compute`` on graph inputs made of the batch's arrays and ``more``. ``batch`` gets
         these graph inputs too. Anything else that ``compute`` depends on must be in the batch's ``graph_key``.
-        ``compute`` launches work on ``device`` and must never wait for it.
+        ``compute`` launches work on ``device`` without waiting for it.
 
         The first batch of a key runs without a graph, so that kernels compile before the capture, which must not
         compile. Memory that ``compute`` reads besides the inputs must stay in place until ``forget``.

@@ -55,7 +55,7 @@ def refuse_unfit(config: Any, module: Any = None) -> None:
 
 
 def _check_config(whole: Any, config: Any) -> None:
-    """Raise UnsupportedModel if the config rules the model out. ``config`` is the text config in ``whole`` or equal."""
+    """Raise UnsupportedModel if the config rules the model out. ``config`` is ``whole`` or the text config in it."""
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [r for r in rope.values() if isinstance(r, dict)] or [rope]
     kinds = {*(getattr(config, "layer_types", None) or [])}

@@ -27,7 +27,7 @@ class SequenceMark(NamedTuple):
 @dataclass(eq=False)
 class NativeSequence:
     """One sequence of ``length`` tokens; ``expected``: its final length. It is resident under the native ``id``, or its
-    state is in ``preempted``. Before its first use it has neither. ``used`` is the clock value of its last use.
+    state is in ``preempted``. An empty sequence may have neither. ``used`` is the clock value of its last use.
     ``lost``: an interrupted batch left its memory in an unknown state. ``mark`` is where it can return to if it cannot
     be trimmed. Forks of a sequence have the same ``family`` and share cells.
 
