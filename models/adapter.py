@@ -1,7 +1,7 @@
-"""Activated LoRA adapters (arXiv:2504.12397): a folder as PEFT writes it, checked and loaded.
+"""Activated LoRA adapters (arXiv:2504.12397): check and load a folder in PEFT's format.
 
-Such an adapter changes the linear layers only for tokens from its invocation tokens on, so that the KV pages before
-them are the model's own, whatever adapter is used.
+An activated LoRA changes the linear layers only from its invocation tokens on. KV pages before those tokens are the
+base model's own, so every adapter can reuse them.
 """
 
 import hashlib
@@ -21,29 +21,29 @@ from localctx.models.adapter_folders import CONFIG, READER, WEIGHTS, adapter_byt
 from localctx.models.files.safetensors_files import SafetensorsWeights
 from localctx.models.fingerprint import hash_file
 
-_VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
+_VERSION = 1  # part of every adapter fingerprint; raise it when the computation changes
 _MAX_JSON = 1 << 20  # bytes
 _MAX_ALPHA = 1e6
-_MAX_NAME = 256  # characters; the time to match a longer one grows with the square of its length
+_MAX_NAME = 256  # characters; matching takes time quadratic in the length
 _NAME = re.compile(r"base_model\.model\.([\w.]+\.layers\.\d+\.[\w.]+)\.lora_([AB])\.weight")
 _IDLE = {
     *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
     *("layers_to_transform", "lora_dropout", "megatron_core", "peft_version", "qalora_group_size", "target_modules"),
 }
-"""Keys of adapter_config.json that change nothing, or nothing that the weights do not show."""
+"""Keys of adapter_config.json that change nothing, or whose effect shows in the weights."""
 
 _COMPUTED = {"alora_invocation_tokens", "lora_alpha", "r", "use_rslora"}
 _MUST_BE: dict[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "task_type": ("CAUSAL_LM", None),
     "bias": ("none",),
-    "init_lora_weights": (True, False, "gaussian", "orthogonal"),  # others change the model's own weights
+    "init_lora_weights": (True, False, "gaussian", "orthogonal"),  # others change the base weights
 }
 
 
 @dataclass(frozen=True)
 class LowRank:
-    """A change of a linear layer's weight [out, in] by ``up`` [out, r] times ``down`` [r, in]."""
+    """The low-rank update of a linear layer's weight [out, in]: ``up`` [out, r] times ``down`` [r, in]."""
 
     down: Tensor
     up: Tensor
@@ -51,11 +51,11 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """An adapter: ``invocation`` are the tokens it acts from, ``changes`` are by the name of the linear layer, and
-    ``nbytes`` is what ``adapter_bytes`` says.
+    """An adapter. It acts from its ``invocation`` tokens on. ``changes`` maps names of linear layers to updates, and
+    ``nbytes`` is the result of ``adapter_bytes``.
 
-    From reader.json, if it has one: the ``form`` of a question it was trained on (empty: not told), what it says where
-    nothing answers (``not_said``), and measured values.
+    From reader.json, if present: ``form``, the question template it was trained on (empty: unknown); ``not_said``, its
+    reply when the text has no answer; ``measured``, measured values.
     """
 
     name: str
@@ -68,14 +68,14 @@ class Adapter:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     def measured_count(self, name: str) -> int:
-        """Returns a measured number: ``effective`` (context, in tokens) or ``passages``; 0 if it was not measured."""
+        """Returns a measured number, ``effective`` (context in tokens) or ``passages``; 0 if not measured."""
         value = self.measured.get(name)
         return value if _is_count(value) else 0
 
 
 def load_adapter(folder: Path) -> Adapter:
-    """Loads the adapter in ``folder``. Raises ModelError for files that are damaged, an adapter that is not activated
-    by tokens, and for what this version does not compute.
+    """Load the adapter in ``folder``. Raises ModelError for damaged files, an adapter without invocation tokens, and
+    options that this version does not compute.
     """
     config, reader = _read_json(folder / CONFIG), _read_json(folder / READER, optional=True)
     _refuse_unknown(folder, config)
@@ -116,7 +116,7 @@ def _rank_and_scale(folder: Path, config: Mapping[str, Any]) -> tuple[int, float
 
 
 def does_not_fit(adapter: Adapter, reason: str) -> ModelError:
-    """The error for an adapter of another model."""
+    """Returns the error for an adapter of another model."""
     return ModelError(
         f"the adapter {adapter.name} was made for another model: {reason}",
         "give --model the model it was trained on, or --adapter none",
@@ -124,7 +124,7 @@ def does_not_fit(adapter: Adapter, reason: str) -> ModelError:
 
 
 def _refuse_unknown(folder: Path, config: Mapping[str, Any]) -> None:
-    """Refuse every key that changes what is computed, but those that are computed."""
+    """Raise ModelError for keys that change the computation in an unsupported way."""
     wrong = [key for key, allowed in _MUST_BE.items() if config.get(key, allowed[0]) not in allowed]
     known = _IDLE | _COMPUTED | _MUST_BE.keys()
     wrong += [key for key, value in config.items() if value and key not in known]
@@ -137,7 +137,7 @@ def _refuse_unknown(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def _changes(folder: Path, rank: int, scale: float) -> dict[str, LowRank]:
-    """Returns the changes by the name of the layer; the scale is in ``up``."""
+    """Returns the updates by layer name; ``up`` includes the scale."""
     parts: dict[str, dict[str, Tensor]] = {}
     try:
         weights = SafetensorsWeights([folder / WEIGHTS])
@@ -168,7 +168,7 @@ def _low_rank(folder: Path, name: str, pair: Mapping[str, Tensor], rank: int, sc
 
 
 def _form(folder: Path, reader: Mapping[str, Any]) -> str:
-    """Returns the form of a question; it may begin with ``{documents}``, which come first anyway."""
+    """Returns the question template without a leading ``{documents}``, because documents always come first."""
     form = _text(folder, reader, "form").removeprefix("{documents}").lstrip("\n")
     try:
         fields = {(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(form) if name is not None}
@@ -187,7 +187,7 @@ def _text(folder: Path, reader: Mapping[str, Any], key: str) -> str:
 
 
 def _measured(folder: Path, reader: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what was measured with an adapter; those who use the other values check them."""
+    """Returns the measured values. Callers check the values that are not checked here."""
     for key in ("effective", "passages"):
         if key in reader and not _is_count(reader[key]):
             raise damaged(folder, f"{key} in {READER} is not a number above 0")
@@ -222,7 +222,7 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 def _is_unicode(value: str) -> bool:
-    """False for half a surrogate pair, which JSON may have and no tokenizer takes."""
+    """Returns False for text with a lone surrogate, which JSON allows and tokenizers reject."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 

@@ -1,4 +1,4 @@
-"""Finds the folders of adapters, which have files as PEFT writes them; nothing of the weights is loaded."""
+"""Finds adapter folders in PEFT's format, without loading weights."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ from localctx.models.fingerprint import hash_file
 
 CONFIG, WEIGHTS, READER = "adapter_config.json", "adapter_model.safetensors", "reader.json"
 SHIPPED = Path(__file__).with_name("readers")
-"""The folder of the adapters that come with localctx."""
+"""The folder of the adapters shipped with localctx."""
 
 
 def find_adapter(setting: str, model: str) -> Path | None:
-    """Returns the folder of the adapter that the setting ``adapter`` names for a ``model``; None if it names none.
+    """Returns the folder of the adapter for ``model`` under the setting ``adapter``; None for no adapter.
 
-    ``auto`` is what the catalogue names for the model, if that is there. Raises ModelError for a name that is not known
-    and a folder without an adapter.
+    ``auto`` selects the catalogue's adapter for the model, if its folder exists. Raises ModelError for an unknown name
+    and for a folder without an adapter.
     """
     if setting == "none":
         return None
@@ -27,7 +27,7 @@ def find_adapter(setting: str, model: str) -> Path | None:
         folder = SHIPPED / setting if setting in shipped_adapters() else Path(setting).expanduser()
         if (folder / CONFIG).is_file():
             return folder
-    except (OSError, RuntimeError):  # a name that is too long, a folder that may not be read, a user who is not known
+    except (OSError, RuntimeError):  # the name is too long, the folder is unreadable, or ``~user`` is unknown
         pass
     known = ", ".join(("auto", "none", *shipped_adapters()))
     named = setting if len(setting) <= 200 else f"{setting[:200]}..."
@@ -35,14 +35,12 @@ def find_adapter(setting: str, model: str) -> Path | None:
 
 
 def shipped_adapters() -> list[str]:
-    """Returns the names of the adapters that come with localctx."""
+    """Returns the names of the adapters shipped with localctx."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
 def adapter_bytes(folder: Path) -> int:
-    """Returns the bytes of the adapter in ``folder`` by which plans, refusals and the window count it: those of its
-    weights as they are stored. Raises ModelError.
-    """
+    """Returns the size of the adapter's weight file in bytes, which plans and memory checks use. Raises ModelError."""
     try:
         return (folder / WEIGHTS).stat().st_size
     except OSError as e:
@@ -50,7 +48,7 @@ def adapter_bytes(folder: Path) -> int:
 
 
 def adapter_content(folder: Path) -> str:
-    """Returns a hash of the files of the adapter in ``folder``, on which its answers depend. Raises ModelError."""
+    """Returns the hashes of the adapter's files, which its answers depend on. Raises ModelError."""
     try:
         return " ".join(hash_file(folder / name) for name in (CONFIG, WEIGHTS, READER) if (folder / name).exists())
     except OSError as e:
@@ -58,7 +56,7 @@ def adapter_content(folder: Path) -> str:
 
 
 def damaged(adapter: Path | str, reason: str) -> ModelError:
-    """The error for an adapter, by its folder or name, with files that are damaged."""
+    """Returns the error for damaged files; ``adapter`` is the adapter's folder or name."""
     return ModelError(
         f"the adapter {adapter} does not load ({reason})", "fetch or train it again, or use --adapter none"
     )

@@ -1,4 +1,4 @@
-"""Model and Tokenizer: what the engine calls. Tokens to logits over a cache, and text to tokens and back."""
+"""Model and Tokenizer protocols that the engine calls: tokens to logits over a cache, and text to tokens and back."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -15,13 +15,13 @@ from localctx.settings import EngineName
 from localctx.shape import KVShape
 
 Messages = Sequence[dict[str, Any]]
-"""Messages of a conversation: role and content as text; those about tools have more, as chat templates want it."""
+"""Chat messages: role and content as text. Messages about tools have more keys, as chat templates expect."""
 
 AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
 
 class Tokenizer(Protocol):
-    """Text to tokens of one model, and back."""
+    """Converts text to the tokens of one model and back."""
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -29,29 +29,29 @@ class Tokenizer(Protocol):
 
     @property
     def calls_tools(self) -> bool:
-        """True if the chat template describes tools, and has answers call them as ``tool_calls`` reads it."""
+        """True if the chat template supports tools and its call format is one that ``tool_calls`` parses."""
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
-        """A conversation in the form the model was trained on, ready for its answer, which may call ``tools``.
+        """Returns the conversation in the model's chat format, ready for an answer that may call ``tools``.
 
-        Control tokens spelled out in a message are encoded as text: a document cannot end its message and begin one of
-        another role.
+        Control tokens spelled out in a message are encoded as text, so a document cannot end its message and start one
+        with another role.
         """
 
     def encode(self, text: str) -> list[int]:
-        """Plain text, without any control token."""
+        """Returns the tokens of ``text``, without control tokens."""
 
     def encode_text(self, text: str) -> list[int]:
-        """Plain text that stands alone, with the tokens that the model puts around it."""
+        """Returns the tokens of a standalone text, with the special tokens that the model adds around it."""
 
     def stream(self) -> Callable[[int], str]:
-        """A function from the next token to the text that is now complete (may be empty)."""
+        """Returns a function that takes the next token and returns the text completed by it (may be empty)."""
 
 
 class ForwardRequest(NamedTuple, Generic[AnyCache]):
-    """New ``tokens`` of the sequence in ``cache``. The logits of the last ``num_logits`` of them are wanted.
+    """New ``tokens`` for the sequence in ``cache``, with logits for the last ``num_logits`` of them.
 
-    Tokens from the start of the cache's ``activation`` on are computed with its adapter, which the model has.
+    Tokens from the start of the cache's ``activation`` on use its adapter, which must have been added to the model.
     """
 
     tokens: Sequence[int]
@@ -60,9 +60,9 @@ class ForwardRequest(NamedTuple, Generic[AnyCache]):
 
 
 class Model(Protocol):
-    """A decoder model. ``context`` is its window in tokens, ``trained`` that window without any RoPE scaling;
-    ``nbytes`` are the bytes of the weights, ``parameters`` their number, tied ones once; ``kv_nbytes`` the bytes of
-    keys and values by tier where the engine holds them itself.
+    """A decoder model. ``context`` is its window in tokens, and ``trained`` the window without RoPE scaling. ``nbytes``
+    is the size of the weights and ``parameters`` their number; tied weights count once. ``kv_nbytes`` is the bytes of
+    keys and values by tier, if the engine holds them itself.
     """
 
     name: str
@@ -88,24 +88,24 @@ class Model(Protocol):
     def kv_nbytes(self) -> Mapping[str, int]: ...
 
     def stretch(self, rope: str) -> None:
-        """Scale RoPE as ``rope`` says: ``yarn:2``, ``linear:2`` or ``llama3:8`` times the trained window; ``auto`` its
-        own.
+        """Scale RoPE by ``rope``: ``yarn:2``, ``linear:2`` or ``llama3:8`` times the trained window. ``auto`` keeps the
+        trained window.
 
-        ``context``, ``rope`` and the fingerprint change: caches made before are no longer this model's. Raises
-        UsageError for another word, ModelError for a model whose positions are not rotary or scaled already.
+        This changes ``context``, ``rope`` and the fingerprint, so earlier caches no longer match this model. Raises
+        UsageError for an invalid value, ModelError if positions are not rotary, or are scaled already.
         """
 
     def view(self) -> Any:
-        """A model with the same weights and a window of its own: ``stretch`` of one leaves the other alone.
+        """Returns a model that shares the weights but has its own window: ``stretch`` on one does not affect the other.
 
-        The RoPE that a cache was made with applies, whichever view computes it.
+        Any view computes a cache with the RoPE that the cache was made with.
         """
 
     def add_adapter(self, adapter: Adapter) -> None:
-        """Let caches activate ``adapter``. Raises ModelError for an adapter of another model."""
+        """Add ``adapter``, so that caches can activate it. Raises ModelError for an adapter of another model."""
 
     def fingerprint(self, codec: str) -> bytes:
-        """32 bytes that identify everything a page's bytes depend on, but its tokens."""
+        """Returns 32 bytes that identify everything a page's bytes depend on, except its tokens."""
 
     def forward(
         self, tokens: Sequence[int], cache: Any, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
@@ -120,18 +120,18 @@ class Model(Protocol):
     def forward_each(
         self, requests: "Sequence[ForwardRequest]", cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
-        """As ``forward``, for several sequences in one pass: weights are read once for all of them.
+        """Run ``forward`` for several sequences in one pass, which reads the weights once.
 
-        On any exception every cache is as before. On a processor, in f32, the result of a sequence does not depend on
-        the others; elsewhere its last digits depend on how many tokens there are in all.
+        On any exception every cache is as before. On a CPU in f32, a sequence's result does not depend on the others.
+        Elsewhere its last digits depend on the total number of tokens.
         """
 
 
 class PagedModel(Model, Protocol):
-    """A model whose keys and values are in our pages, of this ``shape``: torch computes it. ``rope`` are its rotary
-    positions, None where it has none; ``geometry`` gives the working memory of a forward pass. ``prefill_loss`` is the
-    share of attention weights that a query of a prompt may lose to pages that it skips, in caches that are opened for
-    it; 0 skips nothing. Views have their own, and the fingerprint says it.
+    """A torch model whose keys and values are in our pages, with KVShape ``shape``. ``rope`` is None for a model
+    without rotary positions. ``geometry`` gives the working memory of a forward pass. ``prefill_loss`` is the share of
+    attention that a prompt's query may lose by skipping pages, in caches opened for it; 0 skips nothing. Each view has
+    its own ``prefill_loss``, and the fingerprint includes it.
     """
 
     shape: KVShape
@@ -143,10 +143,10 @@ class PagedModel(Model, Protocol):
     def rope(self) -> Rope | None: ...
 
     def read_with(self, loss: float) -> Any:
-        """A view whose ``prefill_loss`` is ``loss``."""
+        """Returns a view whose ``prefill_loss`` is ``loss``."""
 
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
-        """The keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.
+        """Returns the keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.
 
-        Layers above are not computed, and ``cache`` stays as it is. Raises NoRoom.
+        Layers above ``layer`` are not computed, and ``cache`` does not change. Raises NoRoom.
         """

@@ -1,4 +1,4 @@
-"""The catalogue of known models, read from ``catalog.toml``: sources, licences and requirements."""
+"""Catalogue of known models, read from ``catalog.toml``: sources, licences and requirements."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 DEFAULT = "qwen2.5-coder-0.5b-instruct"
-"""The default chat model: it reads documents whole on any ordinary machine."""
+"""The default chat model. It can read whole documents on any ordinary machine."""
 
 FALLBACK = "smollm2-135m-instruct"
-"""The chat model for machines with little memory, and where the default cannot be fetched."""
+"""The chat model for machines with little memory, or if the default cannot be downloaded."""
 
 EMBEDDER = "all-minilm-l6-v2"
 """The default embedder for search."""
 
 ModelKind = Literal["chat", "embedder"]
-"""The purpose of a model: to answer questions, or to make vectors for search."""
+"""The purpose of a model: answering questions, or embedding texts for search."""
 
 
 @dataclass(frozen=True)
 class WheelFile:
-    """A file inside a wheel: its path there, its size in bytes, and its SHA-256."""
+    """A file inside a wheel: its path, its size in bytes and its SHA-256."""
 
     path: str
     bytes: int
@@ -35,7 +35,7 @@ class WheelFile:
 
 @dataclass(frozen=True)
 class PipSource:
-    """The wheel of a Python package that contains a model: one GGUF file, or the files that transformers loads."""
+    """A Python wheel that contains a model: one GGUF file, or the files that transformers loads."""
 
     package: str
     version: str
@@ -44,14 +44,14 @@ class PipSource:
 
     @property
     def bytes(self) -> int:
-        """The size of all files together, in bytes."""
+        """The total size of the files in bytes."""
         return sum(f.bytes for f in self.files)
 
 
 @dataclass(frozen=True)
 class HubSource:
-    """A repository of the Hugging Face hub at ``revision``, by default its newest. ``pattern``: of the names of GGUF
-    files in it, where these are wanted; ``sha256``: of the one GGUF file that a known model is made of.
+    """A Hugging Face hub repository at ``revision``, by default the newest. ``pattern`` matches the names of the GGUF
+    files to use, if any. ``sha256`` is the hash of a known model's single GGUF file.
     """
 
     repo: str
@@ -62,8 +62,8 @@ class HubSource:
 
 @dataclass(frozen=True)
 class MirrorSource:
-    """A GGUF file ``name`` of the hub in parts, each a file in the wheel of a Python package. The packages are somebody
-    else's: they are only unzipped, and each part and the whole are checked.
+    """The hub's GGUF file ``name`` in parts, each a file in a Python wheel. The packages are third-party, so they are
+    only unzipped, and the hash of each part and of the whole file is checked.
     """
 
     name: str
@@ -72,12 +72,12 @@ class MirrorSource:
 
     @property
     def wheel_bytes(self) -> int:
-        """The size of all wheels, in bytes."""
+        """The total size of the wheels in bytes."""
         return sum(part.wheel_bytes for part in self.parts)
 
     @property
     def bytes(self) -> int:
-        """The size of the file, in bytes."""
+        """The size of the joined file in bytes."""
         return sum(part.bytes for part in self.parts)
 
 
@@ -86,7 +86,7 @@ ModelSource = PipSource | HubSource | MirrorSource
 
 @dataclass(frozen=True)
 class ContextWindow:
-    """A tested context window of ``context`` tokens, with the RoPE scaling ``rope`` (see ``Model.stretch``)."""
+    """A tested context window of ``context`` tokens with RoPE scaling ``rope`` (see ``Model.stretch``)."""
 
     context: int
     rope: str = "auto"
@@ -94,26 +94,25 @@ class ContextWindow:
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A known model. ``context`` is the window it was trained for, in tokens; ``bytes`` its approximate size on disk;
-    ``fits`` the memory in GiB of the smallest GPU it suits (0: no GPU needed). ``sources`` are tried in order.
-    ``family`` is the ``model_type`` in its config; ``strength`` says in a short line what it is good for. ``languages``
-    are the ISO 639-1 codes its makers list (empty: not known), ``measured_languages`` those in which it answered
-    questions about documents rightly in a measurement. ``longer`` are windows beyond ``context`` in which it
-    passed a needle test, shortest first. ``terms`` is what a licence that is not open source demands, in a sentence
-    with the address of its text; empty for all others.
+    """A known model. ``context`` is its trained window in tokens, and ``bytes`` its approximate size on disk. ``fits``
+    is the memory in GiB of the smallest suitable GPU (0: no GPU needed). ``sources`` are tried in order. ``family`` is
+    the config's ``model_type``. ``strength`` says in a short line what the model is good for. ``languages`` are the
+    ISO 639-1 codes that its makers list (empty: unknown), and ``measured_languages`` those in which it answered
+    questions about documents correctly in a measurement. ``longer`` are the windows beyond ``context`` in which it
+    passed a needle test, shortest first. ``terms`` states the conditions of a licence that is not open source, with the
+    address of its text (empty for all others).
 
-    On a GPU, as ``plan`` computes them (0: not known): the bytes of its weights in ``nf4``, those that a forward pass
-    takes beside them (``working``), and those of a token's ``kv`` in int8. ``active`` is the number of parameters that
-    a token uses in a mixture of experts (0: all).
+    On a GPU, as computed by ``plan`` (0: unknown): ``nf4``, the bytes of its weights in nf4; ``working``, the bytes
+    that a forward pass needs besides; ``kv``, the bytes of a token's keys and values in int8. ``active`` is the number
+    of parameters per token in a mixture of experts (0: all).
 
-    ``weights`` is the format that ``auto`` takes on a processor (empty: ``full``).
+    ``weights`` is the format that ``auto`` selects on a CPU (empty: ``full``).
 
-    ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
-    tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
-    better of ``quote`` and ``free`` for it, empty if not measured. ``reader`` is the adapter of ``models/readers`` that
-    answers questions (empty: none). ``summaries`` is ``extract`` if sentences of a document were measured to be better
-    summaries than those it writes. ``query_prefix`` and ``passage_prefix`` are what an embedder was trained to find
-    before questions and before texts.
+    ``passages`` is the best number of retrieved passages. ``effective`` is the effective context in tokens, up to which
+    answers from whole documents are at least as good. Both are 0 if not measured. ``answers`` is ``quote`` or ``free``,
+    whichever is better (empty: not measured). ``reader`` is the adapter in ``models/readers`` for answering questions
+    (empty: none). ``summaries`` is ``extract`` if extracted sentences were measured to be better summaries than its
+    own. ``query_prefix`` and ``passage_prefix`` are the prefixes that an embedder was trained with.
     """
 
     name: str
@@ -146,46 +145,46 @@ class CatalogEntry:
 
     @property
     def known_languages(self) -> frozenset[str]:
-        """The languages that its makers list or that it was measured to read; empty: not known."""
+        """The listed and the measured languages; empty if unknown."""
         return frozenset((*self.languages, *self.measured_languages))
 
     @property
     def used_parameters(self) -> int:
-        """The number of parameters that are read to compute a token."""
+        """The number of parameters read per token."""
         return self.active or self.parameters
 
     @property
     def comparable_parameters(self) -> int:
-        """The size by which models are ranked: of a mixture of experts, the geometric mean of all its parameters and
-        those that a token uses, which is about the size of a dense model that answers as well.
+        """The size by which models are ranked. For a mixture of experts it is the geometric mean of total and active
+        parameters, about the size of an equally good dense model.
         """
         return isqrt(self.parameters * self.used_parameters)
 
     @property
     def repositories(self) -> list[str]:
-        """The repositories of the hub that it comes from."""
+        """The hub repositories among its sources."""
         return [source.repo for source in self.sources if isinstance(source, HubSource)]
 
     @property
     def config_file(self) -> Path:
-        """The values of its config.json that sizes follow from; there is no such file for an embedder."""
+        """The file with the config.json values that sizing needs. Embedders have no such file."""
         return Path(__file__).parent / "configs" / f"{self.name}.json"
 
     @property
     def short_title(self) -> str:
-        """The title without what tells it from variants that are not in the catalogue."""
+        """The title without suffixes that only distinguish it from variants outside the catalogue."""
         return self.title.removesuffix(" 2507").removesuffix(" Instruct")
 
     @property
     def download_bytes(self) -> int:
-        """The size of the download, as packages have it; the model on disk may be larger."""
+        """The size of the download: of the wheels, if there are any. The model on disk may be larger."""
         packaged = (s.wheel_bytes for s in self.sources if isinstance(s, PipSource | MirrorSource))
         return next(packaged, self.bytes)
 
 
 @cache
 def load_catalog() -> dict[str, CatalogEntry]:
-    """Returns every known model by name: the default first, then in order of the GPU they need. Read once."""
+    """Returns all known models by name: the default first, then by the GPU they need. The file is read once."""
     import tomllib
 
     with Path(__file__).with_name("catalog.toml").open("rb") as file:
@@ -193,18 +192,18 @@ def load_catalog() -> dict[str, CatalogEntry]:
 
 
 def title_of(model: str) -> str:
-    """Returns how a model is called in a sentence: by its catalogue title, else by the end of its name or path."""
+    """Returns a model's name for use in a sentence: its catalogue title, or the end of its name or path."""
     entry = load_catalog().get(model)
     return entry.short_title if entry else Path(model).name.removesuffix(".gguf") or model
 
 
 def describe_terms(entry: CatalogEntry) -> str:
-    """Returns what somebody must know of a licence that is not open source, before the download."""
+    """Returns the notice to show before downloading a model whose licence is not open source."""
     return f"its licence, {entry.licence}, is not open source: {entry.terms}"
 
 
 def window_for(model: CatalogEntry | str, tokens: int) -> ContextWindow | None:
-    """Returns the smallest tested window of a known model that holds ``tokens``; None if there is none."""
+    """Returns the smallest tested window of a known model with room for ``tokens``; None if there is none."""
     entry = load_catalog().get(model) if isinstance(model, str) else model
     windows = (ContextWindow(entry.context), *entry.longer) if entry else ()
     return next((w for w in windows if w.context >= tokens), None)

@@ -1,4 +1,4 @@
-"""Constraint: lets an answer follow a grammar, by masking the logits of tokens that cannot come next (llguidance)."""
+"""Constrained decoding: masks the logits of tokens that a grammar does not allow next (llguidance)."""
 
 import json
 from typing import Any
@@ -12,11 +12,11 @@ from localctx.models.base import Tokenizer
 from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
 
 JSON_OBJECT = {"type": "object"}
-MAX_ERROR = 200  # characters of what llguidance says
+MAX_ERROR = 200  # characters of llguidance's error message
 
 
 def json_grammar(schema: Any) -> str:
-    """Returns the grammar of JSON texts with this schema. Raises UsageError for a schema that cannot be followed."""
+    """Returns the grammar of JSON texts with this schema. Raises UsageError for an unsupported schema."""
     from llguidance import LLMatcher
 
     try:
@@ -29,8 +29,8 @@ def json_grammar(schema: Any) -> str:
 
 
 class Constraint:
-    """The state of one answer in ``grammar``; see ``LogitsProcessor``. Raises UsageError for a grammar or a tokenizer
-    that llguidance cannot take.
+    """A LogitsProcessor that keeps one answer within ``grammar``. Raises UsageError for a grammar or tokenizer that
+    llguidance does not support.
     """
 
     def __init__(self, tokenizer: Tokenizer, grammar: str) -> None:
@@ -42,7 +42,7 @@ class Constraint:
         self._check()
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Returns the logits with those of tokens that cannot come next at minus infinity."""
+        """Returns the logits, with minus infinity for tokens that the grammar does not allow next."""
         mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         allowed = torch.from_numpy(np.unpackbits(mask, bitorder="little")[: len(logits)].astype(bool))

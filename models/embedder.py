@@ -1,7 +1,7 @@
 """Embedders turn texts into unit vectors for semantic search.
 
-One is an encoder of the BERT family, with mean pooling over tokens: a BertEncoder, or else what transformers makes of
-the folder; the other an embedding model in a GGUF, computed by llama.cpp. Importing this module loads no model.
+A TransformerEmbedder is a BERT-like encoder with mean pooling over tokens, run by BertEncoder or transformers. A
+LlamaEmbedder is a GGUF embedding model, run by llama.cpp. Importing this module loads no model.
 """
 
 import hashlib
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
     from localctx.models.llama_cpp.tokenizer import LlamaTokenizer
 
     Encode = Callable[[list[str]], tuple[torch.Tensor, torch.Tensor]]
-    """Texts to the last hidden states [texts, n, width] of their tokens, and the mask [texts, n]: 0 at padding."""
+    """Maps texts to the last hidden states [texts, n, width] and the mask [texts, n], which is 0 at padding."""
 
-WINDOW = 256  # tokens; a longer text is cut
+WINDOW = 256  # tokens; longer texts are truncated
 _IDENTITY_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
 
 
 class Embedder(Protocol):
-    """Makes vectors. Only vectors of embedders with the same ``name`` can be compared."""
+    """Embeds texts. Only vectors of embedders with the same ``name`` are comparable."""
 
     @property
     def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns a unit vector for each text that is to be found, float32 [n, d]. It is one batch: pass a few texts of
+        """Returns a unit vector for each passage, float32 [n, d]. All texts form one batch, so pass a few texts of
         similar length.
         """
 
     def embed_query(self, query: str) -> np.ndarray:
-        """Returns the unit vector of a question, float32 [d], near those of texts that answer it."""
+        """Returns the unit vector of a question, float32 [d], for comparison with passages."""
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """Returns the unit vectors of texts as they are, without a prefix, and the tokens that these are made of."""
+        """Returns the unit vectors of texts without prefixes, and the total number of tokens."""
 
 
 def load_embedder(
     name: str, models_dir: Path, progress: ProgressCallback, tried: Path | None = None
 ) -> Embedder | None:
-    """Returns the embedder called ``name``, as ``resolve_model`` or ``resolve_gguf`` resolves names, downloaded if
-    needed; None for ``none``. ``tried`` is the folder of records of GGUF files that were loaded (None: in
-    ``models_dir``). Raises ModelError, and whatever ``progress`` raises.
+    """Returns the embedder ``name``, resolved like ``resolve_model`` or ``resolve_gguf`` and downloaded if needed; None
+    for ``none``. ``tried`` is the folder with records of GGUF files that loaded (None: in ``models_dir``). Raises
+    ModelError, and any exception from ``progress``.
     """
     if name == "none":
         return None
@@ -67,7 +67,7 @@ def load_embedder(
 
 
 class TransformerEmbedder:
-    """See ``Embedder``. The model in ``folder``, which was trained with prefixes, is loaded at first use."""
+    """See ``Embedder``. The model in ``folder`` was trained with these prefixes. It is loaded at first use."""
 
     def __init__(self, folder: Path, name: str, query_prefix: str = "", passage_prefix: str = "") -> None:
         self._folder, self._model_name = folder, name
@@ -81,7 +81,7 @@ class TransformerEmbedder:
         return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """See ``Embedder``. Raises ModelError where the folder does not hold an encoder."""
+        """See ``Embedder``. Raises ModelError if the folder has no encoder."""
         return self.embed_and_count([self._passage_prefix + text for text in texts])[0]
 
     def embed_query(self, query: str) -> np.ndarray:
@@ -111,9 +111,7 @@ class TransformerEmbedder:
 
 
 def _bert_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> "Encode | None":
-    """Returns what encodes texts with the BertEncoder in ``folder``; None where that may compute something else than
-    transformers does.
-    """
+    """Returns a function that encodes texts with BertEncoder; None if its results could differ from transformers'."""
     import torch
 
     from localctx.models.decoder.bert_encoder import BertEncoder, read_bert_sizes
@@ -137,7 +135,7 @@ def _bert_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -
 
 
 def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> "Encode":
-    """Returns what encodes texts with the encoder that transformers makes of ``folder``."""
+    """Returns a function that encodes texts with transformers."""
     from transformers import AutoModel, AutoTokenizer
 
     from localctx.models.decoder.transformers_model import LOCAL, load_whole, silence_transformers
@@ -156,9 +154,9 @@ def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.d
 
 
 class LlamaEmbedder:
-    """See ``Embedder``: the embedding model in the GGUF ``path``, with its own pooling; loaded at first use.
+    """See ``Embedder``. The embedding model in the GGUF ``path`` uses its own pooling and is loaded at first use.
 
-    Raises ModelError for another model, and where llama.cpp is not installed.
+    Raises ModelError if the GGUF is not an embedding model, or if llama.cpp is not installed.
     """
 
     def __init__(self, path: Path, name: str, tried: Path) -> None:

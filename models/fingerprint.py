@@ -1,4 +1,4 @@
-"""Fingerprints: a hash of everything that the meaning of a page's bytes depends on."""
+"""Fingerprints: hashes of everything that the meaning of a page's bytes depends on."""
 
 import hashlib
 import json

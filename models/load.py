@@ -1,4 +1,4 @@
-"""Loads a model from its folder: as a NativeDecoder where possible, which is faster, or with transformers."""
+"""Loads a model from its folder, as a NativeDecoder if possible (faster), else with transformers."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,10 +37,10 @@ def load_model(
     rope: str = "auto",
     weights: str = "full",
 ) -> LocalModel:
-    """Loads the model in ``folder`` (config.json, *.safetensors, tokenizer). Downloads nothing and runs no model code.
+    """Load the model in ``folder`` (config.json, *.safetensors, tokenizer). Downloads nothing and runs no model code.
 
-    ``threads`` 0 leaves the number to torch and numba; ``rope`` is as in ``Model.stretch``, ``weights`` as in the
-    settings. Raises ModelError for a folder that does not load or a family that would be computed incorrectly.
+    ``threads`` 0 leaves the number to torch and numba. ``rope`` is as in ``Model.stretch``, ``weights`` as in the
+    settings. Raises ModelError for a folder that does not load, and for a family that would be computed incorrectly.
     """
     check_config(folder / "config.json")
     check_headers(folder)
@@ -48,12 +48,12 @@ def load_model(
     torch_device = pick_device(device)
     precision = pick_dtype(dtype, torch_device)
     refuse_weights(weights, torch_device, precision)
-    bitsandbytes_options(weights, torch_device)  # raises early where it is not installed
+    bitsandbytes_options(weights, torch_device)  # raises early if bitsandbytes is not installed
     packed = is_packed(weights, torch_device)
     if threads:
         torch.set_num_threads(threads)
         set_threads(threads)
-    with ThreadPoolExecutor() as pool:  # in the background, while this thread imports or blocks weights
+    with ThreadPoolExecutor() as pool:  # works while this thread imports or blocks weights
         warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
         if not packed and (native := _native_parts(folder, torch_device, precision)):
             config, tensors = native
@@ -76,8 +76,8 @@ def load_model(
 
 
 def loading_bytes(folder: Path, torch_device: torch.device, precision: torch.dtype, weights: str) -> float:
-    """Returns the bytes of weights at the peak of loading the model in ``folder``. A NativeDecoder maps its files;
-    transformers loads all weights before they are blocked unchanged, and packs others one after another.
+    """Returns the peak bytes of weights while loading the model in ``folder``. NativeDecoder maps its files.
+    transformers loads all full-precision weights before they are blocked, and quantizes others one by one.
     """
     native = None if is_packed(weights, torch_device) else _native_parts(folder, torch_device, precision)
     if not native and weights != "full":
@@ -93,7 +93,7 @@ def loading_bytes(folder: Path, torch_device: torch.device, precision: torch.dty
 def _native_parts(
     folder: Path, torch_device: torch.device, precision: torch.dtype
 ) -> tuple[DecoderConfig, Mapping[str, Tensor]] | None:
-    """Returns config and weights in ``folder`` if ``NativeDecoder`` supports them on this device; else None."""
+    """Returns the config and weights in ``folder`` if ``NativeDecoder`` supports them on this device; else None."""
     config = read_native_config(folder) if torch_device.type == "cpu" and precision in NATIVE_PRECISIONS else None
     tensors = open_weights(folder) if config else None
     if not config or tensors is None or not tensors.unquantized or (folder / "adapter_config.json").exists():

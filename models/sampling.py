@@ -1,4 +1,4 @@
-"""Sampler: chooses the next token from logits, greedily or as transformers' ``generate`` samples."""
+"""Sampler: chooses the next token from logits, greedily or by sampling like transformers' ``generate``."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,13 @@ from torch import Tensor
 
 from localctx.models.token_controls import LogitsProcessor, likeliest
 
-COLDEST = 1e-6  # at a lower temperature only the likeliest token is chosen; float32 could not divide by much less
+COLDEST = 1e-6  # lower temperatures are greedy, because float32 cannot divide by much less
 
 
 class Sampler:
     """Chooses tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch these filters off. The same
-    ``seed`` gives the same tokens. ``processors`` change the logits first. With ``top``, ``told`` is after each token
-    what ``likeliest`` says of it, by the model's own logits.
+    ``seed`` gives the same tokens. ``processors`` change the logits first. With ``top``, ``told`` holds the last
+    token's logprobs (see ``likeliest``), computed from the unprocessed logits.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Sampler:
         return int(torch.multinomial(scores.softmax(-1), 1, generator=self._random))
 
     def _likeliest(self, logits: np.ndarray) -> int:
-        """Computed by numpy: torch would share so small a row between threads, which wait for each other for many
-        times as long as it takes when another program, or llama.cpp's own threads, has a processor.
+        """Returns the likeliest token and updates the likelihood. Uses numpy, because torch splits even this small row
+        over threads. If other programs or llama.cpp's threads are busy, waiting takes far longer than the work.
         """
         token = int(logits.argmax())
         self._total -= float(np.log(np.exp(logits - logits[token]).sum()))
@@ -75,7 +75,7 @@ class Sampler:
 
 
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
-    """Masks the least likely tokens, whose probabilities sum to at most 1 - ``top_p`` (arXiv 1904.09751)."""
+    """Mask the least likely tokens, whose probabilities sum to at most 1 - ``top_p`` (arXiv 1904.09751)."""
     rising, order = scores.sort()
     unlikely = rising.softmax(-1).cumsum(-1) <= 1 - top_p
     unlikely[-1] = False

@@ -1,4 +1,4 @@
-"""TokenControls: what a request wants of single tokens beside sampling: penalties, biases, a grammar, probabilities."""
+"""Per-token controls of a request besides sampling: penalties, logit biases, a grammar and logprobs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TokenControls:
-    """Each token that an answer has already becomes less likely by ``presence_penalty``, and by ``frequency_penalty``
-    times its count, in logits; ``bias`` is added to the logits of tokens by id. Answers follow the ``grammar``, as
-    llguidance writes it (empty: none). The ``top`` likeliest tokens of each step are told (None: no probability is).
+    """Per-token controls. A token already in the answer loses ``presence_penalty``, plus ``frequency_penalty`` times
+    its count, from its logit. ``bias`` is added to logits by token id. Answers follow ``grammar``, in llguidance's
+    format (empty: none). Each step reports logprobs of the ``top`` likeliest tokens (None: no logprobs).
     """
 
     frequency_penalty: float = 0.0
@@ -27,12 +27,12 @@ NO_CONTROLS = TokenControls()
 
 
 class LogitsProcessor(Protocol):
-    """Changes the logits [vocabulary] of each step of one answer."""
+    """Changes the logits [vocabulary] at each step of one answer."""
 
     def __call__(self, logits: Tensor) -> Tensor: ...
 
     def accept(self, token: int) -> None:
-        """Note the token that was chosen."""
+        """Record the chosen token."""
 
 
 class Penalties:
@@ -43,7 +43,7 @@ class Penalties:
         self._bias, self._counts = dict(controls.bias), Counter[int]()
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Returns new logits, which tokens that the model does not have leave alone."""
+        """Returns new logits. Biases for ids outside the vocabulary are ignored."""
         added = Counter(self._bias)
         if self._frequency or self._presence:
             added.update({token: -self._presence - self._frequency * n for token, n in self._counts.items()})
@@ -59,7 +59,7 @@ class Penalties:
 
 
 def likeliest(logits: Tensor, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
-    """Returns the log-probability that the model gives ``token``, and the ``top`` likeliest tokens with theirs."""
+    """Returns the log-probability of ``token``, and the ``top`` likeliest tokens with theirs."""
     logs = logits.float().log_softmax(-1)
     best = logs.topk(min(top, len(logs)))
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -1,1 +1,1 @@
-"""What a model's config describes: layers, shapes and frequencies, without weights."""
+"""Reads model configs: layers, shapes and frequencies, without weights."""

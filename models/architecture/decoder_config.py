@@ -1,8 +1,8 @@
-"""Reads the config of a model that ``NativeDecoder`` computes (Llama, Mistral, Qwen 2 and 3), without transformers,
-whose import takes seconds.
+"""Reads the config of a model that ``NativeDecoder`` supports (Llama, Mistral, Qwen 2 and 3), without importing
+transformers, which takes seconds.
 
-Such a decoder has layers of norm, attention with RoPE, norm and a gated silu MLP, with residual connections. A config
-with any unknown key is left to transformers, because the key may change what is computed.
+Each layer has a norm, attention with RoPE, another norm and a gated silu MLP, with residual connections. A config with
+an unknown key is left to transformers, because the key may change the computation.
 """
 
 import json
@@ -15,13 +15,13 @@ import torch
 from localctx.models.architecture.frequencies import KINDS, KNOWN
 
 NATIVE_PRECISIONS = torch.float32, torch.bfloat16
-"""The precisions that NativeDecoder computes in, on a CPU."""
+"""The precisions that NativeDecoder supports, on a CPU."""
 
 
 @dataclass
 class DecoderConfig:
-    """The config, with transformers' names and meanings. ``qkv_bias``: q, k and v have biases; ``head_norms``: the
-    heads of q and k are normalized before RoPE.
+    """A decoder config with transformers' names and meanings. ``qkv_bias``: q, k and v have biases. ``head_norms``: q
+    and k heads are normalized before RoPE.
     """
 
     model_type: str
@@ -85,12 +85,12 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "qwen3": {**_QWEN2, "head_dim": 128},
 }
 NATIVE_FAMILIES = frozenset(_DEFAULTS)
-"""The model families that NativeDecoder computes, by their ``model_type``."""
+"""The ``model_type`` of each family that NativeDecoder supports."""
 
 _ROPE = ("rope_theta", "rope_scaling", "rope_parameters")
 _WINDOWS = ("use_sliding_window", "max_window_layers")
 _MUST_BE = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "rope_interleaved": False}
-"""Values that NativeDecoder requires. Qwen 2 has its biases whatever its config says."""
+"""Values that NativeDecoder requires. Qwen 2 always has biases, whatever its config says."""
 
 _IDLE = {
     *(
@@ -105,11 +105,11 @@ _IDLE = {
     *("bos_token_id", "pad_token_id", "unk_token_id", "use_cache", "initializer_range", "attention_dropout"),
     *("pretraining_tp", "is_llama_config", "output_attentions", "output_hidden_states", "return_dict"),
 }
-"""Keys that do not change what is computed."""
+"""Keys that do not change the computation."""
 
 
 def read_native_config(folder: Path) -> DecoderConfig | None:
-    """Reads config.json in ``folder``; returns None for a model that NativeDecoder may not compute correctly."""
+    """Read config.json in ``folder``. Returns None for a model that NativeDecoder may not compute correctly."""
     try:
         raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -118,7 +118,7 @@ def read_native_config(folder: Path) -> DecoderConfig | None:
 
 
 def parse_native_config(raw: dict[str, Any]) -> DecoderConfig | None:
-    """Parses the content of a config.json; returns None for a model that NativeDecoder may not compute correctly."""
+    """Parse the content of a config.json. Returns None for a model that NativeDecoder may not compute correctly."""
     family = raw.get("model_type")
     if not isinstance(family, str) or family not in _DEFAULTS or not _understood(raw, family):
         return None
@@ -144,12 +144,12 @@ def _understood(raw: dict[str, Any], family: str) -> bool:
         and type(raw.get("use_sliding_window", False)) is bool
         and type(raw.get("max_window_layers", 0)) is int
         and all(raw.get(key, value) == value for key, value in _MUST_BE.items())
-        and all(raw.get(key) is None for key in windows)  # layers of these families ignore them
+        and all(raw.get(key) is None for key in windows)  # these families ignore window keys
     )
 
 
 def _choose_windows(values: dict[str, Any], raw: dict[str, Any]) -> None:
-    """Sets a Qwen's sliding windows: none unless enabled, and then only in the last layers."""
+    """Set the sliding windows of a Qwen model: none unless enabled, and then only in the last layers."""
     window = values["sliding_window"] if raw.get("use_sliding_window", False) else None
     first, layers = raw.get("max_window_layers", 28), values["num_hidden_layers"]
     values["sliding_window"] = window
@@ -159,7 +159,7 @@ def _choose_windows(values: dict[str, Any], raw: dict[str, Any]) -> None:
 
 
 def _rope_of(raw: dict[str, Any], longest: Any) -> dict[str, Any] | None:
-    """Returns the RoPE parameters, which older files keep in two places; None for unknown kinds or parameters."""
+    """Returns the RoPE parameters, merged from the two places older configs use. None if a kind or key is unknown."""
     scaling = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(scaling, dict):
         return None
@@ -175,7 +175,7 @@ def _rope_of(raw: dict[str, Any], longest: Any) -> dict[str, Any] | None:
 
 
 def _sound(values: dict[str, Any]) -> bool:
-    """Returns True if values have the right types and sizes are consistent; RoPE needs an even head size."""
+    """Returns True if all types are right and sizes are consistent. RoPE needs an even head size."""
     counts = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
     sizes = [values[name] for name in (*counts, "num_key_value_heads", "head_dim", "max_position_embeddings")]
     if not all(type(value) is int and value > 0 for value in sizes) or not isinstance(values["rms_norm_eps"], float):

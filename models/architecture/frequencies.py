@@ -1,4 +1,4 @@
-"""Frequencies of rotary positions (RoPE): the angles by which pairs of channels rotate for each position."""
+"""RoPE frequencies: the angle by which each pair of channels rotates per position."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ KINDS: dict[str, set[str]] = {
     "llama3": {"factor", "low_freq_factor", "high_freq_factor"},
     "yarn": {"factor"},
 }
-"""The kinds of RoPE implemented here, with the parameters that each requires."""
+"""The RoPE types implemented here, with the parameters each requires."""
 
 KNOWN = {
     *("rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor"),
@@ -22,11 +22,11 @@ KNOWN = {
 
 
 def frequencies(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:
-    """The frequencies [dim / 2] float32 of heads of ``dim`` channels, and the scale of cosines and sines, from the
-    ``rope_parameters`` of a config.
+    """Returns the frequencies [dim / 2] float32 and the scale of cosines and sines for heads of ``dim`` channels.
+    ``rope`` is a config's ``rope_parameters``.
     """
     kind, waves = rope["rope_type"], rope["rope_theta"] ** (torch.arange(0, dim, 2).float() / dim)
-    if kind == "linear":  # positions interpolated, arXiv 2306.15595
+    if kind == "linear":  # position interpolation, arXiv 2306.15595
         return 1 / waves / rope["factor"], 1.0
     if kind == "llama3":
         return _llama3(1 / waves, rope), 1.0
@@ -37,7 +37,7 @@ def frequencies(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:
 
 
 def _llama3(plain: Tensor, rope: Mapping[str, Any]) -> Tensor:
-    """Long wavelengths are scaled, short ones are not, and those between in part (Llama 3.1)."""
+    """Scale long wavelengths fully, medium ones in part and short ones not at all (Llama 3.1)."""
     low, high, trained = (
         rope[name] for name in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     )
@@ -47,9 +47,7 @@ def _llama3(plain: Tensor, rope: Mapping[str, Any]) -> Tensor:
 
 
 def _yarn(waves: Tensor, rope: Mapping[str, Any], dim: int) -> Tensor:
-    """Channels that rotate often stay, those that never complete a rotation are scaled, those between in part
-    (arXiv 2309.00071).
-    """
+    """Keep fast channels, scale channels that never complete a rotation, and blend between (YaRN, arXiv 2309.00071)."""
     first, last = (_channel(rope, dim, rope.get(name) or n) for name, n in (("beta_fast", 32), ("beta_slow", 1)))
     if rope.get("truncate", True):
         first, last = math.floor(first), math.ceil(last)
@@ -60,7 +58,7 @@ def _yarn(waves: Tensor, rope: Mapping[str, Any], dim: int) -> Tensor:
 
 
 def _channel(rope: Mapping[str, Any], dim: int, rounds: float) -> float:
-    """The channel that rotates ``rounds`` times within the trained window."""
+    """Returns the (fractional) channel that rotates ``rounds`` times within the trained window."""
     trained = rope["original_max_position_embeddings"]
     return dim * math.log(trained / (rounds * 2 * math.pi)) / (2 * math.log(rope["rope_theta"]))
 

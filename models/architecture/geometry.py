@@ -1,4 +1,4 @@
-"""Derives from a transformers config the KVShape of a model and the working memory of one forward pass."""
+"""Derives a model's KVShape and the working memory of a forward pass from its transformers config."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ KINDS: dict[str, LayerKind] = {
     "hybrid": "full",
     "hybrid_sliding": "sliding",
 }
-"""The layers with pages, as transformers calls them; hybrid ones have states too."""
+"""Transformers' names of layers with pages. Hybrid layers have states too."""
 STATE_KINDS = frozenset(("linear_attention", "conv", "hybrid", "hybrid_sliding"))
-"""The layers with states."""
+"""Names of layers with recurrent states."""
 OTHER_KINDS = frozenset(("moe", "mlp", "dummy"))
-"""The layers that remember nothing."""
-FIXED = 16 << 20  # bytes that threads and matrix kernels use for any model
+"""Names of layers that cache nothing."""
+FIXED = 16 << 20  # bytes that threads and matrix kernels use, whatever the model
 SLACK = 1.5  # for heap fragmentation, which grows with the cache
-SLACK_GPU = 1.25  # meta tensors tell the peak within a fifth; it was not measured on a GPU yet
-FIXED_GPU = 32 << 20  # bytes that cuBLAS works in, on Hopper; less on others
+SLACK_GPU = 1.25  # meta tensors predict the peak within a fifth; not measured on a GPU yet
+FIXED_GPU = 32 << 20  # bytes of the cuBLAS workspace on Hopper; smaller on other GPUs
 
 
 @dataclass(frozen=True)
 class LayerMap:
-    """``cached_layer`` is the index of the cached layer (of KVShape) that a layer of the model attends over, by the
-    layer's own index and in the model's order. The first layer of a cached one makes its keys and values; others share
-    them: they attend over them with queries of their own, and store nothing.
+    """Maps model layers to cached layers. ``cached_layer`` has, in the model's order, the KVShape index of the cached
+    layer that each model layer attends over. The first model layer of a cached layer computes its keys and values. The
+    others share these: they compute only queries and store nothing.
     """
 
     cached_layer: Mapping[int, int]
 
     @cached_property
     def makers(self) -> list[int]:
-        """The layers of the model that make keys and values, by the index of their cached layer."""
+        """The model layers that compute keys and values, in the order of cached layers."""
         makers = dict[int, int]()
         for layer, cached in self.cached_layer.items():
             makers.setdefault(cached, layer)
@@ -48,10 +48,9 @@ class LayerMap:
 
 
 def layer_map(config: Any) -> LayerMap:
-    """Returns which cached layer each layer of a transformers (text) config attends over.
+    """Returns the LayerMap of a transformers (text) config, without layers that have no pages.
 
-    Gemma 3n and 4: the last layers share the keys and values of the last earlier layer of their kind. Layers without
-    pages are left out.
+    In Gemma 3n and 4, the last layers share the keys and values of the last earlier layer of the same kind.
     """
     modes = getattr(config, "kv_sharing_modes", None) or [None] * config.num_hidden_layers
     kinds = getattr(config, "layer_types", None) or [None] * len(modes)
@@ -72,19 +71,19 @@ def shape_of(config: Any) -> KVShape:
 
 
 def has_states(config: Any) -> bool:
-    """Returns True if some layers of a transformers (text) config remember in states."""
+    """Returns True if some layers of a transformers (text) config have recurrent states."""
     return not STATE_KINDS.isdisjoint(getattr(config, "layer_types", None) or ())
 
 
 def layer_configs(config: Any) -> Sequence[Any]:
-    """Returns the config of each layer: some families have other heads in some layers (Gemma 4)."""
+    """Returns the config of each layer, because heads can differ between layers (Gemma 4)."""
     if getattr(config, "is_heterogeneous", False):
         return list(config.per_layer_config)
     return [config] * config.num_hidden_layers
 
 
 def _layer_shape(config: Any, name: str | None) -> LayerShape:
-    if rank := getattr(config, "kv_lora_rank", None):  # DeepSeek-V2: one latent and one rotated key a token
+    if rank := getattr(config, "kv_lora_rank", None):  # DeepSeek-V2: one latent and one rotated key per token
         return LayerShape(1, rank, config.qk_rope_head_dim, "latent")
     dim, window = _head_dim(config), getattr(config, "sliding_window", None)
     kind = KINDS[name or ("sliding_attention" if window else "full_attention")]
@@ -92,7 +91,7 @@ def _layer_shape(config: Any, name: str | None) -> LayerShape:
 
 
 def multihead_shape_of(config: Any) -> KVShape:
-    """Returns the cache shape the model would have with plain multi-head attention: keys and values for every head."""
+    """Returns the cache shape with plain multi-head attention: keys and values for every query head."""
     layers = layer_configs(config)
     made = (layers[i] for i in layer_map(config).makers)
     return KVShape(tuple(LayerShape(own.num_attention_heads, *_widths(own)) for own in made))
@@ -100,13 +99,13 @@ def multihead_shape_of(config: Any) -> KVShape:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The elements that one token takes in each part of a layer.
+    """Elements per token in each part of a layer.
 
-    ``hidden`` are those of all residual streams (Gemma 3n has several), ``queries`` and ``outputs`` those of all
-    ``heads``; ``fresh`` is the token's own key and value, expanded in a latent layer; ``history`` is the decoded (and
-    expanded) key and value of a cached token; ``inner`` is the most that the MLP, or the token's experts, and the
-    embeddings of single layers hold at once. ``eager``: attention materializes its scores, even on a CPU; ``masked``:
-    on a GPU, because some layers slide.
+    ``hidden`` covers all residual streams (Gemma 3n has several), ``queries`` and ``outputs`` cover all ``heads``.
+    ``fresh`` is the new token's key and value, expanded in a latent layer. ``history`` is a cached token's key and
+    value, decoded and expanded. ``inner`` is the peak of the MLP, or of the token's experts, plus per-layer embeddings.
+    ``eager``: attention materializes its scores, even on a CPU. ``masked``: it does so on a GPU, because some layers
+    have a sliding window.
     """
 
     hidden: int
@@ -121,11 +120,11 @@ class Geometry:
     masked: bool = False
 
     def activation_bytes(self, chunk: int, context: int, itemsize: int, device: str = "cpu") -> int:
-        """Estimates the peak working memory, in bytes, of the step that reads the last ``chunk`` of ``context`` tokens.
+        """Estimate the peak working memory, in bytes, of the step that reads the last ``chunk`` of ``context`` tokens.
 
-        ``itemsize`` is the bytes of an element of the model's precision. The parts are summed although they do not all
-        exist at once; with ``SLACK`` the estimate is between the measured peak and 1.5 times that. Where a GPU
-        needs no memory for scores, it is nearer (tests/measure/measure_gpu_budget.py compares).
+        ``itemsize`` is the bytes per element of the model's precision. The sum includes parts that do not exist at the
+        same time; with ``SLACK`` it is between the measured peak and 1.5 times that. The estimate is closer where a GPU
+        materializes no scores (tests/measure/measure_gpu_budget.py compares).
         """
         if not device.startswith("cpu") and self._in_kernels(itemsize):
             return self._kernel_bytes(chunk, context, itemsize)
@@ -133,24 +132,24 @@ class Geometry:
         per_token = self._token_bytes(context, itemsize)
         decoded = run * self.history * (4 + itemsize)
         if self.eager or not device.startswith("cpu"):
-            per_token += self.heads * run * 5 * 4  # scores, capped and masked, and their exponentials, in float32
-            decoded += run * self.heads * self.fresh_width * itemsize  # keys and values once for every query head
+            per_token += self.heads * run * 5 * 4  # float32 scores (capped and masked) and their exponentials
+            decoded += run * self.heads * self.fresh_width * itemsize  # keys and values repeated per query head
         logits = self.vocabulary * (itemsize + 4)
         return FIXED + int(SLACK * (chunk * per_token + decoded + logits))
 
     def _in_kernels(self, itemsize: int) -> bool:
-        """True if a GPU materializes no scores (``attention_reference.flash_runs``); one that is not here is new
-        enough.
+        """Returns True if a GPU materializes no scores (see ``reference.flash_runs``). A GPU that is not here counts as
+        recent enough.
         """
         width = self.queries // self.heads
         old = torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0)
         return not (self.eager or self.masked or old) and itemsize == 2 and width <= FLASH_WIDTH and width % 8 == 0
 
     def _kernel_bytes(self, chunk: int, context: int, itemsize: int) -> int:
-        """What torch holds at once of a layer's tensors where it holds most: in attention, or in the MLP.
+        """Estimate the peak bytes of a layer's tensors in torch, in attention or in the MLP, whichever is larger.
 
-        The embeddings, the layer's input and what is normed are there all the time. Of decoded pages there is one run.
-        Merging takes float32 numbers twice; rotary positions take q four times.
+        Embeddings, the layer's input and the normed input exist throughout. One run of pages is decoded at a time.
+        Merging holds float32 outputs twice, and RoPE holds q four times.
         """
         run = min(WIDE_RUN * PAGE, max(context, chunk))
         parts = self._parts(context, WIDE_RUN)
@@ -163,24 +162,24 @@ class Geometry:
 
     @property
     def fresh_width(self) -> int:
-        """The elements of one head's key and value."""
+        """Elements of one head's key and value."""
         return (self.queries + self.outputs) // self.heads
 
     def _token_bytes(self, context: int, itemsize: int) -> int:
         parts = self._parts(context, RUN)
         residual = self.hidden * (2 * itemsize + 2 * 4)  # norms compute in float32
-        projected = 3 * (self.queries + self.fresh) * itemsize  # before and after RoPE, and on the way
+        projected = 3 * (self.queries + self.fresh) * itemsize  # before, during and after RoPE
         attended = parts * (self.outputs * itemsize + self.heads * 4) + self.outputs * (2 * 4 + itemsize)
         encoded = self.fresh * 3 * 4
         return residual + projected + attended + encoded + self.inner * itemsize
 
     def _parts(self, context: int, run: int) -> int:
-        """Attention outputs that are held before they are merged: of runs of pages, the tail and the new tokens."""
+        """Returns the number of partial attention outputs before merging: runs of pages, the tail and new tokens."""
         return min(-(-context // (run * PAGE)) + 2, MAX_PARTS)
 
 
 def geometry_of(config: Any) -> Geometry:
-    """Returns the geometry of the model that a transformers (text) config describes: that of its widest layers."""
+    """Returns the geometry of a transformers (text) config, with the maximum of each value over all layers."""
     layers = [_layer_geometry(own) for own in layer_configs(config)]
     largest = {name: max(getattr(own, name) for own in layers) for name in Geometry.__dataclass_fields__}
     return Geometry(**largest)
@@ -214,15 +213,15 @@ def largest_chunk(
     itemsize: int = 4,
     device: str = "cpu",
 ) -> int:
-    """Returns the largest prefill chunk, in whole pages up to ``wanted`` tokens, that fits into ``free`` bytes; at
-    least a page.
+    """Returns the largest prefill chunk in tokens that fits into ``free`` bytes: whole pages, at least one, at most
+    ``wanted`` tokens.
 
-    ``context`` is the length of the whole prompt, ``itemsize`` the bytes of an element of the model's precision.
+    ``context`` is the length of the whole prompt, ``itemsize`` the bytes per element of the model's precision.
     """
     base, step = (geometry.activation_bytes(n, context, itemsize, device) for n in (0, PAGE))
     chunk = PAGE * max(1, min(int((free - base) // (step - base)), wanted // PAGE))
     while chunk > max(PAGE, context) and geometry.activation_bytes(chunk, chunk, itemsize, device) > free:
-        chunk -= PAGE  # a chunk longer than the prompt attends to more than ``context``
+        chunk -= PAGE  # a chunk longer than ``context`` attends to more than ``context``
     return chunk
 
 
@@ -250,13 +249,13 @@ def _inner(config: Any) -> int:
     expert = _largest(config, "moe_intermediate_size") or dense
     shared = _largest(config, "shared_expert_intermediate_size") or expert * _largest(config, "n_shared_experts")
     chosen = _largest(config, "num_experts_per_tok", "moe_topk", "top_k_experts")
-    routed = chosen * (3 * hidden + 4 * expert) + 3 * shared  # input, gate and up, product, output and its share
-    wide = 2 if getattr(config, "use_double_wide_mlp", False) else 1  # Gemma 4, in its shared layers
+    routed = chosen * (3 * hidden + 4 * expert) + 3 * shared  # input, gate and up, product, output, weighted output
+    wide = 2 if getattr(config, "use_double_wide_mlp", False) else 1  # Gemma 4, in layers that share KV
     embedded = config.num_hidden_layers * _largest(config, "hidden_size_per_layer_input")
-    return max(3 * dense * wide, routed) + 3 * embedded  # of each layer: looked up, projected and their sum
+    return max(3 * dense * wide, routed) + 3 * embedded  # per layer: lookup, projection and their sum
 
 
 def _largest(config: Any, *names: str) -> int:
-    """Returns the first of these values in the config, the largest if it is a list for layers; 0 if there is none."""
+    """Returns the first nonzero config value among ``names``, its maximum if it is a list per layer, else 0."""
     value = next((value for name in names if (value := getattr(config, name, None))), 0)
     return max(value) if isinstance(value, list | tuple) else value

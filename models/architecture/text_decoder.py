@@ -1,5 +1,5 @@
-"""The text decoder that a transformers config describes: a model of its own, or one inside a model that also reads
-images or sound. There its other parts, the towers, are neither built nor read from disk.
+"""Finds the text decoder of a transformers config: the whole model, or the text part of a multimodal model. Vision and
+audio towers are neither built nor read from disk.
 """
 
 import re
@@ -15,8 +15,8 @@ from localctx.models.files.safetensors_files import open_weights
 
 
 class TextDecoder(NamedTuple):
-    """A class of transformers and the config that it takes. ``wrapped``: they are those of the text alone, and names of
-    weights on disk have a prefix.
+    """A transformers class and its config. ``wrapped``: they cover only the text part of a larger model, and weight
+    names on disk have a prefix.
     """
 
     kind: Any
@@ -25,7 +25,7 @@ class TextDecoder(NamedTuple):
 
 
 def text_config(config: Any) -> Any:
-    """Returns the config of the text decoder in ``config``. Raises UnsupportedModel where there is not one."""
+    """Returns the config of the text decoder in ``config``. Raises UnsupportedModel if it is ambiguous."""
     try:
         return config.get_text_config(decoder=True)
     except ValueError as e:
@@ -33,7 +33,7 @@ def text_config(config: Any) -> Any:
 
 
 def decoder_of(config: Any) -> TextDecoder:
-    """Returns the text decoder of ``config``. Raises UnsupportedModel where transformers has no class for it."""
+    """Returns the text decoder of ``config``. Raises UnsupportedModel if transformers has no class for it."""
     from transformers import AutoModelForCausalLM, AutoModelForMultimodalLM
 
     causal, multimodal = AutoModelForCausalLM._model_mapping, AutoModelForMultimodalLM._model_mapping
@@ -64,8 +64,8 @@ def build_without_weights(config: Any, dtype: torch.dtype = torch.float32) -> An
 
 
 def loading_options(folder: Path, config: Any) -> tuple[Any, dict[str, Any]]:
-    """Returns the class of transformers that loads the decoder in ``folder``, and the arguments of its
-    ``from_pretrained``. Raises UnsupportedModel, and ValueError where the weights are not found.
+    """Returns the transformers class that loads the decoder in ``folder``, and its ``from_pretrained`` arguments.
+    Raises UnsupportedModel, and ValueError for missing weights.
     """
     kind, own, wrapped = decoder_of(config)
     if not wrapped:
@@ -74,21 +74,21 @@ def loading_options(folder: Path, config: Any) -> tuple[Any, dict[str, Any]]:
     renamed, head = _renamed(module, names or {})
     if not head and not (own.tie_word_embeddings or config.tie_word_embeddings):
         raise ValueError("it lacks the output layer")
-    own.tie_word_embeddings = not head  # configs of models and of the text in them differ about it
+    own.tie_word_embeddings = not head  # the model's config and its text config may disagree
     return kind, {"config": own, "key_mapping": renamed}
 
 
 def _alone(text: Any, config: Any) -> Any:
-    """Returns the ``text`` config in ``config`` for a model of its own."""
+    """Returns the ``text`` config inside ``config`` as a standalone config."""
     own = copy(text)
     if quantized := getattr(config, "quantization_config", None):
-        own.quantization_config = quantized  # else codes would be read as numbers
+        own.quantization_config = quantized  # else quantized codes would be read as plain numbers
     return own
 
 
 def _renamed(module: Any, stored: Collection[str]) -> tuple[dict[str, str], bool]:
-    """Returns patterns of ``stored`` names of weights, with what they become in ``module``, and whether there is an
-    output layer among them. Raises ValueError.
+    """Returns patterns that rename ``stored`` weights to names in ``module``, and whether an output layer is stored.
+    Raises ValueError if the input embeddings are missing.
     """
     wanted, base = {*module.state_dict()}, f"{module.base_model_prefix}."
     inputs, outputs = (
@@ -105,23 +105,23 @@ def _renamed(module: Any, stored: Collection[str]) -> tuple[dict[str, str], bool
 
 
 def _prefixes(names: Collection[str], ending: str) -> set[str]:
-    """Returns what comes before ``ending`` in the names that end with it."""
+    """Returns the prefixes of the names that end with ``ending``."""
     return {name.removesuffix(ending) for name in names if f".{name}".endswith(f".{ending}")}
 
 
 def _name_of(module: Any, part: Any) -> str:
-    """Returns the name of the weight of ``part`` in ``module``."""
+    """Returns the weight name of the submodule ``part`` of ``module``."""
     return next(f"{name}.weight" for name, child in module.named_modules() if child is part)
 
 
 def _without_towers(kind: Any) -> Any:
-    """Returns a class like ``kind`` that leaves out all that a text does not go through."""
+    """Returns a subclass of ``kind`` without the modules that text does not pass through."""
 
     def build(module: Any, config: Any) -> None:
         kind.__init__(module, config)
         _drop_towers(module)
 
-    # with the names of the original, by which transformers finds the names of weights
+    # same class and module name, because transformers uses them to map weight names
     return type(kind.__name__, (kind,), {"__init__": build, "__module__": kind.__module__})
 
 

@@ -1,4 +1,4 @@
-"""Why localctx does not run a family of models: one table of sentences, and the error that says one."""
+"""Why a model family is unsupported: a table of reasons, and the error that carries one."""
 
 from localctx.errors import ModelError
 
@@ -28,22 +28,24 @@ REASONS = {
     "latents": "it caches latents in a way of its own",
     "not run": "its layers do not run over a cache of pages",
 }
-"""What is the matter with a family, by a short name. A word in braces is told by whoever finds it."""
+"""Reasons by short name. Whoever raises the error fills in the words in braces."""
 
 
 class UnsupportedModel(Exception):
-    """A model would be computed incorrectly: ``reason`` is a sentence. Its family is known where this is caught."""
+    """Raised for a model that would be computed incorrectly; ``self.reason`` is a sentence. The handler adds the model
+    family with ``of``.
+    """
 
     def __init__(self, reason: str, **told: object) -> None:
         self.reason = REASONS[reason].format(**told)
         super().__init__(self.reason)
 
     def of(self, family: str) -> ModelError:
-        """Returns the error for users, which names the ``family``."""
+        """Returns the user-facing error, which names the ``family``."""
         return ModelError(f"{family} models are not supported: {self.reason}", REMEDY)
 
 
 def one_line(error: Exception) -> str:
-    """Returns the first line of an error of a library, at most 120 characters, or else its type."""
+    """Returns the first line of a library's error message, at most 120 characters; its type if the message is empty."""
     text = next(iter(str(error).strip().splitlines()), "").strip() or type(error).__name__
     return text if len(text) <= 120 else text[:117] + "..."

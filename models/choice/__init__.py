@@ -1,1 +1,1 @@
-"""Which model runs here, in which weights and by which engine, and what that takes."""
+"""Chooses the model, weights and engine for this machine, and estimates what they need."""

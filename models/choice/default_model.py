@@ -1,4 +1,4 @@
-"""Chooses the model and its weights where the settings ``model`` and ``weights`` are ``auto``."""
+"""Chooses the model and its weights if the settings ``model`` and ``weights`` are ``auto``."""
 
 import sys
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ from localctx.models.catalog import DEFAULT, FALLBACK, CatalogEntry, load_catalo
 from localctx.models.hub.installed import folder_name, is_complete
 from localctx.settings import Settings, is_on
 
-LITTLE_MEMORY = 2_000_000_000  # bytes; with less the default model would push other programs out
-ROOM = 0.5  # of all memory that the weights of a larger model may take
+LITTLE_MEMORY = 2_000_000_000  # bytes; with less free memory the default model would push other programs out
+ROOM = 0.5  # share of all memory that the weights of a larger model may take
 
 
 def choose_model(settings: Settings) -> Settings:
-    """Returns ``settings`` with a model and weights by name, in milliseconds.
+    """Returns ``settings`` with ``auto`` replaced by a named model and weights. Takes milliseconds.
 
-    The model is the best installed one of the catalogue that is at least the default and fits into memory; else the
-    default; and ``FALLBACK`` with little free memory, or offline if only that is installed. The weights are those that
-    the catalogue names for a processor; else ``full``.
+    The model is the largest installed catalogue model that fits into memory and is at least as large as the default,
+    else the default. It is ``FALLBACK`` with little free memory, or offline if only that is installed. The weights are
+    the catalogue's for a CPU, else ``full``.
     """
     if settings.model == "auto":
         settings = replace(settings, model=_choose_name(settings))
@@ -53,7 +53,7 @@ def _choose_weights(settings: Settings) -> str:
 
 
 def _computes_on_processor(device: str) -> bool:
-    """True if ``device`` means the processor. torch, whose import takes seconds, is asked only where it has CUDA."""
+    """Returns True if ``device`` means the CPU. Imports torch, which takes seconds, only if it is a CUDA build."""
     if device != "auto":
         return device == "cpu"
     if sys.platform == "darwin" or version("torch").endswith("+cpu"):

@@ -1,4 +1,4 @@
-"""Chooses the engine of a model: torch over pages of ours, or llama.cpp for GGUF files."""
+"""Chooses the engine of a model: torch over our KV pages, or llama.cpp for GGUF files."""
 
 from localctx.errors import ModelError
 from localctx.models.catalog import load_catalog
@@ -20,15 +20,15 @@ TORCH_FAMILIES = {
     "gemma3",
     "gpt-oss",
 }
-"""The architectures of GGUF files that are converted for torch and computed as they are meant to be."""
+"""The GGUF architectures that are converted for torch and computed correctly there."""
 
 
 def choose_engine(model: str, engine: str) -> EngineName:
-    """Returns the engine for ``model`` under the setting ``engine``: torch, llama.cpp, or auto.
+    """Returns the engine for ``model`` under the setting ``engine``: torch, llama.cpp or auto.
 
-    ``auto`` takes llama.cpp for a GGUF that torch cannot run exactly as it is quantized, or whose family torch refuses;
-    where llama.cpp is not installed, torch runs what it can. Raises ModelError for another model than a GGUF with
-    llama.cpp, and for a file that is none.
+    ``auto`` selects llama.cpp for a GGUF that torch cannot run exactly as quantized, or whose family torch does not
+    support. Without llama.cpp, torch runs the families it supports. Raises ModelError for llama.cpp with a model that
+    is not a GGUF, and for an invalid file.
     """
     path = None if model in load_catalog() else find_gguf(model)
     on_hub = bool(GGUF_ON_HUB.fullmatch(model)) and not path

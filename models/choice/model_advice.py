@@ -1,4 +1,4 @@
-"""Model advice: which known models a machine can run, and the best one of them."""
+"""Model advice: which known models a machine can run, and the best of them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -27,8 +27,8 @@ from localctx.settings import Settings
 
 @dataclass(frozen=True)
 class Advice:
-    """The estimates of all known chat models by name, and the ``best`` one: whether it ``is_installed``, and whether it
-    ``is_selected`` in the settings.
+    """Estimates for all known chat models by name, and the ``best`` model. ``is_installed`` and ``is_selected`` (in the
+    settings) refer to the best model.
     """
 
     machine: Machine
@@ -38,7 +38,7 @@ class Advice:
     is_selected: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the report for ``--json``, in bytes and in bytes, operations and tokens a second."""
+        """Returns the report for ``--json``. Units are bytes, and bytes, operations or tokens per second."""
         best = self.best
         recommended = {
             "name": best.name,
@@ -52,7 +52,7 @@ class Advice:
         return {"machine": asdict(self.machine), "recommended": recommended, "line": self.line()}
 
     def line(self) -> str:
-        """Returns the recommendation in one line, with the commands that get the model."""
+        """Returns the recommendation in one line, with the commands to get and use the model."""
         machine, model = describe_machine(self.machine), describe_recommendation(self)
         return f"recommended for this machine ({machine}): {model}. {self._how()}"
 
@@ -71,9 +71,9 @@ def advise(
     remeasure: bool = False,
     measured: Mapping[str, MeasuredSpeed] | None = None,
 ) -> Advice:
-    """Returns what this machine can run under ``settings``, without the network. ``own_bytes`` and ``remeasure`` are as
-    in ``measure_machine``. ``measured`` speeds of models by name replace their estimates, and correct those of others.
-    Raises ModelError for a device or a precision that does not exist.
+    """Returns advice for this machine under ``settings``, without using the network. ``own_bytes`` and ``remeasure``
+    are as in ``measure_machine``. ``measured`` speeds by model name replace estimates, and correct those of other
+    models. Raises ModelError for a device or precision that does not exist.
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)
@@ -98,24 +98,24 @@ def advise(
 
 
 def _wanted_weights(settings: Settings, device: torch.device) -> str:
-    """Returns the weights that somebody asked for: others than those that ``auto`` takes for the model."""
+    """Returns the weights requested in the settings, if they differ from those that ``auto`` selects; else empty."""
     entry = load_catalog().get(settings.model)
     usual = _own_weights(entry, device) if entry else "full"
     return "" if settings.weights in ("auto", usual) else settings.weights
 
 
 def _own_weights(entry: CatalogEntry, device: torch.device) -> str:
-    """Returns the weights that ``auto`` takes."""
+    """Returns the weights that ``auto`` selects."""
     return (entry.weights if device.type == "cpu" else "") or "full"
 
 
 def recommend(entries: Iterable[CatalogEntry], machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Returns the largest chat model that is good on ``machine`` or, if there is none, the smallest."""
+    """Returns the largest chat model that runs well on ``machine``, or the smallest if none does."""
     return _largest_good([estimate(e, machine, weights) for e in entries if e.kind == "chat"])
 
 
 def describe_machine(machine: Machine) -> str:
-    """Describes a machine in a few words."""
+    """Returns a short description of a machine."""
     rate = f"{machine.rates.bandwidth / 1e9:,.0f} GB/s"
     if machine.device == "cpu":
         return f"{format_bytes(machine.free)} of memory free, no GPU, {rate}"
@@ -123,13 +123,13 @@ def describe_machine(machine: Machine) -> str:
 
 
 def describe_recommendation(advice: Advice) -> str:
-    """Describes the recommended model in a few words."""
+    """Returns a short description of the recommended model."""
     best = advice.best
     where = "which is here" if advice.is_installed else f"{format_bytes(best.bytes)} to fetch"
     packed = "" if best.weights == "full" else f" with {best.weights} weights"
     prefill, decode = format_rate(best.prefill_per_second), format_rate(best.decode_per_second)
     speed = f"reads about {prefill} and answers about {decode} tokens a second (estimates)"
-    speed = speed if best.decode_per_second else "how fast is not known"  # there was no free memory to measure it
+    speed = speed if best.decode_per_second else "how fast is not known"  # no free memory to measure it
     return f"{best.title}{packed}, {where}, {speed}"
 
 

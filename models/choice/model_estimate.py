@@ -1,4 +1,4 @@
-"""Estimates how a model runs on a machine: the memory it needs, and how fast it reads and answers."""
+"""Estimates how a model runs on a machine: memory, prefill speed and decode speed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,20 +10,20 @@ from localctx.models.architecture.decoder_config import NATIVE_FAMILIES
 from localctx.models.catalog import CatalogEntry
 from localctx.models.quantized.weight_formats import BITS
 
-MIN_DECODE, MIN_PREFILL = 4, 30  # tokens a second; a slower model is not recommended
-ROOM = 4  # a quarter of the bytes of the weights is for the KV cache, where what ``plan`` counts is not known
-LEAST_CONTEXT = 4096  # tokens, in int8, for which a model that is said to fit on a GPU has room
-BANDWIDTH_SHARE = 0.85  # of the measured bandwidth that decoding reaches when it reads the weights
-DECODE_OVERHEAD = 0.01  # seconds a token
-ARITHMETIC_SHARE = 0.7  # of the measured arithmetic rate that a prefill of some thousand tokens reaches
-MOST_OFF = 2  # times; measured rates that differ more from the estimate come from a busy machine, or a short text
-LLAMA_SHARE = 0.3  # the same of a prefill through llama.cpp, which unpacks weights as it multiplies
-ROUNDED_BYTES = {"int8": 1.4, "int4": 0.9}  # a parameter; on a CPU such weights take as long as if a token read so many
+MIN_DECODE, MIN_PREFILL = 4, 30  # tokens per second; a slower model is not recommended
+ROOM = 4  # a quarter of the weights' bytes is reserved for the KV cache if the plan's numbers are not known
+LEAST_CONTEXT = 4096  # tokens in int8 for which a model that fits on a GPU must have room
+BANDWIDTH_SHARE = 0.85  # share of the measured bandwidth that decoding reaches while reading weights
+DECODE_OVERHEAD = 0.01  # seconds per token
+ARITHMETIC_SHARE = 0.7  # share of the measured arithmetic rate that a prefill of a few thousand tokens reaches
+MOST_OFF = 2  # times; rates that differ more from the estimate come from a busy machine or a short text
+LLAMA_SHARE = 0.3  # the same as ARITHMETIC_SHARE for llama.cpp, which dequantizes weights while multiplying
+ROUNDED_BYTES = {"int8": 1.4, "int4": 0.9}  # effective bytes read per parameter and token on a CPU
 
 
 @dataclass(frozen=True)
 class MeasuredSpeed:
-    """The tokens a second of prefill and decode of a model that has run on this machine; 0 where not measured."""
+    """Prefill and decode speed of a model on this machine, in tokens per second; 0 if not measured."""
 
     prefill: float = 0.0
     decode: float = 0.0
@@ -31,9 +31,9 @@ class MeasuredSpeed:
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """The estimate for a known model on a machine with ``weights`` as in the settings: the bytes of ``memory`` that
-    they take, the bytes of ``room`` for all else, and the tokens a second of prefill and decode (0: not known).
-    ``measured``: both were measured here. ``reason`` says, of a recommended model, why it is.
+    """The estimate for a known model on a machine, with ``weights`` as in the settings. ``memory`` is the bytes of the
+    weights, and ``room`` the bytes for everything else. Speeds are in tokens per second (0: unknown); ``measured``:
+    both were measured here. ``reason`` says why a model is recommended.
     """
 
     entry: CatalogEntry
@@ -53,7 +53,7 @@ class ModelEstimate:
 
     @property
     def good(self) -> bool:
-        """True if it fits, with room for a KV cache, and is fast enough."""
+        """True if it fits with room for a KV cache and is fast enough."""
         return self.fits and self.decode_per_second >= MIN_DECODE and self.prefill_per_second >= MIN_PREFILL
 
     @property
@@ -73,8 +73,8 @@ class ModelEstimate:
 
 
 def correct(machine: Machine, known: Mapping[str, CatalogEntry], measured: Mapping[str, MeasuredSpeed]) -> Machine:
-    """Returns ``machine`` with the rates at which the largest of the ``known`` models that were ``measured`` ran on it:
-    bytes of weights and multiplications a second, from which other models' speeds follow.
+    """Returns ``machine`` with rates derived from the largest ``known`` model that was ``measured``: bandwidth and
+    arithmetic, which determine the speeds of other models.
     """
     ran = [known[name] for name in measured if name in known]
     if not (ran and all(vars(machine.rates).values())):
@@ -88,7 +88,7 @@ def correct(machine: Machine, known: Mapping[str, CatalogEntry], measured: Mappi
 
 
 def with_speed(e: ModelEstimate, speed: MeasuredSpeed | None) -> ModelEstimate:
-    """Returns the estimate with a measured speed in place of the estimated one, as far as it was measured."""
+    """Returns the estimate with measured speeds in place of estimated ones."""
     if not speed:
         return e
     prefill, decode = speed.prefill or e.prefill_per_second, speed.decode or e.decode_per_second
@@ -97,8 +97,8 @@ def with_speed(e: ModelEstimate, speed: MeasuredSpeed | None) -> ModelEstimate:
 
 
 def usefulness(e: ModelEstimate | None) -> tuple[int, float]:
-    """Returns the key that sorts models by what a machine can run: those that are good on it, the largest first; those
-    that only fit, the fastest first; those that do not fit, the smallest first; those whose size is not known.
+    """Returns a sort key: good models first (largest first), then those that only fit (fastest first), then those that
+    do not fit (smallest first), then those of unknown size.
     """
     if not e:
         return 3, 0
@@ -108,7 +108,7 @@ def usefulness(e: ModelEstimate | None) -> tuple[int, float]:
 
 
 def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Estimates how ``entry`` runs on ``machine``; with fewer bits a weight where only these make it good."""
+    """Estimate how ``entry`` runs on ``machine``. Weights get fewer bits if only that makes the model good or fit."""
     names = [weights, *_fewer_bits(machine)] if weights == "full" else [weights]
     choices = [_estimate(entry, machine, name) for name in names]
     fitting = [choice for choice in choices if choice.fits] or [min(choices, key=lambda e: e.needed)]
@@ -116,7 +116,7 @@ def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> Mo
 
 
 def estimate_packed(entry: CatalogEntry, machine: Machine) -> ModelEstimate:
-    """Estimates how a GGUF file of ``entry.bytes`` runs on ``machine`` through llama.cpp, as it is quantized."""
+    """Estimate how a GGUF file of ``entry.bytes`` runs on ``machine`` with llama.cpp, as quantized."""
     room, rates = entry.bytes // ROOM, machine.rates
     fits = entry.bytes + room <= machine.free
     if not all(vars(rates).values()):
@@ -127,7 +127,7 @@ def estimate_packed(entry: CatalogEntry, machine: Machine) -> ModelEstimate:
 
 
 def estimate_to_json(e: ModelEstimate | None) -> dict[str, Any]:
-    """Returns an estimate for ``--json``; all values are None for a model that is not a known chat model."""
+    """Returns an estimate for ``--json``. All values are None for a model that is not a known chat model."""
     names = "weights", "memory_bytes", "needed_bytes", "fits_here", "read_per_second", "answer_per_second"
     values = (
         (e.weights, e.memory, e.needed, e.fits, round(e.prefill_per_second, 1), round(e.decode_per_second, 1))
@@ -138,7 +138,7 @@ def estimate_to_json(e: ModelEstimate | None) -> dict[str, Any]:
 
 
 def describe_estimate(e: ModelEstimate, machine: Machine) -> str:
-    """Describes in a few words how a model runs on ``machine``."""
+    """Returns a short description of how a model runs on ``machine``."""
     if not e.fits:
         return "too large"
     slow = "" if e.good else ", slow"
@@ -146,7 +146,7 @@ def describe_estimate(e: ModelEstimate, machine: Machine) -> str:
 
 
 def describe_memory(e: ModelEstimate) -> str:
-    """Returns the memory that a model needs, with the weights it is estimated with: ``6.9 GiB, nf4``."""
+    """Returns the memory that a model needs and its weight format, such as ``6.9 GiB, nf4``."""
     return format_bytes(e.needed) + ("" if e.weights == "full" else f", {e.weights}")
 
 
@@ -156,12 +156,12 @@ def format_rate(rate: float) -> str:
 
 
 def _near(rate: float, expected: float) -> float:
-    """Returns ``rate``, but at most MOST_OFF times more or less than ``expected``, and that where it is 0."""
+    """Returns ``rate`` limited to within MOST_OFF times of ``expected``, or ``expected`` if it is 0."""
     return min(max(rate, expected / MOST_OFF), expected * MOST_OFF) if rate else expected
 
 
 def _fewer_bits(machine: Machine) -> list[str]:
-    """Returns the weights with fewer bits that ``machine`` computes."""
+    """Returns the weight formats with fewer bits that ``machine`` supports."""
     if machine.device != "cpu":
         return ["nf4"]
     return ["int8"] if machine.precision == "float32" else []
@@ -180,15 +180,15 @@ def _estimate(entry: CatalogEntry, machine: Machine, weights: str) -> ModelEstim
 
 
 def _room(entry: CatalogEntry, machine: Machine, memory: int) -> int:
-    """Returns the bytes that are needed beside weights of ``memory`` bytes, for a forward pass and the KV cache."""
+    """Returns the bytes needed for a forward pass and the KV cache, besides weights of ``memory`` bytes."""
     if machine.device == "cpu" or not entry.kv:
         return memory // ROOM
     return entry.working + LEAST_CONTEXT * entry.kv
 
 
 def _memory(entry: CatalogEntry, machine: Machine, weights: str) -> int:
-    """Estimates the bytes at the peak of loading, which ``load.loading_bytes`` knows exactly from a model's files: on a
-    CPU transformers loads all weights before they are blocked, and NativeDecoder does not.
+    """Estimate the peak bytes of loading; ``load.loading_bytes`` computes them exactly from a model's files. On a CPU,
+    transformers loads all weights before they are blocked, and NativeDecoder does not.
     """
     loaded = entry.bytes if machine.precision != "float32" else 4 * entry.parameters
     if machine.device == "cpu" and entry.family not in NATIVE_FAMILIES:
@@ -201,7 +201,7 @@ def _memory(entry: CatalogEntry, machine: Machine, weights: str) -> int:
 
 
 def _bytes_read(entry: CatalogEntry, machine: Machine, weights: str) -> float:
-    """Returns the bytes of weights that decoding a token reads. A CPU reads 16-bit weights as they are."""
+    """Returns the bytes of weights read to decode a token. A CPU reads 16-bit weights without converting them first."""
     if weights == "full":
         return entry.used_parameters * (4 if machine.precision == "float32" and machine.device != "cpu" else 2)
     return entry.used_parameters * (ROUNDED_BYTES[weights] if machine.device == "cpu" else BITS[weights] / 8)

@@ -1,4 +1,4 @@
-"""The models that a person can choose from: those of the catalogue, those on this machine, and one that is named."""
+"""Lists the models a user can choose: from the catalogue, on this machine, and one given by name."""
 
 import json
 from contextlib import suppress
@@ -29,15 +29,15 @@ from localctx.models.llama_cpp.library import llama_cpp_is_installed
 from localctx.network import refuse_offline
 from localctx.settings import Settings
 
-_GENERATES = ("CausalLM", "ConditionalGeneration", "LMHeadModel")  # ends of the names of architectures that answer
+_GENERATES = ("CausalLM", "ConditionalGeneration", "LMHeadModel")  # name endings of generative architectures
 _REMEDY = "type owner/name of the Hugging Face hub, or the path of a folder or a .gguf file"
 
 
 @dataclass(frozen=True)
 class ListedModel:
-    """A model to choose. ``entry.name`` is the value of the setting ``model``. ``state``: ``installed``, ``partial``
-    (``present`` bytes of its download are here), ``damaged`` or ``available``. ``estimate`` is None if its size is not
-    known; ``problem`` says why it cannot run on this machine.
+    """A model to choose. ``state`` is ``installed``, ``partial`` (``present`` bytes are downloaded), ``damaged`` or
+    ``available``. ``estimate`` is None if the model's size is unknown. ``problem`` says why it cannot run on this
+    machine.
     """
 
     entry: CatalogEntry
@@ -53,8 +53,8 @@ class ListedModel:
 
 
 def list_models(settings: Settings, advice: Advice) -> list[ListedModel]:
-    """Returns the chat models of the catalogue, those first that this machine runs best, then the others on it, and the
-    one that the settings name. The speeds of other models follow from those that ``advice`` has for the catalogue's.
+    """Returns the catalogue's chat models, best for this machine first, then other models on this machine, then the
+    one named in the settings. Estimates for other models use the machine in ``advice``.
     """
     local = {model.name: model for model in list_installed(settings.models)}
     known = [_known(e, local.pop(folder_name(e.name), None), advice) for e in load_catalog().values()]
@@ -67,8 +67,8 @@ def list_models(settings: Settings, advice: Advice) -> list[ListedModel]:
 
 
 def find_model(name: str, settings: Settings, machine: Machine) -> ListedModel:
-    """Returns the model that a person has named: a path, or an id of the hub, which is looked up there if it is not
-    installed. Raises ModelError, which says what is wrong with it.
+    """Returns the model that a user named: by path, or by hub id, which is looked up on the hub if not installed.
+    Raises ModelError with the reason.
     """
     source = hub_source(name)
     installed = is_complete(settings.models / folder_name(name))
@@ -106,8 +106,8 @@ def _on_hub(name: str, machine: Machine) -> ListedModel:
 
 
 def _other(model: InstalledModel, machine: Machine) -> ListedModel | None:
-    """Returns a model of the models folder that is not in the catalogue; None for what answers nothing, and for a part
-    of a download, whose name is not known.
+    """Returns a model in the models folder that is not in the catalogue. None for a model that generates no text, and
+    for a partial download, whose name is unknown.
     """
     source = _read(model.path / MANIFEST).get("source", {})
     gguf = find_gguf(str(model.path))
@@ -124,8 +124,8 @@ def _other(model: InstalledModel, machine: Machine) -> ListedModel | None:
 
 
 def _described(name: str, path: Path, machine: Machine) -> ListedModel:
-    """Returns the model at ``path``, by its config or its GGUF. Raises ModelError where it is one that answers nothing,
-    OSError.
+    """Returns the model at ``path``, read from its config or GGUF. Raises OSError, and ModelError for a model that
+    generates no text.
     """
     source = _read(path / MANIFEST).get("source", {})
     if gguf := find_gguf(str(path)):

@@ -1,4 +1,4 @@
-"""Computes the memory a model needs from its config.json alone, without weights, network or model code."""
+"""Computes the memory a model needs from its config.json alone: no weights, network or model code."""
 
 import json
 from collections.abc import Collection
@@ -31,12 +31,12 @@ _MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer ones
 
 @dataclass(frozen=True)
 class Sizing:
-    """The sizes of a model. ``window`` is the context length it was trained for, in tokens (0: unknown); ``weights`` is
-    their size in bytes; ``weights_dtype`` is their precision, which may be lower than the one they are computed in;
-    ``itemsize`` is the bytes of an element of activations.
+    """The sizes of a model. ``window`` is the trained context length in tokens (0: unknown). ``weights`` is the size of
+    the weights in bytes. ``weights_dtype`` is their precision, which may be lower than the precision of computation.
+    ``itemsize`` is the bytes per element of activations.
 
-    ``multihead`` is the cache shape it would have with plain multi-head attention. ``unfit`` is the reason why localctx
-    refuses to run it; None if it does not.
+    ``multihead`` is the cache shape with plain multi-head attention. ``unfit`` is the reason why localctx refuses to
+    run the model, or None.
     """
 
     family: str
@@ -53,10 +53,10 @@ class Sizing:
 def sizing_of(
     config_file: Path, dtype: torch.dtype, weights: str = "full", device: torch.device = _PROCESSOR
 ) -> Sizing:
-    """Returns the sizes of the model that ``config_file`` describes, computed in ``dtype`` on ``device`` with
-    ``weights`` as in the settings. Takes seconds, mostly for imports.
+    """Returns the sizes of the model in ``config_file`` for ``dtype`` on ``device``, with ``weights`` as in the
+    settings. Takes seconds, mostly for imports.
 
-    Raises ModelError for a file that is not the config of a decoder that transformers knows.
+    Raises ModelError for a file that is not the config of a decoder that transformers supports.
     """
     config = read_config(config_file)
     native = not is_packed(weights, device) and _is_native(config_file, device, dtype)
@@ -67,7 +67,7 @@ def sizing_of(
         unfit = None if native else _unfit(config, module)
         shape = model_shape(text)
     except UnsupportedModel as e:
-        refuse_unfit(config)  # may know a better reason
+        refuse_unfit(config)  # may raise a more specific reason
         raise e.of(config.model_type) from e
     try:
         return Sizing(
@@ -86,7 +86,7 @@ def sizing_of(
 
 
 def read_config(file: Path) -> Any:
-    """Reads the transformers config in ``file``. Raises ModelError."""
+    """Read the transformers config in ``file``. Raises ModelError."""
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.utils import logging
@@ -112,15 +112,15 @@ def stored_parameters(folder: Path) -> int:
     count = 0
     for file in folder.glob("*.safetensors"):
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError), file.open("rb") as f:
-            length = min(int.from_bytes(f.read(8), "little"), _MAX_HEADER)  # of a damaged file it can be any number
+            length = min(int.from_bytes(f.read(8), "little"), _MAX_HEADER)  # any number in a damaged file
             header = json.loads(f.read(length))
             count += sum(prod(t["shape"]) for name, t in header.items() if name != "__metadata__")
     return count
 
 
 def decoder_parameters(folder: Path) -> int:
-    """Returns the number of parameters that transformers loads of the model in ``folder``: not those beside the text
-    model inside it. Raises ModelError.
+    """Returns the number of parameters that transformers loads from ``folder``. In a multimodal model only those of the
+    text model count. Raises ModelError.
     """
     config = read_config(folder / "config.json")
     try:
@@ -132,10 +132,10 @@ def decoder_parameters(folder: Path) -> int:
 
 
 def find_config(name: str, models_dir: Path) -> Path:
-    """Returns the config.json of the model called ``name``, as ``resolve_model`` resolves names, without downloading;
-    of a known model that is not installed, the values in the catalogue.
+    """Returns the config.json of the model ``name``, resolved like ``resolve_model`` but without downloading. For a
+    known model that is not installed, returns the catalogue's copy.
 
-    Raises ModelError, whose remedy says how to get it, if it is not on this machine.
+    Raises ModelError, with a remedy, if the config is not on this machine.
     """
     local = Path(name).expanduser()
     folder = models_dir / folder_name(name)
@@ -156,13 +156,13 @@ def find_config(name: str, models_dir: Path) -> Path:
 
 
 def _is_native(config_file: Path, device: torch.device, dtype: torch.dtype) -> bool:
-    """Returns True for a NativeDecoder: its weights keep their dtype, and its activations are float32."""
+    """Returns True for a NativeDecoder, whose weights keep their dtype and whose activations are float32."""
     known = device.type == "cpu" and dtype in NATIVE_PRECISIONS
     return known and parse_native_config(json.loads(config_file.read_text("utf-8"))) is not None
 
 
 def _bytes(module: Any, weights: str, device: torch.device, finer: Collection[str]) -> int:
-    """Returns the bytes that the weights of ``module`` take on ``device``, tied ones once."""
+    """Returns the bytes of the weights of ``module`` on ``device``; tied weights count once."""
     return packed_bytes(module, weights) if is_packed(weights, device) else parameter_bytes(module, weights, finer)
 
 

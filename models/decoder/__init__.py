@@ -1,1 +1,1 @@
-"""Decoders that torch computes over pages of ours, with or without transformers."""
+"""Decoders computed by torch over our KV pages, with or without transformers."""

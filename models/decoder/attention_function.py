@@ -1,4 +1,4 @@
-"""The attention function that transformers' modules call: it attends through an AttentionPass, and refuses the rest."""
+"""The attention function registered with transformers. It attends through an AttentionPass and rejects other uses."""
 
 from typing import Any
 
@@ -29,11 +29,11 @@ _OTHERS = frozenset(
         "return_dict",
     )
 )
-"""Arguments of attention that change nothing here: what they say is known otherwise, or is for training."""
+"""Arguments of attention that are ignored: their content is known otherwise, or is for training."""
 
 
 def use_our_attention(module: Any) -> None:
-    """Make ``module`` attend through the current AttentionPass. It then builds no masks and has no cache."""
+    """Make ``module`` attend through the current AttentionPass. It then builds no masks and no cache."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(ATTENTION, attention)
@@ -53,9 +53,9 @@ def attention(
     s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens; returns [1, T, Hq, Dv].
+    """Attend with query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens. Returns [1, T, Hq, Dv].
 
-    Raises UnsupportedModel for what an AttentionPass does not compute.
+    Raises UnsupportedModel for options that an AttentionPass does not support.
     """
     batch, layer = current_pass(), getattr(module, "layer_idx", None)
     if batch is None or not isinstance(layer, int):
@@ -77,7 +77,7 @@ def attention(
 
 
 def _expansion(module: Any) -> Expand | None:
-    """Returns the function that expands latents to keys and values (MLA, arXiv 2405.04434); None for other layers."""
+    """Returns the function that expands latents to keys and values (MLA, arXiv 2405.04434), or None without latents."""
     if not hasattr(module, "expand_kv"):
         return None
 

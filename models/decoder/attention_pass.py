@@ -1,4 +1,4 @@
-"""AttentionPass: what the layers of one forward pass attend through. It refuses any that is not as KVShape tells."""
+"""AttentionPass: the layers of one forward pass attend through it. It rejects layers that do not match KVShape."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +17,13 @@ _current: ContextVar["AttentionPass | None"] = ContextVar("pass", default=None)
 
 
 def current_pass() -> "AttentionPass | None":
-    """The pass that this thread computes: modules do not all hand arguments on to attention."""
+    """Returns the pass of this thread, because not all modules forward arguments to attention."""
     return _current.get()
 
 
 class EnteredLayer(NamedTuple):
-    """A layer that attends: ``cached`` is the index of its cached layer, which takes ``new`` of the new tokens, unless
-    it is ``shared``: then an earlier layer made its keys and values in this pass.
+    """A layer that attends. ``cached`` is the index of its cached layer, and ``new`` its cache entries for the new
+    tokens. ``shared``: an earlier layer of this pass computed them, so they are not cached again.
     """
 
     cached: int
@@ -32,8 +32,8 @@ class EnteredLayer(NamedTuple):
 
 
 class AttentionPass(StatePass):
-    """One forward pass, in which each of ``layers`` attends once, in order, with the heads and widths that its cached
-    layer has in ``shape``. To layers with latents or states it stands in for transformers' cache.
+    """One forward pass. Each of ``layers`` attends once, in order, with the heads and widths of its cached layer in
+    ``shape``. For layers with latents or states it acts as transformers' cache.
     """
 
     def __init__(self, shape: KVShape, layers: LayerMap) -> None:
@@ -44,18 +44,18 @@ class AttentionPass(StatePass):
         self._order = list(layers.cached_layer)
         self._shared = {cached for layer, cached in layers.cached_layer.items() if layer != layers.makers[cached]}
         self._latents: tuple[Tensor, Tensor] | None = None
-        self._made = dict[int, tuple[Tensor, Tensor]]()  # what shared layers attend over, by cached layer
-        self._attended = 0  # layers, so far
+        self._made = dict[int, tuple[Tensor, Tensor]]()  # keys and values for shared layers, by cached layer
+        self._attended = 0  # number of layers so far
 
     def shape_of_layer(self, layer: int) -> LayerShape | None:
-        """Returns the shape of the cached layer of a model's ``layer``; None where it has none."""
+        """Returns the shape of the cached layer of a model's ``layer``; None if it has none."""
         cached = self.layers.cached_layer.get(layer)
         return None if cached is None else self.shape.layers[cached]
 
     @contextmanager
     def complete(self) -> Iterator[None]:
-        """Make this the current pass, and refuse it if it ends before each layer attended. One that is captured for a
-        GPU begins several times.
+        """Make this the current pass. Raises UnsupportedModel if it ends before every layer has attended. A pass that
+        is captured as a CUDA graph begins several times.
         """
         self._attended, self._latents = 0, None
         self._made.clear()
@@ -72,8 +72,8 @@ class AttentionPass(StatePass):
         self.check_states()
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Take a layer's new latents, as transformers gives them to its cache. Returns only these: history is expanded
-        run by run. Other layers hand their keys and values to attention as well.
+        """Store a layer's new latents, passed as to transformers' cache, and return only these: history is expanded
+        run by run. Layers without latents also pass their keys and values to attention.
         """
         self._latents = k[0], v[0]
         return k, v
@@ -84,10 +84,10 @@ class AttentionPass(StatePass):
         raise NotImplementedError
 
     def enter_layer(self, layer: int, k: Tensor, v: Tensor, expand: Expand | None) -> EnteredLayer:
-        """Enter the next layer of the model, where the new tokens have keys and values k and v [H, T, D].
+        """Enter the next layer of the model, with keys and values k and v [H, T, D] of the new tokens.
 
-        What the cache of a latent layer takes are the latents given to ``update``, k [1, T, rank] and v
-        [1, T, rope_dim]. Raises UnsupportedModel.
+        A latent layer caches the latents given to ``update``: k [1, T, rank] and v [1, T, rope_dim]. Raises
+        UnsupportedModel.
         """
         cached = self._next(layer)
         shared = layer != self.layers.makers[cached]
@@ -105,8 +105,8 @@ class AttentionPass(StatePass):
         return EnteredLayer(cached, new, shared)
 
     def enter_plain_layer(self, layer: int, k: tuple[int, ...], v: tuple[int, ...]) -> int:
-        """``enter_layer`` for new keys and values of ``k`` and ``v`` (heads, width), no latents, and not shared.
-        Returns the index of the cached layer.
+        """Enter the next layer, which has no latents and is not shared, with new keys and values of sizes ``k`` and
+        ``v`` (heads, width). Returns the index of the cached layer. Raises UnsupportedModel.
         """
         cached = self._next(layer)
         expected = self.shape.layers[cached]
@@ -117,7 +117,7 @@ class AttentionPass(StatePass):
         return cached
 
     def _next(self, layer: int) -> int:
-        """The cached layer of a model's ``layer``, if it is that layer's turn."""
+        """Returns the cached layer of a model's ``layer``. Raises UnsupportedModel if the layer is out of order."""
         if self._attended == len(self._order) or layer != self._order[self._attended]:
             raise UnsupportedModel("order", told=f"layer {layer} at {self._attended} of {len(self._order)}")
         self._attended += 1
@@ -125,7 +125,7 @@ class AttentionPass(StatePass):
 
 
 def _same(x: Tensor, y: Tensor) -> bool:
-    """True if ``x`` has the elements of ``y`` in the same memory."""
+    """Returns True if ``x`` and ``y`` are views of the same elements in memory."""
     return x.shape == y.shape and x.stride() == y.stride() and x.data_ptr() == y.data_ptr()
 
 

@@ -1,8 +1,8 @@
-"""BertEncoder: encoders of type ``bert`` (Devlin et al., 2018) computed in torch, without transformers, whose import
-takes longer than all that a search computes.
+"""BertEncoder: ``bert`` encoders (Devlin et al., 2018) in plain torch. Importing transformers would take longer than a
+whole search.
 
-The operations and their order are transformers', so that vectors stay the same. A config with any unknown key is left
-to transformers, because the key may change what is computed.
+Operations and their order are those of transformers, so that vectors stay the same. A config with an unknown key is
+left to transformers, because the key may change the computation.
 """
 
 import json
@@ -28,7 +28,7 @@ _SIZES = {
     "max_position_embeddings": 512,
     "type_vocab_size": 2,
 }
-"""The sizes in a config, with the values that transformers gives to absent ones."""
+"""The sizes in a config, with transformers' defaults."""
 
 _MUST_BE = {
     "model_type": "bert",
@@ -46,12 +46,12 @@ _IDLE = {
     *("pooler_type", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
     "tokenizer_class",
 }
-"""Keys that do not change what is computed, or are read apart."""
+"""Keys that do not change the computation, or are read separately."""
 
 
 @dataclass(frozen=True)
 class BertSizes:
-    """The values of a config that the computation depends on, with transformers' names and meanings."""
+    """The config values that the computation depends on, with transformers' names and meanings."""
 
     vocab_size: int
     hidden_size: int
@@ -64,7 +64,7 @@ class BertSizes:
 
 
 def read_bert_sizes(folder: Path) -> BertSizes | None:
-    """Reads config.json in ``folder``; returns None for a model that BertEncoder may not compute correctly."""
+    """Read config.json in ``folder``. Returns None for a model that BertEncoder may not compute correctly."""
     try:
         raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -90,9 +90,9 @@ def _understood(raw: dict[str, Any]) -> bool:
 
 
 class BertEncoder:
-    """An encoder with the tensors of ``weights`` on ``device`` in the precision ``dtype``, without a pooler.
+    """An encoder without a pooler, with ``weights`` on ``device`` in the precision ``dtype``.
 
-    Raises ValueError where a tensor is absent or has another shape than ``sizes`` say.
+    Raises ValueError if a tensor is missing or does not match ``sizes``.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class BertEncoder:
         self._layers = [self._layer(f"encoder.layer.{i}") for i in range(sizes.num_hidden_layers)]
 
     def __call__(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Returns the last hidden states [texts, n, hidden size] of ``tokens`` [texts, n], all of type 0. ``mask``
-        [texts, n] is True at tokens and False at padding, whose states mean nothing.
+        """Returns the last hidden states [texts, n, hidden size] of ``tokens`` [texts, n], all of token type 0.
+        ``mask`` [texts, n] is True at tokens and False at padding, whose states are meaningless.
         """
         x = self._normalize(self._words[tokens] + self._types[0] + self._positions[: tokens.shape[1]])
         seen = None if bool(mask.all()) else mask[:, None, None, :]
@@ -118,7 +118,7 @@ class BertEncoder:
         return x
 
     def _layer(self, name: str) -> Callable[[Tensor, Tensor | None], Tensor]:
-        """Self-attention and feed-forward, each followed by its residual connection and norm."""
+        """Returns a layer: self-attention and feed-forward, each followed by its residual connection and norm."""
         width, inner, heads = self.sizes.hidden_size, self.sizes.intermediate_size, self.sizes.num_attention_heads
         to_qkv = [self._linear(f"{name}.attention.self.{part}", width, width) for part in ("query", "key", "value")]
         leave = self._linear(f"{name}.attention.output.dense", width, width)

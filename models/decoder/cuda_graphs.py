@@ -1,4 +1,4 @@
-"""CUDA graphs: a forward pass that repeats with other inputs is captured once, then replayed without any Python."""
+"""CUDA graphs: a forward pass that repeats with new inputs is captured once, then replayed without Python."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ Compute = Callable[[GraphInputs], Tensor]
 Replay = Callable[[], None]
 Capture = Callable[[Callable[[], Tensor]], tuple[Replay, Tensor]]
 
-MAX_GRAPHS = 32  # one for each number of sequences, and for each doubling of the pages they attend to
+MAX_GRAPHS = 32  # one per number of sequences and per doubling of the attended pages
 
 
 class GraphCache:
-    """Graphs captured with ``capture``, which returns what replays the work, and the tensor its result is then in.
-    Where capturing fails, ``refused`` says why, and everything is computed without graphs.
+    """A cache of captured graphs. ``capture`` returns a function that replays the work, and the tensor that then holds
+    the result. If capturing fails, ``refused`` is the reason and everything runs without graphs.
 
     See https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/.
     """
@@ -31,12 +31,12 @@ class GraphCache:
         self.refused = ""
 
     def run(self, batch: CapturableBatch, more: Arrays, device: torch.device, compute: Compute) -> Tensor:
-        """The result of ``compute`` over the batch's arrays and ``more``, as graph inputs which ``batch`` then has too.
-        Whatever else ``compute`` depends on must be in the batch's ``graph_key``. It launches work on ``device``, and
-        never waits for it.
+        """Returns the result of ``compute`` on graph inputs made of the batch's arrays and ``more``. ``batch`` gets
+        these graph inputs too. Anything else that ``compute`` depends on must be in the batch's ``graph_key``.
+        ``compute`` launches work on ``device`` without waiting for it.
 
-        The first batch of a key is computed without a graph, which compiles its kernels: nothing may be compiled during
-        a capture. Memory that ``compute`` reads beside the inputs must stay in place until ``forget``.
+        The first batch of a key runs without a graph, so that kernels compile before the capture, which must not
+        compile. Memory that ``compute`` reads besides the inputs must stay in place until ``forget``.
         """
         arrays = {**more, **batch.arrays}
         key = batch.graph_key, tuple((name, x.dtype, x.shape) for name, x in arrays.items())
@@ -47,13 +47,13 @@ class GraphCache:
         batch.graph_inputs = entry.inputs
         work = partial(compute, entry.inputs)
         result = self._replay(known, work) if known else work()
-        self._graphs[key] = entry  # in the order of use
+        self._graphs[key] = entry  # least recently used first
         if len(self._graphs) > MAX_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
         return result
 
     def forget(self) -> None:
-        """Drop all graphs: what they read is no longer there."""
+        """Drop all graphs, because memory that they read is no longer valid."""
         self._graphs.clear()
 
     def _replay(self, entry: "_CapturedGraph", work: Callable[[], Tensor]) -> Tensor:
@@ -69,8 +69,8 @@ class GraphCache:
         try:
             return self._capture(work)
         except torch.OutOfMemoryError:
-            return None  # there may be more memory the next time
-        except RuntimeError as e:  # it waits for the device somewhere; the error that ends the capture hides the cause
+            return None  # there may be more memory next time
+        except RuntimeError as e:  # the work waits for the device; the capture's own error hides that cause
             self.refused = str(e.__context__ or e).splitlines()[0]
             return None
 
@@ -82,7 +82,9 @@ class _CapturedGraph:
 
 
 class CudaCapture:
-    """``Capture`` on a CUDA ``device``. All graphs share memory for intermediate results: no two run at a time."""
+    """A ``Capture`` for a CUDA ``device``. All graphs share memory for intermediate results, so only one may run at a
+    time.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._alive = device, WeakSet[torch.cuda.CUDAGraph]()
@@ -90,17 +92,17 @@ class CudaCapture:
     def __call__(self, work: Callable[[], Tensor]) -> tuple[Replay, Tensor]:
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         how = {"pool": self._memory, "stream": self._stream, "capture_error_mode": "thread_local"}
-        with torch.cuda.stream(current), torch.cuda.graph(graph, **how):  # a failed capture would leave its stream set
+        with torch.cuda.stream(current), torch.cuda.graph(graph, **how):  # restores the stream if the capture fails
             result = work()
         self._alive.add(graph)
         return graph.replay, result
 
     @property
     def _memory(self) -> Any:
-        """The memory pool of any graph that is alive; the last graph takes it along."""
+        """The memory pool of any live graph. It is freed with the last graph."""
         return next((graph.pool() for graph in self._alive), None)
 
     @cached_property
     def _stream(self) -> torch.cuda.Stream:
-        """A stream of this device: torch's own for captures belongs to the device of the first capture."""
+        """A stream of this device. torch's own capture stream belongs to the device of the first capture."""
         return torch.cuda.Stream(self._device)

@@ -1,4 +1,4 @@
-"""ForwardBatch: new tokens of one sequence or several, in a row one after another, through all layers of a model."""
+"""ForwardBatch: new tokens of one or more sequences, concatenated, in one pass through all layers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,21 +26,21 @@ from localctx.models.decoder.rope import ModelRope
 
 
 class AdaptedRows(NamedTuple):
-    """The tokens that an adapter computes: its ``fingerprint``, and their ``indices`` in the row of a forward pass."""
+    """The adapter's ``fingerprint`` and the ``indices`` of the tokens it applies to, in a forward pass."""
 
     fingerprint: bytes
     indices: list[int]
 
 
 def adapter_of(request: ForwardRequest) -> bytes | None:
-    """The fingerprint of the adapter that computes the last of the new tokens; None if none does."""
+    """Returns the fingerprint of the adapter that applies to the last new token; None if none does."""
     active, cache = request.cache.activation, request.cache
     return active.fingerprint if active and active.start < cache.length + len(request.tokens) else None
 
 
 class ForwardBatch(AttentionPass):
-    """One forward pass over the tokens of ``requests``. With ``until``, a cached layer, it ends there as if cancelled,
-    and ``probed`` has the keys and values of that layer.
+    """One forward pass over the tokens of ``requests``. With ``until``, the index of a cached layer, it stops there
+    with Cancelled, and ``probed`` holds that layer's keys and values.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class ForwardBatch(AttentionPass):
         super().__init__(requests[0].cache.pool.shape, layers)
         self.requests, self.cancelled, self.until = requests, cancelled, until
         self.probed: tuple[Tensor, Tensor] | None = None
-        self._alone = list[tuple[slice, Cache]]()  # where their tokens are in the row
-        self._batches = list[tuple[Tensor | None, DecodeBatch]]()  # None: the whole row
+        self._alone = list[tuple[slice, Cache]]()  # with the slice of each one's tokens
+        self._batches = list[tuple[Tensor | None, DecodeBatch]]()  # with token indices; None: all tokens
 
     @contextmanager
     def open_step(self) -> Iterator[None]:
-        """Open a step in every cache, which may rebase its positions; at the end commit all of them, or none."""
+        """Open a step in every cache, which may rebase its positions. At the end, commit all caches or none."""
         with ExitStack() as caches:
             for request in self.requests:
                 request.cache.begin(len(request.tokens))
@@ -73,29 +73,29 @@ class ForwardBatch(AttentionPass):
 
     @property
     def states(self) -> SequenceStates:
-        """The states of the only sequence: those of several do not mix."""
+        """The recurrent states of the only sequence. Sequences with states are never batched."""
         (request,) = self.requests
         return request.cache.states
 
     @property
     def span(self) -> tuple[int, int]:
-        """The tokens of the only sequence before this pass, and those of it."""
+        """The number of tokens of the only sequence before this pass, and in it."""
         (request,) = self.requests
         return request.cache.length, len(request.tokens)
 
     @property
     def tokens(self) -> list[int]:
-        """The new tokens of all requests, in a row."""
+        """The new tokens of all requests, concatenated."""
         return [token for request in self.requests for token in request.tokens]
 
     def positions(self, start: int | None = None) -> list[int]:
-        """The positions of ``tokens``. A request's first is where its cache says, unless ``start`` is given."""
+        """Returns the positions of ``tokens``. Each request starts at its cache's position, or ``start`` if given."""
         starts = [request.cache.position if start is None else start for request in self.requests]
         return [at + i for at, request in zip(starts, self.requests, strict=True) for i in range(len(request.tokens))]
 
     @property
     def rope(self) -> ModelRope | None:
-        """The rotary positions of the caches, which are the same; None where their pools have none."""
+        """The RoPE shared by all caches; None if their pools have none."""
         ropes = {request.cache.pool.rope for request in self.requests}
         assert len(ropes) == 1, "sequences in one forward pass have the same RoPE"
         rope = ropes.pop()
@@ -103,13 +103,13 @@ class ForwardBatch(AttentionPass):
 
     @property
     def logit_indices(self) -> list[int]:
-        """The indices in the row of the tokens whose logits are wanted."""
+        """The indices of the tokens whose logits are wanted."""
         ends = accumulate(len(request.tokens) for request in self.requests)
         return [i for end, request in zip(ends, self.requests, strict=True) for i in range(end)[-request.num_logits :]]
 
     @property
     def adapted_rows(self) -> AdaptedRows | None:
-        """The tokens that an adapter computes; None if there are none. A pass has at most one adapter."""
+        """The tokens that an adapter applies to; None if there are none. A pass has at most one adapter."""
         indices, fingerprints, end = list[int](), set[bytes](), 0
         for request in self.requests:
             start, end = end, end + len(request.tokens)
@@ -120,15 +120,16 @@ class ForwardBatch(AttentionPass):
         return AdaptedRows(fingerprints.pop(), indices) if fingerprints else None
 
     def split(self, logits: Tensor) -> list[Tensor]:
-        """The wanted logits [wanted, vocabulary] by request, float32."""
+        """Returns the logits [wanted, vocabulary] of each request, float32."""
         return list(logits.float().split([request.num_logits for request in self.requests]))
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
-        """Each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D], which its cache takes (of a latent
-        layer, the latents given to ``update``), unless they are shared. ``layer`` is the model's; ``how`` as of
-        ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and UnsupportedModel.
+        """Attend with each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D]. The cache appends k
+        and v, or a latent layer's latents given to ``update``, unless they are shared. ``layer`` is the model's index;
+        ``how`` is as in ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and
+        UnsupportedModel.
         """
         cached, new, shared = self.enter_layer(layer, k, v, expand)
         how |= {"window": self.shape.layers[cached].window, "shared": shared}
@@ -150,7 +151,7 @@ class ForwardBatch(AttentionPass):
         return out
 
     def attend_arrays(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> np.ndarray:
-        """``attend`` for arrays with a row for each token, q [T, Hq, D], k and v [T, H, D]: [T, Hq * Dv], float32."""
+        """Attend with arrays that have tokens first: q [T, Hq, D], k and v [T, H, D]. Returns [T, Hq * Dv] float32."""
         whole = self._whole_batch
         if not whole or self.until is not None:
             tensors = [torch.from_numpy(x).transpose(0, 1) for x in (q, k, v)]
@@ -163,13 +164,13 @@ class ForwardBatch(AttentionPass):
 
     @property
     def layer_pages(self) -> LayerPages | None:
-        """What all tokens attend to in all layers, if these may be computed in one call; else None."""
+        """The pages that all tokens attend to in all layers, if one call may compute all layers; else None."""
         whole = self._whole_batch
         return whole.layer_pages if whole and self.until is None else None
 
     def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
-        """Enter all layers, which were computed in one call over ``layer_pages``, with their new ``keys``
-        [layers, T, H, D] and ``values``, and the pages ``chosen``. Raises Cancelled and UnsupportedModel.
+        """Enter all layers after one call computed them over ``layer_pages``, with their new ``keys``
+        [layers, T, H, D] and ``values``, and the ``chosen`` pages. Raises Cancelled and UnsupportedModel.
         """
         whole = self._whole_batch
         assert whole, "all tokens are in one batch"
@@ -181,17 +182,17 @@ class ForwardBatch(AttentionPass):
 
     @property
     def capturable(self) -> CapturableBatch | None:
-        """The decode batch of this pass, if it has all tokens and may run as a captured CUDA graph; else None."""
+        """The decode batch of this pass if it has all tokens and can run as a CUDA graph; else None."""
         whole = self._whole_batch
         return whole.capturable() if whole and self.until is None else None
 
     @property
     def _whole_batch(self) -> DecodeBatch | None:
-        """The decode batch that has all tokens, if there is one."""
+        """The decode batch with all tokens, if there is one."""
         return self._batches[0][1] if not self._alone and self._batches[0][0] is None else None
 
     def _arrange(self) -> None:
-        """Decide which sequences attend together, and where in the row their tokens are."""
+        """Group the sequences that attend together, with the indices of their tokens."""
         end, together = 0, defaultdict[tuple[str, int], list[tuple[list[int], Cache]]](list)
         for tokens, cache, _ in self.requests:
             start, end = end, end + len(tokens)

@@ -1,4 +1,4 @@
-"""LocalModel: what models computed in this process share, whichever library computes the layers."""
+"""LocalModel: base class of models computed by torch in this process, with or without transformers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -27,16 +27,16 @@ _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a conf
 
 
 class LocalModel(ABC):
-    """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs; ``hashes`` those
-    of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are in full precision, int8, int4 or nf4.
+    """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs. ``hashes`` are those
+    of the weight files. ``rope`` is as in ``stretch``. ``stored`` is the weight format: full, int8, int4 or nf4.
     """
 
     engine: EngineName = "torch"
-    computed_by: str  # the library and its version: another's results differ in the last digits
+    computed_by: str  # library and version; results of others differ in the last digits
     device: torch.device
     dtype: torch.dtype
-    precision: torch.dtype  # of matrix products; ``dtype`` is that of keys, values and activations
-    sums_depend_on_rows = False  # True if many rows are multiplied by another method than a few
+    precision: torch.dtype  # of matrix products; keys, values and activations have ``dtype``
+    sums_depend_on_rows = False  # True if many rows are multiplied differently from a few (not batch-invariant)
     nbytes: int
     parameters: int
 
@@ -75,7 +75,7 @@ class LocalModel(ABC):
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
-        """See ``Model``: none, because pools hold them."""
+        """See ``Model``. Empty, because pools hold keys and values."""
         return {}
 
     @property
@@ -83,7 +83,7 @@ class LocalModel(ABC):
         return self._config.vocab_size
 
     def stretch(self, rope: str) -> None:
-        """See ``Model``. Raises UsageError also for a model with states, whose layers count without positions."""
+        """See ``Model``. Also raises UsageError for a model with recurrent states, which have no positions."""
         if self.shape.states and rope != "auto":
             what = f"{self.name} has layers that remember in states, which a longer window does not change"
             raise UsageError(what, "use --rope auto")
@@ -127,7 +127,7 @@ class LocalModel(ABC):
         groups = self._groups(requests)
         batches = [ForwardBatch([requests[i] for i in group], self.layers, cancelled) for group in groups]
         logits: list[Tensor] = [torch.empty(0)] * len(requests)
-        with ExitStack() as steps:  # all sequences are committed, or none
+        with ExitStack() as steps:  # commits all sequences or none
             for batch in batches:
                 steps.enter_context(batch.open_step())
             for group, batch in zip(groups, batches, strict=True):
@@ -144,10 +144,10 @@ class LocalModel(ABC):
         return batch.probed
 
     def _groups(self, requests: Sequence[ForwardRequest]) -> list[list[int]]:
-        """Which ``requests`` are computed in one pass: those with one adapter, the first together with those without
-        any. Where sums depend on how many rows are multiplied, a chunk has a pass of its own, so that its result is the
-        same beside others as alone; those whose caches allow it have one together. Each is alone if layers have states,
-        which modules compute along the row.
+        """Returns the indices of ``requests`` by forward pass. Each adapter has its own pass; the first one's includes
+        requests without an adapter. If sums depend on the number of rows, each prefill chunk has its own pass, so that
+        batching does not change its result, except chunks whose caches allow joining. With recurrent states every
+        request is alone, because modules compute states along the token axis.
         """
         if self.shape.states:
             return [[i] for i in range(len(requests))]
@@ -163,19 +163,19 @@ class LocalModel(ABC):
 
     @abstractmethod
     def _run(self, batch: ForwardBatch) -> Tensor:
-        """The wanted logits [wanted, vocabulary] of ``batch``, by the RoPE of its caches, or else of this model."""
+        """Returns the logits [wanted, vocabulary] of ``batch``, with the RoPE of its caches, else of this model."""
 
     @abstractmethod
     def _fit(self, adapter: Adapter) -> Any:
-        """What ``_run`` needs of an adapter. Raises ModelError for one of another model."""
+        """Returns the form of ``adapter`` that ``_run`` needs. Raises ModelError for an adapter of another model."""
 
     @abstractmethod
     def _rope_of(self, positions: Positions) -> ModelRope:
-        """The RoPE of ``positions``."""
+        """Returns the RoPE for ``positions``."""
 
 
 def _by_adapter(requests: Sequence[ForwardRequest], indices: Sequence[int]) -> list[list[int]]:
-    """The ``indices`` of requests, in a list for each adapter."""
+    """Returns the ``indices`` of requests grouped by adapter."""
     groups = dict[bytes | None, list[int]]()
     for i in indices:
         groups.setdefault(adapter_of(requests[i]), []).append(i)

@@ -1,4 +1,4 @@
-"""Adapters of a module that transformers made: hooks on its linear layers, for some rows of a forward pass."""
+"""Adapters for transformers modules: hooks on linear layers that change some rows of a forward pass."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +14,14 @@ from localctx.models.quantized.blocked_linear import BlockedLinear, RowByRow
 
 
 class ModuleAdapters:
-    """The adapters that were added to a module. ``row_by_row`` is the switch of its blocked linear layers."""
+    """The adapters added to a module. ``row_by_row`` is the switch shared by its blocked linear layers."""
 
     def __init__(self, module: Any, row_by_row: RowByRow) -> None:
         self._module, self._row_by_row = module, row_by_row
-        self._acting: tuple[bytes, Tensor] | None = None  # the adapter of this pass, and the rows it changes
+        self._acting: tuple[bytes, Tensor] | None = None  # the active adapter and the rows it changes
 
     def add(self, adapter: Adapter) -> None:
-        """Hook an adapter to its layers. Raises ModelError for an adapter of another model."""
+        """Add hooks for ``adapter`` to its layers. Raises ModelError for an adapter of another model."""
         layers = [(self._layer(adapter, name, change), change) for name, change in adapter.changes.items()]
         for layer, change in layers:
             device = next(self._module.parameters()).device
@@ -29,7 +29,7 @@ class ModuleAdapters:
 
     @contextmanager
     def acting(self, rows: AdaptedRows | None) -> Iterator[None]:
-        """Let an adapter change these rows of what is computed within the block."""
+        """Activate an adapter for these rows within the block."""
         device = next(self._module.parameters()).device
         self._acting = (rows.fingerprint, torch.tensor(rows.indices, device=device)) if rows else None
         try:
@@ -62,7 +62,9 @@ class ModuleAdapters:
         return add_change
 
     def _linear(self, weight: Tensor, device: torch.device) -> torch.nn.Module:
-        """A linear layer in the precision of the module; on a processor a row's product does not depend on others."""
+        """Returns a linear layer: float32 blocks on a CPU, which allow batch-invariant products; else the module's
+        dtype.
+        """
         if device.type == "cpu":
             return BlockedLinear(exact_blocks(weight.float()), None, self._row_by_row)
         linear = torch.nn.Linear(weight.shape[1], len(weight), bias=False, device="meta")

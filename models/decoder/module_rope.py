@@ -1,4 +1,4 @@
-"""Rotary positions (RoPE) of a transformers module: setting them, and finding out how it rotates keys."""
+"""RoPE of a transformers module: changing its scaling, and detecting how it rotates keys."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -14,7 +14,7 @@ _PROBE = 17  # positions between the two keys that show how a layer rotates
 
 
 def apply_positions(module: Any, config: Any, positions: Positions) -> None:
-    """Set ``positions`` in ``config``, and rebuild the rotary embeddings of ``module`` from it if that changes them."""
+    """Set ``positions`` in ``config``, and rebuild the rotary embeddings of ``module`` if they changed."""
     if positions == positions_of(config):
         return
     for name, value in deepcopy(positions).items():
@@ -31,10 +31,10 @@ def _rotaries(module: Any, config: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def rope_of(module: Any, config: Any, positions: Positions, keys_at: Callable[[int], list[Tensor]]) -> ModelRope:
-    """The RoPE of ``module``, which computes with ``positions`` now.
+    """Returns the RoPE of ``module``, which currently uses ``positions``.
 
-    Which channels a layer rotates as pairs, if any, is not known from its config; it is measured on two keys of the
-    same token. ``keys_at(position)`` computes them: what rotates of one token, [H, 1, D], layer by layer.
+    A config does not say which channels a layer rotates as pairs. This is measured on two keys of the same token.
+    ``keys_at(position)`` returns the rotated tensor of one token for each layer, [H, 1, D].
     """
     rotary = next((rotary for _, _, rotary in _rotaries(module, config)), None)
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
@@ -48,7 +48,7 @@ def rope_of(module: Any, config: Any, positions: Positions, keys_at: Callable[[i
 
 def _angles(rotary: Any, kind: str) -> Angles:
     prefix = f"{kind}_" if hasattr(rotary, f"{kind}_inv_freq") else ""
-    if not hasattr(rotary, f"{prefix}inv_freq"):  # keys are rotated elsewhere, or not at all: ``_layouts`` finds out
+    if not hasattr(rotary, f"{prefix}inv_freq"):  # keys are rotated elsewhere or not at all; ``_layouts`` detects it
         return Angles(torch.empty(0), 1.0)
     return Angles(*(getattr(rotary, prefix + name) for name in ("inv_freq", "attention_scaling")))
 
@@ -59,10 +59,10 @@ def _layouts(angles: list[Angles], keys_at: Callable[[int], list[Tensor]]) -> li
 
 
 def _layout(angle: Tensor, first: Tensor, later: Tensor) -> Pairs | None:
-    """The layout by which the key ``first`` rotated by ``angle`` is the key ``later``; None where none is near."""
+    """Returns the layout that rotates the key ``first`` by ``angle`` into the key ``later``; None if none is close."""
     rotated = {pairs: pairs.rotate(first.float(), angle.cos(), angle.sin()) for pairs in Pairs}
     nearest = min(rotated, key=lambda pairs: _distance(rotated[pairs], later))
-    # bf16 is off by 0.004; a key of zeros shows nothing
+    # bf16 differs by 0.004; an all-zero key shows nothing
     return nearest if first.any() and _distance(rotated[nearest], later) < 0.05 else None
 
 
@@ -71,12 +71,14 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 
 def _attentions(module: Any) -> dict[int, Any]:
-    """The attention of the layers that have a ``k_proj`` of their own, by their index."""
+    """Returns attention modules with their own ``k_proj``, by layer index."""
     return {m.layer_idx: m for m in module.modules() if hasattr(m, "layer_idx") and hasattr(m, "k_proj")}
 
 
 def _bias(attention: Any) -> Tensor | None:
-    """The bias that ``k_proj`` adds to every key before RoPE, [kv_heads, D] float32; None for none."""
+    """Returns the bias that ``k_proj`` adds to every key before RoPE, [kv_heads, D] float32. None without a bias, or if
+    the attention module has a norm.
+    """
     bias = getattr(getattr(attention, "k_proj", None), "bias", None)
     if bias is None or not bias.any() or any("norm" in name for name, _ in attention.named_children()):
         return None

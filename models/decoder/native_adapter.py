@@ -1,4 +1,4 @@
-"""An adapter as the kernels of NativeDecoder take it: the changes of each layer, with q, k and v as one weight."""
+"""Converts an adapter for NativeDecoder's kernels: one set of changes per layer, with q, k and v as one weight."""
 
 from collections.abc import Sequence
 
@@ -12,18 +12,18 @@ from localctx.models.adapter import Adapter, does_not_fit
 from localctx.models.architecture.decoder_config import DecoderConfig
 
 NamedLinear = tuple[str, int, int]
-"""The name of a linear layer, its outputs and its inputs."""
+"""The name, number of outputs and number of inputs of a linear layer."""
 
 
 class DecoderChanges:
-    """What an adapter changes in each of the ``layers``, and their ``arguments`` for ``decode_layers``."""
+    """An adapter's changes in each of the ``layers``, and as ``arguments`` for ``decode_layers``."""
 
     def __init__(self, layers: list[LayerChanges]) -> None:
         self.layers, self.arguments = layers, arguments_of(layers)
 
 
 def layer_changes(config: DecoderConfig, adapter: Adapter) -> list[LayerChanges]:
-    """The changes of each layer of a decoder. Raises ModelError for an adapter of another model."""
+    """Returns the changes in each layer of a decoder. Raises ModelError for an adapter of another model."""
     layers = [_parts(config, f"model.layers.{i}") for i in range(config.num_hidden_layers)]
     known = {name for weights in layers for parts in weights for name, _, _ in parts}
     if foreign := sorted(adapter.changes.keys() - known):
@@ -32,7 +32,7 @@ def layer_changes(config: DecoderConfig, adapter: Adapter) -> list[LayerChanges]
 
 
 def _parts(config: DecoderConfig, at: str) -> list[list[NamedLinear]]:
-    """The linear layers of a decoder layer, grouped as ``LayerChanges``."""
+    """Returns the linear layers of a decoder layer, grouped as in ``LayerChanges``."""
     hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
     qkv = [
@@ -47,8 +47,8 @@ def _parts(config: DecoderConfig, at: str) -> list[list[NamedLinear]]:
 
 
 def _joined(adapter: Adapter, parts: Sequence[NamedLinear]) -> Change:
-    """One change for weights that are concatenated: rows of ``down`` one after another, ``up`` as a diagonal of
-    blocks.
+    """Returns one change for concatenated weights: ``down`` matrices stacked by rows, ``up`` matrices block-diagonal.
+    Raises ModelError if a shape does not match.
     """
     downs, ups = list[Tensor](), list[Tensor]()
     for name, outputs, inputs in parts:

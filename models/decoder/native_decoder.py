@@ -1,5 +1,5 @@
-"""NativeDecoder: plain decoders (see ``decoder_config``) computed on a processor without transformers, whose import and
-modules cost more than the arithmetic when there are few tokens.
+"""NativeDecoder: plain decoders (see ``decoder_config``) on a CPU, without transformers. For few tokens, its import and
+modules would cost more than the arithmetic.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,16 +40,15 @@ from localctx.models.quantized.weight_formats import KINDS, OUTPUT_KIND
 from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
 from localctx.shape import ARITHMETIC_VERSION
 
-MAX_LOADING = 4  # layers whose weights are put into blocks at a time: each needs memory for a copy meanwhile
+MAX_LOADING = 4  # layers blocked at a time, because each needs memory for a temporary copy
 
 
 class NativeDecoder(LocalModel):
-    """See ``localctx.models.base.Model``; ``how`` as of ``LocalModel``.
+    """See ``localctx.models.base.Model``. ``how`` is as in ``LocalModel``.
 
-    Keys, values and activations are float32. With a ``precision`` of bf16 chunks of a prompt are multiplied in bf16,
-    which is several times as fast on processors with such instructions; decoded tokens, whose time goes into reading
-    the weights, are computed as in float32. Weights at 8 or 4 bits are multiplied by integers, however many rows there
-    are and whatever the precision.
+    Keys, values and activations are float32. With ``precision`` bf16, prefill chunks are multiplied in bf16, which is
+    several times as fast on CPUs with such instructions. Decoding is bound by reading weights, so it computes as with
+    float32. Weights at 8 or 4 bits use integer products, whatever the number of rows or the precision.
     """
 
     computed_by = f"localctx {ARITHMETIC_VERSION}"
@@ -81,7 +80,7 @@ class NativeDecoder(LocalModel):
         return multiply(torch.from_numpy(normed), weights.head)
 
     def _run_at_once(self, batch: ForwardBatch, pages: LayerPages, x: np.ndarray) -> None:
-        """Change the rows ``x`` by all layers, in one call."""
+        """Apply all layers to the rows ``x``, in place, in one call."""
         weights, config = self._weights, self._config
         changes, changed = self._changes(batch)
         cos, sin = self._rotations(batch)
@@ -92,7 +91,7 @@ class NativeDecoder(LocalModel):
         )
 
     def _run_by_layer(self, batch: ForwardBatch, x: np.ndarray) -> None:
-        """Change the rows ``x`` by one layer after another, in two calls and attention."""
+        """Apply one layer after another to the rows ``x``, in place: two calls and attention per layer."""
         weights, eps = self._weights, self._config.rms_norm_eps
         chunk = any(len(request.tokens) > MAX_DECODE_TOKENS for request in batch.requests)
         before, after = (enter_chunk, leave_chunk) if self.sums_depend_on_rows and chunk else (enter, leave)
@@ -105,7 +104,7 @@ class NativeDecoder(LocalModel):
             after(x, attended, exits, changes.layers[i], changed, eps)
 
     def _changes(self, batch: ForwardBatch) -> tuple[DecoderChanges, np.ndarray]:
-        """The changes of every layer by the adapter of this pass, and the rows that they apply to."""
+        """Returns the active adapter's changes for every layer, and the rows they apply to."""
         rows = batch.adapted_rows
         if not rows:
             return self._unchanged, NO_ROWS
@@ -115,7 +114,7 @@ class NativeDecoder(LocalModel):
         return DecoderChanges(layer_changes(self._config, adapter))
 
     def _rotations(self, batch: ForwardBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and sines [T, D / 2] of the positions of the tokens."""
+        """Returns cosines and sines [T, D / 2] for the tokens' positions."""
         rope = batch.rope or self.rope
         assert rope, "a plain decoder has rotary positions"
         angles = rope.angles[0]
@@ -129,10 +128,10 @@ class NativeDecoder(LocalModel):
 
 
 class NativeWeights:
-    """The weights of a plain decoder, as the kernels take them. ``tensors`` have the names of transformers' modules.
-    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Those that were ``published`` in it are
-    taken as they are, and those that a file of 4 bits keeps at more are at 8. The embedding is always in full
-    precision, and the output layer has at least 8 bits. Raises ValueError where a tensor is absent or of another shape.
+    """The weights of a plain decoder in the kernels' layout. ``tensors`` have the names of transformers' modules.
+    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Matrices ``published`` in that format are used
+    unchanged, and those that a 4-bit file stores with more bits use 8 bits. The embedding always has full precision,
+    and the output layer at least 8 bits. Raises ValueError for a missing tensor or a wrong shape.
     """
 
     def __init__(
@@ -156,17 +155,17 @@ class NativeWeights:
             self.head = head.result() if head else self.embedding
         self.arguments = arguments_of(self.layers)
         self.norm = self._floats("model.norm.weight", hidden)
-        del self._tensors, self._published  # which closes their files
+        del self._tensors, self._published  # closes their files
         self.key_biases = [self._key_bias(entry) for entry, _ in self.layers]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the weights, a tied one once."""
+        """Bytes of the weights; tied weights count once."""
         return sum(part.nbytes for parts in self._parts() for part in parts)
 
     @property
     def count(self) -> int:
-        """The number of parameters, tied ones counted once."""
+        """The number of parameters; tied ones count once."""
         blocks, floats = self._parts()
         return sum(part.size for part in blocks) + sum(part.size for part in floats)
 
@@ -202,8 +201,8 @@ class NativeWeights:
         return entry, exits
 
     def _blocks(self, *parts: tuple[str, int, int], kind: int | None = None) -> Blocks:
-        """Weights [outputs, inputs] by name, concatenated to one matrix; ``kind``: that of the output layer's numbers,
-        if they are quantized.
+        """Returns the named weights [outputs, inputs] concatenated to one matrix. ``kind`` is the number kind for the
+        output layer, if weights are quantized.
         """
         if self.stored == "full":
             matrices = [self._matrix(*part) for part in parts]
@@ -213,7 +212,7 @@ class NativeWeights:
         return grouped_blocks(first.join(*others) if others else first)
 
     def _groups(self, kind: int, name: str, outputs: int, inputs: int) -> Groups:
-        """A weight as it was published in this ``kind`` of numbers, or quantized."""
+        """Returns a weight as published in this number ``kind``, else quantized to it."""
         quantize = int4_groups if kind == NIBBLES else int8_groups
         weight = self._matrix(name, outputs, inputs)
         return self._published.groups(f"{name}.weight", kind) or quantize(weight)
@@ -232,8 +231,8 @@ class NativeWeights:
 
 @contextmanager
 def _side_by_side() -> Iterator[ThreadPoolExecutor]:
-    """A thread pool of at most as many threads as torch uses; torch uses one thread within each. Threads that share one
-    small operation would wait for each other whenever another program takes a processor from one of them.
+    """Yields a thread pool with at most as many threads as torch uses, and limits torch to one thread in each. Threads
+    that share one small operation would wait for each other whenever another program takes a CPU from one of them.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Rotary positions (RoPE) of a model: scaling them to a longer window, and re-rotating keys."""
+"""RoPE of a model: scaling it to a longer window, and re-rotating keys."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -13,17 +13,18 @@ from localctx.errors import ModelError, UsageError
 from localctx.settings import ROPE
 
 Positions = dict[str, Any]
-"""A config's attributes that concern positions: see ``positions_of``."""
+"""A config's attributes about positions: see ``positions_of``."""
 
-MAX_FACTOR = 128  # times the trained window: no measurements are known beyond
-_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # what every Llama 3 was trained with
+MAX_FACTOR = 128  # times the trained window; no measurements beyond it are known
+_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # every Llama 3 was trained with these
 _POSITION_NAMES = ("rope_parameters", "max_position_embeddings", "original_max_position_embeddings")
 
 
 def parse_rope(spec: str) -> tuple[str, float] | None:
-    """``yarn:4`` is ("yarn", 4.0): four times the trained window. None for ``auto``, the window as trained.
+    """Parse a RoPE scaling: ``yarn:4`` is ("yarn", 4.0), four times the trained window. ``auto`` is None, the trained
+    window.
 
-    YaRN (arXiv 2309.00071), linear interpolation (arXiv 2306.15595), Llama 3.1's rule. Raises UsageError.
+    Methods: YaRN (arXiv 2309.00071), linear interpolation (arXiv 2306.15595), Llama 3.1's rule. Raises UsageError.
     """
     if spec == "auto":
         return None
@@ -36,16 +37,16 @@ def parse_rope(spec: str) -> tuple[str, float] | None:
 
 
 def positions_of(config: Any) -> Positions:
-    """The attributes of a transformers config that concern positions, which ``stretched`` changes."""
+    """Returns the attributes of a transformers config about positions, which ``stretched`` changes."""
     return {name: deepcopy(getattr(config, name)) for name in _POSITION_NAMES if hasattr(config, name)}
 
 
 def stretched(positions: Positions, spec: str) -> Positions:
-    """``positions`` scaled by ``spec``. In a model with sliding layers only those that see everything are scaled.
+    """Returns ``positions`` scaled by ``spec``. In a model with sliding layers, only full-attention layers are scaled.
 
-    LongRoPE (arXiv 2402.13753) has frequencies for short and for long texts, and transformers changes them with the
-    length: one cache would hold keys of both. One is chosen for all lengths: the long one where the window is longer
-    than the original, since such a window promises just that. Raises UsageError, ModelError.
+    LongRoPE (arXiv 2402.13753) has frequencies for short and for long texts. transformers switches between them by
+    length, so one cache would hold keys of both. Here one set applies to all lengths: the long one if the window is
+    longer than the original. Raises UsageError, ModelError.
     """
     positions, scaling = deepcopy(positions), parse_rope(spec)
     params = positions.get("rope_parameters") or {}
@@ -65,16 +66,15 @@ def _stretch(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor:
     trained = positions["max_position_embeddings"]
     original = {} if kind == "linear" else {"original_max_position_embeddings": trained}
     rope |= {"rope_type": kind, "factor": factor, **original, **(_LLAMA3 if kind == "llama3" else {})}
-    positions |= {name: trained for name in original if name in positions}  # Phi-3's config has it twice
+    positions |= {name: trained for name in original if name in positions}  # Phi-3's config stores it twice
     positions["max_position_embeddings"] = int(trained * factor)
 
 
 class ModelRope:
-    """See ``localctx.kv.rotary.Rope``. In a latent layer v rotates: there ``rerotate`` is given v [1, T, v_dim].
+    """See ``localctx.kv.rotary.Rope``. In a latent layer v rotates, so ``rerotate`` is given v [1, T, v_dim].
 
-    ``positions`` are the config's. Layer by layer: ``angles``; ``biases``, what k_proj adds to every key before RoPE,
-    [H, D] float32, or None; ``layouts``, called when first needed: which channels are pairs, or None where that could
-    not be found out.
+    ``positions`` are the config's. By layer: ``angles``; ``biases``, the bias that k_proj adds to every key before
+    RoPE, [H, D] float32 or None; ``layouts``, called when first needed, the channel pairing or None if unknown.
     """
 
     def __init__(
@@ -87,7 +87,9 @@ class ModelRope:
         self.positions, self.angles, self._biases, self._find_layouts = positions, angles, biases, layouts
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """See ``Rope``. Computed in float32; of ``k``'s type. Raises ModelError where the layer's layout is unknown."""
+        """See ``Rope``. Computed in float32, returned in ``k``'s dtype. Raises ModelError if the layer's layout is
+        unknown.
+        """
         pairs = self._layouts[layer]
         if pairs is None:
             raise ModelError("this model turns its keys in a way localctx cannot follow", "leave keep and blend alone")
@@ -95,7 +97,7 @@ class ModelRope:
         return pairs.rotate(k.float(), angle.cos().float(), angle.sin().float()).to(k.dtype)
 
     def has_bias(self, layer: int) -> bool:
-        """See ``Rope``. False where a norm follows the bias, which is then no longer the same for every key."""
+        """See ``Rope``. False if a norm follows the bias, because its effect then differs between keys."""
         return self._biases[layer] is not None and self._layouts[layer] is not None
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
@@ -105,12 +107,12 @@ class ModelRope:
         return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
-        """See ``Rope``: q R(p) b = cos(p) (q b) + sin(p) (q rot(b)), two products of small matrices."""
+        """See ``Rope``. q R(p) b = cos(p) (q b) + sin(p) (q rot(b)): two products of small matrices."""
         bias, pairs = self._biased(layer)
         q, bias = q.float(), bias.repeat_interleave(len(q) // len(bias), 0)
         cos, sin = self.angles[layer].at(positions)
         (qa, qb, q_rest), (ba, bb, b_rest) = pairs.split(q, cos.shape[1]), pairs.split(bias, cos.shape[1])
-        cos, sin = cos[:, : qa.shape[1]], sin[:, : qa.shape[1]]  # none in a layer without RoPE
+        cos, sin = cos[:, : qa.shape[1]], sin[:, : qa.shape[1]]  # empty in a layer without RoPE
         rotated = (qa * ba + qb * bb) @ cos.T + (qb * ba - qa * bb) @ sin.T
         return rotated * self.angles[layer].scale + (q_rest * b_rest).sum(1, keepdim=True)
 
@@ -126,12 +128,12 @@ class ModelRope:
 
 
 class Pairs(Enum):
-    """Which channels rotate together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest do not rotate."""
+    """The channels that rotate together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest stay fixed."""
 
     STILL, HALVES, NEIGHBOURS = range(3)
 
     def split(self, x: Tensor, pairs: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The first and the second channel of each of ``pairs`` pairs, and the channels that do not rotate."""
+        """Returns the first and second channels of ``pairs`` pairs, and the channels that do not rotate."""
         if self is STILL:
             return x[..., :0], x[..., :0], x
         rotating, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
@@ -139,7 +141,7 @@ class Pairs(Enum):
         return a, b, rest
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x [..., T, D] rotated by angles whose cosines and sines are [T, pairs] or [pairs]."""
+        """Returns x [..., T, D] rotated by angles with cosines and sines [T, pairs] or [pairs]."""
         if self is STILL:
             return x
         a, b, rest = self.split(x, cos.shape[-1])
@@ -152,15 +154,15 @@ STILL, HALVES, NEIGHBOURS = Pairs
 
 
 class Angles:
-    """Cosines and sines of the positions, float32, for every layer of one kind. ``scale`` multiplies both (YaRN)."""
+    """Cosines and sines of positions, float32, for all layers of one kind. Users multiply both by ``scale`` (YaRN)."""
 
     def __init__(self, frequencies: Tensor, scale: float) -> None:
         self.frequencies, self.scale = frequencies.float(), scale
         self._cos = self._sin = self.frequencies.new_empty(0, len(frequencies))
 
     def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [T, pairs] of ``positions`` [T]. For consecutive positions the result is a view of a shared
-        table: it must not be written to.
+        """Returns cosines and sines [T, pairs] of ``positions`` [T], without ``scale``. For consecutive positions the
+        result is a view of a shared table and must not be modified.
         """
         first, last = int(positions[0]), int(positions[-1])
         self._grow(int(positions.max()) + 1)

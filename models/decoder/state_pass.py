@@ -1,4 +1,4 @@
-"""StatePass: what layers that remember in states ask of transformers' cache, answered by the states of our Cache."""
+"""StatePass: implements transformers' cache interface for recurrent layers, with the states of our Cache."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from localctx.shape import KVShape
 
 
 class StatePass:
-    """One forward pass over tokens of one sequence, in which layers compute the states that ``shape`` tells."""
+    """One forward pass over one sequence, in which layers update the recurrent states listed in ``shape``."""
 
     def __init__(self, shape: KVShape) -> None:
         self.shape = shape
@@ -20,26 +20,26 @@ class StatePass:
 
     @property
     def states(self) -> SequenceStates:
-        """The states of the sequence."""
+        """The recurrent states of the sequence."""
         raise NotImplementedError
 
     @property
     def span(self) -> tuple[int, int]:
-        """The tokens before this pass, and those of it."""
+        """The number of tokens before this pass, and in it."""
         raise NotImplementedError
 
     def check_states(self) -> None:
-        """Refuse a pass that ends before each state was computed. Raises UnsupportedModel."""
+        """Check that every state was updated. Raises UnsupportedModel."""
         wanted = {(s.layer, s.kind, s.index) for s in self.shape.states}
         if wanted and self.states.put_keys != wanted:
             raise UnsupportedModel("states")
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> Tensor | None:
-        """Returns the last inputs of a convolution [1, channels, width]; None before the first token."""
+        """Returns a convolution's last inputs [1, channels, width]; None before the first token."""
         return self.states.get((layer, "convolution", state_idx))
 
     def update_conv_state(self, inputs: Tensor, layer: int, state_idx: int = 0, **how: Any) -> Tensor:
-        """Take the new ``inputs`` [1, channels, n] of a convolution; returns them after those that it still sees."""
+        """Store a convolution's new ``inputs`` [1, channels, n]. Returns the remembered inputs followed by the new."""
         known, width = (
             self.states.get((layer, "convolution", state_idx)),
             self.conv_width(inputs, layer, state_idx, **how),
@@ -64,8 +64,8 @@ class StatePass:
         return self.states.get((layer, "recurrent", state_idx))
 
     def update_recurrent_state(self, state: Tensor, layer_idx: int, state_idx: int = 0, **_: Any) -> Tensor:
-        """Take the ``state`` [1, ...] of a recurrence after this pass; returns it."""
-        self.states.put((layer_idx, "recurrent", state_idx), state.clone())  # it may be a view of all that led to it
+        """Store the ``state`` [1, ...] of a recurrence after this pass, and return it."""
+        self.states.put((layer_idx, "recurrent", state_idx), state.clone())  # it may be a view of a larger tensor
         return state
 
     def has_previous_state(self, layer: int | None = None, state_idx: int = 0) -> bool:
@@ -73,7 +73,7 @@ class StatePass:
         return self.states.now is not None
 
     def is_recording_past(self, layer: int | None = None) -> bool:
-        """Returns False: a pass keeps only what comes after its last token, or after a page."""
+        """Returns False: a pass keeps states only after its last token or at page ends."""
         return False
 
     def get_seq_length(self, layer: int = 0) -> int:

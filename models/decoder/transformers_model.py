@@ -1,4 +1,4 @@
-"""TransformersModel: a decoder that transformers loads, run over our Cache by a registered attention function."""
+"""TransformersModel: a decoder loaded by transformers that uses our Cache through a registered attention function."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,13 +33,13 @@ from localctx.models.quantized.blocked_linear import RowByRow, weight_bytes, wei
 from localctx.models.quantized.fused_experts import packed_experts
 from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
 
-_EXPERTS = "experts 1"  # raise the number when results of packed experts change in their last digits
+_EXPERTS = "experts 1"  # raise the number when results of quantized experts change in the last digits
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class TransformersModel(LocalModel):
-    """See ``localctx.models.base.Model``: ``module`` is what transformers loaded; ``row_by_row`` switches how its
-    blocked linear layers multiply; ``how`` as of ``LocalModel``.
+    """See ``localctx.models.base.Model``. ``module`` was loaded by transformers. ``row_by_row`` is the switch shared by
+    its blocked linear layers. ``how`` is as in ``LocalModel``.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TransformersModel(LocalModel):
         self.computed_by = ", ".join(filter(None, by))
         self.nbytes, self.parameters = weight_bytes(module), weight_count(module)
         self.sums_depend_on_rows = module.device.type == "cpu" and module.dtype != torch.float32
-        self._applied: list[Positions] = [self._trained]  # what the module computes with now; views share the list
+        self._applied: list[Positions] = [self._trained]  # the module's current positions; views share the list
         self.device, self.dtype, self.precision = module.device, module.dtype, module.dtype
         can_capture = _can_capture(module, self._stored) and not self.shape.states
         self.graphs = GraphCache(CudaCapture(self.device)) if can_capture else None
@@ -63,7 +63,7 @@ class TransformersModel(LocalModel):
         self._apply(batch.rope.positions if batch.rope else self._positions)
         self._row_by_row.on = all(len(request.tokens) <= MAX_DECODE_TOKENS for request in batch.requests)
         inputs, rows = _inputs(batch, batch.positions()), batch.adapted_rows
-        if rows:  # hooks depend on more than a graph's inputs
+        if rows:  # no graph: hooks depend on more than graph inputs
             with self._hooks.acting(rows):
                 return self._compute(batch, _to_device(self.device, inputs))
         capturable = batch.capturable if self.graphs else None
@@ -104,9 +104,11 @@ class TransformersModel(LocalModel):
 
     @torch.inference_mode()
     def _keys_at(self, positions: Positions, position: int) -> list[Tensor]:
-        """Returns what RoPE rotates of one token at ``position``, by layer: k, or a latent layer's v, [H, 1, D]."""
+        """Returns the tensor that RoPE rotates, of one token at ``position``, by layer: k, or a latent layer's v,
+        [H, 1, D].
+        """
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
-        token = self._config.vocab_size // 2  # the first may be padding, which is all zeros
+        token = self._config.vocab_size // 2  # token 0 may be padding, whose embedding is zero
         batch = ForwardBatch([ForwardRequest([token], cache)], self.layers)
         with batch.open_step():
             self._apply(positions)
@@ -115,14 +117,14 @@ class TransformersModel(LocalModel):
 
 
 def _can_capture(module: Any, stored: str) -> bool:
-    """True if forward passes on a GPU can be captured: bitsandbytes waits for outliers in 8 bits, and some families
-    branch in Python.
+    """Returns True if forward passes can be captured as CUDA graphs. In int8, bitsandbytes waits for the device to find
+    outliers, and some families branch in Python.
     """
     return module.device.type == "cuda" and stored != "int8" and getattr(module, "_can_compile_fullgraph", False)
 
 
 def _inputs(batch: ForwardBatch, positions: Sequence[int]) -> dict[str, np.ndarray]:
-    """The inputs of the module for the tokens of a batch at ``positions``."""
+    """Returns the module's inputs for the tokens of a batch at ``positions``."""
     return {
         "tokens": np.array([batch.tokens]),
         "positions": np.array([positions]),
@@ -135,7 +137,8 @@ def _to_device(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[s
 
 
 def load_module(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> tuple[Any, ChatTokenizer]:
-    """The decoder in ``folder`` as transformers loads it, with ``weights`` as in the settings, and its tokenizer.
+    """Load the decoder in ``folder`` with transformers, with ``weights`` as in the settings. Returns it and its
+    tokenizer.
 
     Raises ModelError.
     """
@@ -151,7 +154,7 @@ def load_module(folder: Path, place: torch.device, precision: torch.dtype, weigh
         packing = packing_options(how["config"], weights, place)
         module = load_whole(kind, folder, dtype=precision, **how, **packing)
         forget_packing(module)
-        module = module if packing else module.to(place)  # packed weights are on the device already
+        module = module if packing else module.to(place)  # quantized weights are on the device already
         return module, load_tokenizer(folder, getattr(module.generation_config, "eos_token_id", None))
 
 
@@ -172,20 +175,20 @@ def silence_transformers() -> None:
 
 
 def load_whole(auto: Any, folder: Path, unused: str = "", **how: Any) -> Any:
-    """The module that the class ``auto`` of transformers makes of the weights in ``folder``.
+    """Returns the module that the transformers class ``auto`` loads from ``folder``.
 
-    Raises ValueError where weights are absent, except those whose names begin with ``unused``.
+    Raises ValueError for missing weights, except those whose names begin with ``unused``.
     """
     module, info = auto.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **how, **LOCAL)
     absent = {*map(str, (*info["missing_keys"], *info["mismatched_keys"]))}
     if lacking := {key for key in absent if not (unused and key.startswith(unused))}:
-        raise ValueError(f"it lacks {min(lacking)}")  # transformers would initialize it at random
+        raise ValueError(f"it lacks {min(lacking)}")  # transformers would initialize it randomly
     return module
 
 
 @contextmanager
 def loading(folder: Path, place: torch.device | str = "cpu") -> Iterator[None]:
-    """Turn the errors of libraries that cannot load a folder into a ModelError."""
+    """Convert library errors while loading a folder to ModelError."""
     try:
         yield
     except (UserError, AssertionError):
@@ -193,6 +196,6 @@ def loading(folder: Path, place: torch.device | str = "cpu") -> Iterator[None]:
     except (torch.OutOfMemoryError, MemoryError) as e:
         remedy = "choose a smaller model" if str(place) == "cpu" else "use --device cpu"
         raise ModelError(f"{folder} needs more memory than {place} has", f"close programs, or {remedy}") from e
-    except Exception as e:  # libraries raise anything on files that are damaged
+    except Exception as e:  # libraries raise anything for damaged files
         reason = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
         raise ModelError(f"{folder} does not load ({reason})", "fetch it again: localctx models pull NAME") from e

@@ -1,6 +1,6 @@
-"""Tries a family before its weights are loaded: a forward pass of its layers on torch's meta device, without numbers.
+"""Checks support for a model before its weights are loaded, with a forward pass on torch's meta device.
 
-What passes here is computed by the same attention function, so that a plan and loading refuse the same models.
+The trial uses the same attention function as inference, so that planning and loading reject the same models.
 """
 
 from collections.abc import Callable, Hashable
@@ -29,16 +29,16 @@ from localctx.models.decoder.attention_pass import AttentionPass, current_pass
 from localctx.models.decoder.without_numbers import WithoutNumbers
 from localctx.shape import KVShape, StateShape
 
-_TRIAL = "localctx-trial"  # the name of our attention function and our masks during a trial
+_TRIAL = "localctx-trial"  # the registered name of our attention and mask functions during a trial
 _TOKENS = 3
-_POSITIONS = "positions"  # their name among the sources of a pass
-_DYNAMIC = "dynamic"  # the type of RoPE that would leave keys of several frequencies in one cache
+_POSITIONS = "positions"  # the source name of position ids
+_DYNAMIC = "dynamic"  # a RoPE type that would mix keys of several frequencies in one cache
 
 
 def refuse_unfit(config: Any, module: Any = None) -> None:
-    """Raise ModelError, with the family and the reason, for a model that this version would compute wrongly.
+    """Raise ModelError, with family and reason, for a model that this version would compute incorrectly.
 
-    ``config`` is a transformers config; ``module`` is what ``build_without_weights`` makes of it, if that was done.
+    ``config`` is a transformers config. ``module`` is the result of ``build_without_weights``, if already built.
     """
     try:
         text = text_config(config)
@@ -55,7 +55,7 @@ def refuse_unfit(config: Any, module: Any = None) -> None:
 
 
 def _check_config(whole: Any, config: Any) -> None:
-    """Raise UnsupportedModel for the text ``config`` in ``whole``, which may be the same."""
+    """Raise UnsupportedModel if the config rules the model out. ``config`` is ``whole`` or the text config in it."""
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [r for r in rope.values() if isinstance(r, dict)] or [rope]
     kinds = {*(getattr(config, "layer_types", None) or [])}
@@ -73,12 +73,12 @@ def _check_config(whole: Any, config: Any) -> None:
 
 
 def supported_shape(config: Any) -> KVShape:
-    """Returns the cache shape of a (text) config. Raises UnsupportedModel where it tells none."""
+    """Returns the cache shape of a (text) config. Raises UnsupportedModel if it cannot be derived."""
     try:
         shape = shape_of(config)
         geometry_of(config)
     except (AttributeError, KeyError, TypeError, ValueError) as e:
-        shares = getattr(config, "num_kv_shared_layers", 0)  # and no earlier layer makes what they share
+        shares = getattr(config, "num_kv_shared_layers", 0)  # no earlier layer computes the shared keys and values
         raise UnsupportedModel("shared" if shares else "no heads") from e
     if not shape.bytes_per_token("bf16") > 0:
         raise UnsupportedModel("no heads")
@@ -86,28 +86,28 @@ def supported_shape(config: Any) -> KVShape:
 
 
 def model_shape(config: Any) -> KVShape:
-    """Returns the cache shape of a (text) config with the states of its layers, which the layers themselves tell on the
-    meta device. Raises UnsupportedModel.
+    """Returns the cache shape of a (text) config, including recurrent states, which are found by running the layers on
+    the meta device. Raises UnsupportedModel.
     """
     shape = supported_shape(config)
     return replace(shape, states=_states_of(config, shape)) if has_states(config) else shape
 
 
-_NO_MATTER = ("dtype", "_name_or_path", "transformers_version", "architectures")  # to the states
-_known_states = dict[str, tuple[StateShape, ...]]()  # by the config as text: a trial takes seconds
+_NO_MATTER = ("dtype", "_name_or_path", "transformers_version", "architectures")  # keys that do not affect states
+_known_states = dict[str, tuple[StateShape, ...]]()  # by config text, because a trial takes seconds
 
 
 def _states_of(config: Any, shape: KVShape) -> tuple[StateShape, ...]:
-    """Returns the states of the layers of a (text) config, after trying them. Raises UnsupportedModel."""
+    """Returns the recurrent states of a (text) config's layers, found by a trial. Raises UnsupportedModel."""
     text = repr({k: v for k, v in config.to_dict().items() if k not in _NO_MATTER})
     if text not in _known_states:
-        module = build_without_weights(config, torch.bfloat16)  # a state that is float32 here always is
+        module = build_without_weights(config, torch.bfloat16)  # a state that is float32 here is always float32
         _known_states[text] = _check_layers(module, shape, config)
     return _known_states[text]
 
 
 def _check_layers(module: Any, shape: KVShape, config: Any) -> tuple[StateShape, ...]:
-    """Run the layers of ``module``, which is on the meta device; returns the states that they keep. Raises
+    """Run the layers of ``module``, which is on the meta device. Returns their recurrent states. Raises
     UnsupportedModel.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -116,7 +116,7 @@ def _check_layers(module: Any, shape: KVShape, config: Any) -> tuple[StateShape,
     AttentionMaskInterface.register(_TRIAL, _trial_mask)
     module.set_attn_implementation(_TRIAL)
     trial, _ = _try_pass(module, shape, config)
-    counts = trial.positioned or has_states(config)  # states tell what comes after what
+    counts = trial.positioned or has_states(config)  # states encode the order of tokens
     if not counts or _counts_after_padding(module):
         raise UnsupportedModel("positions")
     if found := trial.states.found:
@@ -129,8 +129,8 @@ def _check_layers(module: Any, shape: KVShape, config: Any) -> tuple[StateShape,
 def _try_pass(
     module: Any, shape: KVShape, config: Any, before: States | None = None
 ) -> tuple["_TrialPass", frozenset[Hashable]]:
-    """Run the layers over some tokens, after those of which the states ``before`` tell (None: the first). Returns the
-    pass, and what its logits depend on. Raises UnsupportedModel.
+    """Run the layers over a few tokens, starting from the states ``before`` (None: at the first token). Returns the
+    pass, and the sources that its logits depend on. Raises UnsupportedModel.
     """
     tokens, positions = (torch.zeros(1, _TOKENS, dtype=torch.long, device="meta") for _ in range(2))
     numbers = WithoutNumbers([(_POSITIONS, positions), *(before or {}).items()])
@@ -149,18 +149,18 @@ def _try_pass(
             return trial, numbers.sources_of(out.logits)
     except UnsupportedModel:
         raise
-    except Exception as e:  # families raise anything for inputs that they do not know
+    except Exception as e:  # families raise anything for unexpected inputs
         raise UnsupportedModel("not run") from e
 
 
 def _counts_after_padding(module: Any) -> bool:
-    """True if the first position is the number of the padding token and one, as in RoBERTa."""
+    """Returns True if positions start after the padding token's id, as in RoBERTa."""
     embeddings = [m for name, m in module.named_modules() if "position" in name]
     return any(getattr(embedding, "padding_idx", None) is not None for embedding in embeddings)
 
 
 class _TrialPass(AttentionPass):
-    """A pass of which only shapes are computed. It makes masks, and knows them again when layers attend."""
+    """A pass that computes only shapes. It creates masks, and recognizes them when layers attend."""
 
     def __init__(self, shape: KVShape, layers: LayerMap, numbers: WithoutNumbers, before: States | None = None) -> None:
         super().__init__(shape, layers)
@@ -170,14 +170,14 @@ class _TrialPass(AttentionPass):
         self._masks: list[tuple[Tensor, Callable[..., Tensor]]] = []
 
     def make_mask(self, *, q_length: int, kv_length: int, mask_function: Callable[..., Tensor], **_: Any) -> Tensor:
-        """Returns a mask without numbers, as transformers wants one of which ``mask_function`` tells what is seen."""
+        """Returns a meta tensor as the mask, and records transformers' ``mask_function`` for it."""
         mask = torch.empty(1, 1, q_length, kv_length, dtype=torch.bool, device="meta")
         self._masks.append((mask, mask_function))
         return mask
 
     @property
     def states(self) -> Any:
-        """The states that layers put."""
+        """The states that layers stored."""
         return self._states
 
     @property
@@ -185,19 +185,19 @@ class _TrialPass(AttentionPass):
         return 0, _TOKENS
 
     def conv_width(self, inputs: Tensor, layer: int, state_idx: int, conv_kernel_size: int = 0, **_: Any) -> int:
-        """See ``AttentionPass``: as the layer says, or as many as it gives."""
+        """See ``StatePass``. Returns the layer's kernel size, else the number of its inputs."""
         return conv_kernel_size or inputs.shape[-1]
 
     def get_query_offset(self, layer: int = 0) -> int:
-        """Returns the tokens before this pass, of which transformers asks its cache when it makes masks."""
+        """Returns the number of tokens before this pass, which transformers needs for masks."""
         return 0
 
     def get_mask_sizes(self, queries: int, layer: int = 0) -> tuple[int, int]:
-        """Returns the tokens that a mask is about, and the first of them."""
+        """Returns the number of keys that a mask covers, and the position of the first."""
         return queries, 0
 
     def check_mask(self, layer: int, mask: Tensor | None) -> None:
-        """Refuse a mask that this pass did not make, or that shows other tokens than ``shape`` tells."""
+        """Raise UnsupportedModel for a mask that this pass did not create, or that does not match ``shape``."""
         seen = next((function for own, function in self._masks if own is mask), None)
         if seen is None:
             raise UnsupportedModel("mask")
@@ -216,18 +216,18 @@ class _TrialPass(AttentionPass):
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **_: Any
     ) -> Tensor:
-        """See ``ForwardBatch``: a tensor of the right size."""
+        """See ``ForwardBatch``. Returns a tensor of the right size."""
         entered = self.enter_layer(layer, k, v, expand)
         self.positioned |= _POSITIONS in self._numbers.sources_of(q)
         k, v = expand(*entered.new) if expand else (k, v)
         if q.shape[0] % k.shape[0] or q.shape[2] != k.shape[2]:
             raise UnsupportedModel("widths", found=[*k.shape], expected=[*q.shape])
         out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
-        return out + (k.sum() + v.sum()).to(q.dtype)  # it depends on all three
+        return out + (k.sum() + v.sum()).to(q.dtype)  # so that it depends on q, k and v
 
 
 class _TrialStates:
-    """The states that layers put in a pass: ``found``; ``now`` are those before it, None before the first token."""
+    """Recurrent states of a trial: ``now`` before the pass (None at the first token), ``found`` stored by layers."""
 
     def __init__(self, now: States | None) -> None:
         self.now, self.found = now, dict[StateKey, Tensor]()
@@ -239,10 +239,12 @@ class _TrialStates:
         self.found[key] = state
 
     def put_end(self, length: int, key: StateKey, state: Tensor) -> None:
-        """See ``SequenceStates``: there is no page in so few tokens."""
+        """See ``SequenceStates``. Does nothing, because so few tokens complete no page."""
 
     def shapes(self, dtype: torch.dtype) -> tuple[StateShape, ...]:
-        """Returns what was put by layers that compute in ``dtype``. Raises UnsupportedModel for other numbers."""
+        """Returns the shapes of stored states for layers that compute in ``dtype``. Raises UnsupportedModel for states
+        that are neither ``dtype`` nor float32.
+        """
         if any(x.dtype not in (dtype, torch.float32) for x in self.found.values()):
             raise UnsupportedModel("states")
         return tuple(
@@ -257,7 +259,7 @@ def _trial_mask(**how: Any) -> Tensor:
 
 
 def _visible(window: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions of queries and of keys, pair by pair, and whether the query sees the key."""
+    """Returns positions of queries and keys, pair by pair, and whether the query sees the key."""
     far = [0, 1, 2, 100, 1000, 100_000, *((window - 1, window, window + 1) if window else ())]
     pairs = [(q, q - d) for d in far for q in (d, d + 1, 200_000 + d)]
     pairs += [(q, q + d) for d in far[1:] for q in (0, 1, 200_000)]

@@ -1,4 +1,4 @@
-"""Running a model's code on torch's meta device, where tensors have shapes and no numbers."""
+"""Runs a model's code on torch's meta device, where tensors have shapes but no values."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any
@@ -10,19 +10,19 @@ from torch.utils._pytree import tree_leaves
 
 
 class WithoutNumbers(TorchDispatchMode):
-    """Lets code that looks at numbers run on the meta device: no element is found, a number is 0, a truth is true.
-    Mixtures of experts look which expert has tokens.
+    """Lets code that reads tensor values run on the meta device: ``nonzero`` finds nothing, numbers are 0, booleans are
+    True. Mixtures of experts, for example, check which experts have tokens.
 
-    It knows which of the ``sources`` each tensor is computed from; views are told with what they are views of.
+    It tracks which of the ``sources`` each tensor depends on. Views share the dependencies of their storage.
     """
 
     def __init__(self, sources: Iterable[tuple[Hashable, Tensor]]) -> None:
         super().__init__()
-        # all tensors are kept: an address is another storage's once its own is gone
+        # keep all tensors alive, because the address of a freed storage may be reused
         self._derived = {_storage(x): (x, frozenset([name])) for name, x in sources}
 
     def sources_of(self, x: Tensor) -> frozenset[Hashable]:
-        """Returns the sources that ``x`` was computed from."""
+        """Returns the sources that ``x`` depends on."""
         _, sources = self._derived.get(_storage(x), (x, frozenset[Hashable]()))
         return sources
 
@@ -47,7 +47,7 @@ def _compute_on_meta(func: Any, args: Any, how: dict[str, Any]) -> Any:
             return True if first.dtype == torch.bool or name == "aten::is_nonzero" else 0
         if name == "aten::nonzero":
             return first.new_empty(0, first.dim(), dtype=torch.long)
-        if name == "aten::_grouped_mm":  # of experts [E, in, out]; on this device torch knows it in bfloat16 only
+        if name == "aten::_grouped_mm":  # experts [E, in, out]; on meta, torch supports it in bfloat16 only
             return first.new_empty(first.shape[0], args[1].shape[-1])
         if name in ("aten::to", "aten::_to_copy") and how.get("device") == torch.device("cpu"):
             return torch.zeros(first.shape, dtype=how.get("dtype") or first.dtype)

@@ -1,1 +1,1 @@
-"""The files that models come in, checked before any library opens them."""
+"""Model files: GGUF, safetensors and config.json, checked before any library opens them."""

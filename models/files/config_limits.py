@@ -1,6 +1,6 @@
-"""Refuses a model's config.json before any library builds what it describes: a billion layers take four bytes.
+"""Rejects a malicious config.json before any library builds the model: a billion layers take only four bytes.
 
-The limits are several times those of the largest models that are known.
+The limits are several times the values of the largest known models.
 """
 
 import json
@@ -13,9 +13,9 @@ from typing import Any
 from localctx.errors import ModelError
 
 REMEDY = "fetch the model again, or choose another"
-MAX_BYTES = 8 << 20  # of the file; some list every language or layer
-MAX_DEPTH, MAX_ITEMS = 16, 1 << 16  # of objects in each other, and of a list or object
-MAX_EXPERTS = 1 << 17  # in all layers together; the largest models have 24,000
+MAX_BYTES = 8 << 20  # file size; some configs list every language or layer
+MAX_DEPTH, MAX_ITEMS = 16, 1 << 16  # nesting depth, and items of a list or object
+MAX_EXPERTS = 1 << 17  # total over all layers; the largest models have 24,000
 
 _LIMITS = (
     (re.compile(r"experts"), 1 << 13),
@@ -29,8 +29,8 @@ _MUST_BE_POSITIVE = re.compile(r"^(num_hidden_layers|num_attention_heads|hidden_
 
 
 def check_config(file: Path) -> None:
-    """Raises ModelError for a config.json whose numbers no model has, or that is too large or deep to be read. A file
-    that is absent or no JSON passes: who reads it reports that.
+    """Raise ModelError for a config.json with implausible numbers, or one that is too large or too deeply nested. A
+    missing file or invalid JSON passes, because its reader reports that.
     """
     try:
         with file.open("rb") as f:
@@ -47,7 +47,7 @@ def check_config(file: Path) -> None:
 
 
 def _problems(value: Any, depth: int) -> Iterator[str]:
-    """Yields what is wrong with a value of the file, and with all in it."""
+    """Yields the problems of a value in the file and of all nested values."""
     if depth > MAX_DEPTH:
         yield "it is nested too deeply"
     elif isinstance(value, dict | list):

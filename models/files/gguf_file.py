@@ -1,4 +1,4 @@
-"""GgufFile: a GGUF on disk, in one file or split into several, checked before any library opens it."""
+"""GgufFile: a GGUF on disk, in one file or several parts, checked before any library opens it."""
 
 import re
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from localctx.models.fingerprint import hash_file
 
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 GGUF_ON_HUB = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<pattern>[\w.*?\[\]-]+)")
-"""A repository of the hub and a pattern of names of GGUF files in it: ``owner/name:*Q4_K_M*``."""
+"""A hub repository and a name pattern for GGUF files in it: ``owner/name:*Q4_K_M*``."""
 
 EXACT_TYPES = {0, 1, 30}  # ggml's f32, f16 and bf16
 
 
 @dataclass(frozen=True)
 class GgufFile:
-    """The ``parts`` of a GGUF in order; one if it is not split. ``header`` is that of the first, with all tensors."""
+    """A GGUF with its ``parts`` in order (one if not split). ``header``: the first part's metadata, and all tensors."""
 
     parts: tuple[Path, ...]
     header: GgufHeader
 
     @property
     def path(self) -> Path:
-        """The first part, by which llama.cpp finds the others."""
+        """The first part, from which llama.cpp finds the others."""
         return self.parts[0]
 
     @property
@@ -36,12 +36,12 @@ class GgufFile:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors, as they are quantized."""
+        """Bytes of all tensors as quantized."""
         return sum(self.tensor_bytes.values())
 
     @cached_property
     def tensor_bytes(self) -> dict[str, int]:
-        """Bytes of each tensor, as it is quantized."""
+        """Bytes of each tensor as quantized."""
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
         sizes = {name: GGML_QUANT_SIZES[GGMLQuantizationType(t.kind)] for name, t in self.header.tensors.items()}
@@ -49,7 +49,7 @@ class GgufFile:
 
     @property
     def quantized(self) -> bool:
-        """True if a tensor is in a format that torch would have to dequantize."""
+        """True if torch would have to dequantize any tensor."""
         return any(tensor.kind not in EXACT_TYPES for tensor in self.header.tensors.values())
 
     @cached_property
@@ -59,7 +59,7 @@ class GgufFile:
 
 
 def find_gguf(name: str) -> Path | None:
-    """Returns the GGUF file that ``name`` names: a file, or a folder with one GGUF, perhaps split; None if neither."""
+    """Returns the GGUF at the path ``name``: a file, or the only GGUF (perhaps split) in a folder; None if neither."""
     path = Path(name).expanduser()
     try:
         if path.suffix == ".gguf" and path.is_file():
@@ -73,7 +73,7 @@ def find_gguf(name: str) -> Path | None:
 
 
 def open_gguf(path: Path) -> GgufFile:
-    """Reads and checks the headers of the GGUF whose first part is ``path``. Raises ModelError, OSError."""
+    """Read and check the headers of the GGUF whose first part is ``path``. Raises ModelError, OSError."""
     match = _SPLIT.fullmatch(path.name)
     count = int(match["count"]) if match else 1
     if not match or count == 1:
@@ -98,7 +98,7 @@ def _number(file: Path) -> int | None:
 
 
 def per_layer(header: GgufHeader, name: str, layers: int, default: int = 0) -> tuple[int, ...]:
-    """Returns the metadata ``name`` for each layer, be it one value for all or an array."""
+    """Returns the metadata ``name`` for each layer, whether stored as one value or an array. Raises ModelError."""
     value = header.get(name, default)
     values = value if isinstance(value, tuple) else (value,) * layers
     if len(values) < layers or not all(isinstance(v, int) and 0 <= v <= header.weights for v in values[:layers]):

@@ -1,7 +1,7 @@
-"""Reads and validates the header of a GGUF file before any library opens the file.
+"""Reads and validates the header of a GGUF file before any library opens it.
 
-The file may be malicious: 49 bytes can keep a parser busy for ever, and a config with a billion layers takes four
-bytes. In a header that ``read_header`` returns, no count and no size exceeds the size of the file.
+The file may be malicious: 49 bytes can keep a parser busy forever, and a billion layers take four bytes. In a header
+from ``read_header``, no count and no size exceeds the size of the file.
 """
 
 import mmap
@@ -18,7 +18,7 @@ REMEDY = "fetch the file again, or give a folder with config.json and *.safetens
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _MAX_ENTRIES = 1 << 16  # metadata keys, or tensors
-_MAX_LAYERS = 1 << 10  # items of an array that are read: a number for each layer, or for each RoPE section
+_MAX_LAYERS = 1 << 10  # longest array that is read: one number per layer or RoPE section
 _MAX_ITEMS = 1 << 22  # array items in a header; a vocabulary of 2**18 with scores, types and merges has 2**20
 
 
@@ -33,27 +33,27 @@ class GgufTensor:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """A GGUF file's metadata (of a long array, and of one of strings, only the length) and its tensors' positions."""
+    """A GGUF file's metadata and tensor positions. Of long arrays and arrays of strings it has only the length."""
 
     meta: dict[str, Any]
     tensors: dict[str, GgufTensor]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns the metadata ``name`` of this file's architecture."""
+        """Returns the metadata ``name``, with this file's architecture as prefix."""
         return self.meta.get(f"{self.meta['general.architecture']}.{name}", default)
 
     @property
     def weights(self) -> int:
-        """The number of parameters in all tensors, without tables of RoPE factors."""
+        """The number of parameters in all tensors, without RoPE factor tables."""
         return sum(prod(tensor.dims) for name, tensor in self.tensors.items() if not name.startswith("rope_"))
 
 
 def read_header(path: Path, part: bool = False) -> GgufHeader:
-    """Reads the header of the GGUF file ``path``, and checks every length in it against the file's size.
+    """Read the header of the GGUF file ``path``, and check every length in it against the file's size.
 
-    ``part``: the file may be one of several, so that the model's sizes are checked by ``check_sizes`` once all are
-    read. Takes milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it
-    cannot be read.
+    ``part``: the file may be one of several parts, so the caller runs ``check_sizes`` once all are read. Takes
+    milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it cannot be
+    read.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -83,7 +83,9 @@ def _read(data: mmap.mmap, part: bool) -> GgufHeader:
 
 
 class _HeaderReader:
-    """A cursor over a mapped file. It raises ValueError at the file's end and after _MAX_ITEMS array items."""
+    """A cursor over a mapped file. Raises ValueError or struct.error at the file's end, and ValueError after _MAX_ITEMS
+    array items.
+    """
 
     def __init__(self, data: mmap.mmap, at: int) -> None:
         self.data, self.at, self.items = data, at, _MAX_ITEMS
@@ -114,7 +116,7 @@ class _HeaderReader:
         return self.array(self.unpack("I")) if kind == _ARRAY else self.unpack(_SCALARS[kind])
 
     def array(self, kind: int) -> int | tuple[Any, ...]:
-        """Returns the items of an array that has one for each layer; of others only how many there are."""
+        """Returns the items of an array with at most _MAX_LAYERS numbers, and only the length of other arrays."""
         count = self.count(self.items)
         self.items -= count
         if kind == _STRING:
@@ -135,7 +137,7 @@ class _HeaderReader:
 
 
 def _placed(tensors: dict[str, GgufTensor], end: int, alignment: int, size: int) -> dict[str, GgufTensor]:
-    """Converts tensor offsets from the data section, which follows the header's ``end``, to the file."""
+    """Convert tensor offsets from the data section, which follows the header's ``end``, to file offsets."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
@@ -154,7 +156,7 @@ def _refuse_parts(header: GgufHeader) -> None:
 
 
 def check_sizes(header: GgufHeader) -> None:
-    """Raises ValueError for sizes larger than the file's: building such a model would fill the memory."""
+    """Raise ValueError for model sizes beyond the file's contents: building such a model would fill the memory."""
     limits = {"block_count": len(header.tensors), "embedding_length": header.weights, "vocab_size": header.weights}
     for name, limit in limits.items():
         if (value := header.get(name)) is not None and not (isinstance(value, int) and 0 < value <= limit):

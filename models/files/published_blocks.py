@@ -1,8 +1,8 @@
-"""The quantized blocks of a GGUF file (Q4_0, Q4_1, Q4_K, Q8_0), kept beside the weights that are made of them.
+"""Stores the quantized blocks of a GGUF file (Q4_0, Q4_1, Q4_K, Q8_0) beside the weights converted from it.
 
-So weights at 4 or 8 bits are those that were published, not rounded once more. The file holds the bytes of each matrix
-as the GGUF has them, with its rows in the order of transformers' modules. Matrices that a file of 4 bits keeps at more
-(Q5_K and Q6_K in Q4_K_M) are named in it: they are computed with at 8 bits.
+So 4- and 8-bit weights are exactly the published ones, not rounded again. The file has the bytes of each matrix as in
+the GGUF, with rows in the order of transformers' modules. It also names matrices that a 4-bit file stores with more
+bits (Q5_K and Q6_K in Q4_K_M), which are computed at 8 bits.
 """
 
 import json
@@ -25,10 +25,10 @@ from localctx.models.files.safetensors_files import open_weights
 from localctx.models.fingerprint import hash_file
 
 FILE_NAME = "published.blocks"
-"""A file of safetensors whose name transformers does not take for weights."""
-_Q4_0, _Q4_1, _Q8_0, _Q4_K = 2, 3, 8, 12  # ggml's numbers of types
+"""A safetensors file under a name that transformers does not mistake for weights."""
+_Q4_0, _Q4_1, _Q8_0, _Q4_K = 2, 3, 8, 12  # ggml type numbers
 _BLOCKS = {_Q4_0: (32, 18), _Q4_1: (32, 20), _Q8_0: (32, 34), _Q4_K: (256, 144)}
-"""The inputs and the bytes of a block, by type."""
+"""Inputs and bytes of a block, by type."""
 _FOUR_BITS = {_Q4_0, _Q4_1, _Q4_K}
 _MORE_BITS = {0, 1, 30, 6, 7, _Q8_0, 13, 14}  # F32, F16, BF16, Q5_0, Q5_1, Q8_0, Q5_K, Q6_K
 _KINDS = "kinds"
@@ -43,26 +43,26 @@ _LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 _TOGETHER = {"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}
-"""The matrices that NativeWeights joins to one of one number kind."""
+"""Matrices that NativeWeights concatenates, so they need the same number kind."""
 _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 
 
 class PublishedBlocks:
-    """The blocks in a model folder; without one, or where the folder has none, there are none."""
+    """The published blocks in a model folder. Empty without a folder, or if the folder has none."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._path = folder / FILE_NAME if folder else None
         self._file: Any = None
         self._kinds: Mapping[str, int] = {}
-        self._names: frozenset[str] = frozenset()  # of matrices with blocks; others are only named in kinds
+        self._names: frozenset[str] = frozenset()  # matrices with blocks; others appear only in kinds
         if self._path and self._path.is_file():
             self._file, self._kinds = _opened(self._path)
             self._names = frozenset(self._file.keys() if self._file else ())
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The content hash of their file, by its name; and that ``finer`` matrices are at 8 bits, which versions that
-        made the same file computed with at 4.
+        """The content hash of the file by name, and a marker if ``finer`` matrices are at 8 bits. Earlier versions
+        computed those at 4 bits from the same file.
         """
         if not (self._file and self._path):
             return {}
@@ -70,8 +70,8 @@ class PublishedBlocks:
 
     @cached_property
     def finer(self) -> frozenset[str]:
-        """The modules in the layers that need 8 bits where the weights are asked for at 4: those that a file of 4 bits
-        keeps at more, and those that are joined to them.
+        """The layer modules that need 8 bits when 4-bit weights are requested: those that a 4-bit file stores with more
+        bits, and those concatenated with them.
         """
         kinds = {name.removesuffix(".weight"): kind for name, kind in self._kinds.items() if ".layers." in name}
         if not _FOUR_BITS.intersection(kinds.values()):
@@ -79,15 +79,15 @@ class PublishedBlocks:
         return frozenset(each for name, kind in kinds.items() if kind in _MORE_BITS for each in _joined(name))
 
     def groups(self, name: str, kind: int) -> Groups | None:
-        """Returns the matrix of this name if it was published in this number kind, else None."""
+        """Returns the matrix ``name`` if it was published in this number kind, else None."""
         if name not in self._names or kind != (NIBBLES if self._kinds[name] in _FOUR_BITS else SIGNED):
             return None
         return groups_of(self._file.get_tensor(name), self._kinds[name])
 
 
 def groups_of(blocks: Tensor, ggml_type: int) -> Groups:
-    """Returns the weight of a GGUF's blocks [out, blocks, bytes] uint8: exactly, but for the scales and minima of Q4_K,
-    products of two numbers that are rounded to float16 (by at most a part in 2,048).
+    """Returns the weight stored in a GGUF's blocks [out, blocks, bytes] uint8. It is exact, except that the scales and
+    minima of Q4_K, products of two numbers, are rounded to float16 (by at most one part in 2,048).
     """
     codes, scales, minima = _parts(blocks, ggml_type)
     inputs = codes.shape[1] * GROUP
@@ -95,7 +95,7 @@ def groups_of(blocks: Tensor, ggml_type: int) -> Groups:
 
 
 def _parts(blocks: Tensor, ggml_type: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The codes [out, groups, 32], and scales and minima [out, groups] float32, that blocks mean exactly."""
+    """Returns the exact codes [out, groups, 32], scales and minima [out, groups] float32 of blocks."""
     scales = _half(blocks, 0).float()
     if ggml_type == _Q8_0:
         return blocks[..., 2:].contiguous().view(torch.int8), scales, None
@@ -112,13 +112,13 @@ def _parts(blocks: Tensor, ggml_type: int) -> tuple[Tensor, Tensor, Tensor | Non
 
 
 def _nibbles(packed: Tensor) -> Tensor:
-    """The codes [out, groups, 32] of bytes [out, ..., n]: n low halves, then the n high ones."""
+    """Returns the codes [out, groups, 32] of bytes [out, ..., n]: n low nibbles, then n high nibbles."""
     return torch.stack([packed & 15, packed >> 4], -2).reshape(len(packed), -1, GROUP)
 
 
 def _six_bits(packed: Tensor) -> tuple[Tensor, Tensor]:
-    """The 8 factors of a scale and of a minimum in the 12 bytes [..., 12] of a block of Q4_K (``ggml-quants.c``): six
-    bits of each of the first four, whose bytes end in two bits of the last four; the other four bits of these.
+    """Returns the 8 six-bit scale factors and 8 six-bit minimum factors of a Q4_K block from its 12 bytes [..., 12]
+    (``ggml-quants.c``). The bytes of the first four factors also hold the top two bits of the last four.
     """
     first, second, last = packed.unflatten(-1, (3, 4)).unbind(-2)
     factors = torch.cat([first & 63, last & 15 | first >> 2 & 48], -1)
@@ -127,8 +127,8 @@ def _six_bits(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def write_published(header: GgufHeader, gguf: Path, folder: Path) -> None:
-    """Writes the blocks of ``gguf`` to ``folder``, which holds the weights that were converted from it. A matrix whose
-    blocks do not mean exactly these weights is left out.
+    """Write the blocks of ``gguf`` to ``folder``, which holds the weights converted from it. Matrices whose blocks do
+    not decode to exactly these weights are left out.
     """
     weights = open_weights(folder)
     if weights is None:
@@ -162,7 +162,7 @@ def _half(blocks: Tensor, at: int) -> Tensor:
 
 
 def _module_name(name: str) -> str:
-    """Returns what a GGUF's tensor is called in a plain decoder of transformers; an empty string for others."""
+    """Returns the name in a plain transformers decoder for a GGUF tensor name; empty for other tensors."""
     whole = {"token_embd.weight": "model.embed_tokens.weight", "output.weight": "lm_head.weight"}
     match name.split("."):
         case ["blk", layer, part, "weight"] if part in _LAYER:
@@ -178,7 +178,7 @@ def _blocks(data: mmap.mmap, tensor: GgufTensor) -> Tensor:
 
 
 def _in_order(blocks: Tensor, name: str, kind: int, header: GgufHeader, weight: Tensor) -> Tensor | None:
-    """Returns the rows of blocks in the order of the converted ``weight``; None if no known order gives its numbers."""
+    """Returns block rows in the order of the converted ``weight``; None if no known order reproduces it."""
     heads = header.get(_HEADS.get(name.split(".")[-2], ""))
     orders = [blocks]
     if isinstance(heads, int) and heads > 0 and len(blocks) % (2 * heads) == 0:  # ggml rotates neighbours, not halves
@@ -195,7 +195,7 @@ def _means(blocks: Tensor, kind: int, weight: Tensor) -> bool:
 
 
 def _joined(module: str) -> list[str]:
-    """The names of a module in a layer and of those that are joined to it."""
+    """Returns the names of a layer's module and of those concatenated with it."""
     at, _, name = module.rpartition(".")
     names = next((names for names in _TOGETHER if name in names), {name})
     return [f"{at}.{each}" for each in names]

@@ -14,11 +14,11 @@ from localctx.errors import ModelError
 MAX_HEADER = 100 << 20  # bytes; the library has the same limit
 REMEDY = "fetch the file again: localctx models pull NAME"
 UNQUANTIZED = {"F32", "BF16", "F16"}
-"""The dtypes of unquantized tensors, in safetensors' names."""
+"""The dtypes of unquantized tensors, as named by safetensors."""
 
 
 class SafetensorsWeights(Mapping[str, Tensor]):
-    """The tensors of safetensors files by name. A tensor is a view of its mapped file: copy it to keep it."""
+    """The tensors of safetensors files by name. A tensor is a view of its mapped file, so copy it to keep it."""
 
     def __init__(self, files: list[Path]) -> None:
         self._files: dict[str, Any] = {}
@@ -44,7 +44,7 @@ class SafetensorsWeights(Mapping[str, Tensor]):
 
 
 def check_headers(folder: Path) -> None:
-    """Raises ModelError for a file in ``folder`` whose header is longer than the file, or than any model's."""
+    """Raise ModelError for a file in ``folder`` whose header is longer than the file or than MAX_HEADER."""
     for file in folder.glob("*.safetensors"):
         with suppress(OSError), file.open("rb") as f:
             claimed, size = int.from_bytes(f.read(8), "little"), file.stat().st_size
@@ -53,7 +53,7 @@ def check_headers(folder: Path) -> None:
 
 
 def open_weights(folder: Path) -> SafetensorsWeights | None:
-    """Opens the weights in ``folder``, in one file or several; returns None where transformers would not find them."""
+    """Open the weights in ``folder``, in one file or several. Returns None if transformers would not find them."""
     try:
         if (folder / "model.safetensors").is_file():
             return SafetensorsWeights([folder / "model.safetensors"])
@@ -64,7 +64,7 @@ def open_weights(folder: Path) -> SafetensorsWeights | None:
 
 
 def get_tensor(weights: Mapping[str, Tensor], name: str, *shape: int) -> Tensor:
-    """Returns the tensor called ``name``. Raises ValueError where it is absent or has another shape."""
+    """Returns the tensor ``name``. Raises ValueError if it is missing or has another shape."""
     found = weights.get(name)
     if found is None or found.shape != shape:
         raise ValueError(f"it lacks {name}")

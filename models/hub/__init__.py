@@ -1,1 +1,1 @@
-"""Models on their way to this machine: download, conversion, and the folder of those installed."""
+"""Downloads, converts and installs models."""

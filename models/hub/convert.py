@@ -1,7 +1,7 @@
 """Converts a GGUF file to a folder that transformers loads quickly: safetensors, config, tokenizer, template.
 
-transformers' GGUF reader silently ignores RoPE scaling and weights it does not know. This module puts RoPE scaling into
-the config, and refuses a file whose model would be computed differently.
+transformers' GGUF reader silently ignores RoPE scaling and unknown weights. This module adds RoPE scaling to the
+config, and rejects a file whose model would be computed differently.
 """
 
 import os
@@ -19,28 +19,28 @@ from localctx.models.files.gguf_header import REMEDY, GgufHeader, read_header
 from localctx.system import link
 
 ProgressCallback = Callable[[str, int, int], None]
-"""``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
+"""``progress(phase, done, total)``; a total of 0 means unknown. It may raise to cancel the work."""
 
 VERSION = 3
-"""The converter's version, recorded in manifests so that a later version can find the models that an older one made.
+"""The converter's version, recorded in manifests so that a later version can find models converted by an older one.
 
-The first kept no published blocks, the second none of Q4_K.
+Version 1 stored no published blocks, version 2 none of Q4_K.
 """
 
 _DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
 
 
 def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback, dtype: str = "bfloat16") -> None:
-    """Writes the model in the file ``gguf`` to the folder ``out``, with weights in ``dtype`` (a torch dtype's name).
+    """Write the model in the file ``gguf`` to the folder ``out``, with weights in ``dtype`` (a torch dtype's name).
 
     Reports the phases ``converting`` (in tensors) and ``saving``. Raises ModelError for a damaged file, an architecture
-    that transformers does not read, or parameters that it cannot express; OSError when the disk is full or read-only.
-    After an error the caller deletes ``out``.
+    that transformers does not read, or parameters that it cannot express. Raises OSError if the disk is full or
+    read-only. After an error the caller deletes ``out``.
     """
     header = read_header(gguf)
     try:
         with tempfile.TemporaryDirectory() as alone, _quiet(progress):
-            # in a folder of its own, because transformers also reads files next to the GGUF
+            # in its own folder, because transformers also reads files next to the GGUF
             link(Path(alone, "model.gguf"), gguf.resolve())
             _convert(header, gguf, alone, out, progress, dtype)
     except ModelError:
@@ -55,7 +55,7 @@ def _user_error(gguf: Path, error: Exception) -> Exception:
     """Returns the error with a remedy for the user."""
     if isinstance(error, MemoryError):
         return ModelError(f"{gguf} needs more memory than there is", "close other programs, or take a smaller model")
-    if number := re.search(r"\(os error (\d+)\)", str(error)):  # how safetensors reports a full disk
+    if number := re.search(r"\(os error (\d+)\)", str(error)):  # safetensors reports a full disk like this
         return OSError(int(number[1]), os.strerror(int(number[1])))
     reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
     return ModelError(f"{gguf} cannot be converted ({reason[0]})", REMEDY)
@@ -70,7 +70,7 @@ def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: P
     _set_positions(config, header, gguf)
     _check_weights(config, header, gguf)
     tokenizer = _tokenizer(folder, header)
-    load: Any = AutoModelForCausalLM.from_pretrained  # typed as if it never returned the pair
+    load: Any = AutoModelForCausalLM.from_pretrained  # its type hints omit the returned pair
     model, info = load(
         folder, config=config, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, **source
     )
@@ -86,9 +86,9 @@ def _tokenizer(folder: str, header: GgufHeader) -> Any:
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
     from transformers import PreTrainedTokenizerFast
 
-    # not AutoTokenizer: it reads the whole file once more to know which class to take, and takes this one
+    # not AutoTokenizer, which reads the whole file again only to choose this same class
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, gguf_file="model.gguf")
-    if header.meta.get("tokenizer.ggml.pre") in _DIGIT_BY_DIGIT:  # transformers reads them as GPT-2's
+    if header.meta.get("tokenizer.ggml.pre") in _DIGIT_BY_DIGIT:  # transformers would use GPT-2's pre-tokenizer
         split = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
         tokenizer.backend_tokenizer.pre_tokenizer = split
     return tokenizer
@@ -96,10 +96,10 @@ def _tokenizer(folder: str, header: GgufHeader) -> Any:
 
 def _save(model: Any, tokenizer: Any, header: GgufHeader, out: Path, progress: ProgressCallback) -> None:
     progress("saving", 0, 1)
-    # the weights are plain tensors by now, but transformers takes them for GGUF blocks, which it will not save
+    # the weights are plain tensors now, but transformers treats them as GGUF blocks and would not save them
     model.hf_quantizer = None
     del model.config.quantization_config
-    # several families end a message with another token than a text: generation must stop at either
+    # some families end a message (eot) with another token than a text (eos); generation must stop at both
     ends = {header.meta.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")} - {None}
     model.generation_config.eos_token_id = sorted(ends) or None
     model.save_pretrained(out)
@@ -108,7 +108,7 @@ def _save(model: Any, tokenizer: Any, header: GgufHeader, out: Path, progress: P
 
 
 def _check_weights(config: Any, header: GgufHeader, gguf: Path) -> None:
-    """Raises ModelError if model and file have different numbers of parameters: transformers ignores unknown ones."""
+    """Raise ModelError if model and file differ in their number of parameters: transformers ignores unknown ones."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -122,12 +122,12 @@ def _check_weights(config: Any, header: GgufHeader, gguf: Path) -> None:
 
 
 def _set_positions(config: Any, header: GgufHeader, gguf: Path) -> None:
-    """Sets in ``config`` what transformers' GGUF reader ignores: RoPE scaling, partial RoPE, sliding windows."""
+    """Set values in ``config`` that transformers' GGUF reader ignores: RoPE scaling, partial RoPE, sliding windows."""
     try:
         _stretch(config, _scaling(header, gguf) | _partial(config, header))
     except (KeyError, ValueError) as error:
         raise ModelError(f"{gguf} places its tokens in a way transformers cannot ({error})", REMEDY) from error
-    if config.model_type in ("mistral", "phi3"):  # the default window of their configs is one checkpoint's
+    if config.model_type in ("mistral", "phi3"):  # their configs' default window is that of one checkpoint
         config.sliding_window = header.get("attention.sliding_window")
 
 
@@ -136,14 +136,14 @@ def _stretch(config: Any, rope: dict[str, Any]) -> None:
     by_layer = isinstance(params.get("full_attention"), dict)
     if rope and (not params or (by_layer and rope.get("rope_type") != "linear")):
         raise ValueError(f"{rope.get('rope_type', 'partial')} RoPE in {config.model_type}")
-    # in models with sliding layers, only full attention layers are scaled
+    # in models with sliding layers, only full-attention layers are scaled
     (params["full_attention"] if by_layer else params).update(rope)
     if "original_max_position_embeddings" in rope and hasattr(config, "original_max_position_embeddings"):
         config.original_max_position_embeddings = rope["original_max_position_embeddings"]
 
 
 def _partial(config: Any, header: GgufHeader) -> dict[str, Any]:
-    """Returns the config of RoPE over only a part of each head's channels."""
+    """Returns the parameters for RoPE over only part of each head's channels; empty if it covers all."""
     width, heads = header.get("rope.dimension_count"), getattr(config, "num_attention_heads", 0)
     head = getattr(config, "head_dim", None) or (heads and config.hidden_size // heads)
     return {"partial_rotary_factor": width / head} if width and head and width != head else {}
@@ -151,7 +151,7 @@ def _partial(config: Any, header: GgufHeader) -> dict[str, Any]:
 
 def _scaling(header: GgufHeader, gguf: Path) -> dict[str, Any]:
     """Returns the file's RoPE scaling as transformers' parameters; empty for plain RoPE."""
-    # llama.cpp reads a missing kind as linear, and a factor of 0 as none
+    # llama.cpp treats a missing type as linear, and a factor of 0 as no scaling
     kind = header.get("rope.scaling.type", "linear")
     factor = header.get("rope.scaling.factor") or header.get("rope.scale_linear") or 1.0
     tables = {name: _floats(header, name, gguf) for name in header.tensors if name.startswith("rope_")}
@@ -193,8 +193,8 @@ def _from_tables(header: GgufHeader, tables: dict[str, list[float]]) -> dict[str
 
 
 def _llama3(table: list[float], header: GgufHeader) -> dict[str, Any]:
-    """Returns Llama 3.1's RoPE parameters for a table of one factor per frequency. Raises ValueError if its rule gives
-    another table.
+    """Returns Llama 3.1's RoPE parameters for a table with one factor per frequency; empty if no factor is above 1.
+    Raises ValueError if Llama 3.1's rule gives another table.
     """
     from math import isclose, pi
 
@@ -220,7 +220,7 @@ def _floats(header: GgufHeader, name: str, gguf: Path) -> list[float]:
 
 @contextmanager
 def _quiet(progress: ProgressCallback) -> Iterator[None]:
-    """Silences transformers' progress bars, logs and warnings; reports its tensors to ``progress``."""
+    """Silence transformers' progress bars, logs and warnings, and report its tensors to ``progress``."""
     from transformers import modeling_gguf_pytorch_utils as reader
     from transformers.utils import logging
 
@@ -232,7 +232,7 @@ def _quiet(progress: ProgressCallback) -> Iterator[None]:
     level, bars, bar = logging.get_verbosity(), logging.is_progress_bar_enabled(), reader.tqdm
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    reader.tqdm = count  # there is no other hook for its progress
+    reader.tqdm = count  # the only hook for its progress
     try:
         with warnings.catch_warnings(action="ignore"):
             yield

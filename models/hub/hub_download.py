@@ -1,8 +1,8 @@
-"""A child process that downloads one model from the Hugging Face hub: ``python -m localctx.models.hub.hub_download``.
+"""Child process that downloads one model from the Hugging Face hub: ``python -m localctx.models.hub.hub_download``.
 
-Arguments: repository, revision, target folder ("" only looks the model up), file for the plan (the commit, and the size
-of each file), and a pattern if GGUF files are wanted. Downloads only these, or safetensors, configs and tokenizers,
-never pickled weights. On failure it prints one line and exits with 1, HUB_UNREACHABLE or DISK_FULL.
+Arguments: repository, revision, target folder ("" only looks up the model), plan file (commit, file sizes and model
+data), and a pattern for GGUF files. Without a pattern it downloads safetensors, configs and tokenizers, never pickled
+weights. On failure it prints one line and exits with 1, HUB_UNREACHABLE or DISK_FULL.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from typing import Any
 
 HUB_UNREACHABLE = 69
 DISK_FULL = 73
-TIMEOUT = 5  # seconds to wait for the hub's answer
+TIMEOUT = 5  # seconds to wait for the hub's response
 PARALLEL = 4  # files downloaded at a time
 
 _KINDS = {".json", ".safetensors", ".txt", ".jinja", ".model"}
@@ -27,8 +27,8 @@ _KINDS = {".json", ".safetensors", ".txt", ".jinja", ".model"}
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file of a repository: its size in bytes, and the hash that the hub tells: the SHA-256 of the content of a large
-    file, or the SHA-1 by which git names a small one.
+    """A file of a repository, with its size in bytes and the hub's hash: the SHA-256 of a large file's content, or the
+    git blob SHA-1 of a small file.
     """
 
     name: str
@@ -46,14 +46,14 @@ class HubFile:
 
 
 def wanted(name: str, pattern: str = "") -> bool:
-    """Returns True if transformers needs the file ``name`` of a repository, or if it is a GGUF like ``pattern``."""
+    """Returns True if transformers needs the repository's file ``name``, or if it is a GGUF matching ``pattern``."""
     if pattern:
         return "/" not in name and name.endswith(".gguf") and fnmatchcase(name, pattern)
     return "/" not in name and Path(name).suffix in _KINDS and not name.startswith("consolidated")
 
 
 def main(repo: str, revision: str, folder: str, plan: str, pattern: str = "") -> None:
-    """Downloads ``repo`` into ``folder``, except for what is there. Exits with one line of text if it fails."""
+    """Download files of ``repo`` that are missing in ``folder``. On failure, print one line and exit."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
@@ -75,14 +75,14 @@ def main(repo: str, revision: str, folder: str, plan: str, pattern: str = "") ->
 
 
 def _is_network_error(error: Exception) -> bool:
-    """Returns True if there was no answer. Errors are recognized by class name, because the hub's library has changed
+    """Returns True for a failed connection. Errors are recognized by class name, because the hub's library has changed
     its HTTP client before.
     """
     return any(kind.__name__ in ("ConnectionError", "TransportError") for kind in type(error).__mro__)
 
 
 def _files(info: Any, pattern: str) -> list[HubFile]:
-    """Returns the files to download; exits if they are no model."""
+    """Returns the files to download. Exits if they do not form a model."""
     siblings = [file for file in info.siblings if wanted(file.rfilename, pattern)]
     files = [HubFile(f.rfilename, f.size or 0, f.lfs.sha256 if f.lfs else f.blob_id or "") for f in siblings]
     names = {file.name for file in files}
@@ -94,7 +94,7 @@ def _files(info: Any, pattern: str) -> list[HubFile]:
 
 
 def _described(info: Any, files: list[HubFile]) -> dict[str, Any]:
-    """Returns the plan: the commit, the size of each file, and what the hub tells of the model."""
+    """Returns the plan: commit, file sizes, and the hub's data about the model."""
     return {
         "commit": str(info.sha),
         "files": {file.name: file.bytes for file in files},
@@ -105,17 +105,17 @@ def _described(info: Any, files: list[HubFile]) -> dict[str, Any]:
 
 
 def _licence(card: Any) -> str:
-    """Returns the licence that a model's card names; where the hub does not know it, the name its makers gave it."""
+    """Returns the licence in a model card, or its ``license_name`` if the hub lists it as "other"."""
     told = str(card.get("license") or "")
     return str(card.get("license_name") or told) if told == "other" else told
 
 
 def _make_room(files: list[HubFile], folder: Path) -> None:
-    """Makes the folder and removes parts that no file continues; exits if the rest does not fit on the disk."""
+    """Create the folder and remove stale files. Exits if the remaining download does not fit on the disk."""
     folder.mkdir(parents=True, exist_ok=True)
     known = {path for file in files for path in (folder / file.name, _part(file, folder))}
     for path in folder.iterdir():
-        if path not in known:  # of another version, or left by an older localctx
+        if path not in known:  # from another version, or left by an older localctx
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     present = sum(path.stat().st_size for path in folder.iterdir())
     if (missing := sum(file.bytes for file in files) - present) > (free := shutil.disk_usage(folder).free):
@@ -135,7 +135,7 @@ def _download(repo: str, commit: str, files: list[HubFile], folder: Path) -> Non
 
 
 def _fetch(repo: str, commit: str, file: HubFile, folder: Path) -> None:
-    """Downloads a file, from where an earlier try ended, and checks its hash."""
+    """Download a file, resuming an earlier attempt, and check its hash."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers
@@ -145,9 +145,9 @@ def _fetch(repo: str, commit: str, file: HubFile, folder: Path) -> None:
     part = _part(file, folder)
     metadata = get_hf_file_metadata(hf_hub_url(repo, file.name, revision=commit))
     if part.exists() and part.stat().st_size > file.bytes:
-        part.unlink()  # it is no beginning of the file
+        part.unlink()  # it cannot be a prefix of the file
     with part.open("ab") as target:
-        headers = {"Accept-Encoding": "identity"}  # or parts could not be continued
+        headers = {"Accept-Encoding": "identity"}  # compressed transfers could not be resumed
         headers |= build_hf_headers() if metadata.location.startswith(_endpoint()) else {}
         http_get(metadata.location, target, resume_size=part.stat().st_size, headers=headers, expected_size=file.bytes)
         target.flush()
@@ -159,14 +159,14 @@ def _fetch(repo: str, commit: str, file: HubFile, folder: Path) -> None:
 
 
 def _endpoint() -> str:
-    """Returns the address of the hub; an access token is sent to no other server."""
+    """Returns the hub's address, the only server that access tokens are sent to."""
     from huggingface_hub.constants import ENDPOINT
 
     return f"{ENDPOINT}/"
 
 
 def _part(file: HubFile, folder: Path) -> Path:
-    """Returns the file that holds the beginning of ``file`` while it is downloaded; another content has another."""
+    """Returns the path of the partial download of ``file``, which is unique to its content."""
     return folder / f"{file.name}.{file.digest[:16]}.part"
 
 

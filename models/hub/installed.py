@@ -1,7 +1,7 @@
 """The models folder: one complete folder per model, each with a manifest of its files.
 
-A model is built in ``.partial/<name>`` by one process at a time and renamed at the end. After an interruption the next
-try resumes from ``.partial``.
+One process at a time builds a model in ``.partial/<name>`` and renames it at the end. After an interruption, the next
+attempt resumes from ``.partial``.
 """
 
 import errno
@@ -22,17 +22,17 @@ from localctx.system import sync
 
 MANIFEST = "localctx.json"
 FREE_SPACE = "free some space, or set LOCALCTX_HOME to a folder on another disk"
-"""What a user can do where a model does not fit on the disk."""
+"""The remedy shown if a model does not fit on the disk."""
 
 _PARTIAL = ".partial"
 
 BuiltModel = tuple[Path, dict[str, Any]]
-"""A finished folder, and the source of its files for the manifest."""
+"""A finished folder and, for the manifest, the source of its files."""
 
 
 @dataclass(frozen=True)
 class InstalledModel:
-    """A model in the models folder. ``state`` is ``ready``, ``damaged`` (files are missing or cut) or ``partial``."""
+    """A model in the models folder. ``state``: ``ready``, ``damaged`` (files missing or truncated) or ``partial``."""
 
     name: str
     path: Path
@@ -41,10 +41,11 @@ class InstalledModel:
 
 
 def install(name: str, models_dir: Path, progress: ProgressCallback, build: Callable[[Path], BuiltModel]) -> Path:
-    """Returns the folder of the model ``name``; builds it with ``build(work folder)`` if it is not complete.
+    """Returns the folder of the model ``name``, built with ``build(work folder)`` if it is not complete.
 
-    Reports ``waiting`` while another process builds it, and ``sealing`` (in files). Raises ModelError when the disk is
-    full or read-only or a foreign folder has this name, and whatever ``build`` and ``progress`` raise.
+    Reports ``waiting`` while another process builds it, and ``sealing`` (in files). Raises ModelError if the disk is
+    full or read-only, or if a folder not made by localctx has this name, and any exception from ``build`` and
+    ``progress``.
     """
     target = models_dir / name
     if is_complete(target):
@@ -60,7 +61,7 @@ def install(name: str, models_dir: Path, progress: ProgressCallback, build: Call
 
 
 def remove(name: str, models_dir: Path) -> int:
-    """Deletes the model ``name`` and its partial downloads; returns the bytes freed. Raises ModelError if unknown."""
+    """Delete the model ``name`` and its partial downloads. Returns the bytes freed. Raises ModelError if unknown."""
     folder = folder_name(name)
     if folder not in (names := [model.name for model in list_installed(models_dir)]):
         raise unknown_model_error(name, names)
@@ -74,7 +75,7 @@ def remove(name: str, models_dir: Path) -> int:
 
 
 def list_installed(models_dir: Path) -> list[InstalledModel]:
-    """Returns the models in the models folder, sorted by name. An installed model hides a partial one."""
+    """Returns the models in the models folder, sorted by name. An installed model hides its partial download."""
     models = {}
     for path in [*models_dir.glob(f"{_PARTIAL}/*/"), *models_dir.glob("[!.]*/")]:
         installed_state = "ready" if is_complete(path) else "damaged"
@@ -84,7 +85,7 @@ def list_installed(models_dir: Path) -> list[InstalledModel]:
 
 
 def verify(folder: Path) -> list[str]:
-    """Hashes all files of an installed model, at about 3 GB/s; returns those that differ from the manifest.
+    """Hash all files of an installed model, at about 3 GB/s. Returns the names of files that differ from the manifest.
 
     Raises ModelError if the folder has no manifest.
     """
@@ -95,7 +96,7 @@ def verify(folder: Path) -> list[str]:
 
 
 def source_kind(folder: Path) -> str:
-    """Returns where an installed model comes from: ``pip``, ``hub`` or ``gguf``; "" for a folder of the user's own."""
+    """Returns an installed model's source: ``pip``, ``hub``, ``mirror`` or ``gguf``; "" for a user's own folder."""
     try:
         return str(json.loads((folder / MANIFEST).read_bytes())["source"]["kind"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -103,14 +104,14 @@ def source_kind(folder: Path) -> str:
 
 
 def is_complete(folder: Path) -> bool:
-    """Returns True if every file of the manifest exists with its size. ``verify`` checks the content."""
+    """Returns True if every file in the manifest exists with the right size. ``verify`` checks the content."""
     files = _files(folder)
     paths = {name: folder / name for name in files}
     return bool(files) and all(p.is_file() and p.stat().st_size == files[name]["bytes"] for name, p in paths.items())
 
 
 def folder_name(name: str) -> str:
-    """Returns the name of a model's folder inside the models folder, for a catalogue name or hub id."""
+    """Returns the name of a model's folder in the models folder, for a catalogue name or hub id."""
     return name.replace("/", "--")
 
 
@@ -123,13 +124,13 @@ def unknown_model_error(name: str, names: list[str]) -> ModelError:
 
 
 def check_space(folder: Path, need: int) -> None:
-    """Raises ModelError if the disk of ``folder`` has fewer than ``need`` bytes free."""
+    """Raise ModelError if the disk of ``folder`` has fewer than ``need`` bytes free."""
     if need > (free := shutil.disk_usage(folder).free):
         raise ModelError(f"the model needs {need / 1e9:.1f} GB and {free / 1e9:.1f} GB are free", FREE_SPACE)
 
 
 def folder_bytes(folder: Path) -> int:
-    """Returns the bytes of all files under ``folder``. Files may appear and disappear meanwhile."""
+    """Returns the total bytes of files under ``folder``. Files may appear and disappear meanwhile."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -149,7 +150,7 @@ _REMEDIES = {
 
 @contextmanager
 def disk_errors(models_dir: Path) -> Iterator[None]:
-    """Converts an OSError to a ModelError with the file's name and a remedy."""
+    """Convert an OSError to a ModelError with the file's name and a remedy."""
     try:
         yield
     except OSError as error:
@@ -160,7 +161,7 @@ def disk_errors(models_dir: Path) -> Iterator[None]:
 
 
 def _seal(folder: Path, name: str, source: dict[str, Any], progress: ProgressCallback) -> None:
-    """Writes the manifest, and syncs every file to disk."""
+    """Write the manifest, and sync every file to disk."""
     files = {}
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     for done, path in enumerate(paths):
@@ -173,7 +174,7 @@ def _seal(folder: Path, name: str, source: dict[str, Any], progress: ProgressCal
 
 
 def _replace(target: Path, built: Path | None, work_folder: Path) -> None:
-    """Replaces ``target`` by ``built`` or by nothing. The old folder moves to ``work_folder``, to be deleted later."""
+    """Replace ``target`` by ``built``, or remove it. The old folder moves to ``work_folder``, to be deleted later."""
     if target.exists():
         target.replace(work_folder / "old")
     if built:
@@ -187,7 +188,7 @@ def _refuse_foreign(target: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, Any]:
-    """Returns the manifest's entry for each file; nothing if there is no valid manifest."""
+    """Returns the manifest's entry for each file; empty without a valid manifest."""
     try:
         files = json.loads((folder / MANIFEST).read_bytes())["files"]
         return files if all({"bytes", "blake3"} <= entry.keys() for entry in files.values()) else {}
@@ -197,7 +198,7 @@ def _files(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _locked(models_dir: Path, name: str, progress: ProgressCallback) -> Iterator[Path]:
-    """Locks and yields the work folder of one model; reports ``waiting`` while another process holds the lock."""
+    """Lock and yield the work folder of one model. Reports ``waiting`` while another process holds the lock."""
     from filelock import FileLock, Timeout
 
     work_folder = models_dir / _PARTIAL / name
@@ -213,5 +214,5 @@ def _locked(models_dir: Path, name: str, progress: ProgressCallback) -> Iterator
         yield work_folder
     finally:
         with suppress(OSError):
-            work_folder.rmdir()  # only if it is empty, so that there is nothing to resume
+            work_folder.rmdir()  # succeeds only if it is empty, so there is nothing to resume
         lock.release()

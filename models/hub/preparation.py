@@ -1,4 +1,4 @@
-"""Prepares the processor's kernels where no earlier run did, in a thread: while a model is downloaded, too."""
+"""Compiles the CPU kernels in a background thread, for example during a download, if no earlier run did."""
 
 from collections.abc import Callable
 from threading import Thread
@@ -9,7 +9,7 @@ _SECOND = 1.0  # between two reports, so that a terminal shows the seconds that 
 
 
 class ProcessorPreparation:
-    """The kernels being compiled; nothing where that was done before. The command does not wait for it when it ends."""
+    """Background compilation of the CPU kernels, skipped if already done. It does not delay the end of the command."""
 
     def __init__(self) -> None:
         self._thread = None if compiled() else Thread(target=warm, daemon=True)
@@ -17,7 +17,7 @@ class ProcessorPreparation:
             self._thread.start()
 
     def wait(self, report: Callable[[], None]) -> None:
-        """Wait until a model can read; calls ``report`` every second meanwhile. What failed fails again in loading."""
+        """Wait for compilation, calling ``report`` every second. An error is not raised here; it recurs in loading."""
         while self._thread and self._thread.is_alive():
             report()
             self._thread.join(_SECOND)

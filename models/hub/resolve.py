@@ -1,7 +1,7 @@
-"""Resolves the value of ``--model`` to a local folder that transformers loads; downloads and converts as needed.
+"""Resolves the value of ``--model`` to a local folder that transformers loads, and downloads and converts as needed.
 
 It never unpickles anything or runs a model's code. To cancel, raise from ``progress``: no incomplete model and no child
-process is left, and the next try resumes the download.
+process is left, and the next attempt resumes the download.
 """
 
 import re
@@ -51,23 +51,23 @@ _WITHOUT_HUB = (
     "no hub can be reached from here, and all else works with the models that are here: check the network and try "
     "again, or give --model a folder or a .gguf file that you bring yourself"
 )
-HUB_PATIENCE = 5.0  # seconds that the hub may take to say something, where there is another source
+HUB_PATIENCE = 5.0  # seconds to wait for the hub's response if there is another source
 _KINDS: dict[type, str] = {PipSource: "pip", HubSource: "hub", MirrorSource: "mirror"}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 class Unavailable(ModelError):
-    """No source of a model can be reached, or has it."""
+    """No source of a model can be reached or has the model."""
 
 
 def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind: ModelKind = "chat") -> Path:
-    """Returns the local folder of the model called ``name``; downloads or converts the model first if needed.
+    """Returns the local folder of the model ``name``, downloaded or converted first if needed.
 
     ``name`` is a catalogue name, a folder with config.json and *.safetensors, a GGUF file, a hub id ``owner/name``, or
-    a name in ``list_installed``. Takes milliseconds for an installed model; a GGUF file is hashed, at about 3 GB/s.
+    a name in ``list_installed``. Takes milliseconds for an installed model; a GGUF file is hashed at about 3 GB/s.
     Reports ``waiting``, ``fetching`` and ``unpacking`` (bytes), ``converting`` (tensors), ``saving`` and ``sealing``
-    (files). Raises ModelError for any failure and for a catalogue name of another ``kind``, and whatever ``progress``
-    raises.
+    (files). Raises ModelError for any failure and for a catalogue name of another ``kind``, and any exception from
+    ``progress``.
     """
     if entry := load_catalog().get(name):
         _refuse_kind(entry, kind)
@@ -82,11 +82,11 @@ def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind:
 
 
 def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Returns the first part of the GGUF called ``name``, for llama.cpp: a file, a folder with one, or GGUF_ON_HUB,
-    which is downloaded if needed. Raises as ``resolve_model`` does.
+    """Returns the first part of the GGUF ``name`` for llama.cpp. ``name`` is a file, a folder with one GGUF, or a
+    GGUF_ON_HUB, which is downloaded if needed. Raises like ``resolve_model``.
     """
     if path := find_gguf(name):
-        return path.absolute()  # not resolved: links to the parts of a split file have the names of parts
+        return path.absolute()  # symlinks not resolved, because only the links may be named like parts
     source = hub_source(name)
     if not (source and source.pattern):
         raise ModelError(f"{name} is no GGUF file, nor a folder with one", "name a .gguf file, or owner/name:*Q4_K_M*")
@@ -97,13 +97,13 @@ def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Pat
 
 
 def _gguf_folder(name: str) -> str:
-    """Returns the name of the folder that GGUF files of the hub are downloaded to."""
+    """Returns the name of the folder for GGUF files from the hub."""
     return re.sub(r"[^\w.-]", "_", folder_name(name))
 
 
 def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Downloads the catalogue name, hub id or GGUF_ON_HUB ``name`` if it is not installed; returns its folder. Raises
-    as ``resolve_model`` does.
+    """Download the catalogue name, hub id or GGUF_ON_HUB ``name`` if it is not installed. Returns its folder. Raises
+    like ``resolve_model``.
     """
     if GGUF_ON_HUB.fullmatch(name):
         return resolve_gguf(name, models_dir, progress).parent
@@ -120,15 +120,15 @@ def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
 def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
     """Returns the model's name as settings should store it (a path becomes absolute), and whether it is installed.
 
-    Raises ModelError for a name that is neither known nor installed, for a file that is no GGUF and for a model that is
-    not a chat model.
+    Raises ModelError for a name that is neither known nor installed, a file that is not a GGUF, and a model that is not
+    a chat model.
     """
     if entry := load_catalog().get(name):
         _refuse_kind(entry, "chat")
     elif path := _existing(name):
         folder = path.is_dir() and not find_gguf(name)
         if path.is_file():
-            read_header(path)  # or it is no GGUF file
+            read_header(path)  # raises if it is not a GGUF file
         return str(_local(path) if folder else path.absolute()), True
     elif GGUF_ON_HUB.fullmatch(name):
         return name, is_complete(models_dir / _gguf_folder(name))
@@ -139,7 +139,7 @@ def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
 
 
 def hub_source(name: str) -> HubSource | None:
-    """Returns where on the hub ``name`` is: ``owner/name``, or a GGUF_ON_HUB; None for another kind of name."""
+    """Returns the hub source for a name ``owner/name`` or a GGUF_ON_HUB; None for other names."""
     if match := GGUF_ON_HUB.fullmatch(name):
         return HubSource(match["repo"], pattern=match["pattern"])
     return HubSource(name) if _HUB_ID.fullmatch(name) else None
@@ -159,7 +159,7 @@ def _existing(name: str) -> Path | None:
 
 
 def _local(folder: Path) -> Path:
-    """Returns the user's own folder if it holds safetensors. Raises ModelError otherwise."""
+    """Returns the user's own folder if it has safetensors and a config.json. Raises ModelError otherwise."""
     if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
         return folder.resolve()
     if any(path for kind in _PICKLES for path in folder.glob(kind)):
@@ -170,7 +170,7 @@ def _local(folder: Path) -> Path:
 
 
 def _converted(gguf: Path, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Returns the folder converted from the user's own GGUF file, which is identified by the file's content hash."""
+    """Returns the folder converted from the user's own GGUF file. The file's content hash names the folder."""
     with disk_errors(models_dir):
         header, content = read_header(gguf), hash_file(gguf)
 
@@ -184,9 +184,9 @@ def _converted(gguf: Path, models_dir: Path, progress: ProgressCallback) -> Path
 def _fetch(
     name: str, sources: tuple[ModelSource, ...], need: int, work_folder: Path, progress: ProgressCallback
 ) -> BuiltModel:
-    """Gets the model from the first source that has it; ``need`` is its final size on disk in bytes (0: unknown).
+    """Download the model from the first source that has it. ``need`` is its final size on disk in bytes (0: unknown).
 
-    Raises Unavailable where none has it.
+    Raises Unavailable if no source has it.
     """
     refuse_offline(f"{name} is not on this machine", f"get it without --offline: localctx models pull {name}")
     failures, remedy = [], _TRY_AGAIN
@@ -224,7 +224,10 @@ def _from(
 
 
 def _convert_known(folder: Path, digest: str, need: int, work_folder: Path, progress: ProgressCallback) -> Path:
-    """Converts the GGUF in ``folder``, whose SHA-256 must be ``digest``: then it does not matter who sent it."""
+    """Convert the GGUF in ``folder`` after checking its SHA-256 ``digest``, so that its source need not be trusted.
+
+    Raises SourceFailed for another file.
+    """
     gguf = find_gguf(str(folder))
     if gguf is None or sha256(gguf) != digest:
         shutil.rmtree(folder)

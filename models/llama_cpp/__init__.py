@@ -1,1 +1,1 @@
-"""Models that llama.cpp computes: it holds keys, values and states itself."""
+"""Models computed by llama.cpp, which holds keys, values and recurrent states itself."""

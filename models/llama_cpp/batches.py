@@ -1,4 +1,4 @@
-"""Distributes the new tokens of several sequences over llama.cpp's batches, which have a fixed size."""
+"""Splits the new tokens of several sequences into llama.cpp's batches, which have a fixed size."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ from localctx.kv.backends.backend import MAX_DECODE_TOKENS
 from localctx.models.llama_cpp.options import MAX_OUTPUTS
 
 Piece = tuple[int, int, int, int]
-"""Tokens ``start..stop`` of sequence ``i``, and how many of the last of them have logits that are wanted."""
+"""Tokens ``start..stop`` of sequence ``i``, and the number of last tokens whose logits are wanted."""
 
 
 def passes(counts: Sequence[int], most: int) -> list[list[int]]:
-    """Returns the numbers of the sequences that are computed together, of those with ``counts`` tokens: each with a
-    chunk of its prompt by itself, then those that decode, ``most`` at a time.
+    """Returns the indices of sequences by pass, for sequences with ``counts`` new tokens. A sequence with a prefill
+    chunk is alone; decoding sequences follow, ``most`` per pass.
     """
     long = [[i] for i, count in enumerate(counts) if count > MAX_DECODE_TOKENS]
     short = [i for i, count in enumerate(counts) if count <= MAX_DECODE_TOKENS]
@@ -19,8 +19,8 @@ def passes(counts: Sequence[int], most: int) -> list[list[int]]:
 
 
 def native_batches(counts: Sequence[int], num_logits: Sequence[int], size: int) -> list[list[Piece]]:
-    """Distributes sequences of ``counts`` tokens over native batches of at most ``size`` tokens and MAX_OUTPUTS
-    outputs. A sequence is cut where it has more tokens, or more wanted logits, than there is room for.
+    """Returns native batches of at most ``size`` tokens and MAX_OUTPUTS outputs for sequences of ``counts`` tokens. A
+    sequence is split if a batch has no room for all of its tokens or wanted logits.
     """
     batches, tokens, outputs = list[list[Piece]]([[]]), 0, 0
     for i, (count, wanted) in enumerate(zip(counts, num_logits, strict=True)):

@@ -1,4 +1,4 @@
-"""LlamaCache: the KV cache of one sequence, whose keys, values and states llama.cpp holds."""
+"""LlamaCache: the cache of one sequence; llama.cpp holds its keys, values and states."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,19 +15,20 @@ from localctx.models.llama_cpp.sink_windows import evicted_ranges
 class LlamaCache:
     """See ``localctx.kv.sequence_cache.SequenceCache``. ``memory`` holds the sequence.
 
-    A sequence that cannot be cut (``MemoryKind``) goes back to its mark: where the documents end, or the last turn.
+    A sequence that cannot be trimmed (``MemoryKind``) can return to its mark, at the end of the documents or of the
+    last chat turn.
     """
 
     activation: Activation | None = None
     joins_chunks = False
-    attention_mass: np.ndarray | None = None  # llama.cpp tells nothing of its attention
+    attention_mass: np.ndarray | None = None  # llama.cpp does not report attention
 
     def __init__(self, memory: LlamaMemory, sequence: NativeSequence) -> None:
         self.memory, self.sequence = memory, sequence
 
     @property
     def keeper(self) -> Keeper:
-        """The policy that evicts."""
+        """The eviction policy."""
         return self.sequence.keeper
 
     @property
@@ -53,16 +54,16 @@ class LlamaCache:
         return self.sequence.dropped
 
     def enter_phase(self, phase: Phase) -> None:
-        """Do nothing: none of the keepers here depends on the phase."""
+        """Do nothing: no keeper here depends on the phase."""
 
     def finish_prefill(self) -> None:
-        """Do nothing: none of the keepers here compresses a prompt."""
+        """Do nothing: no keeper here compresses a prompt."""
 
     def record_attention(self) -> None:
         """Do nothing: there is no attention to record."""
 
     def mark(self) -> None:
-        """Note that ``trim`` may have to go back to here."""
+        """Mark the current length, so that ``trim`` can return to it."""
         self.memory.mark(self.sequence)
 
     def trimmable(self, length: int) -> int:
@@ -83,7 +84,7 @@ class LlamaCache:
         return twin
 
     def snapshot(self, start: int) -> np.ndarray:
-        """Returns the state of the tokens from ``start`` on; see ``LlamaMemory``."""
+        """Returns a snapshot of the tokens from ``start`` on; see ``LlamaMemory``."""
         return self.memory.snapshot(self.sequence, start)
 
     def append(self, stop: int, state: np.ndarray) -> None:
@@ -91,7 +92,7 @@ class LlamaCache:
         self.memory.append(self.sequence, stop, state)
 
     def begin_with(self, name: bytes) -> bool:
-        """Begin the empty sequence with what is stored under ``name``, if it is still in memory."""
+        """Start the empty sequence with the retained prefix ``name``. Returns False if it is no longer in memory."""
         if not (sequence := self.memory.fork_retained(name)):
             return False
         sequence.keeper = self.keeper
@@ -99,9 +100,9 @@ class LlamaCache:
         return True
 
     def retain(self, ends: Mapping[bytes, int]) -> None:
-        """Let what is stored under the names ``ends`` (the last ends last) stay in memory while there is room."""
+        """Retain the prefixes named in ``ends`` in memory while there is room. The last name has the greatest end."""
         self.memory.retain(self.sequence, ends, max(ends.values()))
 
     def drop(self) -> None:
-        """Release everything."""
+        """Release all memory of the sequence."""
         self.memory.drop(self.sequence)

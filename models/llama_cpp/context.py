@@ -1,5 +1,5 @@
-"""LlamaContext: one native context of llama.cpp, with its sequences. Every limit is checked before native code is
-called, which aborts the process where one is violated.
+"""LlamaContext: one native llama.cpp context with its sequences. It checks every limit before calling native code,
+which aborts the process on a violation.
 """
 
 import ctypes
@@ -16,16 +16,16 @@ from localctx.errors import Cancelled, ModelError
 from localctx.models.llama_cpp.library import llama_library
 from localctx.models.llama_cpp.options import MAX_OUTPUTS, ContextOptions
 
-POLL = 0.02  # seconds between two looks for a cancel during a batch
-MIN_ABORTABLE = 32  # tokens of a batch that takes long enough to be worth a look for a cancel at every operation
+POLL = 0.02  # seconds between checks for cancellation during a batch
+MIN_ABORTABLE = 32  # tokens; a smaller batch is too short to check for cancellation at every operation
 
 
 class NoCells(Exception):
-    """The context has no room for the tokens of a batch, or of a state."""
+    """The context has no room for the tokens of a batch."""
 
 
 class StateRefused(ModelError):
-    """llama.cpp does not give or take a state: it is of another layout, or there is no room for it."""
+    """llama.cpp failed to save or restore a state: it has another layout, or there is no room."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"llama.cpp lost what it had read ({what})", "ask again")
@@ -33,9 +33,7 @@ class StateRefused(ModelError):
 
 
 class Row(NamedTuple):
-    """New ``tokens`` of the sequence with id ``sequence``, from ``position`` on. The logits of the last ``num_logits``
-    are wanted.
-    """
+    """New ``tokens`` for the sequence id ``sequence`` from ``position`` on, with logits of the last ``num_logits``."""
 
     sequence: int
     position: int
@@ -44,9 +42,9 @@ class Row(NamedTuple):
 
 
 class LlamaContext:
-    """A context of the model at the pointer ``model``; ``owner`` is kept alive with it. One thread at a time.
+    """A context of the model at the pointer ``model``. It keeps ``owner`` alive. Use from one thread at a time.
 
-    Raises ModelError if llama.cpp refuses the options.
+    Raises ModelError if llama.cpp rejects the options.
     """
 
     def __init__(self, model: Any, owner: object, options: ContextOptions) -> None:
@@ -73,13 +71,13 @@ class LlamaContext:
 
     @property
     def scratch(self) -> int:
-        """The sequence id that nothing stays in."""
+        """The sequence id for temporary copies."""
         return self.options.sequences - 1
 
     def decode(self, rows: Sequence[Row], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
-        """Compute ``rows`` in one native batch; returns for each its wanted logits [num_logits, vocabulary], float32.
+        """Compute ``rows`` in one native batch. Returns the wanted logits [num_logits, vocabulary] of each, float32.
 
-        Raises NoCells with the memory as before; Cancelled with some of the tokens in it.
+        Raises NoCells, with the memory unchanged; Cancelled, with some tokens in memory; ModelError for other failures.
         """
         count, wanted = sum(len(row.tokens) for row in rows), sum(row.num_logits for row in rows)
         assert 0 < count <= self.options.batch, "a native batch has a fixed size"
@@ -99,28 +97,28 @@ class LlamaContext:
         return [self._logits(indices) for indices in outputs]
 
     def positions(self, sequence: int) -> tuple[int, int]:
-        """Returns the first and the last position that the memory has of a sequence; -1 for an empty one."""
+        """Returns the first and last position of a sequence in memory; -1 for an empty sequence."""
         library, memory = self._library, self._memory
         return library.llama_memory_seq_pos_min(memory, sequence), library.llama_memory_seq_pos_max(memory, sequence)
 
     def copy(self, source: int, target: int, start: int = -1, stop: int = -1) -> None:
-        """Make tokens ``start..stop`` of ``source`` (-1: all) part of ``target``. No keys are copied."""
+        """Add tokens ``start..stop`` of ``source`` (-1: all) to ``target``. Keys and values are shared, not copied."""
         self._library.llama_memory_seq_cp(self._memory, source, target, start, stop)
 
     def remove(self, sequence: int, start: int = -1, stop: int = -1) -> bool:
-        """Remove tokens ``start..stop`` of a sequence (-1: all); False where the memory cannot do that."""
+        """Remove tokens ``start..stop`` of a sequence (-1: all). Returns False if the memory does not support that."""
         return self._library.llama_memory_seq_rm(self._memory, sequence, start, stop)
 
     def shift(self, sequence: int, start: int, by: int) -> None:
-        """Move the tokens of a sequence from position ``start`` on by so many positions, of which other sequences that
-        have the same cells would not know. Their keys are rotated when the next batch begins.
+        """Move a sequence's tokens from position ``start`` on by ``by`` positions. The next batch re-rotates their
+        keys. Other sequences that share these cells would be corrupted.
         """
         assert self.can_shift, "llama.cpp aborts the process otherwise"
         self._library.llama_memory_seq_add(self._memory, sequence, start, -1, by)
 
     def state(self, sequence: int, partial: bool = False) -> np.ndarray:
-        """Returns the state of a sequence as bytes: its keys and values, recurrent states, no logits. ``partial``: only
-        what cannot be cut, which are recurrent states and sliding windows.
+        """Returns the state of a sequence as bytes: keys, values and recurrent states, without logits. ``partial``:
+        only the parts that cannot be trimmed, recurrent states and sliding windows. Raises StateRefused.
         """
         library, flags = self._library, self._flags(partial)
         size = library.llama_state_seq_get_size_ext(self._context, sequence, flags)
@@ -131,8 +129,8 @@ class LlamaContext:
         return data
 
     def set_state(self, sequence: int, data: np.ndarray, partial: bool = False) -> None:
-        """Replace a sequence, or that part of it, by what ``state`` returned. Raises StateRefused, with the sequence
-        empty.
+        """Replace a sequence, or its ``partial`` state, by a result of ``state``. Raises StateRefused and empties the
+        sequence.
         """
         flags = self._flags(partial)
         read = self._library.llama_state_seq_set_data_ext(self._context, _pointer(data), len(data), sequence, flags)
@@ -145,7 +143,7 @@ class LlamaContext:
         return library.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else library.LLAMA_STATE_SEQ_FLAGS_NONE
 
     def _fill(self, rows: Sequence[Row]) -> list[list[int]]:
-        """Write ``rows`` into the native batch; returns for each row the indices of its outputs."""
+        """Write ``rows`` into the native batch. Returns the output indices of each row."""
         batch, outputs, i = self._batch, list[list[int]](), 0
         for row in rows:
             first = len(row.tokens) - row.num_logits
@@ -163,14 +161,14 @@ class LlamaContext:
         return torch.from_numpy(np.stack(arrays)) if arrays else torch.empty(0, self.vocabulary)
 
     def _watch(self, cancelled: Callable[[], bool] | None) -> None:
-        """Have llama.cpp ask ``cancelled`` between two operations, POLL seconds after it did last; None: never."""
+        """Make llama.cpp call ``cancelled`` between operations, at most every POLL seconds; None: never."""
         callback = self._library.ggml_abort_callback
         self._callback = callback(_polled(cancelled)) if cancelled else callback()
         self._library.llama_set_abort_callback(self._context, self._callback, None)
 
 
 def _polled(cancelled: Callable[[], bool]) -> Callable[[Any], bool]:
-    """``cancelled`` as llama.cpp calls it, thousands of times a second."""
+    """Returns a callback that limits calls of ``cancelled``, because llama.cpp polls thousands of times per second."""
     due = time.monotonic() + POLL
 
     def ask(data: Any) -> bool:

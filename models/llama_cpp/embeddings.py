@@ -1,6 +1,6 @@
-"""Embeddings by llama.cpp: an embedding model in a GGUF, whose tokens it pools to one vector a text.
+"""Embeddings by llama.cpp: a GGUF embedding model that pools a text's tokens to one vector.
 
-python -m localctx.models.llama_cpp.embeddings FILE.gguf tries a file in a process of its own.
+``python -m localctx.models.llama_cpp.embeddings FILE.gguf`` tries a file in its own process.
 """
 
 import os
@@ -17,12 +17,12 @@ from localctx.models.files.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cpp.library import llama_library
 from localctx.models.llama_cpp.trial import record_trial, run_trial
 
-TEXTS = 8  # in one native batch
-TOKENS = 2048  # in one native batch; an encoder computes all tokens of a text at once
+TEXTS = 8  # per native batch
+TOKENS = 2048  # per native batch; an encoder computes all tokens of a text at once
 
 
 class LlamaEmbeddings:
-    """The embedding model at ``path``, loaded; ``window`` are the most tokens of a text. One thread at a time.
+    """The loaded embedding model at ``path``. ``window`` is the maximum tokens per text. Use from one thread at a time.
 
     Raises ModelError for a file that does not load.
     """
@@ -44,13 +44,13 @@ class LlamaEmbeddings:
         self._size: int = library.llama_vocab_n_tokens(library.llama_model_get_vocab(self.pointer))
 
     def embed(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
-        """Returns a unit vector for each text's tokens, float32 [n, width]."""
+        """Returns a unit vector for each tokenized text, float32 [n, width]."""
         vectors = [vector for batch in _batches(texts) for vector in self._embed(batch)]
         found = np.stack(vectors) if vectors else np.zeros((0, self._width), np.float32)
         return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
 
     def _embed(self, texts: Sequence[Sequence[int]]) -> Iterator[np.ndarray]:
-        """Compute at most TEXTS texts of at most TOKENS tokens together."""
+        """Yields the vectors of at most TEXTS texts with at most TOKENS tokens in all. Raises ModelError."""
         library, i = self._library, 0
         for sequence, tokens in enumerate(texts):
             assert all(0 <= token < self._size for token in tokens), "a token is in the vocabulary"
@@ -59,7 +59,7 @@ class LlamaEmbeddings:
                 self._batch.n_seq_id[i], self._batch.seq_id[i][0] = 1, sequence
                 i += 1
         self._batch.n_tokens = i
-        if memory := library.llama_get_memory(self._context):  # of a decoder that was made an embedding model
+        if memory := library.llama_get_memory(self._context):  # the model is a decoder
             library.llama_memory_clear(memory, False)
         compute = library.llama_decode if memory else library.llama_encode
         if status := compute(self._context, self._batch):
@@ -78,8 +78,8 @@ class LlamaEmbeddings:
 
 
 def check_embeddings(path: Path, tried: Path) -> GgufFile:
-    """Checks that the GGUF at ``path`` is an embedding model; one that was not loaded before is tried in a child
-    process, and ``tried`` is the folder of the records of that. Raises ModelError, OSError.
+    """Check that the GGUF at ``path`` is an embedding model. A file that was not tried before is loaded in a child
+    process; ``tried`` is the folder with records of trials. Raises ModelError, OSError.
     """
     gguf, library = open_gguf(path), llama_library()
     pools = (library.LLAMA_POOLING_TYPE_MEAN, library.LLAMA_POOLING_TYPE_CLS, library.LLAMA_POOLING_TYPE_LAST)
@@ -93,7 +93,7 @@ def check_embeddings(path: Path, tried: Path) -> GgufFile:
 
 
 def _batches(texts: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
-    """Yields texts that are computed together."""
+    """Yields the texts of each native batch."""
     batch, tokens = list[Sequence[int]](), 0
     for text in texts:
         assert 0 < len(text) <= TOKENS, "a text is cut to the window, and has its bounds"

@@ -1,6 +1,6 @@
-"""Which layers of a GGUF go to a GPU: as many as fit in its memory with their keys, values and buffers.
+"""Chooses the layers of a GGUF that go to a GPU: as many as fit in its memory with keys, values and buffers.
 
-llama.cpp fills a GPU from the end: first the output layer, then the last of the others. All else is computed from RAM.
+llama.cpp fills a GPU from the end: first the output layer, then the last layers. The rest stays in RAM.
 """
 
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from localctx.models.files.gguf_file import GgufFile, per_layer
 from localctx.models.llama_cpp.library import NATIVE_CODEC
 from localctx.models.llama_cpp.trial import ContextBytes, LlamaSizes
 
-CONTEXT = 16_384  # tokens whose KV has room on the GPU, if the model's window is not shorter
-SPARE = 1 << 29  # bytes of a GPU for its libraries; not measured
+CONTEXT = 16_384  # tokens of KV to reserve on the GPU, unless the model's window is shorter
+SPARE = 1 << 29  # bytes reserved for GPU libraries; not measured
 
 
 @dataclass(frozen=True)
 class GpuLayers:
-    """``count`` layers of ``of`` are on the GPU (the output layer is one of them), with ``weights`` bytes and the part
-    ``kv`` (0 to 1) of every context.
+    """The layers on the GPU: ``count`` of ``of`` (counting the output layer), with ``weights`` bytes of weights and the
+    fraction ``kv`` (0 to 1) of every context.
     """
 
     count: int
@@ -26,18 +26,18 @@ class GpuLayers:
     kv: float
 
     def context_limit(self, device: float, ram: float) -> int:
-        """Returns the bytes that contexts may take, where so many are free on the device and in RAM."""
+        """Returns the bytes available for contexts, given the free bytes on the ``device`` and in ``ram``."""
         rooms = ((device, self.kv), (ram, 1 - self.kv))
         return int(min(max(0.0, room) / part for room, part in rooms if part > 0))
 
 
 ALL = GpuLayers(1, 1, 0, 1.0)
-"""What the processor computes: everything is on the one device."""
+"""For a CPU: everything is on the only device."""
 
 
 def fitting_layers(layers: Sequence[float], output: float, compute: float, room: float) -> int:
-    """Returns how many layers fit in ``room`` bytes beside ``compute``: 0 none, 1 the output layer, 2 the last of
-    ``layers`` too, and so on.
+    """Returns the number of layers that fit in ``room`` bytes besides ``compute``: 0 is none, 1 the output layer, 2
+    also the last of ``layers``, and so on.
     """
     left, count = room - compute, 0
     for nbytes in (output, *reversed(layers)):
@@ -49,7 +49,7 @@ def fitting_layers(layers: Sequence[float], output: float, compute: float, room:
 
 
 def gpu_layers(gguf: GgufFile, sizes: LlamaSizes, free: float) -> GpuLayers:
-    """Returns the layers that go to a GPU with ``free`` bytes: with weights, KV of CONTEXT tokens and buffers."""
+    """Returns the layers for a GPU with ``free`` bytes, counting weights, KV of CONTEXT tokens and buffers."""
     context = sizes.at(NATIVE_CODEC, min(CONTEXT, sizes.trained or CONTEXT))
     weights, output = _weights(gguf)
     kv = _kv(gguf, len(weights), context)
@@ -61,7 +61,7 @@ def gpu_layers(gguf: GgufFile, sizes: LlamaSizes, free: float) -> GpuLayers:
 
 
 def _weights(gguf: GgufFile) -> tuple[list[int], int]:
-    """Returns the bytes of each layer's tensors, and of the output layer's, which may be the embeddings once more."""
+    """Returns the bytes of each layer's tensors, and of the output layer, which may be a copy of tied embeddings."""
     by_name = gguf.tensor_bytes
     layers = [0] * gguf.header.get("block_count", 1)
     for name, nbytes in by_name.items():
@@ -74,7 +74,9 @@ def _weights(gguf: GgufFile) -> tuple[list[int], int]:
 
 
 def _kv(gguf: GgufFile, layers: int, context: ContextBytes) -> list[float]:
-    """Returns the bytes of a context for each layer: KV by its KV heads, states in equal parts where it has none."""
+    """Returns each layer's bytes of a context: KV in proportion to KV heads, states split evenly over layers without KV
+    heads.
+    """
     heads = per_layer(gguf.header, "attention.head_count", layers, 1)
     kv_heads = per_layer(gguf.header, "attention.head_count_kv", layers, max(heads, default=1))
     stateful = [not heads for heads in kv_heads] if 0 in kv_heads else [True] * layers

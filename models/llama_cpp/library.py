@@ -1,4 +1,4 @@
-"""llama.cpp's library, through llama-cpp-python: whether it is installed, its build, its log, its types of KV."""
+"""Access to llama.cpp through llama-cpp-python: whether it is installed, its build, its log and its KV types."""
 
 import ctypes
 import functools
@@ -20,20 +20,20 @@ KV_TYPES = {
     "k8v4": ("Q8_0", "Q4_0"),
     "int4": ("Q4_0", "Q4_0"),
 }
-"""The ggml types of K and V for each of our codecs that llama.cpp has; ``f16`` is its own default."""
+"""The ggml types of K and V for each of our codecs that llama.cpp supports; ``f16`` is its default."""
 
 GGML_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "BF16": 30}
-"""ggml's numbers of these types: llama-cpp-python does not name all of them."""
+"""ggml's type numbers, because llama-cpp-python does not define all of them."""
 
 QUANTIZED = ("int8", "k8v4", "int4")
 NATIVE_CODEC = "f16"
-"""The codec that llama.cpp itself would take."""
+"""llama.cpp's default codec."""
 
 NO_TRANSFORM = "LLAMA_ATTN_ROT_DISABLE"
-"""llama.cpp's environment variable by which quantized keys are stored without a Hadamard transform."""
+"""llama.cpp's environment variable that disables the Hadamard transform of quantized keys."""
 
 LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
-_INFO = 2  # level of the log's lines that tell sizes
+_INFO = 2  # log level of lines that report sizes
 
 
 def llama_cpp_is_installed() -> bool:
@@ -43,8 +43,8 @@ def llama_cpp_is_installed() -> bool:
 
 @functools.cache
 def llama_library() -> Any:
-    """Returns llama-cpp-python's module of C functions, its log silenced. Raises ModelError if it is not installed."""
-    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or it would start a debugger where it aborts
+    """Returns llama-cpp-python's module, with its log silenced. Raises ModelError if it is not installed."""
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else it would start a debugger on abort
     try:
         import llama_cpp
     except (ImportError, OSError, RuntimeError) as e:  # absent, or its library does not load on this machine
@@ -58,7 +58,7 @@ def llama_library() -> Any:
 
 @functools.cache
 def llama_build() -> list[str]:
-    """Returns what identifies the build: its version, and the content of its libraries."""
+    """Returns the identity of the build: its version, and the content hashes of its libraries."""
     library = llama_library()
     libraries = Path(library.__file__).with_name("lib").glob("*")
     files = sorted(file for file in libraries if file.suffix in LIBRARY_SUFFIXES) or [Path(library.__file__)]
@@ -66,26 +66,26 @@ def llama_build() -> list[str]:
 
 
 def kv_types(codec: str) -> tuple[int, int]:
-    """Returns the ggml types of K and V for ``codec``. Raises UsageError for one that llama.cpp does not have."""
+    """Returns the ggml types of K and V for ``codec``. Raises UsageError for an unsupported codec."""
     if codec not in KV_TYPES:
         raise UsageError(f"llama.cpp has no {codec} KV", f"use one of: auto, {', '.join(KV_TYPES)}; or --engine torch")
     k, v = KV_TYPES[codec]
     return GGML_TYPES[k], GGML_TYPES[v]
 
 
-_captured: list[list[str]] = []  # lists that the log's lines are added to
+_captured: list[list[str]] = []  # lists that receive log lines
 
 
 @contextmanager
 def llama_log() -> Iterator[list[str]]:
-    """Yields a list to which the lines of llama.cpp's log are added while the block runs."""
+    """Yields a list that collects llama.cpp's log lines while the block runs."""
     llama_library()
     lines = list[str]()
     _captured.append(lines)
     try:
         yield lines
     finally:
-        _captured[:] = [one for one in _captured if one is not lines]  # not the first that is equal
+        _captured[:] = [one for one in _captured if one is not lines]  # ``remove`` would compare by equality
 
 
 @functools.cache  # the library keeps no reference to it

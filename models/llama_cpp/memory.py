@@ -1,5 +1,5 @@
-"""LlamaMemory: the sequences of one model, codec and RoPE scaling that llama.cpp computes: forward passes, forks,
-trims and snapshots of them.
+"""LlamaMemory: llama.cpp sequences of one model, codec and RoPE scaling, with forward passes, forks, trims and
+snapshots.
 """
 
 import threading
@@ -22,8 +22,8 @@ from localctx.shape import PAGE
 
 
 class LlamaMemory:
-    """``make_context`` makes a native context, as large as is needed; ``page_bytes`` are the bytes of PAGE tokens.
-    Sequences are computed together up to ``device_limit`` bytes. Any thread may call; one at a time is served.
+    """The sequences of one model, codec and RoPE. ``make_context`` makes a native context of a given size.
+    ``page_bytes`` is the bytes of PAGE tokens. Sequences are batched up to ``device_limit`` bytes. Thread-safe.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class LlamaMemory:
         self._residents = ResidentSequences(make_context, options, kind)
         self._lock, self._alone = threading.RLock(), True
 
-    # --- What there is
+    # --- Sizes
 
     @property
     def codec(self) -> str:
@@ -47,7 +47,7 @@ class LlamaMemory:
 
     @property
     def rope(self) -> object:
-        """See ``SequenceMemory``: a pass computes sequences of one memory."""
+        """See ``SequenceMemory``. The memory itself, because a pass computes sequences of one memory."""
         return self
 
     @property
@@ -55,7 +55,7 @@ class LlamaMemory:
         return self.page_bytes
 
     def nbytes(self) -> dict[str, int]:
-        """See ``SequenceMemory``: resident sequences, by their length."""
+        """See ``SequenceMemory``. Counts the tokens that resident sequences hold."""
         return {"device": self._residents.held * self.page_bytes // PAGE}
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
@@ -67,16 +67,16 @@ class LlamaMemory:
 
     @property
     def cells(self) -> int:
-        """The tokens that the native context has room for now; 0 before there is one."""
+        """The current capacity of the native context in tokens; 0 if there is none."""
         return self._residents.cells
 
     def allow(self, cells: int) -> None:
-        """Let the native context have room for ``cells`` tokens at most."""
+        """Limit the native context to ``cells`` tokens."""
         with self._lock:
             self._residents.max_cells = cells
 
     def release(self) -> None:
-        """Free the native context until it is needed again; sequences wait in RAM."""
+        """Free the native context until it is needed again. Its sequences move to RAM."""
         with self._lock:
             self._residents.release()
 
@@ -93,16 +93,16 @@ class LlamaMemory:
         num_logits: Sequence[int],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """Append ``tokens`` to each of ``sequences``; returns the logits of the last ``num_logits`` of each.
+        """Append ``tokens`` to each of ``sequences``. Returns the logits of the last ``num_logits`` tokens of each.
 
-        On any exception they are as before, except that one whose memory cannot be cut is then ``lost``. Raises
+        On any exception sequences are as before, except that one that cannot be trimmed becomes ``lost``. Raises
         Cancelled, NoRoom.
         """
         done = dict[int, Tensor]()
         with self._lock:
             before = [sequence.length for sequence in sequences]
-            self._alone = len(sequences) == 1  # or a cancel of one could cost another its past: see ``_decode``
-            stop = cancelled if self._alone or self.kind.rewinds else lambda: False  # the others could not go back
+            self._alone = len(sequences) == 1  # else cancelling one could lose another: see ``_decode``
+            stop = cancelled if self._alone or self.kind.rewinds else lambda: False  # the others could not be trimmed
             try:
                 for part in passes([len(own) for own in tokens], self.options.sequences - 1):
                     own = [sequences[i] for i in part], [tokens[i] for i in part], [num_logits[i] for i in part]
@@ -121,11 +121,11 @@ class LlamaMemory:
         num_logits: Sequence[int],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """``forward`` for sequences that are resident together; one with a chunk of its prompt is alone."""
+        """Run ``forward`` for sequences that are resident together. A sequence with a prefill chunk is alone."""
         if len(tokens[0]) > MAX_DECODE_TOKENS:
             self._residents.isolate(sequences[0])
         self._residents.make_resident(sequences)
-        evict(self._residents, sequences)  # what was restored
+        evict(self._residents, sequences)  # from restored sequences
         logits: list[list[Tensor]] = [[] for _ in sequences]
         for batch in native_batches([len(t) for t in tokens], num_logits, self.options.batch):
             if cancelled():
@@ -143,11 +143,11 @@ class LlamaMemory:
         tokens: Sequence[Sequence[int]],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """Compute one native batch; room is made for it as long as that is possible."""
+        """Compute one native batch, making room for it as long as possible. Raises NoRoom, Cancelled."""
         computed = [sequences[i] for i, *_ in batch]
         while True:
             self._residents.separate([s for s in computed if s.gap], sequences)
-            moved = close_gaps(self._native, computed)  # nothing may come between this and the batch
+            moved = close_gaps(self._native, computed)  # must be directly before the batch
             rows = [
                 Row(native_id(sequences[i]), sequences[i].held, tokens[i][start:stop], wanted)
                 for i, start, stop, wanted in batch
@@ -160,7 +160,7 @@ class LlamaMemory:
                 self._residents.make_resident(sequences)
             except BaseException:
                 for sequence in moved:
-                    sequence.lost = True  # its keys may be rotated in some layers only
+                    sequence.lost = True  # keys may be re-rotated in only some layers
                 raise
 
     def _roll_back(self, sequence: NativeSequence, length: int) -> None:
@@ -173,7 +173,7 @@ class LlamaMemory:
     # --- Changing sequences
 
     def fork(self, sequence: NativeSequence) -> NativeSequence:
-        """Returns another sequence with the same past. Keys and values are shared."""
+        """Returns a fork of the sequence, which shares keys and values."""
         with self._lock:
             twin = replace(sequence, expected=0, id=None, used=self._residents.tick())
             if sequence.id is not None:
@@ -184,15 +184,15 @@ class LlamaMemory:
             return twin
 
     def mark(self, sequence: NativeSequence) -> None:
-        """Let the sequence go back to here, if its memory cannot be cut anyway."""
+        """Save a mark at the current length, unless the sequence can be trimmed anywhere."""
         if not self.kind.rewinds:
             with self._lock:
                 self._residents.make_resident([sequence])
                 sequence.mark = SequenceMark(sequence.length, self._native.state(native_id(sequence), partial=True))
 
     def can_trim(self, sequence: NativeSequence, length: int) -> bool:
-        """True if the sequence can be cut to ``length`` tokens: see ``MemoryKind``; or has its mark there. What was
-        evicted does not come back.
+        """Returns True if the sequence can be trimmed to ``length`` tokens (see ``MemoryKind``), or has its mark there.
+        A sequence cannot be trimmed into its evicted range.
         """
         if any(0 < length < evicted.stop for evicted in evicted_ranges(sequence)):
             return False
@@ -206,7 +206,7 @@ class LlamaMemory:
         return first <= max(0, length - self.kind.window)
 
     def trim(self, sequence: NativeSequence, length: int) -> None:
-        """Keep the first ``length`` tokens, which ``can_trim`` allowed."""
+        """Trim the sequence to its first ``length`` tokens; ``can_trim`` must have returned True."""
         with self._lock:
             if length == 0:
                 self.drop(sequence)
@@ -221,10 +221,10 @@ class LlamaMemory:
                 assert self._native.positions(native_id(sequence))[1] == position - 1, "a mark is of its own sequence"
                 sequence.length = length
                 if sequence.mark and sequence.mark.length > length:
-                    sequence.mark = None  # what follows may be another text
+                    sequence.mark = None  # other text may follow
 
     def _go_back(self, sequence: NativeSequence, mark: SequenceMark) -> None:
-        """Put back what cannot be cut as it was at ``mark``. Raises StateRefused, with the sequence lost."""
+        """Restore the state saved at ``mark``. Raises StateRefused, with the sequence lost."""
         try:
             self._native.set_state(native_id(sequence), mark.state, partial=True)
         except StateRefused:
@@ -233,7 +233,7 @@ class LlamaMemory:
             raise
 
     def drop(self, sequence: NativeSequence) -> None:
-        """Release everything that the sequence takes."""
+        """Release all memory of the sequence."""
         with self._lock:
             self._residents.discard(sequence)
             sequence.length = sequence.dropped = sequence.gap = 0
@@ -241,8 +241,8 @@ class LlamaMemory:
     # --- Retained sequences
 
     def retain(self, sequence: NativeSequence, ends: Mapping[bytes, int], length: int) -> None:
-        """Keep the first ``length`` tokens of a sequence as long as there is room: see ``RetainedSequence``. Does
-        nothing where that is not the whole, and the sequence cannot be cut.
+        """Retain the first ``length`` tokens of a sequence while there is room: see ``RetainedSequence``. Does nothing
+        if the sequence is not resident, not exact, or cannot be trimmed to ``length``.
         """
         with self._lock:
             if sequence.id is None or sequence.lost or sequence.dropped or not self.can_trim(sequence, length):
@@ -252,7 +252,7 @@ class LlamaMemory:
             self._residents.retain(ends, twin)
 
     def fork_retained(self, name: bytes) -> NativeSequence | None:
-        """Returns a sequence of what is stored under ``name``, if it is still here. The native memory is asked."""
+        """Returns a fork of the retained prefix ``name``; None if it is gone. Checks the length in native memory."""
         with self._lock:
             if found := self._residents.find_retained(name):
                 twin = self.fork(found[0])
@@ -265,7 +265,7 @@ class LlamaMemory:
     # --- Snapshots
 
     def snapshot(self, sequence: NativeSequence, start: int) -> np.ndarray:
-        """Returns the state of the tokens from ``start`` to the sequence's end, with the recurrent states there."""
+        """Returns the state of the tokens from ``start`` to the sequence's end, with recurrent states at the end."""
         assert not sequence.dropped, "a snapshot is what its tokens say"
         with self._lock:
             self._residents.make_resident([sequence])
@@ -277,9 +277,9 @@ class LlamaMemory:
                 native.remove(native.scratch)
 
     def append(self, sequence: NativeSequence, stop: int, state: np.ndarray) -> None:
-        """Append what ``snapshot`` returned for the tokens from the sequence's end to ``stop``.
+        """Append a ``snapshot`` of the tokens from the sequence's end to ``stop``.
 
-        The native memory is asked afterwards what it holds. Raises StateRefused, with the sequence empty; NoRoom.
+        Checks the result in native memory. Raises StateRefused, with the sequence empty; NoRoom.
         """
         with self._lock:
             start = sequence.length
@@ -297,9 +297,7 @@ class LlamaMemory:
                 raise StateRefused(f"it holds no tokens {start:,} to {stop:,}")
 
     def _set_state(self, state: np.ndarray, cells: int, keep: Sequence[NativeSequence]) -> None:
-        """Put a state into the scratch sequence; room is made as long as there may be too little. Raises StateRefused,
-        NoRoom.
-        """
+        """Restore a state into the scratch sequence, making room while that may help. Raises StateRefused, NoRoom."""
         while True:
             try:
                 return self._native.set_state(self._native.scratch, state)

@@ -1,4 +1,4 @@
-"""LlamaModel: a GGUF file computed by llama.cpp, which holds keys, values and states itself."""
+"""LlamaModel: a GGUF file computed by llama.cpp, which holds keys, values and recurrent states itself."""
 
 import hashlib
 import json
@@ -33,20 +33,20 @@ from localctx.settings import EngineName
 from localctx.shape import PAGE
 
 STATE_VERSION = 1
-"""Part of every fingerprint; raise it when a stored snapshot is to be read in another way."""
+"""Part of every fingerprint; raise it when the meaning of stored snapshots changes."""
 
 FULL = Full()
 
-MIN_BATCH = 32  # tokens of a native batch, at least
+MIN_BATCH = 32  # minimum tokens of a native batch
 
 WEIGHTS_PER_KV = 8
-"""The keys and values of sequences that decode together are this much smaller than the weights: the weights are read
-once for all of them, but each attends over the cells of all, which soon costs more than that saves.
+"""Sequences are batched while their keys and values are this many times smaller than the weights. Weights are read once
+per batch, but each sequence attends over the cells of all, which soon costs more than batching saves.
 """
 
 
 class LlamaWeights:
-    """The loaded weights of ``gguf``, freed with the last object that has them. Raises ModelError."""
+    """The loaded weights of ``gguf``, freed with their last reference. Raises ModelError."""
 
     def __init__(self, gguf: GgufFile, gpu_layers: int) -> None:
         library = llama_library()
@@ -60,8 +60,8 @@ class LlamaWeights:
 
 
 class LlamaModel:
-    """See ``localctx.models.base.Model``. ``sizes`` are those that ``try_gguf`` measured; ``batch`` are the tokens
-    computed at once; ``layers`` are on the device.
+    """See ``localctx.models.base.Model``. ``sizes`` are the result of ``try_gguf``. ``batch`` is the tokens per native
+    batch. ``layers`` are those on the device.
     """
 
     engine: EngineName = "llama.cpp"
@@ -98,23 +98,23 @@ class LlamaModel:
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
-        """See ``Model``: the native contexts."""
+        """See ``Model``. The sizes of the native contexts."""
         sizes = (self.sizes.at(codec, memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
         return {"device": round(sum(size.kv + size.states for size in sizes))}
 
     def stretch(self, rope: str) -> None:
-        parse_llama_rope(rope)  # raises for one that cannot be
+        parse_llama_rope(rope)  # raises for an unsupported scaling
         self._rope = rope
 
     def view(self) -> Self:
         return copy(self)
 
     def add_adapter(self, adapter: Adapter) -> None:
-        """Raises ModelError: llama.cpp takes adapters as GGUF files."""
+        """Raise ModelError: llama.cpp needs adapters as GGUF files."""
         raise ModelError(f"llama.cpp cannot compute the adapter {adapter.name}", "use --adapter none or --engine torch")
 
     def fingerprint(self, codec: str) -> bytes:
-        """See ``Model``: the content of the file and of llama.cpp's libraries, KV types, RoPE, device."""
+        """See ``Model``. Covers the content of the GGUF and of llama.cpp's libraries, KV types, RoPE and device."""
         parts = {
             "engine": self.engine,
             "build": llama_build(),
@@ -129,17 +129,19 @@ class LlamaModel:
         return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).digest()
 
     def refuse_shifts(self, codec: str) -> None:
-        """Raises UsageError, with the reason, where positions in a memory with ``codec`` cannot be moved."""
+        """Raise UsageError, with the reason, if positions cannot be shifted in a memory with ``codec``."""
         if reason := cannot_shift(self._gguf, self.sizes, codec, self._rope):
             raise UsageError(f"{self.name} cannot move a window over a text: {reason[0]}", reason[1])
 
     def memory_options(self, codec: str) -> ContextOptions:
-        """Returns how contexts with ``codec`` and the present RoPE are made; their size is decided later."""
+        """Returns the options of contexts with ``codec`` and the current RoPE. Their size is set later."""
         offload = self.device.type != "cpu"
         return ContextOptions(0, self.kind.sequences, codec, self._rope, self._batch, self._threads, offload)
 
     def memory(self, codec: str) -> LlamaMemory:
-        """Returns the memory of sequences with ``codec`` and the present RoPE; contexts of others are freed."""
+        """Returns the memory of sequences with ``codec`` and the current RoPE. Creating it frees the contexts of other
+        memories.
+        """
         key = codec, self._rope
         if key not in self._memories:
             for other in self._memories.values():
@@ -155,8 +157,8 @@ class LlamaModel:
         return self._memories[key]
 
     def new_cache(self, codec: str, expected: int = 0, keeper: Keeper = FULL) -> LlamaCache:
-        """Returns an empty cache, which is expected to hold so many tokens. A ``keeper`` that evicts follows sinks by a
-        window, and needs what ``refuse_shifts`` refuses.
+        """Returns an empty cache; ``expected`` is its final length in tokens. A ``keeper`` that evicts must use sinks
+        followed by a window, and needs a codec that ``refuse_shifts`` accepts.
         """
         return LlamaCache(self.memory(codec), NativeSequence(expected=expected, keeper=keeper))
 
@@ -186,8 +188,8 @@ class LlamaModel:
 def load_llama_model(
     path: Path, name: str, tried: Path, *, device: str = "auto", threads: int = 0, chunk: int = 512, rope: str = "auto"
 ) -> LlamaModel:
-    """Loads the GGUF whose first part is ``path``; a file that was not loaded before is tried in a child process, and
-    ``tried`` is the folder of the records of that. ``threads`` 0: as many as torch would use.
+    """Load the GGUF whose first part is ``path``. A file that was not tried before is loaded in a child process first;
+    ``tried`` is the folder with records of trials. ``threads`` 0 uses torch's number.
 
     Raises ModelError, UsageError; OSError if the file cannot be read.
     """
@@ -211,16 +213,16 @@ def load_llama_model(
 
 
 def native_layers(device: torch.device, layers: GpuLayers) -> int:
-    """Returns llama.cpp's number for ``layers`` on ``device``; -1 for all, however it counts them."""
+    """Returns llama.cpp's ``n_gpu_layers`` for ``layers`` on ``device``; -1 for all layers."""
     if device.type == "cpu":
         return 0
     return -1 if layers.count == layers.of else layers.count
 
 
 def llama_device(name: str) -> torch.device:
-    """Returns where llama.cpp computes: a GPU where its build has one, unless ``cpu`` was asked for.
+    """Returns the device for llama.cpp: a GPU if its build supports one, unless ``name`` is ``cpu``.
 
-    Raises UsageError where a GPU was asked for, and the build has none.
+    Raises UsageError for ``cuda`` if the build has no GPU support.
     """
     offloads = llama_library().llama_supports_gpu_offload()
     if name.startswith("cuda") and not offloads:

@@ -1,5 +1,5 @@
-"""Which sequences are resident in llama.cpp's context, and which wait in RAM. The context grows with them; where
-it has no room, the sequence that was used longest ago is preempted.
+"""Manages which sequences are resident in llama.cpp's context and which wait in RAM. The context grows with them. When
+it is full, the least recently used sequence is preempted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ from localctx.kv.keepers.keeper import Keeper
 from localctx.models.llama_cpp.context import LlamaContext, StateRefused
 from localctx.models.llama_cpp.options import CELLS, ContextOptions, MemoryKind
 
-SMALLEST = 2048  # tokens of the first context, if the model and the budget allow them
+SMALLEST = 2048  # tokens of the first context, if model and budget allow
 
 
 class SequenceMark(NamedTuple):
-    """The first ``length`` tokens of a sequence, with the state there of what cannot be cut."""
+    """A mark after the first ``length`` tokens, with the parts of the state that cannot be trimmed."""
 
     length: int
     state: np.ndarray
@@ -26,13 +26,13 @@ class SequenceMark(NamedTuple):
 
 @dataclass(eq=False)
 class NativeSequence:
-    """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``,
-    or its state is ``preempted``; neither while it is empty. ``used`` counts up with its use. ``lost``: an interrupted
-    batch left its memory in an unknown state. ``mark`` is where it can go back to, if it cannot be cut. Forks of one
-    sequence have one ``family``: they share cells.
+    """One sequence of ``length`` tokens; ``expected``: its final length. It is resident under the native ``id``, or its
+    state is in ``preempted``. An empty sequence may have neither. ``used`` is the clock value of its last use.
+    ``lost``: an interrupted batch left its memory in an unknown state. ``mark`` is where it can return to if it cannot
+    be trimmed. Forks of a sequence have the same ``family`` and share cells.
 
-    ``keeper`` evicts: ``dropped`` tokens after its sinks were. The positions after them have still to move by ``gap``
-    (see ``sink_windows``). ``shares``: others of its family may have the same cells.
+    ``keeper`` is the eviction policy. ``dropped`` tokens after its sinks were evicted, and later positions still have
+    to move by ``gap`` (see ``sink_windows``). ``shares``: others of its family may have the same cells.
     """
 
     length: int = 0
@@ -50,17 +50,17 @@ class NativeSequence:
 
     @property
     def held(self) -> int:
-        """The tokens whose keys and values there are."""
+        """The number of tokens that are not evicted."""
         return self.length - self.dropped
 
     def position(self, length: int) -> int:
-        """The native position after the first ``length`` tokens, none of which are evicted later than there."""
+        """Returns the native position after the first ``length`` tokens. All evicted tokens must be among these."""
         return length - self.dropped + self.gap
 
 
 class RetainedSequence(NamedTuple):
-    """A sequence that nothing uses now, kept for what begins like it. ``ends`` are the names of its beginnings that are
-    stored, with the token where each ends; the last is that of the whole.
+    """An unused sequence, retained for later sequences with the same prefix. ``ends`` maps the names of its stored
+    prefixes to their lengths in tokens; the last is the whole sequence.
     """
 
     ends: Mapping[bytes, int]
@@ -68,8 +68,8 @@ class RetainedSequence(NamedTuple):
 
 
 class ResidentSequences:
-    """``make_context`` makes a native context of some size; ``max_cells`` is the most tokens that it may have, which
-    changes with the memory that is free. One thread at a time.
+    """The sequences in a native context. ``make_context`` makes a context of a given size. ``max_cells`` is the maximum
+    size in tokens, which changes with free memory. Use from one thread at a time.
     """
 
     def __init__(
@@ -84,30 +84,32 @@ class ResidentSequences:
 
     @property
     def cells(self) -> int:
-        """The tokens that the native context has room for now; 0 before there is one."""
+        """The current capacity of the native context in tokens; 0 if there is none."""
         return self._context.cells if self._context else 0
 
     @property
     def held(self) -> int:
-        """The tokens of all resident sequences; what they share counts for each."""
+        """The tokens of all resident sequences. Shared tokens count for each."""
         return sum(sequence.held for sequence in self._resident.values())
 
     def retain(self, ends: Mapping[bytes, int], sequence: NativeSequence) -> None:
-        """Keep a resident ``sequence`` until another one begins. Only one: whatever is resident, llama.cpp's attention
-        goes over it.
+        """Retain a resident ``sequence`` until a new one starts. Only one is retained, because llama.cpp's attention
+        scans everything that is resident.
         """
         self.forget()
         self._retained = RetainedSequence(ends, sequence)
 
     def find_retained(self, name: bytes) -> tuple[NativeSequence, int] | None:
-        """Returns the retained sequence, if it begins with what is stored under ``name``, and where that ends."""
+        """Returns the retained sequence and the length of its prefix ``name``; None if it has no such prefix or cannot
+        be trimmed to it.
+        """
         if not self._retained or name not in self._retained.ends:
             return None
         ends, sequence = self._retained
         return (sequence, ends[name]) if self._kind.rewinds or ends[name] == sequence.length else None
 
     def forget(self) -> bool:
-        """Release the retained sequence; False if there is none."""
+        """Release the retained sequence. Returns False if there is none."""
         if not self._retained:
             return False
         self.discard(self._retained.sequence)
@@ -115,12 +117,12 @@ class ResidentSequences:
         return True
 
     def reserve(self, tokens: int) -> None:
-        """Make the context large enough for ``tokens`` more, as far as ``max_cells`` allows."""
+        """Grow the context for ``tokens`` more tokens, as far as ``max_cells`` allows."""
         if tokens + self.held > self.cells:
             self._grow(tokens + self.held)
 
     def release(self) -> None:
-        """Free the native context. What was resident is preempted, and goes on in another context when it is used."""
+        """Free the native context. Resident sequences are preempted and resume in a new context when used."""
         self.forget()
         for sequence in list(self._resident.values()):
             self._preempt(sequence)
@@ -130,15 +132,15 @@ class ResidentSequences:
 
     @property
     def native(self) -> LlamaContext:
-        """The native context, made when it is first needed."""
+        """The native context, created when first needed."""
         if self._context is None:
             self._grow(SMALLEST)
         assert self._context
         return self._context
 
     def make_resident(self, sequences: Sequence[NativeSequence]) -> None:
-        """Give each of ``sequences`` a native id, and the state that it was preempted with. Raises NoRoom;
-        ModelError for one that is lost.
+        """Give each of ``sequences`` a native id and restore its preempted state. Raises NoRoom, and ModelError for a
+        lost sequence.
         """
         if new := [s for s in sequences if s.id is None and s.preempted is None]:
             self.forget()
@@ -152,12 +154,12 @@ class ResidentSequences:
                 if sequence.preempted is not None:
                     state, sequence.preempted = sequence.preempted, None
                     self._resume(sequence, state, sequences)
-        if any(sequence.id is None for sequence in sequences):  # the context has grown for a later one
+        if any(sequence.id is None for sequence in sequences):  # the context grew for a later one
             self.make_resident(sequences)
 
     def isolate(self, sequence: NativeSequence) -> None:
-        """Preempt what shares no cells with ``sequence``. llama.cpp's attention goes over every cell of the context: a
-        chunk of a prompt is computed sooner without those of others, which cost no more than a copy in RAM.
+        """Preempt all sequences that share no cells with ``sequence``. llama.cpp's attention scans every cell of the
+        context, so a prefill chunk is faster without other sequences. Preempting costs only a copy to RAM.
         """
         if self._retained and self._retained.sequence.family is not sequence.family:
             self.forget()
@@ -166,7 +168,7 @@ class ResidentSequences:
                 self._preempt(other)
 
     def _resume(self, sequence: NativeSequence, state: np.ndarray, keep: Sequence[NativeSequence]) -> None:
-        """Give a sequence the state that it was preempted with. Raises NoRoom, with the sequence preempted again."""
+        """Restore a sequence's preempted ``state``. Raises NoRoom, with the sequence preempted again."""
         while not self._restored(sequence, state):
             self._give_back(sequence)
             sequence.preempted = state
@@ -176,7 +178,7 @@ class ResidentSequences:
         self.cut(sequence, sequence.length)
 
     def _restored(self, sequence: NativeSequence, state: np.ndarray) -> bool:
-        """Put a state into a resident sequence; False if the context has no room for it."""
+        """Restore a state into a resident sequence. Returns False if the context has no room for it."""
         try:
             self.native.set_state(native_id(sequence), state)
         except StateRefused:
@@ -184,14 +186,16 @@ class ResidentSequences:
         return True
 
     def separate(self, sequences: Sequence[NativeSequence], keep: Sequence[NativeSequence]) -> None:
-        """Give resident ``sequences`` cells of their own, beside those in ``keep``, where forks may have the same."""
+        """Give resident ``sequences`` that may share cells with forks their own cells. ``keep`` stays resident."""
         for sequence in sequences:
             if sequence.shares:
                 self._preempt(sequence)
                 self.make_resident(keep)
 
     def take_id(self, sequence: NativeSequence, keep: Iterable[NativeSequence]) -> int:
-        """Returns a native id for ``sequence``; the resident one that was used longest ago gives its own if need be."""
+        """Returns a native id for ``sequence``. If none is free, takes that of the retained sequence, or preempts the
+        least recently used one not in ``keep``.
+        """
         native = self.native
         free = next((i for i in range(native.scratch) if i not in self._resident), None)
         kept = set(map(id, keep))
@@ -205,15 +209,15 @@ class ResidentSequences:
         return free
 
     def make_room(self, need: int, keep: Sequence[NativeSequence]) -> None:
-        """Make room after the context had none: let it grow, or else preempt a sequence not in ``keep``. Raises NoRoom
-        where neither is possible.
+        """Make room in a full context: release the retained sequence, grow, or preempt a sequence not in ``keep``.
+        Raises NoRoom if none of these is possible.
         """
         if self.forget():
             return
         kept = set(map(id, keep))
         others = [sequence for sequence in self._resident.values() if id(sequence) not in kept]
         grows = self.cells < self.max_cells
-        if others and not (grows and max(need, self.held) > self.cells):  # sliding windows do not grow
+        if others and not (grows and max(need, self.held) > self.cells):  # memory of sliding windows does not grow
             self._preempt(min(others, key=lambda sequence: sequence.used))
         elif grows:
             self._grow(max(need, self.cells + 1))
@@ -221,7 +225,7 @@ class ResidentSequences:
             raise NoRoom({"device": self.cells}, need, f"llama.cpp's context has {self.cells:,} tokens")
 
     def _grow(self, tokens: int) -> None:
-        """Make a context for ``tokens``, or twice the present one; everything resident is preempted."""
+        """Make a context for ``tokens``, at least twice the current size if allowed, and preempt resident sequences."""
         cells = min(max(tokens, 2 * self.cells, SMALLEST), max(self.max_cells, CELLS))
         cells = -(-cells // CELLS) * CELLS
         if cells <= self.cells:
@@ -230,7 +234,7 @@ class ResidentSequences:
         self._context = self._make_context(replace(self._options, cells=cells))
 
     def _preempt(self, sequence: NativeSequence) -> int:
-        """Move a resident sequence to RAM; returns the id that it had."""
+        """Move a resident sequence to RAM. Returns its former id."""
         assert self._context
         assert sequence.id is not None
         if sequence.length:
@@ -246,18 +250,18 @@ class ResidentSequences:
         return free
 
     def discard(self, sequence: NativeSequence) -> None:
-        """Release what a sequence takes, wherever it is."""
+        """Release all memory of a sequence, resident or preempted."""
         if sequence.id is not None:
             self._give_back(sequence)
         sequence.preempted = None
 
     def tick(self) -> int:
-        """The next number of the clock by which sequences are used."""
+        """Advance the clock that orders uses of sequences, and return it."""
         self._clock += 1
         return self._clock
 
     def cut(self, sequence: NativeSequence, length: int) -> None:
-        """Remove what the memory of a resident sequence has beyond ``length``, or else give the sequence up."""
+        """Trim a resident sequence's memory to ``length``. If that is impossible, discard it as ``lost``."""
         native = self.native
         position = sequence.position(length)
         if native.positions(native_id(sequence))[1] == position - 1:
@@ -270,6 +274,6 @@ class ResidentSequences:
 
 
 def native_id(sequence: NativeSequence) -> int:
-    """The id of a resident sequence."""
+    """Returns the id of a resident sequence."""
     assert sequence.id is not None, "the sequence is resident"
     return sequence.id

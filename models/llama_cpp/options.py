@@ -1,5 +1,5 @@
-"""How llama.cpp's contexts are made, and what the memory of a model can do. Without torch, so that a child process that
-tries a file begins at once.
+"""Options of llama.cpp contexts, and the capabilities of a model's memory. Does not import torch, so that the child
+process that tries a file starts quickly.
 """
 
 from dataclasses import dataclass
@@ -9,15 +9,16 @@ from localctx.errors import UsageError
 from localctx.models.llama_cpp.library import QUANTIZED, kv_types, llama_library
 from localctx.settings import ROPE
 
-MAX_OUTPUTS = 64  # tokens of one native batch whose logits are wanted: their buffer is vocabulary x 4 bytes for each
-LLAMA_KEEPERS = ("full", "sink-window")  # the others go by attention or keys, which llama.cpp does not show
+MAX_OUTPUTS = 64  # tokens with logits per native batch; their buffer takes vocabulary x 4 bytes each
+LLAMA_KEEPERS = ("full", "sink-window")  # the others need attention or keys, which llama.cpp does not expose
 CELLS = 256  # llama.cpp pads a context to a multiple of this
 
 
 @dataclass(frozen=True)
 class MemoryKind:
-    """What a model's memory can do: a sequence of full attention can be cut anywhere; with a sliding ``window`` (in
-    tokens; 0: none) only while the tokens before are still there; with ``recurrent`` states never.
+    """Capabilities of a model's memory. A sequence with full attention can be trimmed anywhere. With a sliding
+    ``window`` (in tokens; 0: none) it can be trimmed only while the tokens before are still there, with ``recurrent``
+    states never.
     """
 
     window: int
@@ -25,19 +26,22 @@ class MemoryKind:
 
     @property
     def rewinds(self) -> bool:
-        """True if a sequence can be cut anywhere."""
+        """True if a sequence can be trimmed anywhere."""
         return not self.window and not self.recurrent
 
     @property
     def sequences(self) -> int:
-        """The most sequences that are resident, one of them for copies: of other kinds each takes memory of its own."""
+        """The maximum number of resident sequences, one of them for copies. With windows or states each takes extra
+        memory, so there are fewer.
+        """
         return 64 if self.rewinds else 4
 
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """How a context is made: ``cells`` for tokens, ``sequences`` at most (the last is for copies), the codec ``kv``,
-    the ``rope`` scaling as in the settings, ``batch`` tokens at once, ``threads``; ``offload``: KV is on the GPU.
+    """Options of a context: ``cells`` (capacity in tokens), the maximum number of ``sequences`` (the last is for
+    copies), the codec ``kv``, ``rope`` scaling as in the settings, ``batch`` (tokens per batch) and ``threads``.
+    ``offload``: KV is on the GPU.
     """
 
     cells: int
@@ -50,11 +54,11 @@ class ContextOptions:
 
     @property
     def flash(self) -> bool:
-        """True if flash attention computes: a quantized V needs it, GPUs are faster with it, and processors slower."""
+        """True if flash attention is used. A quantized V needs it; GPUs are faster with it, CPUs slower."""
         return self.offload or self.kv in QUANTIZED
 
     def native(self, trained: int) -> Any:
-        """Returns llama.cpp's parameters for a model that was trained with a window of ``trained`` tokens."""
+        """Returns llama.cpp's context parameters for a model with a trained window of ``trained`` tokens."""
         library = llama_library()
         p = library.llama_context_default_params()
         p.n_ctx, p.n_seq_max, p.kv_unified, p.swa_full = self.cells, self.sequences, True, False
@@ -74,8 +78,8 @@ class ContextOptions:
 
 
 def parse_llama_rope(spec: str) -> tuple[str, float] | None:
-    """``yarn:2`` is ("yarn", 2.0); None for ``auto``, the scaling of the file. Raises UsageError for what llama.cpp
-    takes from files alone.
+    """Parse a RoPE scaling: ``yarn:2`` is ("yarn", 2.0). ``auto`` is None, the file's own scaling. Raises UsageError
+    for a scaling that llama.cpp supports only in files.
     """
     match = ROPE.fullmatch(spec)
     if not match:
@@ -88,13 +92,13 @@ def parse_llama_rope(spec: str) -> tuple[str, float] | None:
 
 
 def scaled_window(trained: int, rope: str) -> int:
-    """Returns the window in tokens, with the scaling ``rope``, of a model that was trained with one of ``trained``."""
+    """Returns the window in tokens after scaling a ``trained`` window by ``rope``."""
     scaling = parse_llama_rope(rope)
     return int(trained * scaling[1]) if scaling else trained
 
 
 def memory_kind(model: Any) -> MemoryKind:
-    """Returns what the memory of the loaded model at the pointer ``model`` can do."""
+    """Returns the memory kind of the loaded model at the pointer ``model``."""
     library = llama_library()
     recurrent = library.llama_model_is_recurrent(model) or library.llama_model_is_hybrid(model)
     return MemoryKind(library.llama_model_n_swa(model), recurrent)

@@ -1,4 +1,4 @@
-"""Which models llama.cpp can move a window of tokens over a text with, and why not the others."""
+"""Checks whether llama.cpp can shift a model's context window over a text, and if not, why."""
 
 from localctx.models.files.gguf_file import GgufFile
 from localctx.models.llama_cpp.library import QUANTIZED
@@ -9,11 +9,11 @@ _TORCH = "leave --keep, or use --engine torch where it runs the model"
 
 
 def cannot_shift(gguf: GgufFile, sizes: LlamaSizes, codec: str, rope: str) -> tuple[str, str] | None:
-    """Returns why positions in the memory of ``gguf`` cannot be moved, and a remedy; None if they can.
+    """Returns the reason why positions in the memory of ``gguf`` cannot be shifted, and a remedy; None if they can.
 
-    llama.cpp (as of 0.3.36) rotates moved keys in place. That multiplies them by YaRN's factor once more each time,
-    those of other sequences too; it aborts the process for keys in bf16, and crashes where it quantizes keys that it
-    does not also transform by a Hadamard matrix (``LlamaSizes.transformed``).
+    llama.cpp (as of 0.3.36) rotates moved keys in place. Each move multiplies them, and those of other sequences, by
+    YaRN's factor again. It aborts the process for bf16 keys, and crashes for quantized keys without a Hadamard
+    transform (``LlamaSizes.transformed``).
     """
     if sizes.recurrent:
         return "nothing can be cut out of its recurrent states", _TORCH

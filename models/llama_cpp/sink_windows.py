@@ -1,9 +1,9 @@
-"""Evicts tokens of a sequence in llama.cpp's memory as its keeper says (StreamingLLM, arXiv:2309.17453): positions are
-those within what is left.
+"""Evicts tokens of llama.cpp sequences by their keeper (StreamingLLM, arXiv:2309.17453). Positions count only the
+remaining tokens.
 
-What is evicted is removed at once, so that its cells are free. What comes after it moves to the sinks only when the
-next tokens are computed, because llama.cpp rotates moved keys when a batch begins: a state that is read before would
-have the new positions and the old rotation.
+Evicted tokens are removed at once, which frees their cells. Later tokens move to the sinks only when the next tokens
+are computed, because llama.cpp re-rotates moved keys at the start of a batch. A state read before that would have new
+positions but the old rotation.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from localctx.models.llama_cpp.context import LlamaContext
 from localctx.models.llama_cpp.native_sequences import NativeSequence, ResidentSequences, native_id
 from localctx.shape import PAGE
 
-_NO_MASS = np.empty(0)  # llama.cpp tells nothing of its attention
+_NO_MASS = np.empty(0)  # llama.cpp does not report attention
 
 
 def surplus(sequence: NativeSequence) -> range:
-    """Returns which of the tokens that a sequence holds its keeper evicts now; they follow its sinks."""
+    """Returns the range of held tokens that the keeper evicts now. It follows the sinks."""
     pages = sequence.keeper.pages_to_evict(sequence.held // PAGE, _NO_MASS)
     if not pages:
         return range(0)
@@ -28,7 +28,7 @@ def surplus(sequence: NativeSequence) -> range:
 
 
 def evict(residents: ResidentSequences, sequences: Sequence[NativeSequence]) -> None:
-    """Remove from ``sequences`` what their keepers do not keep. Raises NoRoom where one has no room to be resident."""
+    """Remove the tokens that the keepers of ``sequences`` evict. Raises NoRoom if one cannot be made resident."""
     for sequence in sequences:
         if tokens := surplus(sequence):
             residents.make_resident([sequence])
@@ -40,8 +40,8 @@ def evict(residents: ResidentSequences, sequences: Sequence[NativeSequence]) -> 
 
 
 def close_gaps(native: LlamaContext, sequences: Sequence[NativeSequence]) -> list[NativeSequence]:
-    """Move what follows evicted tokens of resident sequences to the sinks; returns the sequences that changed. Their
-    cells must be their own. Their keys are rotated when the next batch begins, and until then nothing may read them.
+    """Move tokens after evicted ranges of resident sequences to the sinks. Returns the changed sequences, which must
+    not share cells. The next batch re-rotates their keys, and nothing may read them before it.
     """
     moved = [sequence for sequence in sequences if sequence.gap]
     for sequence in moved:
@@ -51,6 +51,6 @@ def close_gaps(native: LlamaContext, sequences: Sequence[NativeSequence]) -> lis
 
 
 def evicted_ranges(sequence: NativeSequence) -> list[EvictedRange]:
-    """Returns the tokens that were evicted of a sequence."""
+    """Returns the evicted ranges of a sequence."""
     start = sequence.keeper.sink_pages * PAGE
     return [EvictedRange(start, start + sequence.dropped)] if sequence.dropped else []

@@ -1,4 +1,4 @@
-"""LlamaTokenizer: the vocabulary of a GGUF file, tokenized by llama.cpp under our sandboxed chat template."""
+"""LlamaTokenizer: tokenizes with a GGUF file's vocabulary in llama.cpp, and renders chat templates in our sandbox."""
 
 import codecs
 import ctypes
@@ -12,25 +12,25 @@ from localctx.models.llama_cpp.library import llama_library
 from localctx.models.tokenizer.chat_template import ControlTokenMarker, has_tools, render, template_literals
 from localctx.models.tokenizer.chat_tokenizer import NO_DATE
 
-_PIECE = 256  # bytes that are enough for the text of nearly every token
-_ENCODED = 8  # conversations remembered with their tokens: each question encodes some that the one before it did
+_PIECE = 256  # bytes, enough for the text of nearly every token
+_ENCODED = 8  # cached encoded conversations, because each question encodes some of the previous one's again
 
 
 class LlamaTokenizer:
-    """See ``localctx.models.base.Tokenizer``. ``model`` is a pointer to a loaded model, which ``owner`` keeps loaded;
-    ``template`` its chat template (empty: none).
+    """See ``localctx.models.base.Tokenizer``. ``model`` is a pointer to a model that ``owner`` keeps loaded.
+    ``template`` is its chat template (empty: none).
     """
 
     def __init__(self, model: Any, owner: object, template: str = "") -> None:
         self._library, self._owner, self._template = llama_library(), owner, template
         self._vocabulary = self._library.llama_model_get_vocab(model)
         self.size: int = self._library.llama_vocab_n_tokens(self._vocabulary)
-        this = weakref.proxy(self)  # in a cycle, the tokenizer and the weights would stay after their last use
+        this = weakref.proxy(self)  # a reference cycle would keep the tokenizer and the weights alive
         self._encode_marked = lru_cache(_ENCODED)(lambda text: this._encode_marked_anew(text))
 
     @cached_property
     def stop_ids(self) -> frozenset[int]:
-        """See ``Tokenizer``: the tokens at which generation ends."""
+        """See ``Tokenizer``. The tokens that end generation."""
         ends = self._library.llama_vocab_is_eog
         return frozenset(i for i in range(self.size) if ends(self._vocabulary, i))
 
@@ -52,7 +52,7 @@ class LlamaTokenizer:
         return self._tokenize(text)
 
     def encode_text(self, text: str) -> list[int]:
-        """Encodes a text that stands alone, with the tokens that the model puts around it."""
+        """See ``Tokenizer``. Adds the special tokens that the model puts around a text."""
         return self._tokenize(text, bounds=True)
 
     def stream(self) -> Callable[[int], str]:
@@ -60,14 +60,14 @@ class LlamaTokenizer:
         return lambda token: decoder.decode(self._piece(token))
 
     def _piece(self, token: int, room: int = _PIECE) -> bytes:
-        """Returns the bytes of a token's text; none for a control token."""
+        """Returns the bytes of a token's text; empty for a control token."""
         text = ctypes.create_string_buffer(room)
         length = self._library.llama_token_to_piece(self._vocabulary, token, text, room, 0, False)
         return text.raw[:length] if length >= 0 else self._piece(token, -length)
 
     def _tokenize(self, text: str, *, controls: bool = False, bounds: bool = False) -> list[int]:
-        """``controls``: control tokens in ``text`` are encoded as such; ``bounds`` adds BOS and EOS as the model wants
-        them.
+        """Returns the tokens of ``text``. ``controls``: control tokens in it are encoded as such. ``bounds``: adds BOS
+        and EOS as the model requires. Raises ValueError.
         """
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
@@ -78,7 +78,7 @@ class LlamaTokenizer:
         return tokens[:count]
 
     def _encode_marked_anew(self, text: str) -> list[int]:
-        """Encodes a rendered conversation; marked control tokens are encoded as plain text."""
+        """Encode a rendered conversation. Marked control tokens are encoded as plain text."""
         first, *pieces = self._marks.split(text)
         ids = self._tokenize(first, controls=True)
         for i, piece in enumerate(pieces):
@@ -87,7 +87,7 @@ class LlamaTokenizer:
         return ids
 
     def _after_newline(self, text: str, controls: bool) -> list[int]:
-        """Encodes ``text`` as it is inside a longer text: some vocabularies add a space before the first letter."""
+        """Encode ``text`` as inside a longer text, because some vocabularies add a space before the first letter."""
         newline, encoded = self._tokenize("\n"), self._tokenize("\n" + text, controls=controls)
         if encoded[: len(newline)] == newline:
             return encoded[len(newline) :]
@@ -95,7 +95,7 @@ class LlamaTokenizer:
 
     @cached_property
     def _specials(self) -> Mapping[str, str]:
-        """The special tokens that a template may name."""
+        """The special tokens that a template may use, by name."""
         library, vocabulary = self._library, self._vocabulary
         ids = {"bos_token": library.llama_vocab_bos(vocabulary), "eos_token": library.llama_vocab_eos(vocabulary)}
         return {name: self._text_of(token) for name, token in ids.items() if token >= 0}

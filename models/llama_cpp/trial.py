@@ -1,7 +1,7 @@
-"""Tries a GGUF in a child process before this one loads it, and measures there what a context of it takes.
+"""Tries a GGUF in a child process before this process loads it, and measures the memory of its contexts there.
 
-llama.cpp aborts its process where a file has what it did not expect. The child computes one token; then it makes
-contexts without allocating them (``no_alloc``), whose sizes llama.cpp's log tells.
+llama.cpp aborts the process on unexpected file contents. The child computes one token, then makes contexts without
+allocating them (``no_alloc``) and reads their sizes from llama.cpp's log.
 """
 
 import json
@@ -29,8 +29,8 @@ from localctx.models.llama_cpp.library import (
 )
 from localctx.models.llama_cpp.options import CELLS, ContextOptions, memory_kind
 
-CONTEXTS = (8192, 65_536)  # tokens of the contexts that are measured; between and beyond, sizes are linear
-SECONDS = 60  # that a child may take, and one more for every READ bytes
+CONTEXTS = (8192, 65_536)  # sizes of measured contexts in tokens; others are linear in these
+SECONDS = 60  # time limit of a child, plus one second per READ bytes
 READ = 50_000_000
 _MOST = 1 << 24  # tokens of a context
 Value = TypeVar("Value")
@@ -41,8 +41,8 @@ _COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
 
 @dataclass(frozen=True)
 class ContextBytes:
-    """The bytes of a context of ``cells`` tokens: ``kv`` that grow with it, ``states`` (recurrent) that do not, and
-    buffers to ``compute`` in.
+    """The bytes of a context of ``cells`` tokens: ``kv``, which grows with it, recurrent ``states``, which do not, and
+    ``compute`` buffers.
     """
 
     cells: int
@@ -52,15 +52,16 @@ class ContextBytes:
 
     @property
     def total(self) -> float:
-        """All bytes."""
+        """Total bytes."""
         return self.kv + self.states + self.compute
 
 
 @dataclass(frozen=True)
 class LlamaSizes:
-    """What llama.cpp said of a file: its ``parameters``, ``trained`` window in tokens, sliding ``window`` (0: none),
-    whether it is ``recurrent`` and ``shifts`` (positions can be moved), the codecs whose keys are ``transformed`` by a
-    Hadamard matrix, and by codec two ``contexts``; codecs that the model's heads do not allow are absent.
+    """llama.cpp's data about a file: the number of ``parameters``, the ``trained`` window in tokens, the sliding
+    ``window`` (0: none), whether it is ``recurrent``, and whether positions can be shifted (``shifts``).
+    ``transformed`` are the codecs whose keys get a Hadamard transform. ``contexts`` has two measured contexts by codec,
+    without codecs that the model's heads do not allow.
     """
 
     parameters: int
@@ -72,14 +73,14 @@ class LlamaSizes:
     contexts: Mapping[str, tuple[ContextBytes, ContextBytes]]
 
     def at(self, codec: str, cells: int) -> ContextBytes:
-        """Returns the bytes of a context of ``cells`` tokens. Raises UsageError for a codec that it cannot have."""
+        """Returns the bytes of a context of ``cells`` tokens. Raises UsageError for an unsupported codec."""
         low, high = self._measured(codec)
         part = (cells - low.cells) / (high.cells - low.cells)
         between = lambda a, b: max(0.0, a + (b - a) * part)  # noqa: E731
         return ContextBytes(cells, between(low.kv, high.kv), low.states, between(low.compute, high.compute))
 
     def largest(self, codec: str, limit: int) -> int:
-        """Returns the tokens, a multiple of CELLS, of the largest context that takes at most ``limit`` bytes."""
+        """Returns the size in tokens, a multiple of CELLS, of the largest context within ``limit`` bytes."""
 
         def too_large(blocks: int) -> bool:
             return self.at(codec, blocks * CELLS).total > limit
@@ -87,7 +88,7 @@ class LlamaSizes:
         return CELLS * max(0, bisect_left(range(_MOST // CELLS), True, key=too_large) - 1)
 
     def bytes_per_token(self, codec: str) -> int:
-        """Returns the bytes that one more token of a long text takes."""
+        """Returns the KV bytes of one more token in a long text."""
         low, high = self._measured(codec)
         return round((high.kv - low.kv) / (high.cells - low.cells))
 
@@ -100,10 +101,10 @@ class LlamaSizes:
 
 
 def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
-    """Returns the sizes of ``gguf`` with ``batch`` tokens at once. A child process tries the file first, unless
-    ``folder`` has the record of an earlier try.
+    """Returns the sizes of ``gguf`` with batches of ``batch`` tokens. A child process tries the file first, unless
+    ``folder`` has a record of an earlier trial.
 
-    Raises ModelError for a file at which the child failed, or which took it too long.
+    Raises ModelError if the child fails or times out.
     """
     trial = lambda: json.loads(run_trial(__name__, [str(gguf.path), str(batch)], gguf))  # noqa: E731
     return record_trial(gguf, [batch, os.environ.get(NO_TRANSFORM, "")], folder, trial, _from_json)
@@ -116,15 +117,15 @@ def record_trial(
     trial: Callable[[], dict[str, Any]],
     read: Callable[[dict[str, Any]], Value],
 ) -> Value:
-    """Returns what ``read`` makes of the record of an earlier trial of ``gguf`` that was made in the same way
-    (``how``); without one that can be read, of a new ``trial``, which is recorded in ``folder``.
+    """Returns ``read`` of the record of an earlier trial of ``gguf`` with the same options ``how``. Without a readable
+    record, runs ``trial`` and records the result in ``folder``.
     """
     key = sha256(json.dumps([gguf.hashes, llama_build(), how], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         return read(json.loads(record.read_text("utf-8")))
     tried = trial()
-    with suppress(OSError):  # then it is tried again next time
+    with suppress(OSError):  # the trial then runs again next time
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = record.with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps(tried), "utf-8")
@@ -133,7 +134,7 @@ def record_trial(
 
 
 def run_trial(module: str, arguments: Sequence[str], gguf: GgufFile) -> bytes:
-    """Returns what ``module`` prints that tries ``gguf`` in a child process. Raises ModelError where it fails."""
+    """Run ``module``, which tries ``gguf``, in a child process. Returns its output. Raises ModelError if it fails."""
     command = [sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}
     seconds = SECONDS + gguf.nbytes // READ
@@ -154,7 +155,9 @@ def _from_json(tried: dict[str, Any]) -> LlamaSizes:
 
 
 def main(path: str, batch: int) -> LlamaSizes:
-    """Load the file at ``path``, compute one token, and measure. Raises ValueError with llama.cpp's own words."""
+    """Load the file at ``path``, compute one token and measure contexts. Raises ValueError, with llama.cpp's message if
+    loading fails.
+    """
     library = llama_library()
     model = _load(path, no_alloc=False)
     kind, trained = memory_kind(model), library.llama_model_n_ctx_train(model)
@@ -183,7 +186,7 @@ def _load(path: str, no_alloc: bool) -> Any:
     options = library.llama_model_default_params()
     options.n_gpu_layers, options.use_extra_bufts, options.no_alloc = 0, False, no_alloc
     if no_alloc:
-        options.load_mode = library.LLAMA_LOAD_MODE_NONE  # mapping is no allocation that could be left out
+        options.load_mode = library.LLAMA_LOAD_MODE_NONE  # no_alloc does not skip memory mapping
     with llama_log() as log:
         model = library.llama_model_load_from_file(os.fsencode(path), options)
     if not model:
@@ -203,7 +206,7 @@ def _measure(model: Any, options: ContextOptions, trained: int) -> ContextBytes 
 
 
 def context_bytes(cells: int, log: Sequence[str]) -> ContextBytes:
-    """Returns what llama.cpp's ``log`` of making a context of ``cells`` tokens says of its size."""
+    """Returns the size of a context of ``cells`` tokens from llama.cpp's ``log`` of its creation."""
     text, mib = "".join(log), 1 << 20
     found = [(name, float(size)) for name, size in _SIZE.findall(text)]
     kv = sum(size for name, size in found if name.startswith("llama_kv_cache"))

@@ -1,4 +1,4 @@
-"""The GGUF files that llama.cpp is compared with: found, made once in the data folder, or downloaded if asked for."""
+"""GGUF files for comparison with llama.cpp: found, made once in the data folder, or downloaded on request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ from localctx.settings import Settings
 
 @dataclass
 class PeerGgufs:
-    """Files of ``model`` in 16 bits (``own``, if the user named one), in fewer, and as it was published.
+    """GGUF files of ``model``: in 16 bits (or the user's file ``own``), quantized, and as published.
 
-    Calls ``warn`` with what cannot be had, and ``show`` with what takes time.
+    Calls ``warn`` about unavailable files, and ``show`` about slow steps.
     """
 
     model: Model
@@ -35,8 +35,8 @@ class PeerGgufs:
     _found: dict[tuple[str, bool], Path | None] = field(default_factory=dict)
 
     def find(self, weights: str, fetch: bool = False) -> Path | None:
-        """Returns the file with ``weights`` of ``LlamaCppOptions``; None, after a warning, if there is none. Only with
-        ``fetch`` is the published one downloaded. Raises Cancelled.
+        """Returns the file with ``weights`` as in ``LlamaCppOptions``; None, usually after a warning, if there is none.
+        The published file is downloaded only with ``fetch``. Raises Cancelled.
         """
         if (weights, fetch) not in self._found:
             self._found[weights, fetch] = self._find(weights, fetch)
@@ -56,7 +56,7 @@ class PeerGgufs:
 
     @cached_property
     def _full(self) -> Path:
-        """The user's file, or one in 16 bits that is converted once from the model."""
+        """The user's file, or a 16-bit file converted once from the model."""
         if self.own or self.model.engine == "llama.cpp":
             return self.own or resolve_gguf(self.settings.model, self.settings.models, _no_progress)
         made = self._folder / f"{self.model.fingerprint('f32').hex()[:16]}.gguf"
@@ -66,7 +66,7 @@ class PeerGgufs:
         return made
 
     def _quantized(self, weights: str) -> Path:
-        """A file that llama.cpp quantizes once from the one in 16 bits."""
+        """Returns a file that llama.cpp quantizes once from the 16-bit file. Raises Cancelled."""
         made = self._folder / f"{hash_file(self._full)[:16]}-{weights}.gguf"
         if not made.exists():
             self.show(f"llama.cpp makes {weights} weights", 0, 0)
@@ -101,4 +101,4 @@ class PeerGgufs:
 
 
 def _no_progress(phase: str, done: int, total: int) -> None:
-    """Shows nothing: the model was loaded before, so that nothing is downloaded."""
+    """Ignore progress: the model was loaded before, so nothing is downloaded."""

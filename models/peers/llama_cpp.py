@@ -14,13 +14,13 @@ from localctx.models.fingerprint import hash_file
 from localctx.models.llama_cpp.library import llama_library
 from localctx.models.peers.llama_gguf import GGUF_WEIGHTS
 
-_CHUNK = 512  # tokens in a batch, llama.cpp's own default
+_CHUNK = 512  # tokens in a batch, llama.cpp's default
 
 
 @dataclass(frozen=True)
 class LlamaCppOptions:
-    """The format of llama.cpp's KV cache, ``f16`` or ``q8_0``, whether it uses flash attention, and its weights: in 16
-    bits (empty), PUBLISHED, or ``weights-`` and a format of ``GGUF_WEIGHTS``.
+    """Options of llama.cpp: KV cache format (``f16`` or ``q8_0``), flash attention, and weights: 16 bits (empty),
+    PUBLISHED, or ``weights-`` and a format of ``GGUF_WEIGHTS``.
     """
 
     kv: str
@@ -29,7 +29,7 @@ class LlamaCppOptions:
 
     @property
     def name(self) -> str:
-        """``llama.cpp weights-q4_1 flash``."""
+        """The name in reports, such as ``llama.cpp weights-q4_1 flash``."""
         return " ".join(filter(None, ("llama.cpp", self.weights, "flash" if self.flash else "")))
 
 
@@ -39,13 +39,13 @@ LLAMA_CPP_VARIANTS = (
     *(LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True)),
     *(LlamaCppOptions("f16", flash, weights) for weights in LLAMA_CPP_WEIGHTS for flash in (True, False)),
 )
-"""The options that are measured. A quantized V cache needs flash attention."""
+"""The measured options. A quantized V cache needs flash attention."""
 
 
 class LlamaCppPeer:
-    """One context of the model in the file ``gguf``, for up to ``max_tokens`` tokens. The caller closes it.
+    """One llama.cpp context of the model in the file ``gguf``, for up to ``max_tokens`` tokens. The caller closes it.
 
-    ``gpu`` puts all layers on the GPU, if llama.cpp was built for one. Raises ValueError for a file it cannot load.
+    ``gpu`` puts all layers on the GPU, if llama.cpp was built for one. Raises ValueError for a file that does not load.
     """
 
     def __init__(
@@ -79,18 +79,16 @@ class LlamaCppPeer:
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens in its vocabulary."""
+        """The number of tokens in the vocabulary."""
         return self._llama.n_vocab()
 
     @functools.cached_property
     def identity(self) -> list[object]:
-        """All that its state and its speed depend on."""
+        """Everything that its state and speed depend on."""
         return [*self._configuration, hash_file(self._gguf)]
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Reads ``tokens`` after those read before; returns the likeliest next token. Raises Cancelled between two
-        batches.
-        """
+        """Prefill ``tokens`` after earlier ones. Returns the likeliest next token. Raises Cancelled between batches."""
         for at in range(0, len(tokens), _CHUNK):
             if self._cancelled():
                 raise Cancelled
@@ -98,12 +96,12 @@ class LlamaCppPeer:
         return self._likeliest()
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """Reads ``tokens`` one by one; returns the likeliest next token of each."""
+        """Compute ``tokens`` one by one. Returns the likeliest next token after each."""
         return [self._step(token) for token in tokens]
 
     def forward(self, tokens: Sequence[int], num_logits: int) -> np.ndarray:
-        """Reads ``tokens``, at most 512, after those read before; returns the logits of the last ``num_logits``,
-        float32 [num_logits, vocabulary].
+        """Compute ``tokens``, at most 512, after earlier ones. Returns the logits of the last ``num_logits``, float32
+        [num_logits, vocabulary].
         """
         count, start = len(tokens), self._llama.n_tokens
         batch = self._lib.llama_batch_init(count, 0, 1)
@@ -120,16 +118,16 @@ class LlamaCppPeer:
             self._lib.llama_batch_free(batch)
 
     def reset(self) -> None:
-        """Drops the cache."""
+        """Clear the cache."""
         self._llama.reset()
 
     def save(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Writes the cache of ``tokens``, which are all that was read, to ``path``; returns False if it cannot."""
+        """Write the cache, which holds exactly ``tokens``, to ``path``. Returns False on failure."""
         ids = (ctypes.c_int32 * len(tokens))(*tokens)
         return self._lib.llama_state_seq_save_file(self._llama.ctx, bytes(path), 0, ids, len(tokens)) > 0
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Restores the cache of ``tokens`` from ``path``; returns False, and is reset, if the file does not hold it."""
+        """Clear the cache and restore that of ``tokens`` from ``path``. Returns False if the file does not hold it."""
         self.reset()
         ids, count = (ctypes.c_int32 * len(tokens))(), ctypes.c_size_t()
         arguments = self._llama.ctx, bytes(path), 0, ids, len(tokens), ctypes.byref(count)
@@ -141,11 +139,11 @@ class LlamaCppPeer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the cache's keys and values, and of a small header."""
+        """Bytes of the cache's keys and values, with a small header."""
         return self._lib.llama_state_seq_get_size(self._llama.ctx, 0)
 
     def close(self) -> None:
-        """Frees the model and its cache."""
+        """Free the model and its cache."""
         self._llama.close()
 
     def _step(self, token: int) -> int:
@@ -156,5 +154,5 @@ class LlamaCppPeer:
         return int(self._logits(-1).argmax())
 
     def _logits(self, i: int) -> np.ndarray:
-        """A view of the logits of token ``i`` of the last batch, overwritten by the next."""
+        """Returns a view of the logits of token ``i`` in the last batch. The next batch overwrites it."""
         return np.ctypeslib.as_array(self._lib.llama_get_logits_ith(self._llama.ctx, i), shape=(self.vocabulary,))

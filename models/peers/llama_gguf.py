@@ -1,4 +1,4 @@
-"""Makes GGUF files for the llama.cpp peer: of a Llama model folder in f16, and of that with fewer bits."""
+"""Makes GGUF files for the llama.cpp peer: in f16 from a Llama model folder, and quantized from a 16-bit GGUF."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from localctx.errors import ModelError
 from localctx.models.llama_cpp.library import llama_library
 
 GGUF_WEIGHTS = {"q8_0": 7, "q4_1": 3, "q4_k_m": 15}
-"""The formats of weights that llama.cpp's own quantizer makes for a comparison, and its numbers of them."""
+"""Weight formats made by llama.cpp's quantizer for comparisons, with llama.cpp's file type numbers."""
 
 _NAMES = {
     "model.embed_tokens": "token_embd",
@@ -32,14 +32,14 @@ _NAMES = {
 
 
 def no_vocabulary(writer: Any) -> None:
-    """Describe no vocabulary: the peer gets tokens."""
+    """Declare that there is no vocabulary, because the peer gets tokens."""
     writer.add_tokenizer_model("no_vocab")
 
 
 def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], None] = no_vocabulary) -> None:
-    """Writes the model in ``folder`` to ``path``. ``describe_vocabulary`` adds one with gguf's writer.
+    """Write the model in ``folder`` to ``path``. ``describe_vocabulary`` adds a vocabulary with gguf's writer.
 
-    Raises ModelError for other models than plain Llamas, and OSError.
+    Raises ModelError for models other than plain Llamas, and OSError.
     """
     from gguf import GGUFWriter
     from transformers import AutoConfig
@@ -64,9 +64,8 @@ def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], No
 
 
 def quantize_gguf(gguf: Path, path: Path, weights: str, threads: int) -> None:
-    """Writes the model in the 16-bit file ``gguf`` to ``path``, with ``weights`` of GGUF_WEIGHTS, as llama.cpp's
-    quantizer makes them without an importance matrix. An interrupt is heard meanwhile. Raises ModelError for a file
-    that it does not quantize.
+    """Quantize the 16-bit file ``gguf`` to ``path`` with a format ``weights`` of GGUF_WEIGHTS, by llama.cpp without an
+    importance matrix. Ctrl-C works meanwhile. Raises ModelError for a file that llama.cpp does not quantize.
     """
     library = llama_library()
     options = library.llama_model_quantize_default_params()
@@ -79,7 +78,7 @@ def quantize_gguf(gguf: Path, path: Path, weights: str, threads: int) -> None:
     )
     thread.start()
     while thread.is_alive():
-        thread.join(0.1)  # so that Ctrl-C ends the command at once: the library cannot be interrupted
+        thread.join(0.1)  # so that Ctrl-C ends the command at once, although the library cannot be interrupted
     if failed != [0]:
         part.unlink(missing_ok=True)
         raise ModelError(f"llama.cpp makes no {weights} weights of {gguf.name}", "name a GGUF in 16 bits with --gguf")
@@ -116,6 +115,6 @@ def _tensors(folder: Path, config: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Reorders rows for RoPE: llama.cpp rotates adjacent rows as a pair, transformers rows half a head apart."""
+    """Reorder rows for RoPE: llama.cpp pairs adjacent rows, transformers pairs rows half a head apart."""
     half = weight.shape[0] // heads // 2
     return np.ascontiguousarray(weight.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(weight.shape))

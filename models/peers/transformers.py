@@ -1,7 +1,7 @@
 """transformers' own caches, with the same weights, as peers in benchmarks.
 
-``QuantizedCache`` (backends hqq and quanto, extra ``localctx[peers]``) keeps up to 128 tokens in full precision.
-Whenever they are full, it dequantizes all older tokens, joins them with these and quantizes them again. Its fp8 backend
+``QuantizedCache`` (backends hqq and quanto, extra ``localctx[peers]``) keeps up to 128 tokens in full precision. When
+that buffer is full, it dequantizes all older tokens, appends the buffer and quantizes everything again. The fp8 backend
 needs no extra.
 """
 
@@ -23,14 +23,14 @@ _MODULES = {"hqq": "hqq", "quanto": "optimum.quanto", "fp8": "torch"}
 
 @dataclass(frozen=True)
 class TransformersCachePeer:
-    """A backend of ``QuantizedCache`` and its bits."""
+    """A backend of ``QuantizedCache`` and its number of bits."""
 
     backend: str
     bits: int
 
     @property
     def name(self) -> str:
-        """``transformers hqq 4 bit``."""
+        """The name in reports, such as ``transformers hqq 4 bit``."""
         return f"transformers {self.backend} {self.bits} bit"
 
 
@@ -50,7 +50,7 @@ def installed_peers() -> list[TransformersCachePeer]:
 
 
 def load_stock(folder: Path, model: PagedModel) -> Any:
-    """Loads the module in ``folder`` with unmodified transformers, on the device and in the precision of ``model``.
+    """Load the module in ``folder`` with unmodified transformers, on the device and in the precision of ``model``.
 
     Raises ModelError.
     """
@@ -63,9 +63,9 @@ def load_stock(folder: Path, model: PagedModel) -> Any:
 
 
 class PeerReader:
-    """Runs a stock ``module`` with the ``QuantizedCache`` of ``peer`` in the library's defaults (groups of 64, 128
-    residual tokens), or without a ``peer`` with a ``DynamicCache``. Raises ValueError or ImportError from transformers
-    for a model that the cache does not support, for example with sliding windows.
+    """Runs a stock ``module`` with ``peer``'s ``QuantizedCache`` and the library's defaults (groups of 64, 128 residual
+    tokens), or with a ``DynamicCache`` if ``peer`` is None. Raises ValueError or ImportError from transformers for a
+    model that the cache does not support, for example with sliding windows.
     """
 
     def __init__(self, module: Any, peer: TransformersCachePeer | None = None) -> None:
@@ -74,7 +74,7 @@ class PeerReader:
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], num_logits: int = 1) -> Tensor:
-        """Reads ``tokens``; returns logits of the last ``num_logits``, float32 [num_logits, vocabulary]."""
+        """Compute ``tokens``. Returns the logits of the last ``num_logits``, float32 [num_logits, vocabulary]."""
         ids = torch.tensor([tokens], device=self._module.device)
         out = self._module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=num_logits)
         self.length += len(tokens)
@@ -82,7 +82,7 @@ class PeerReader:
 
     @property
     def nbytes(self) -> int:
-        """The cache's bytes: codes, scales, zero points, and the tokens in full precision."""
+        """The cache's bytes: codes, scales, zero points and tokens in full precision."""
         names = ("_quantized_keys", "_quantized_values", "keys", "values")
         return sum(_nbytes(getattr(layer, name, None)) for layer in self._cache.layers for name in names)
 
@@ -94,12 +94,12 @@ def _cache_of(config: Any, peer: TransformersCachePeer | None) -> Any:
         return DynamicCache(config=config)
     options = {} if peer.backend == "fp8" else {"nbits": peer.bits}
     if peer.backend == "hqq":
-        options |= {"axis_key": 1, "axis_value": 1}  # as transformers recommends for hqq; for quanto 0, the default
+        options |= {"axis_key": 1, "axis_value": 1}  # recommended by transformers for hqq; quanto uses the default, 0
     return QuantizedCache(peer.backend, config, **options)
 
 
 def _nbytes(value: Any) -> int:
-    """Returns the bytes of all tensors in ``value``; a tensor subclass made of others (quanto's) counts as those."""
+    """Returns the bytes of all tensors in ``value``. A tensor subclass (quanto's) counts as its inner tensors."""
     if isinstance(value, dict):
         return sum(map(_nbytes, value.values()))
     if isinstance(value, tuple | list):

@@ -1,1 +1,1 @@
-"""Weights in fewer bits, for processors and GPUs."""
+"""Quantized weights for CPUs and GPUs."""

@@ -1,4 +1,4 @@
-"""bitsandbytes, which packs linear layers in int8 or nf4 on a GPU while transformers loads them, and what they take."""
+"""bitsandbytes: quantizes linear layers to int8 or nf4 on a GPU while transformers loads them, and their sizes."""
 
 import logging
 import sys
@@ -15,7 +15,7 @@ from localctx.errors import ModelError
 from localctx.models.quantized.dequantized_experts import NF4_SHARED, packed_expert_bytes
 from localctx.models.quantized.fused_experts import expert_shape, fused_experts, fused_names
 
-DEVICES = ("cuda",)  # on processors it is slower than the layers of ``blocked_linear``
+DEVICES = ("cuda",)  # on CPUs it is slower than ``blocked_linear``
 _OPTIONS: dict[str, dict[str, Any]] = {
     "int8": {"load_in_8bit": True},
     "nf4": {
@@ -24,18 +24,18 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "bnb_4bit_compute_dtype": torch.bfloat16,
     },
 }
-_TABLE = 16  # values of the codes of nf4, which each layer has
+_TABLE = 16  # entries of the nf4 code table, stored per layer
 
 
 def is_packed(weights: str, device: torch.device) -> bool:
-    """Returns True if bitsandbytes packs ``weights``, as in the settings, on ``device``."""
+    """Returns True if bitsandbytes quantizes ``weights``, as in the settings, on ``device``."""
     return weights != "full" and device.type in DEVICES
 
 
 def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
-    """Returns the keyword arguments of ``BitsAndBytesConfig`` that pack ``weights`` on a GPU; none in other cases.
+    """Returns the ``BitsAndBytesConfig`` arguments for ``weights`` on a GPU; empty in other cases.
 
-    Raises ModelError where bitsandbytes is needed and is not installed, or does not load.
+    Raises ModelError if bitsandbytes is needed but not installed, or does not load.
     """
     if not is_packed(weights, device):
         return {}
@@ -50,9 +50,9 @@ def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
 
 
 def packed_bytes(module: Any, weights: str) -> int:
-    """Returns the bytes of the parameters of ``module``, tied ones once, after its layers and experts are packed.
+    """Returns the bytes of the parameters of ``module`` after quantization; tied ones count once.
 
-    ``module`` is a decoder of transformers before that, with or without values (on torch's meta device).
+    ``module`` is a transformers decoder that is not quantized yet. It may be on torch's meta device.
     """
     layers = list(_packed_layers(module))
     experts = [(child, name) for _, child in fused_experts(module) for name in fused_names(child)]
@@ -63,25 +63,25 @@ def packed_bytes(module: Any, weights: str) -> int:
 
 
 def scale_bytes(parameter: torch.nn.Parameter) -> int:
-    """Returns the bytes that bitsandbytes keeps beside the codes of a loaded ``parameter``; 0 if it is not packed."""
+    """Returns the bytes of the scales (and code table) of a loaded ``parameter``; 0 if it is not quantized."""
     state = getattr(parameter, "quant_state", None)
     kept = (state.absmax, state.code) if state else (getattr(parameter, "SCB", None),)
     return sum(scales.nbytes for scales in kept if scales is not None)
 
 
 def weights_in(parameter: torch.nn.Parameter) -> int:
-    """Returns the number of weights in a loaded ``parameter``, packed or not."""
+    """Returns the number of weights in a loaded ``parameter``, quantized or not."""
     state = getattr(parameter, "quant_state", None)
     return prod(state.shape) if state else parameter.numel()
 
 
 def packed_by(module: torch.nn.Module) -> str:
-    """Returns the name and version of bitsandbytes if it packed layers of a loaded ``module``, else an empty string."""
+    """Returns the name and version of bitsandbytes if it quantized layers of ``module``, else an empty string."""
     return f"bitsandbytes {version('bitsandbytes')}" if any(map(scale_bytes, module.parameters())) else ""
 
 
 def _packed_layers(module: Any) -> Iterator[Any]:
-    """Yields the layers that bitsandbytes packs, as transformers chooses them: no output layer, nor a tied one."""
+    """Yields the layers that transformers quantizes with bitsandbytes: neither the output layer nor a tied one."""
     from transformers.pytorch_utils import Conv1D
     from transformers.quantizers.base import get_keys_to_not_convert
     from transformers.quantizers.quantizers_utils import should_convert_module
@@ -101,15 +101,15 @@ def _layer_bytes(layer: Any, weights: str) -> int:
 
 
 def _import_bitsandbytes() -> None:
-    """Imports bitsandbytes, which must neither fetch code from the hub nor warn of every product in bf16."""
+    """Import bitsandbytes, keeping it from fetching code from the hub and from warning about every bf16 product."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-    with _hidden("kernels"):  # the library by which it would fetch code on some processors, even where a GPU computes
+    with _hidden("kernels"):  # bitsandbytes would use it to fetch code on some CPUs, even if a GPU computes
         import bitsandbytes  # noqa: F401
 
 
 @contextmanager
 def _hidden(name: str) -> Iterator[None]:
-    """Lets no import find the module ``name`` within the block."""
+    """Hide the module ``name`` from imports within the block."""
     there, sys.modules[name] = sys.modules.get(name), None  # type: ignore[assignment]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Linear layers and experts for the CPU, with weights in the blocks of ``localctx.kernels.cpu.linear``."""
+"""CPU linear layers and experts, with weights in the blocks of ``localctx.kernels.cpu.linear``."""
 
 from typing import Any
 
@@ -17,17 +17,17 @@ from localctx.models.quantized.bitsandbytes_layers import scale_bytes, weights_i
 from localctx.models.quantized.fused_experts import ExpertWeights, PackExperts, pack_experts, packed_experts
 
 WEIGHTS = {"full": exact_blocks, "int8": int8_blocks, "int4": int4_blocks}
-"""The functions that block weights, by name: unchanged, or at 8 or 4 bits with a scale for every 32 inputs."""
+"""Functions that block weights, by format: unchanged, or at 8 or 4 bits with a scale per 32 inputs."""
 OUTPUT_WEIGHTS = WEIGHTS | {"int4": int8_blocks}
-"""Those for the output layer, which decides between many tokens that are nearly as likely."""
+"""The same for the output layer. It has at least 8 bits, because it decides between nearly equally likely tokens."""
 
 _EXPERTS = {"full": exact_expert_blocks, "int8": int8_expert_blocks, "int4": int4_expert_blocks}
 _COMPUTED = torch.float32, torch.bfloat16
 
 
 class RowByRow:
-    """A switch that all linear layers of a model share. While it is on, a row's product does not depend on the other
-    rows of the batch. In bf16 this is too slow for the many rows of a prefill chunk, which torch multiplies.
+    """A switch shared by all linear layers of a model. While it is on, products are batch-invariant: a row's result
+    does not depend on other rows. In bf16 this is too slow for a prefill chunk, so torch multiplies those.
     """
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class RowByRow:
 
 
 class BlockedLinear(torch.nn.Module):
-    """A linear layer whose weight exists only in blocks. ``row_by_row`` is the switch of its model, ``dtype`` what it
-    computes in.
+    """A linear layer whose weight exists only in blocks. ``row_by_row`` is its model's switch. ``dtype`` is the dtype
+    that its placeholder ``weight`` reports.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class BlockedLinear(torch.nn.Module):
         super().__init__()
         self.blocks, self.bias, self.row_by_row = blocks, bias, row_by_row or RowByRow()
         shape = blocks.outputs, blocks.inputs
-        self.weight = torch.empty(shape, dtype=dtype, device="meta")  # some families ask for its type
+        self.weight = torch.empty(shape, dtype=dtype, device="meta")  # some families read its dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps x [..., in] to [..., out], in the dtype of x."""
+        """Map x [..., in] to [..., out], in the dtype of x."""
         rows = x.flatten(0, -2)
         if x.dtype == torch.bfloat16 and self.blocks.exact and not self.row_by_row.on:
             out = multiply_in_bf16(rows, self.blocks)
@@ -62,7 +62,7 @@ class BlockedLinear(torch.nn.Module):
 
 
 class BlockedExperts(ExpertWeights):
-    """Weights of experts that exist only in blocks. ``row_by_row`` is the switch of its model."""
+    """Expert weights that exist only in blocks. ``row_by_row`` is the model's switch."""
 
     def __init__(self, blocks: ExpertBlocks) -> None:
         super().__init__()
@@ -78,13 +78,13 @@ class BlockedExperts(ExpertWeights):
 
 
 def expert_packer(weights: str) -> PackExperts:
-    """Returns the function that packs weights of experts on the CPU."""
+    """Returns the function that blocks expert weights on the CPU."""
     return lambda fused: BlockedExperts(_EXPERTS[weights](fused))
 
 
 def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
-    """Replaces every plain linear layer of ``module`` on the CPU by a BlockedLinear, and its experts by BlockedExperts,
-    as far as that was not done; returns the switch they share.
+    """Replace plain CPU linear layers of ``module`` by BlockedLinear, and experts by BlockedExperts, unless already
+    done. Returns the switch that they share.
     """
     row_by_row, output = RowByRow(), output_layer(module)
     pack_experts(module, expert_packer(weights))
@@ -94,26 +94,26 @@ def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
                 make = (OUTPUT_WEIGHTS if child is output else WEIGHTS)[weights]
                 blocked = BlockedLinear(make(child.weight.detach()), child.bias, dtype=child.weight.dtype)
                 setattr(parent, name, blocked)
-    for child in module.modules():  # those too that were blocked while they were loaded
+    for child in module.modules():  # including those blocked during loading
         if isinstance(child, BlockedLinear | BlockedExperts):
             child.row_by_row = row_by_row
     return row_by_row
 
 
 def output_layer(module: Any) -> Any:
-    """Returns the layer of a decoder that makes its logits; None for another module."""
+    """Returns the output layer of a decoder; None for other modules."""
     return module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
 
 
 def weight_bytes(module: torch.nn.Module) -> int:
-    """Returns the bytes of a module's weights, blocked, packed or neither."""
+    """Returns the bytes of a module's weights, in any format."""
     blocked = (child.blocks.nbytes for child in module.modules() if isinstance(child, BlockedLinear))
     experts = (packed.nbytes for packed in packed_experts(module))
     return sum(p.nbytes + scale_bytes(p) for p in module.parameters()) + sum(blocked) + sum(experts)
 
 
 def weight_count(module: torch.nn.Module) -> int:
-    """Returns the number of a module's parameters, blocked, packed or neither."""
+    """Returns the number of a module's parameters, in any format."""
     blocked = (child.blocks.size for child in module.modules() if isinstance(child, BlockedLinear))
     experts = (packed.size for packed in packed_experts(module))
     return sum(map(weights_in, module.parameters())) + sum(blocked) + sum(experts)

@@ -1,4 +1,4 @@
-"""Experts packed in int8 or nf4 for a GPU: the matrices of those that tokens chose are dequantized for each product."""
+"""Experts in int8 or nf4 on a GPU. Each product dequantizes the matrices of the chosen experts."""
 
 from abc import abstractmethod
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 from localctx.models.quantized.fused_experts import ExpertWeights, PackExperts
 
-NF4_SHARED = 64  # numbers of a scale in nf4
-_TOGETHER = 8  # matrices that are dequantized together
+NF4_SHARED = 64  # numbers per scale in nf4
+_TOGETHER = 8  # matrices dequantized at once
 
 
 class DequantizedExperts(ExpertWeights):
-    """``codes`` and ``scales`` [experts, ...] of matrices of ``shape`` [experts, out, in]."""
+    """Matrices of ``shape`` [experts, out, in], stored as ``codes`` and ``scales`` [experts, ...]."""
 
     def __init__(self, codes: Tensor, scales: Tensor, shape: torch.Size) -> None:
         super().__init__()
@@ -20,8 +20,8 @@ class DequantizedExperts(ExpertWeights):
         self.nbytes, self.size = codes.nbytes + scales.nbytes, shape.numel()
 
     def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
-        """See ``ExpertWeights``. It dequantizes a matrix for each row, or for many rows each chosen matrix once, for
-        which it waits until the device tells which were chosen.
+        """See ``ExpertWeights``. Dequantizes one matrix per row. For many rows it dequantizes each chosen matrix once,
+        which requires waiting for the device to read the chosen experts.
         """
         if len(x) <= len(self._codes) or not may_wait():
             parts = zip(x.split(_TOGETHER), experts.split(_TOGETHER), strict=True)
@@ -39,19 +39,19 @@ class DequantizedExperts(ExpertWeights):
 
 
 def may_wait() -> bool:
-    """True if results may be read back from the device: not while a CUDA graph is captured."""
+    """Returns True if results may be read back from the device, which is not allowed during CUDA graph capture."""
     return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
 class Int8Experts(DequantizedExperts):
-    """Matrices at 8 bits, symmetric, with a scale for every output."""
+    """Symmetric 8-bit matrices with a scale per output."""
 
     def _dequantize(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         return codes.to(dtype) * scales[..., None].to(dtype)
 
 
 class Nf4Experts(DequantizedExperts):
-    """Matrices that bitsandbytes packs in nf4, with a scale for every 64 numbers; a last few are filled up by zeros."""
+    """Matrices that bitsandbytes quantizes to nf4, with a scale per 64 numbers and zero padding at the end."""
 
     def _dequantize(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         from bitsandbytes.functional import QuantState, dequantize_4bit
@@ -63,7 +63,7 @@ class Nf4Experts(DequantizedExperts):
 
 
 def pack_int8(weights: Tensor) -> Int8Experts:
-    """Packs ``weights`` [experts, out, in] in int8, expert by expert."""
+    """Quantize ``weights`` [experts, out, in] to int8, expert by expert."""
     codes = torch.empty(weights.shape, dtype=torch.int8, device=weights.device)
     scales = torch.empty(weights.shape[:2], dtype=torch.float32, device=weights.device)
     for expert, matrix in enumerate(weights):
@@ -73,7 +73,7 @@ def pack_int8(weights: Tensor) -> Int8Experts:
 
 
 def pack_nf4(weights: Tensor) -> Nf4Experts:
-    """Packs ``weights`` [experts, out, in] in nf4, expert by expert."""
+    """Quantize ``weights`` [experts, out, in] to nf4, expert by expert."""
     from bitsandbytes.functional import quantize_4bit
 
     numbers = weights.shape[1:].numel()
@@ -88,11 +88,11 @@ def pack_nf4(weights: Tensor) -> Nf4Experts:
 
 
 def packed_expert_bytes(weights: str, experts: int, outputs: int, inputs: int) -> int:
-    """Returns the bytes of matrices [experts, outputs, inputs] that are packed in ``weights``."""
+    """Returns the bytes of matrices [experts, outputs, inputs] in the format ``weights``."""
     if weights == "int8":
         return experts * outputs * (inputs + torch.float32.itemsize)
     return experts * -(-outputs * inputs // NF4_SHARED) * (NF4_SHARED // 2 + torch.float32.itemsize)
 
 
 PACK: dict[str, PackExperts] = {"int8": pack_int8, "nf4": pack_nf4}
-"""The functions that pack weights of experts for a GPU, by name."""
+"""Functions that quantize expert weights for a GPU, by format."""

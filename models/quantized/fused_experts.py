@@ -1,5 +1,5 @@
-"""Mixtures of experts, whose weights transformers keeps fused in parameters of three dimensions: they are found by
-that, whatever the family, and computed from weights that are packed.
+"""Mixtures of experts, whose weights transformers fuses into three-dimensional parameters. They are found by that shape
+in any family, and computed from quantized or blocked weights.
 """
 
 from abc import abstractmethod
@@ -12,8 +12,8 @@ from torch import Tensor
 
 
 class ExpertWeights(torch.nn.Module):
-    """One matrix [out, in] for each expert of a layer, packed. ``nbytes`` is what all take, ``size`` the number of
-    their elements.
+    """One packed matrix [out, in] for each expert of a layer. ``nbytes`` is their total bytes, ``size`` their number of
+    elements.
     """
 
     nbytes: int
@@ -21,7 +21,7 @@ class ExpertWeights(torch.nn.Module):
 
     @abstractmethod
     def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
-        """Multiplies x [n, in] by the matrices of ``experts`` [n], which are sorted: [n, out], in the dtype of x."""
+        """Multiply x [n, in] by the matrices of the sorted ``experts`` [n]. Returns [n, out] in the dtype of x."""
 
 
 PackExperts = Callable[[Tensor], ExpertWeights]
@@ -29,8 +29,8 @@ PackExperts = Callable[[Tensor], ExpertWeights]
 
 
 def fused_names(module: Any) -> tuple[str, ...]:
-    """Returns the names of the parameters in which ``module`` keeps the weights of all its experts; none if it has no
-    experts, or others than those which transformers lets another function compute.
+    """Returns the names of the fused expert parameters of ``module``. Empty without experts, or if transformers does
+    not let another function compute them.
     """
     if not hasattr(module, "has_gate"):
         return ()
@@ -40,18 +40,18 @@ def fused_names(module: Any) -> tuple[str, ...]:
 
 
 def fused_experts(module: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the submodules of ``module`` that keep weights of experts fused, and their names."""
+    """Yields the names and submodules of ``module`` that have fused expert weights."""
     return ((name, child) for name, child in module.named_modules() if fused_names(child))
 
 
 def expert_shape(module: Any, name: str) -> tuple[int, int, int]:
-    """Returns how many experts there are, and the outputs and inputs of each in the parameter ``name``."""
+    """Returns the number of experts in the parameter ``name``, and the outputs and inputs of each."""
     experts, outputs, inputs = getattr(module, name).shape
     return (experts, inputs, outputs) if module.is_transposed else (experts, outputs, inputs)
 
 
 def pack_weights(module: Any, name: str, weights: Tensor, pack: PackExperts) -> None:
-    """Replaces the parameter ``name`` of experts by ``weights``, which are of its shape, packed."""
+    """Replace the expert parameter ``name`` by ``weights``, which have its shape, after packing them."""
     packed = pack(weights.mT if module.is_transposed else weights)
     delattr(module, name)
     module.add_module(name, packed)
@@ -59,21 +59,21 @@ def pack_weights(module: Any, name: str, weights: Tensor, pack: PackExperts) -> 
 
 
 def pack_experts(module: Any, pack: PackExperts) -> None:
-    """Packs the weights of all experts of a loaded ``module``, one parameter after another."""
+    """Pack all expert weights of a loaded ``module``, one parameter at a time."""
     for _, experts in list(fused_experts(module)):
         for name in fused_names(experts):
             pack_weights(experts, name, getattr(experts, name).detach(), pack)
 
 
 def packed_experts(module: torch.nn.Module) -> Iterator[ExpertWeights]:
-    """Yields the packed weights of experts in ``module``."""
+    """Yields the packed expert weights in ``module``."""
     return (child for child in module.modules() if isinstance(child, ExpertWeights))
 
 
 def _mix(self: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-    """Computes experts for hidden [tokens, width]: ``chosen`` [tokens, k] by each token, with ``shares`` of the result.
+    """Compute the experts ``chosen`` [tokens, k] for hidden [tokens, width], weighted by ``shares`` [tokens, k].
 
-    The k results of a token are summed in the order of its choice, whatever other tokens choose.
+    A token's k results are summed in its own order of experts, so other tokens' choices do not affect the sum.
     """
     experts, order = chosen.flatten().sort(stable=True)
     x = hidden[order // chosen.shape[1]]

@@ -1,6 +1,6 @@
-"""Quantizers for transformers' loader, which pack each weight as soon as it was read: no two are ever whole at once.
+"""Quantizers for transformers' loader. They pack each weight as soon as it is read, so only one is unpacked at a time.
 
-The module imports transformers, which takes seconds; it is imported when a model is loaded.
+Import this module only when loading a model, because it imports transformers, which takes seconds.
 """
 
 from typing import Any
@@ -23,25 +23,26 @@ from localctx.models.quantized.blocked_linear import WEIGHTS, BlockedLinear, exp
 from localctx.models.quantized.dequantized_experts import PACK
 from localctx.models.quantized.fused_experts import PackExperts, fused_names, pack_weights
 
-_BLOCKS, _INT8, _NF4 = (f"localctx-{name}" for name in ("blocks", "int8", "nf4"))  # names that transformers knows
+_BLOCKS, _INT8, _NF4 = (f"localctx-{name}" for name in ("blocks", "int8", "nf4"))  # registered with transformers
 
 
 @register_quantization_config(_BLOCKS)
 class BlocksConfig(QuantizationConfigMixin):
-    """Asks transformers to load linear layers and experts in the blocks of ``blocked_linear``, as ``weights``."""
+    """Makes transformers load linear layers and experts in the blocks of ``blocked_linear``, as ``weights``."""
 
     def __init__(self, weights: str = "int8") -> None:
         self.quant_method, self.weights = _BLOCKS, weights  # type: ignore[assignment]  # no name of transformers' own
 
 
 def packing_options(config: Any, weights: str, device: torch.device) -> dict[str, Any]:
-    """Returns the keyword arguments of ``from_pretrained`` that load what ``config`` describes in ``weights``: packed
-    by bitsandbytes on a GPU, in blocks on a processor; none for full weights. Experts in MXFP4 are packed anew.
+    """Returns the ``from_pretrained`` arguments that load a model in the format ``weights``: bitsandbytes on a GPU,
+    blocks on a CPU, empty for full weights. For experts in MXFP4, removes that quantization from ``config``, because
+    they are packed again.
     """
     if weights == "full":
         return {}
     if (getattr(config, "quantization_config", None) or {}).get("quant_method") == QuantizationMethod.MXFP4:
-        del config.quantization_config  # another quantizer would not be asked
+        del config.quantization_config  # else transformers would ignore our quantizer
     if not (options := bitsandbytes_options(weights, device)):
         return {"quantization_config": BlocksConfig(weights)}
     packing: Any = BitsAndBytesConfig(**options)
@@ -50,8 +51,8 @@ def packing_options(config: Any, weights: str, device: torch.device) -> dict[str
 
 
 def forget_packing(module: Any) -> None:
-    """Makes the config of a loaded ``module``, which is part of the name of pages, tell of transformers' own quantizers
-    alone.
+    """Remove our quantizers from the config of a loaded ``module``, which is part of the fingerprint, so that it names
+    only transformers' own.
     """
     known: Any = getattr(module.config, "quantization_config", None)
     if isinstance(known, BlocksConfig):
@@ -61,35 +62,33 @@ def forget_packing(module: Any) -> None:
 
 
 class _PackParameters(ConversionOps):
-    """Packs parameters that transformers has read: fused weights of experts by ``pack_fused``, the ``others`` as they
-    say.
-    """
+    """Packs parameters that transformers has read: fused expert weights with ``pack_fused``, others with ``others``."""
 
     def __init__(self, pack_fused: PackExperts, others: ConversionOps) -> None:
         self._pack_fused, self._others = pack_fused, others
 
     def convert(self, input_dict: dict[str, Any], *patterns: Any, **how: Any) -> dict[str, Any]:
-        """Returns the parameters that transformers is to set: those that are in the model under the same name."""
+        """Returns the parameters that transformers should set under the same names."""
         left = dict[str, Any]()
         for name, found in input_dict.items():
             value = _tensor(found)
             module, field = get_module_from_name(how["model"], name)
             if field not in fused_names(module):
                 left |= self._others.convert({name: value}, *patterns, **how)
-            elif value.shape == getattr(module, field).shape:  # else it stays missing, which is told
+            elif value.shape == getattr(module, field).shape:  # else it stays missing, which is reported
                 pack_weights(module, field, value, self._pack_fused)
                 how["missing_keys"].discard(name)
         return left
 
 
 class _BlockLinear(ConversionOps):
-    """Replaces a linear layer by a BlockedLinear when its weight was read."""
+    """Replaces a linear layer by a BlockedLinear as soon as its weight is read."""
 
     def __init__(self, weights: str) -> None:
         self._weights = weights
 
     def convert(self, input_dict: dict[str, Any], *patterns: Any, **how: Any) -> dict[str, Any]:
-        """Returns no parameter."""
+        """Returns no parameters for transformers to set."""
         for name, value in input_dict.items():
             layer = name.removesuffix(".weight")
             linear = how["model"].get_submodule(layer)
@@ -101,21 +100,21 @@ class _BlockLinear(ConversionOps):
 
 
 class _DequantizeMxfp4(ConversionOps):
-    """Makes the weights of experts of their codes and scales in MXFP4, in the dtype in which transformers read them."""
+    """Dequantizes expert weights from MXFP4 codes and scales, to the dtype in which transformers read the scales."""
 
     def convert(self, input_dict: dict[str, Any], *patterns: Any, **how: Any) -> dict[str, Any]:
-        """Returns one parameter."""
+        """Returns the dequantized parameter."""
         codes, scales = (_tensor(found) for _, found in sorted(input_dict.items()))
         return {how["full_layer_name"]: convert_moe_packed_tensors(codes, scales, dtype=scales.dtype)}
 
 
 def _tensor(found: Any) -> Tensor:
-    """The tensor that transformers read for a name, which it may give in a list."""
+    """Returns the tensor that transformers read, which it may pass in a list."""
     return found[0] if isinstance(found, list) else found
 
 
 class _PacksExperts(HfQuantizer):
-    """The part of a quantizer that packs experts, of which a checkpoint may have codes in MXFP4."""
+    """Mixin for quantizers that pack experts, including checkpoints with MXFP4 experts."""
 
     def param_needs_quantization(self, model: Any, param_name: str, **how: Any) -> bool:
         module, field = get_module_from_name(model, param_name)
@@ -140,7 +139,7 @@ class _Nf4Quantizer(_PacksExperts, Bnb4BitHfQuantizer):
 
 
 class _LinearQuantizer(HfQuantizer):
-    """Packs linear layers, but not the output layer, which may be tied to an embedding."""
+    """Packs linear layers except the output layer, which may be tied to an embedding."""
 
     is_trainable = requires_calibration = False
 

@@ -1,6 +1,6 @@
-"""Weight quantization (int8, int4, nf4): which device supports it, and the size of quantized weights on a CPU.
+"""Weight quantization (int8, int4, nf4): the devices that support it, and the size of quantized weights on a CPU.
 
-On a CPU the layers of ``localctx.models.quantized.blocked_linear`` quantize; on a GPU those of ``bitsandbytes_layers``.
+``localctx.models.quantized.blocked_linear`` quantizes on a CPU, ``bitsandbytes_layers`` on a GPU.
 """
 
 from collections.abc import Collection
@@ -18,15 +18,15 @@ from localctx.models.quantized.blocked_linear import output_layer
 from localctx.models.quantized.fused_experts import expert_shape, fused_experts, fused_names
 
 KINDS = {"int8": SIGNED, "int4": NIBBLES}
-"""The number kinds of weights that a processor multiplies by integers."""
+"""The number kinds of weights that a CPU multiplies in integers."""
 OUTPUT_KIND = SIGNED
-"""That of the output layer, with any of them."""
+"""The number kind of the output layer, with any of these formats."""
 BITS = {name: GROUP_BITS[kind] for name, kind in KINDS.items()} | {"nf4": 4.5}
-"""Bits of a parameter, with its share of scales."""
+"""Bits per parameter, including its share of scales."""
 
 
 def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -> None:
-    """Raises ModelError for ``weights`` that are not supported on ``device`` in this precision."""
+    """Raise ModelError for ``weights`` that are not supported on ``device`` in this precision."""
     if weights == "int4" and device.type in DEVICES:
         raise ModelError("int4 weights are for a processor", "use --weights nf4, int8 or full")
     if weights == "full" or is_packed(weights, device):
@@ -39,8 +39,8 @@ def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -
 
 
 def parameter_bytes(module: Any, weights: str, finer: Collection[str] = ()) -> int:
-    """Returns the bytes of the parameters of ``module``, tied ones once, with its linear layers and experts in
-    ``weights`` as ``blocked_linear`` stores them; those with names in ``finer`` are at 8 bits.
+    """Returns the bytes of the parameters of ``module``, with linear layers and experts in ``weights`` as stored by
+    ``blocked_linear``. Layers named in ``finer`` use 8 bits. Tied parameters count once.
     """
     if weights == "full":
         return sum(p.nbytes for p in module.parameters())
@@ -65,7 +65,7 @@ def _is_linear(module: torch.nn.Module) -> bool:
 
 
 def arithmetic_of(weights: str, device: torch.device) -> str:
-    """Returns what the names of pages say of quantized weights; an empty string for full ones."""
+    """Returns the description of quantized weights in fingerprints; empty for full weights."""
     if weights == "full" or device.type != "cpu":
         return "" if weights == "full" else weights
     return f"{weights} in groups of 32, by rows in int8"

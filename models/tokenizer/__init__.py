@@ -1,1 +1,1 @@
-"""Text to tokens and back, chat templates and tool calls."""
+"""Tokenizers, chat templates and tool calls."""

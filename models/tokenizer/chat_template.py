@@ -1,4 +1,4 @@
-"""Renders chat templates exactly as transformers' ``apply_chat_template``, without importing transformers.
+"""Renders chat templates exactly like transformers' ``apply_chat_template``, without importing transformers.
 
 Templates are untrusted: they run in jinja's sandbox, in a child process with limits, and receive only text.
 """
@@ -25,19 +25,19 @@ from localctx.errors import ModelError
 from localctx.models.tokenizer.template_child import MEMORY, environment
 
 MAX_TEMPLATE = 1 << 20  # characters; the longest in use have 20,000
-SECONDS = 3.0  # of processor time for one conversation, which takes milliseconds
-WALL = 60.0  # seconds, on a machine that has no time, or no limit of processor time
+SECONDS = 3.0  # CPU time limit for one conversation, which normally takes milliseconds
+WALL = 60.0  # seconds of wall time, for a busy machine or one without a CPU time limit
 MAX_ANSWER = 256 << 20  # bytes
 _REMEDY = "choose another model, or fetch this one again from its makers"
 _CHILD = Path(__file__).with_name("template_child.py")
-_ROOT = str(Path(system.__file__).parents[1])  # of localctx, which models/ may lie beside
+_ROOT = str(Path(system.__file__).parents[1])  # the folder that contains localctx, not always this file's package
 
-_START, _END = "\U000f0000", "\U000f0001"  # private-use characters around control tokens in users' text
+_START, _END = "\U000f0000", "\U000f0001"  # private-use characters that mark control tokens in users' text
 
 
 class ControlTokenMarker:
-    """Marks control tokens in users' text before a template is rendered, so that afterwards they can be distinguished
-    from the template's own and encoded as plain text.
+    """Marks control tokens in users' text before rendering, so that they can be told from the template's own and
+    encoded as plain text.
     """
 
     def __init__(self, controls: Iterable[str], added: Iterable[str]) -> None:
@@ -45,11 +45,11 @@ class ControlTokenMarker:
         self._marked = re.compile(f"{_START}({_any_of(added).pattern}){_END}|[{_START}{_END}]")
 
     def mark(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns ``message`` with its control tokens marked; removes marks that were in it."""
+        """Returns ``message`` with its control tokens marked, without marks that it already contained."""
         return {key: self.mark_values(value) for key, value in message.items()}
 
     def mark_values(self, value: Any) -> Any:
-        """Returns JSON with the control tokens in all its texts marked, those of keys too."""
+        """Returns a JSON value with the control tokens marked in all texts, including keys."""
         if isinstance(value, str):
             return self._controls.sub(f"{_START}\\g<0>{_END}", value.replace(_START, "").replace(_END, ""))
         if isinstance(value, Mapping):
@@ -57,13 +57,13 @@ class ControlTokenMarker:
         return [self.mark_values(one) for one in value] if isinstance(value, list | tuple) else value
 
     def split(self, text: str) -> list[str]:
-        """Splits rendered text at marked tokens: text, token, text, and so on. An empty token is a broken mark."""
+        """Split rendered text at marked tokens: text, token, text, and so on. An empty token is a broken mark."""
         return [piece or "" for piece in self._marked.split(text)]
 
 
 def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
-    """Renders the conversation with the generation prompt. Raises ModelError for a template that fails, in whatever
-    way: SECONDS of processor time and a gigabyte of memory are more than one needs.
+    """Render the conversation with the generation prompt. Raises ModelError for a template that fails or exceeds its
+    limits, SECONDS of CPU time and a gigabyte of memory, which are more than a template needs.
     """
     _refuse_long(template)
     request = {"template": template, "messages": messages, "variables": variables, "seconds": SECONDS}
@@ -76,13 +76,13 @@ def render(template: str, messages: list[dict[str, str]], **variables: object) -
 
 
 def start_rendering() -> None:
-    """Starts the process that renders, so that it is there once something is to be rendered."""
+    """Start the rendering process early, so that it is ready for the first conversation."""
     _renderer().start()
 
 
 @lru_cache
 def template_literals(template: str) -> str:
-    """Returns all literal text in ``template``, joined by null characters. Raises ModelError if it is no template."""
+    """Returns all literal text in ``template``, joined by null characters. Raises ModelError if it is invalid."""
     _refuse_long(template)
     try:
         tree = environment().parse(template)
@@ -96,8 +96,8 @@ def template_literals(template: str) -> str:
 
 @lru_cache
 def has_tools(template: str) -> bool:
-    """Returns True if a template describes ``tools``, which its answers call between <tool_call> and </tool_call>, as
-    Hermes and Qwen do.
+    """Returns True if a template supports ``tools`` and calls them between <tool_call> and </tool_call>, like Hermes
+    and Qwen.
     """
     tree = environment().parse(template)
     named = {node.name for node in tree.find_all(nodes.Name)}
@@ -110,7 +110,7 @@ def _refuse_long(template: str) -> None:
 
 
 class _Renderer:
-    """The child process, which is started again when it has ended. One conversation at a time."""
+    """The child process, restarted if it has ended. It renders one conversation at a time."""
 
     def __init__(self) -> None:
         self._lock, self._child = threading.Lock(), None
@@ -118,12 +118,12 @@ class _Renderer:
     _child: "subprocess.Popen[bytes] | None"
 
     def start(self) -> None:
-        """Starts the process, unless it runs."""
+        """Start the process if it is not running."""
         with self._lock:
             self._running()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns what the child answers; None where it was ended for what it took."""
+        """Returns the child's answer; None if it ended, for example at a limit."""
         data = json.dumps(request).encode() + b"\n"
         with self._lock:
             child = self._running()
@@ -170,10 +170,10 @@ def _renderer_of(process: int) -> _Renderer:
 
 
 def _renderer() -> _Renderer:
-    """Returns the renderer of this process: one that was forked must not share pipes with its parent."""
+    """Returns the renderer of this process. A forked process must not share pipes with its parent."""
     return _renderer_of(os.getpid())
 
 
 def _any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """Returns a pattern for any of ``words``, longest first; without words, one that never matches."""
+    """Returns a pattern for any of ``words``, longest first. Without words it never matches."""
     return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")

@@ -1,4 +1,4 @@
-"""ChatTokenizer: encodes text and conversations, and decodes tokens, with a model's tokenizer and chat template."""
+"""ChatTokenizer: encodes texts and conversations, and decodes tokens, with a model's tokenizer and chat template."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ from localctx.models.tokenizer.chat_template import (
 )
 
 NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
-"""Some templates write today's date before the conversation, which would invalidate every stored prefix each day."""
+"""Disables the date that some templates write before the conversation. It would invalidate stored prefixes daily."""
 
 
 class ChatTokenizer:
     """A ``tokenizers.Tokenizer`` (``backend``) with the model's chat template (empty: none), the special tokens that
-    the template may name, and the stop tokens. ``controls`` are the control tokens that are not special, if the model
-    lists them; else they are taken from the template's text.
+    the template may use, and the stop tokens. ``controls`` are control tokens that are not special, if the model lists
+    them. Otherwise they are added tokens that occur in the template's text.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class ChatTokenizer:
 
     @cached_property
     def identity(self) -> tuple[str, str]:
-        """All that a conversation's tokens depend on: the SHA-256 of the tokenizer's definition (megabytes, hashed
-        once) and the chat template.
+        """Everything that a conversation's tokens depend on: the SHA-256 of the tokenizer's definition (megabytes,
+        hashed once) and the chat template.
         """
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest(), self._template
 
@@ -67,21 +67,21 @@ class ChatTokenizer:
 
     @cached_property
     def for_grammars(self) -> Any:
-        """The tokenizer as llguidance wants it, which takes a second to make."""
+        """The tokenizer for llguidance, which takes a second to create."""
         from llguidance import LLTokenizer
 
         return LLTokenizer(self._backend.to_str(), eos_token=sorted(self.stop_ids))
 
     def stream(self) -> Callable[[int], str]:
-        """See ``Tokenizer``. Returns empty text for bytes that are not yet a complete character."""
+        """See ``Tokenizer``. The text is empty while a character's bytes are incomplete."""
         from tokenizers.decoders import DecodeStream
 
         decoder, backend = DecodeStream(skip_special_tokens=True), self._backend
         return lambda token: decoder.step(backend, token) or ""
 
     def _encode(self, text: str, *, split: bool = False, bounds: bool = False) -> list[int]:
-        """``split`` encodes special tokens in ``text`` as plain text; ``bounds`` adds BOS and EOS as the tokenizer
-        does.
+        """Returns the tokens of ``text``. ``split``: special tokens in it are encoded as plain text. ``bounds``: adds
+        the tokenizer's BOS and EOS.
         """
         if self._backend.encode_special_tokens != split:
             self._backend.encode_special_tokens = split
@@ -103,9 +103,9 @@ class ChatTokenizer:
         return ControlTokenMarker(tokens, [token.content for token in self._added])
 
     def _encode_marked(self, text: str) -> list[int]:
-        """Encodes a rendered conversation; marked control tokens are encoded as plain text.
+        """Encode a rendered conversation. Marked control tokens are encoded as plain text.
 
-        Raises ValueError where the tokenizer cannot encode one as plain text.
+        Raises ValueError if the tokenizer cannot encode one as plain text.
         """
         first, *pieces = self._marks.split(text)
         ids = self._encode(first)
@@ -120,12 +120,12 @@ class ChatTokenizer:
         return ids
 
     def _after_newline(self, encode: Callable[[str], list[int]], text: str) -> list[int]:
-        """Encodes ``text`` as it is inside a longer text: some tokenizers add a space before the first letter."""
+        """Encode ``text`` as inside a longer text, because some tokenizers add a space before the first letter."""
         newline, encoded = self._encode("\n"), encode("\n" + text)
         return encoded[len(newline) :] if encoded[: len(newline)] == newline else encode(text)
 
     def _spell(self, text: str) -> list[int]:
-        """Encodes ``text`` without any of the added tokens, special or not."""
+        """Encode ``text`` without any added tokens, special or not."""
         backend = self._backend
         if backend.normalizer is not None:
             text = backend.normalizer.normalize_str(text)
@@ -136,7 +136,7 @@ class ChatTokenizer:
 
 
 def chat_tokenizer_of(tokenizer: Any, stops: int | list[int] | None) -> ChatTokenizer:
-    """Wraps a tokenizer of transformers. ``stops`` are the stop tokens in the model's configs."""
+    """Wrap a transformers tokenizer. ``stops`` are the stop tokens in the model's configs."""
     template = tokenizer.chat_template
     if isinstance(template, dict):  # several by name
         template = template.get("default")
@@ -147,7 +147,7 @@ def chat_tokenizer_of(tokenizer: Any, stops: int | list[int] | None) -> ChatToke
 
 
 def without_padding(backend: Any) -> Any:
-    """Switches truncation and padding of ``backend`` off; returns it."""
+    """Disable truncation and padding of ``backend``, and return it."""
     backend.no_truncation()
     backend.no_padding()
     return backend

@@ -1,8 +1,8 @@
-"""The child process that renders chat templates: they are programs, which may run for ever or fill the memory.
+"""Child process that renders chat templates, which are programs that could run forever or fill the memory.
 
-It runs as a script, with jinja2 and little else, so that it starts in a tenth of a second. Standard input: a line
-of JSON for each conversation, ``{"template", "messages", "variables", "seconds"}``. Standard output: for each a line
-``{"text"}`` or ``{"error"}``. A conversation that takes more processor time ends the process, and so does its parent.
+It runs as a script and imports little besides jinja2, so that it starts in a tenth of a second. Each line of standard
+input is a JSON request: ``{"template", "messages", "variables", "seconds"}``. Each line of standard output is
+``{"text"}`` or ``{"error"}``. Too much CPU time ends the process, and so does the end of its parent.
 """
 
 import json
@@ -26,7 +26,7 @@ MEMORY = 1 << 30  # bytes of address space
 
 
 def main() -> None:
-    """Answers the conversations on standard input until it closes."""
+    """Answer requests on standard input until it closes."""
     for line in sys.stdin.buffer:
         answer = json.dumps(_answer(json.loads(line)))
         sys.stdout.buffer.write(answer.encode() + b"\n")
@@ -47,7 +47,7 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
 
 
 def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
-    """Returns the conversation with the generation prompt. Raises whatever the template raises."""
+    """Returns the conversation with the generation prompt. Raises any exception of the template."""
     context = {"tools": None, "documents": None, "add_generation_prompt": True, **variables}
     return _compiled(template).render(messages=messages, **context)
 
@@ -59,7 +59,7 @@ def _compiled(template: str) -> Template:
 
 @lru_cache(1)
 def environment() -> ImmutableSandboxedEnvironment:
-    """Returns the sandbox that templates run in, with what transformers gives them."""
+    """Returns the sandbox for templates, with the extensions and functions that transformers provides."""
     jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     jinja.filters["tojson"] = _to_json
     jinja.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _Namespace}
@@ -67,7 +67,7 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 class _Generation(Extension):
-    """``{% generation %}`` marks text for training; here its content is rendered unchanged."""
+    """Renders the content of ``{% generation %}``, which marks text for training, unchanged."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -81,7 +81,7 @@ class _Generation(Extension):
 
 
 class _Dict:
-    """``dict`` without its attributes, through which a template could leave the sandbox."""
+    """``dict`` without its attributes, through which a template could escape the sandbox."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
@@ -91,7 +91,7 @@ class _Dict:
 
 
 class _Namespace(Namespace):
-    """``namespace`` that refuses names with a leading underscore, for the same reason."""
+    """``namespace`` that rejects names with a leading underscore, for the same reason."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, values = args[0], dict(*args[1:], **kwargs)
@@ -120,7 +120,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Replaces jinja's own ``tojson``, which escapes for HTML."""
+    """Convert ``value`` to JSON. Replaces jinja's own ``tojson``, which escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

@@ -1,7 +1,7 @@
-"""Reads the tokenizer of a NativeDecoder's or BertEncoder's folder without transformers, where the result is the same.
+"""Reads the tokenizer of a NativeDecoder or BertEncoder folder without transformers, if the result is the same.
 
-transformers rebuilds some tokenizers from their vocabulary, adds tokens that a config names, and repairs known errors.
-Where a folder needs none of that, its tokenizer is tokenizer.json unchanged.
+transformers rebuilds some tokenizers from their vocabulary, adds tokens named in a config, and repairs known errors. If
+a folder needs none of that, its tokenizer is tokenizer.json unchanged.
 """
 
 import json
@@ -30,10 +30,10 @@ _IDLE_BERT = (_IDLE - {"add_bos_token", "add_eos_token"}) | {
     *("max_length", "pad_to_multiple_of", "pad_token_type_id", "stride", "truncation_strategy"),
     *("special_tokens_map_file", "sp_model_kwargs", "vocab_file"),
 }
-"""The same for the tokenizer of an encoder."""
+"""The same for an encoder's tokenizer."""
 
 _FURTHER_FILES = ("additional_chat_templates", "tekken.json", "added_tokens.json", "chat_template.json")
-"""Further files that transformers would read; a folder with one of them is left to transformers."""
+"""Further files that transformers would read. A folder with one of them is left to transformers."""
 
 _QWEN_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -41,7 +41,7 @@ _QWEN_SPLIT = (
 
 
 def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> ChatTokenizer | None:
-    """Returns the tokenizer in ``folder``; None where transformers would build a different one. ``stops`` are as for
+    """Returns the tokenizer in ``folder``; None if transformers could build a different one. ``stops`` is as in
     ``chat_tokenizer_of``.
     """
     from tokenizers import Tokenizer
@@ -61,9 +61,9 @@ def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> 
 
 
 def find_encoder_tokenizer(folder: Path, longest: int) -> Any | None:
-    """Returns the ``tokenizers.Tokenizer`` in ``folder`` of a BertEncoder; None where transformers would build a
-    different one. It cuts texts after ``longest`` tokens or those of its config, pads them at their end, and encodes
-    special tokens in them as plain text.
+    """Returns the ``tokenizers.Tokenizer`` in the ``folder`` of a BertEncoder; None if transformers could build a
+    different one. It truncates texts to ``longest`` tokens or its config's limit, whichever is smaller, pads at the
+    end, and encodes special tokens in texts as plain text.
     """
     from tokenizers import Tokenizer
 
@@ -83,7 +83,7 @@ def find_encoder_tokenizer(folder: Path, longest: int) -> Any | None:
 
 
 def stops_of(folder: Path, raw: int | list[int] | None) -> int | list[int] | None:
-    """Returns the stop tokens in generation_config.json or, without such a file, ``raw``: those of config.json."""
+    """Returns the stop tokens in generation_config.json; without that file, ``raw``, those of config.json."""
     generation = _json(folder / "generation_config.json")
     return raw if generation is None else generation.get("eos_token_id")
 
@@ -118,7 +118,7 @@ def _template(folder: Path, raw: dict[str, Any]) -> str:
 
 
 def _named(raw: dict[str, Any], qwen: bool) -> dict[str, str]:
-    """Returns the special tokens by name. transformers' class for Qwen has defaults of its own."""
+    """Returns the special tokens by name. transformers' Qwen class has its own defaults."""
     own = dict.fromkeys(("eos_token", "unk_token", "pad_token"), "<|endoftext|>") if qwen else {}
     found = {name: raw.get(name, own.get(name)) for name in _NAMED}
     return {name: _content(token) for name, token in found.items() if token is not None}
@@ -134,7 +134,7 @@ def _content(token: Any) -> str:
 
 
 def _added_already(backend: Any, raw: dict[str, Any], special: list[str], qwen: bool) -> bool:
-    """Returns True if tokenizer.json contains all tokens that the config would add, with the same flags."""
+    """Returns True if tokenizer.json has all tokens that the config would add, with the same flags."""
     found = backend.get_added_tokens_decoder()
     by_content = {token.content: token for token in found.values()}
     listed = raw.get("added_tokens_decoder", {})
@@ -160,7 +160,7 @@ def _listed_flags(token: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _is_qwen(backend: Any) -> bool:
-    """Returns True if it equals what transformers' class would build from the vocabulary."""
+    """Returns True if ``backend`` equals the tokenizer that transformers' class would build from the vocabulary."""
     from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
     split = pre_tokenizers.Split(Regex(_QWEN_SPLIT), behavior="isolated", invert=False)
@@ -180,7 +180,7 @@ def _is_qwen(backend: Any) -> bool:
 
 
 def _named_of_encoder(raw: dict[str, Any]) -> dict[str, str]:
-    """Returns the special tokens by name. XLM-R's mask takes the blank before it along, but no text is given it."""
+    """Returns the special tokens by name, without XLM-R's mask, which strips the space before it but never occurs."""
     if raw["tokenizer_class"] in _XLM:
         return {**_XLM_TOKENS, **_named({**raw, "mask_token": None}, qwen=False)}
     return {**(_BERT_TOKENS if raw["tokenizer_class"] in _BERT else {}), **_named(raw, qwen=False)}
@@ -193,7 +193,7 @@ def _is_of_its_class(backend: Any, raw: dict[str, Any], named: dict[str, str]) -
 
 
 def _is_xlm(backend: Any, named: dict[str, str]) -> bool:
-    """Returns True if it equals what transformers' class would build from the vocabulary."""
+    """Returns True if ``backend`` equals the tokenizer that transformers' class would build from the vocabulary."""
     from tokenizers import pre_tokenizers
 
     blanks = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
@@ -207,7 +207,7 @@ def _is_xlm(backend: Any, named: dict[str, str]) -> bool:
 
 
 def _is_bert(backend: Any, raw: dict[str, Any], named: dict[str, str]) -> bool:
-    """Returns True if it equals what transformers' class would build from the vocabulary."""
+    """Returns True if ``backend`` equals the tokenizer that transformers' class would build from the vocabulary."""
     from tokenizers import normalizers, pre_tokenizers
 
     letters = normalizers.BertNormalizer(

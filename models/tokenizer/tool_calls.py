@@ -1,4 +1,4 @@
-"""Tool calls in answers of models that write them as Hermes and Qwen do: <tool_call>{JSON}</tool_call>."""
+"""Tool calls in answers, in the format of Hermes and Qwen: <tool_call>{JSON}</tool_call>."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,22 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 @dataclass(frozen=True)
 class ToolCall:
-    """The call of the tool ``name``, with its ``arguments`` as JSON text."""
+    """A call of the tool ``name``, with its ``arguments`` as JSON text."""
 
     name: str
     arguments: str
 
 
 class ToolCallReader:
-    """Takes the tool calls out of an answer that comes in pieces. With ``only``, the whole answer is one call. What
-    is no call that can be read stays text.
+    """Extracts tool calls from a streamed answer. With ``only``, the whole answer is one call. Calls that cannot be
+    parsed stay text.
     """
 
     def __init__(self, only: bool = False) -> None:
         self._only, self._buffer, self.calls = only, "", list[ToolCall]()
 
     def __call__(self, text: str) -> str:
-        """Append ``text``; returns what is surely no part of a call."""
+        """Append ``text``. Returns the text that cannot be part of a call."""
         self._buffer += text
         if self._only:
             return ""
@@ -40,7 +40,7 @@ class ToolCallReader:
         return said
 
     def flush(self) -> str:
-        """Returns the rest of the text, once no more comes; a call that only lacks its end is taken."""
+        """Returns the remaining text at the end of the answer. A call that lacks only its closing tag is extracted."""
         rest, self._buffer = self._buffer, ""
         return "" if rest and self._take(rest.removeprefix(OPEN)) else rest
 
@@ -56,7 +56,7 @@ class ToolCallReader:
 
 
 def call_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the JSON schema of a call of one of ``tools``, which are as OpenAI's API describes them."""
+    """Returns the JSON schema of a call of one of ``tools``, given in OpenAI's API format."""
     calls = []
     for function in (tool["function"] for tool in tools):
         parts = {"name": {"const": function["name"]}, "arguments": function.get("parameters") or {"type": "object"}}
@@ -66,5 +66,5 @@ def call_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _begins(text: str) -> int:
-    """Returns how many characters at the end of ``text`` may begin a call."""
+    """Returns the number of characters at the end of ``text`` that may start a call."""
     return max((n for n in range(1, len(OPEN)) if text.endswith(OPEN[:n])), default=0)
