@@ -54,7 +54,7 @@ def find_source(store: Store, document: DocumentRow) -> SourceFile | str:
 
 
 def draw(data: bytes, number: int) -> PageDrawing:
-    """Draws page ``number``, from 0, of a PDF. Raises DocumentError."""
+    """Draw page ``number`` (from 0) of a PDF. Raises DocumentError."""
     return draw_page(data, number)
 
 

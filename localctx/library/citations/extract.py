@@ -2,7 +2,7 @@
 
 Features and weights were chosen by ROUGE against human summaries of 50 stories: repeated names show the subject, speech
 says little outside its scene. Frequent words (SumBasic, Nenkova and Vanderwende, 2005) help for texts without names.
-Sentence vectors (centroid, TextRank) were no better, and a likelihood takes minutes.
+Sentence vectors (centroid, TextRank) were no better, and a model's likelihood takes minutes.
 """
 
 import re

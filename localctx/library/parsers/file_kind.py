@@ -67,7 +67,7 @@ def _old_office(data: bytes) -> str:
 def _mail(head: bytes, name: str) -> str:
     """Returns ``eml`` or ``mbox`` for mail, else "". ``head`` is the file's beginning; its lines end in \\n.
 
-    A message begins with header fields that include its sender and a date or the like; in a .eml file any fields count.
+    A message begins with header fields that include From and one such as Date; in a .eml file any fields count.
     """
     suffix = Path(name).suffix.lower()
     if _MBOX.match(head) or suffix == ".mbox":

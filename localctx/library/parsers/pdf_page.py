@@ -21,7 +21,7 @@ _HYPHEN = re.compile(r"[\x02\xad\ufffe]\s*")  # PDFium's marks for a hyphen at a
 
 
 def text_with_tables(page: pypdfium2.PdfPage, with_tables: bool = True) -> str:
-    """Returns the text layer of a page. ``with_tables``, a table's row becomes a line with tabs between its cells.
+    """Returns the text layer of a page. With ``with_tables``, a table row becomes a line with tabs between its cells.
 
     Uses the tables only if no word of the page is lost, duplicated or divided by them. Raises PdfiumError.
     """

@@ -28,9 +28,9 @@ else:
 class SandboxLimits:
     """Limits of one parse.
 
-    ``seconds``: CPU time for the file, plus one for every five pages or messages read, and again for each page read by
-    OCR. ``wall``: wall-clock seconds between two messages. ``memory``: bytes beyond the file's size, with ``optical``
-    more for OCR. ``characters``: of the text.
+    ``seconds``: CPU time for the file, plus one for every five pages or messages read, plus ``seconds`` for each page
+    read by OCR. ``wall``: wall-clock seconds between two messages. ``memory``: bytes beyond the file's size, plus
+    ``optical`` for OCR. ``characters``: length of the text.
     """
 
     seconds: int = 60

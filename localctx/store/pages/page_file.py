@@ -85,7 +85,7 @@ class PageReader:
         segment = row["segment"]
         if segment not in self._files:
             self._files[segment] = None
-            with suppress(FileNotFoundError, EmptyFile):  # other errors are temporary faults of this machine
+            with suppress(FileNotFoundError, EmptyFile):  # other errors say nothing about the page and are raised
                 self._files[segment] = SlotFile(self._folder / f"{segment}.kv", row["slot_bytes"])
         return self._files[segment]
 
