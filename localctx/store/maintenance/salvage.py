@@ -73,7 +73,7 @@ def salvage(home: Path) -> Salvaged:
 
 
 def _copy_for_reading(file: Path, copy: Path) -> None:
-    """Copy the database and give the copy an intact header: only a few fields differ between databases."""
+    """Copy the database and give the copy an intact header: few fields differ between databases of this version."""
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(file, timeout=5)) as db:
         try:
             db.execute("BEGIN EXCLUSIVE")  # also rolls back the journal of a killed process
