@@ -1,1 +1,1 @@
-"""Documents in; text and spans out."""
+"""Parses documents into text and spans, and finds and cites passages in them."""

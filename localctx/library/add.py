@@ -1,4 +1,4 @@
-"""Adds documents to the library: reads each file and stores its text. A file that fails does not stop the others."""
+"""Adds documents to the library: reads each file and stores its text. A failed file does not stop the others."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,9 +17,9 @@ from localctx.store.store import Store
 
 @dataclass(frozen=True)
 class Added:
-    """The result for one file: ``status`` is added, unchanged, new version or failed; ``why`` is the error.
+    """The result for one file: ``status`` is added, unchanged, new version or failed. ``why`` is the error.
 
-    ``pages`` counts the parts of the kind ``part``: pages, slides, rows or messages.
+    ``pages`` counts parts of the kind ``part``: pages, slides, rows or messages.
     """
 
     path: str
@@ -40,10 +40,10 @@ def add_documents(
     cancelled: Callable[[], bool] = lambda: False,
     disk: int | None = None,
 ) -> Iterator[Added]:
-    """Reads and stores the files ``sources`` one by one; a document is durable when its result is yielded.
+    """Read and store the files ``sources`` one by one. A document is durable when its result is yielded.
 
-    Calls ``progress(source, pages done, pages in all)``. ``ocr`` is as in ``read_document``; ``disk`` is as in
-    ``store_document``. Raises StoreError when the store cannot be written, and Cancelled.
+    Calls ``progress(source, pages done, total pages)``. ``ocr`` is as in ``read_document``, ``disk`` as in
+    ``store_document``. Raises StoreError if the store cannot be written, and Cancelled.
     """
     for source in sources:
         start, path = time.perf_counter(), stored_path(source)
@@ -75,25 +75,26 @@ def _add(
 
 
 def store_document(store: Store, document: Document, source: str, disk: int | None = None) -> str:
-    """Stores a document that was read from the path ``source``, and where its words are; returns what ``Documents.add``
-    returns. A file that was uploaded is kept, if it fits into the disk budget (``disk`` bytes, None: the default).
+    """Store a document read from the path ``source`` and its word boxes; returns the result of ``Documents.add``.
+
+    An uploaded file is kept too, if it fits into the disk budget (``disk`` bytes, None: the default).
     """
     with store.db.atomic():
         status = store.documents.add(document.row, document.text, document.spans)
         store.word_places.add(document.row.id, document.boxes)
     if store.originals.is_upload(source) and document.row.content:
         budget = measure_store_budget(store.home, store.disk_bytes(), disk)
-        with suppress(FileNotFoundError):  # it was deleted meanwhile
+        with suppress(FileNotFoundError):  # the upload was deleted meanwhile
             store.originals.keep(document.row.id, Path(source), document.row.content, budget)
         make_room(store, budget)
     return status
 
 
 def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:
-    """Returns the stored document with the id ``source``, or the one stored for the file ``source`` if the file has not
-    changed since and would be read the same way with this ``ocr``.
+    """Returns the stored document with the id ``source``, or the one stored for the file ``source``.
 
-    Returns None where the file must be read: it is not stored, has changed, or its stored text is damaged.
+    Returns None if the file must be read: it is not stored, has changed, would be read differently with this ``ocr``,
+    or its stored text is damaged.
     """
     documents = store.documents
     row = documents.find(source) if documents.has(source) else _stored_and_unchanged(store, source, ocr)

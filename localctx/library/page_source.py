@@ -1,4 +1,4 @@
-"""The pages of a stored PDF: drawn from the file it was read from, as long as that is the same file."""
+"""Draws the pages of a stored PDF from its source file, as long as that file is unchanged."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,13 @@ from localctx.store.store import Store
 
 @dataclass(frozen=True)
 class SourceFile:
-    """Where the file of a stored PDF is: a path, or among the kept originals (None)."""
+    """The location of a stored PDF's file: a path, or None for a kept original."""
 
     document: DocumentRow
     path: Path | None
 
     def read(self, store: Store) -> bytes:
-        """Returns the file's bytes. Raises DocumentError if it is not the file any more that was read."""
+        """Returns the file's bytes. Raises DocumentError if the file is gone or has changed since it was read."""
         try:
             data = self.path.read_bytes() if self.path else store.originals.read(self.document.id) or b""
         except OSError as e:
@@ -31,14 +31,14 @@ class SourceFile:
 
 
 def has_pages(document: DocumentRow) -> bool:
-    """Returns True for a document whose pages can be drawn from its file: a PDF."""
+    """Returns True for a PDF: its pages can be drawn from its file."""
     return document.encoding.startswith("pdf")
 
 
 def find_source(store: Store, document: DocumentRow) -> SourceFile | str:
-    """Returns where the file of a stored PDF is, or in one sentence why its pages cannot be shown.
+    """Returns the file of a stored PDF, or one sentence that says why its pages cannot be shown.
 
-    A kept file counts first. One at a path counts while its size and modification time are those of the file read.
+    Prefers the kept original. A file at a path is used only while its size and modification time are unchanged.
     """
     if store.originals.has(document.id):
         return SourceFile(document, None)
@@ -54,20 +54,18 @@ def find_source(store: Store, document: DocumentRow) -> SourceFile | str:
 
 
 def draw(data: bytes, number: int) -> PageDrawing:
-    """Draws page ``number``, from 0, of a PDF. Raises DocumentError."""
+    """Draw page ``number`` (from 0) of a PDF. Raises DocumentError."""
     return draw_page(data, number)
 
 
 def stored_words(store: Store, document: DocumentRow, number: int, page: Span) -> list[WordBox] | None:
-    """Returns the boxes of the words of page ``number``, from 0, which is the span ``page``; None if none are kept."""
+    """Returns the stored word boxes of page ``number`` (from 0) with the span ``page``; None if none are stored."""
     stored = store.word_places.of_page(document.id, number)
     return _unpacked(stored.words, page.start) if stored else None
 
 
 def drawn_words(drawing: PageDrawing, text: str, page: Span) -> list[WordBox]:
-    """Returns the boxes of a page's words as found when it was drawn; none unless its text is the same as in ``text``,
-    the document's.
-    """
+    """Returns the word boxes found while drawing a page; none if its text differs from the document's ``text``."""
     same = drawing.text == text[page.start : page.end].strip()
     return _unpacked(drawing.boxes.words, page.start) if same else []
 

@@ -1,6 +1,6 @@
 """Reads a file or standard input into a Document: its text, its spans, and an id that is a hash of the text.
 
-The content of a file decides its kind, and only then its name. Everything but text is parsed in a child process.
+The content of a file decides its kind, then its name. Everything but plain text is parsed in a child process.
 """
 
 import os
@@ -27,7 +27,7 @@ from localctx.store.word_places import PageBoxes
 from localctx.system import open_without_waiting
 
 MAX_BYTES = 512 << 20
-_COMMENT = r"<!--(?:(?!-->).)*-->"  # one, never several: a text of many would take for ever
+_COMMENT = r"<!--(?:(?!-->).)*-->"  # exactly one comment, or a text of many would backtrack without end
 _HTML = re.compile(
     rf"\s*(<\?xml[^>]*>\s*|{_COMMENT}\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
 )
@@ -36,8 +36,9 @@ _TAG = re.compile(r"<[a-zA-Z/!]")
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its row in the library, its text (newlines are \\n), the spans of its pages and headings, and of a
-    PDF where its words are (of one that was stored: nothing, they are in the store).
+    """A document: its library row, its text (newlines are \\n), and the spans of its pages and headings.
+
+    ``boxes`` are the word boxes of a newly read PDF; for a stored document it is empty, as the store has them.
     """
 
     row: DocumentRow
@@ -56,10 +57,11 @@ def read_document(
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Document:
-    """Reads the document at path ``source``; ``-`` is standard input. Calls ``progress(pages done, pages in all)``.
+    """Read the document at path ``source``; ``-`` is standard input. Calls ``progress(pages done, total pages)``.
 
-    ``ocr`` selects the pages of a PDF that are read optically: ``auto`` (those without text), ``on`` (all), ``off``.
-    Raises DocumentError for a file that is missing, a folder, empty, too large, damaged or not a document; Cancelled.
+    ``ocr`` selects the PDF pages read by OCR: ``auto`` (those without text), ``on`` (all), ``off``.
+    Raises DocumentError for a file that is missing, a folder, empty, too large, damaged or not a document. Raises
+    Cancelled.
     """
     shown = "standard input" if source == "-" else shown_name(source)  # in messages
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
@@ -74,19 +76,20 @@ def read_document(
 
 
 def recorded_path(source: str) -> str:
-    """Returns the path under which the document read from the file ``source`` is stored."""
+    """Returns the path that the store records for a document read from the file ``source``."""
     return stored_path(str(Path(source).absolute()))
 
 
 def matches_ocr(form: str, ocr: str) -> bool:
-    """Returns True if reading the same file again with this ``ocr`` would give text of the format ``form``."""
+    """Returns True if reading the file again with this ``ocr`` would give the format ``form``."""
     wanted = {"on": OPTICAL, "off": "pdf"}.get(ocr)
     return wanted in (None, form) or not form.startswith("pdf")
 
 
 def make_spans(marks: list[Mark], length: int) -> list[Span]:
-    """Returns the spans of a text of ``length`` characters; each ends where the next of its kind begins. A mark without
-    a label only ends the span before it.
+    """Returns the spans of a text of ``length`` characters. Each ends where the next of its kind begins.
+
+    A mark without a label only ends the span before it.
     """
     spans = []
     for kind in sorted({kind for _, kind, _ in marks}, reverse=True):  # pages, slides, rows before headings
@@ -109,7 +112,7 @@ def _parsed(data: bytes, name: str, shown: str, parse_in_child: Callable[[str, b
 
 @contextmanager
 def _named(shown: str) -> Iterator[None]:
-    """Puts the document's name into the error raised inside the ``with`` block."""
+    """Put the document's name into a DocumentError raised inside the ``with`` block."""
     try:
         yield
     except DocumentError as e:
@@ -117,7 +120,7 @@ def _named(shown: str) -> Iterator[None]:
 
 
 def _file(path: Path) -> tuple[bytes, int]:
-    """Returns a file's bytes and the time of its last change, in nanoseconds since 1970."""
+    """Returns a file's bytes and its modification time in nanoseconds since 1970."""
     shown = shown_name(str(path))
     try:
         about = path.stat()

@@ -1,4 +1,4 @@
-"""The mark up to which a document is read: the end of a page, a share of its text, or words that occur in it."""
+"""Finds the mark up to which a document is read: the end of a page, a share of its text, or words in it."""
 
 import re
 from contextlib import suppress
@@ -10,17 +10,17 @@ from localctx.store.documents import StoredDocument
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _PART = re.compile(rf"(?:({'|'.join(PARTS)})\s+)?(\d+)|(page)\s+([ivxlcdm]+)", re.IGNORECASE)
 _QUOTED = re.compile(r'"(.+)"', re.DOTALL)
-_LIKE = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}  # typed, and what a book may have instead
+_LIKE = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}  # a typed quote also matches typographic ones
 
-_NEAR, _LAST_WORDS = 400, 12  # characters before a place among which its last words are taken as its mark
+_NEAR, _LAST_WORDS = 400, 12  # a position's mark: the last 12 words of the 400 characters before it
 
 
 def find_mark(document: StoredDocument, mark: str) -> int:
-    """Returns how many characters of ``document`` lie before ``mark``: ``40%``, ``12``, ``page 12`` or ``slide 12``
-    (the end of that page, or other part), else words (the end of their first occurrence, whatever their case and white
-    space; in double quotes where they look like one of the others).
+    """Returns how many characters of ``document`` lie before ``mark``.
 
-    Raises UsageError for a mark that the document does not have.
+    ``40%`` is a share; ``12``, ``page 12`` or ``slide 12`` is the end of that part. Anything else is words: the end of
+    their first occurrence, ignoring case and white space. Double quotes force words. Raises UsageError if the document
+    has no such mark.
     """
     mark = mark.strip()
     if percent := _PERCENT.fullmatch(mark):
@@ -38,7 +38,7 @@ def _share(document: StoredDocument, percent: float) -> int:
 
 
 def _end_of_part(document: StoredDocument, kind: str | None, label: str) -> int:
-    """Returns the end of the part with this label; ``kind`` is one of PARTS, or None for whatever the document has."""
+    """Returns the end of the part with this label. ``kind`` is one of PARTS, or None for any kind."""
     kind = kind and kind.lower()
     parts = [span for span in document.spans if span.kind in PARTS and kind in (None, span.kind)]
     if not parts:
@@ -64,8 +64,9 @@ def _end_of_words(document: StoredDocument, words: str) -> int:
 
 
 def mark_at(document: StoredDocument, end: int) -> str:
-    """Returns a mark for which ``find_mark`` returns ``end``, or else the nearest share of the text: the page (or other
-    part) that ends there, or the last words before it.
+    """Returns a mark for the position ``end``: the page or other part that ends there, or the last words before it.
+
+    Falls back to a percentage if ``find_mark`` does not lead back to ``end``, apart from white space.
     """
     part = next((span for span in document.spans if span.kind in PARTS and span.end == end), None)
     words = document.text[max(0, end - _NEAR) : end].split()[-_LAST_WORDS:]

@@ -1,4 +1,4 @@
-"""The store: documents, page names and page payloads, which outlive the process. It knows pages, not models."""
+"""The persistent store of documents, page names and page payloads. It knows pages, not models."""
 
 import sys
 import threading
@@ -7,9 +7,9 @@ from importlib.machinery import ModuleSpec
 
 
 class _NoPandas:
-    """An import finder that hides pandas from the thread that made it.
+    """An import finder that hides pandas from the thread that created it.
 
-    sqlite_utils imports pandas if it is installed, as it is with gradio; nothing here uses it, and it takes 0.2 s.
+    sqlite_utils imports pandas if it is installed, as it is with gradio. The import takes 0.2 s and nothing uses it.
     """
 
     def __init__(self) -> None:

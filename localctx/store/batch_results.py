@@ -1,4 +1,4 @@
-"""The results of batches: what was made of each document, by recipe, and which output files hold it."""
+"""Batch results: one result per document and recipe, and the output files that hold it."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from sqlite_utils import Database
 
 
 class BatchResults:
-    """The results in a store. A recipe is a hash of everything that a result depends on, except the document."""
+    """The batch results in a store. A recipe is a hash of everything a result depends on, except the document."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -31,12 +31,12 @@ class BatchResults:
             self._db.execute(where, [document, part_of(recipe, "%")])
 
     def written(self, file: str) -> str | None:
-        """Returns what ``note_written`` last noted for ``file``, or None."""
+        """Returns the last ``holds`` that ``note_written`` recorded for ``file``, or None."""
         row = next(iter(self._db.query("SELECT holds FROM written WHERE file = ?", [file])), None)
         return row["holds"] if row else None
 
     def note_written(self, file: str, document: str, holds: str) -> None:
-        """Note that ``file`` holds a document's result; ``holds`` names the result and its format."""
+        """Record that ``file`` holds a document's result; ``holds`` names the result and its format."""
         self._db.table("written").upsert({"file": file, "document": document, "holds": holds}, pk="file")
 
     def remove_document(self, document: str) -> None:
@@ -46,5 +46,5 @@ class BatchResults:
 
 
 def part_of(recipe: str, part: str) -> str:
-    """Returns the recipe of an intermediate result."""
+    """Returns the recipe of the intermediate result ``part``."""
     return f"{recipe}/{part}"

@@ -1,5 +1,6 @@
-"""A prepared document as one file: a safetensors file of bytes (``text``, and ``<cache>/<page>`` for each stored page)
-whose metadata is a JSON manifest and its SHA-256. Opening one runs no code of it, and checks everything in it.
+"""Exports and imports a prepared document as one safetensors file: ``text``, and ``<cache>/<page>`` for each page.
+
+The metadata holds a JSON manifest and its SHA-256. Opening a file runs no code from it and verifies its contents.
 """
 
 import hashlib
@@ -26,13 +27,13 @@ from localctx.store.pages.page_writer import PageWriter
 from localctx.store.store import Store, store_errors
 
 FORMAT = "localctx document 1"
-_MAX_NUMBER = 1 << 40  # in a manifest
+_MAX_NUMBER = 1 << 40  # limit of every number in a manifest
 _MAX_NAME = 255  # characters
 
 
 @dataclass(frozen=True)
 class BundlePage:
-    """One page as the manifest describes it; ``tokens`` are packed."""
+    """One page in the manifest; ``tokens`` are packed."""
 
     name: bytes
     tokens: bytes
@@ -42,7 +43,7 @@ class BundlePage:
 
 @dataclass(frozen=True)
 class BundleCache:
-    """One model's KV pages of the document: its first ``pages``; ``tokens`` counts what a whole cache would hold."""
+    """One model's KV pages of the document: its first ``pages``. ``tokens`` is the token count of the whole cache."""
 
     fingerprint: bytes
     model: str
@@ -55,7 +56,7 @@ class BundleCache:
 
 @dataclass(frozen=True)
 class Bundle:
-    """An opened file: its manifest and text are verified; its pages are verified when they are imported."""
+    """An opened file. Its manifest and text are verified; its pages are verified on import."""
 
     path: Path
     row: DocumentRow
@@ -65,15 +66,15 @@ class Bundle:
 
     @property
     def made_by(self) -> str:
-        """The models and codecs that made its pages, in words."""
+        """The models and codecs of its pages, in words."""
         return " and ".join(f"{c.model} with {c.codec} KV" for c in self.caches)
 
 
 def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[int, int]:
-    """Write a document and the pages stored of it alone to the new file ``path``; returns its (bytes, pages).
+    """Write a document and the pages of its own caches to the new file ``path``; returns (bytes, pages).
 
-    The file does not say where the document or the model was on this machine. Raises DocumentError if ``path`` exists
-    or cannot be written.
+    The file contains no local paths of the document or the model. Raises DocumentError if ``path`` exists or cannot be
+    written.
     """
     if path.exists():
         raise DocumentError(f"{path} exists", "choose another name, or remove it first")
@@ -95,7 +96,7 @@ def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[in
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Open what ``export_document`` wrote. Raises DocumentError for anything else: it checks each number and name."""
+    """Open a file written by ``export_document`` and check each number and name. Raises DocumentError otherwise."""
     with _document_errors(path), _open_archive(path) as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != FORMAT:
@@ -113,11 +114,11 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache], bool], budget: int) -> int:
-    """Store the document and those of its caches that ``accept`` returns True for; returns the number of pages.
+    """Store the document and the caches that ``accept`` allows; returns the number of pages.
 
-    Everything happens in one transaction. Stored pages then take at most ``budget`` bytes. ``accept`` decides whether
-    fingerprint, tokens and sizes are those of a model here. Raises DocumentError for a damaged page, StoreError if
-    there is no room.
+    Rows are committed in one transaction. Stored pages then take at most ``budget`` bytes. ``accept`` checks that
+    fingerprint, tokens and sizes match a local model. Raises DocumentError for a damaged page, StoreError if there is
+    no room.
     """
     taken = [(i, cache) for i, cache in enumerate(bundle.caches) if accept(cache)]
     with store_errors(store.home), ExitStack() as stack:
@@ -126,7 +127,7 @@ def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache]
             writers.append(stack.enter_context(closing(_writer(store, bundle, cache))))
             _write(store, bundle, i, writers[-1], budget)
         with store.db.atomic():
-            if not store.documents.has(bundle.row.id):  # its name here stays
+            if not store.documents.has(bundle.row.id):  # a stored document keeps its local name
                 store.documents.add(bundle.row, bundle.text, bundle.spans)
             for (_, cache), writer in zip(taken, writers, strict=True):
                 _enter(store, bundle.row.id, cache, writer)
@@ -134,7 +135,7 @@ def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache]
 
 
 def bundle_payloads(bundle: Bundle, cache: BundleCache) -> Iterator[np.ndarray]:
-    """Yields the bytes of a cache's pages, in order. Raises DocumentError for one that fails its checksum."""
+    """Yields the bytes of a cache's pages, in order. Raises DocumentError if a page fails its checksum."""
     return _payloads(bundle.path, bundle.caches.index(cache), cache.pages)
 
 
@@ -153,7 +154,7 @@ def _save(path: Path, tensors: dict[str, np.ndarray], manifest: str) -> None:
     part = path.with_name(f".{path.name}.part")
     metadata = {"format": FORMAT, "manifest": manifest, "sha256": hashlib.sha256(manifest.encode()).hexdigest()}
     try:
-        part.touch(0o600)  # it holds what the document says
+        part.touch(0o600)  # it contains the document's text
         save_file(tensors, part, metadata)
         part.replace(path)
     except (OSError, SafetensorError) as e:
@@ -164,7 +165,7 @@ def _save(path: Path, tensors: dict[str, np.ndarray], manifest: str) -> None:
 
 @contextmanager
 def _document_errors(path: Path) -> Iterator[None]:
-    """Turn every error of reading a malformed file into a DocumentError."""
+    """Turn every error raised by a malformed file into a DocumentError."""
     try:
         yield
     except OSError as e:
@@ -176,7 +177,7 @@ def _document_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _open_archive(path: Path) -> Iterator[Any]:
-    if path.exists() and not path.is_file():  # a pipe would never end
+    if path.exists() and not path.is_file():  # reading a pipe could block for ever
         raise ValueError("it is no file")
     with safe_open(path, framework="numpy") as file:
         yield file
@@ -198,7 +199,7 @@ def _span(value: list[Any], text: str) -> Span:
     start, end, kind, label = value
     if not 0 <= _number(start) <= _number(end) <= len(text) or not isinstance(label, str):
         raise ValueError("a span lies outside of its text")
-    label.encode()  # or SQLite would not take it
+    label.encode()  # SQLite rejects text that is not valid UTF-8
     return Span(start, end, _name(kind), label)
 
 
@@ -208,7 +209,7 @@ def _cache_of(value: dict[str, Any]) -> BundleCache:
     for page in value["pages"]:
         tokens = bytes.fromhex(page["tokens"])
         name = next_name(name, tokens)
-        last = len(pages) == len(value["pages"]) - 1  # which may be an open one
+        last = len(pages) == len(value["pages"]) - 1  # the last page may be open
         if bytes.fromhex(page["name"]) != name or not (
             len(tokens) == 4 * PAGE or (last and 0 < len(tokens) < 4 * PAGE)
         ):

@@ -1,4 +1,4 @@
-"""Caches: which stored pages, of which model, hold which documents. Names and numbers only; also measured rates."""
+"""Caches: maps documents to the stored pages of a model, by name. Also stores measured rates."""
 
 import hashlib
 import json
@@ -19,9 +19,7 @@ _UNEVICTABLE = """caches.id = ? OR caches.id IN
 
 @dataclass(frozen=True)
 class CacheRow:
-    """A stored cache as listed; ``pages``, their ``bytes`` and their ``kept`` tokens are durable now; ``tokens`` is the
-    goal.
-    """
+    """A stored cache. ``pages``, their ``bytes`` and their ``kept`` tokens are durable; ``tokens`` is the target."""
 
     id: str
     model: str
@@ -41,7 +39,7 @@ class CacheRow:
 def cache_id(
     fingerprint: bytes, documents: Sequence[str], chat: str | None = None, branch: int = 0, part: str = ""
 ) -> str:
-    """Returns the id of the cache of ``documents`` in this order, of a part of them, or of a chat's branch."""
+    """Returns the id of the cache of ``documents`` in this order, of a ``part`` of them, or of a chat's branch."""
     owner = "".join(documents) + (f"#{part}" if part else "") + (f"/{chat}/{branch}" if chat else "")
     return hashlib.sha256(fingerprint + owner.encode()).hexdigest()
 
@@ -65,11 +63,11 @@ class Caches:
         branch: int = 0,
         part: str = "",
     ) -> str:
-        """Enter the cache of these documents, in this order, under this fingerprint as ``writing``; returns its id.
+        """Register the cache of these documents, in this order, as ``writing``; returns its id.
 
-        ``part`` names the part of them that was read, if not all was. A cache with a ``chat`` belongs to one ``branch``
-        of it (``Chats.branch_of``), and is removed with the chat or with one of its documents. What it holds of the
-        documents alone is entered under their own cache too (``share``).
+        ``part`` names the part that was read, if not all. A cache with a ``chat`` belongs to one ``branch`` of it
+        (``Chats.branch_of``) and is removed with the chat or with one of its documents. ``share`` also registers its
+        document pages under the documents' own cache.
         """
         cache = cache_id(fingerprint, documents, chat, branch, part)
         now = time.time()
@@ -86,8 +84,10 @@ class Caches:
         return cache
 
     def share(self, cache: str, own: str, tokens: int, pages: int) -> None:
-        """Enter the first ``pages`` of a chat's ``cache`` under ``own`` too, the cache of its documents alone, which is
-        to hold ``tokens``. They stay when the chat is removed. Does nothing if ``cache`` was removed.
+        """Also register the first ``pages`` of a chat's ``cache`` under ``own``, the cache of its documents alone.
+
+        ``tokens`` is the target of ``own``. Its pages stay when the chat is removed. Does nothing if ``cache`` was
+        removed.
         """
         new = "'writing', created, used FROM caches WHERE id = ?"
         with self._db.atomic():
@@ -104,33 +104,33 @@ class Caches:
             self._db.execute(f"UPDATE caches SET used = ?, {ready} WHERE id = ?", [time.time(), own])
 
     def mark_ready(self, cache: str) -> None:
-        """Note that every page of the cache is stored."""
+        """Record that every page of the cache is stored."""
         self._db.execute("UPDATE caches SET state = 'ready' WHERE id = ?", [cache])
 
     def of_document(self, document: str) -> list[CacheRow]:
-        """Returns the caches of a document, the last used first."""
+        """Returns the caches of a document, most recently used first."""
         return self._rows("caches.id IN (SELECT cache FROM cache_documents WHERE document = ?)", document)
 
     def documents(self, cache: str) -> list[str]:
-        """Returns the ids of the documents of a cache, in the order in which they were read."""
+        """Returns the ids of a cache's documents in reading order."""
         rows = self._db.query("SELECT document FROM cache_documents WHERE cache = ? ORDER BY position", [cache])
         return [row["document"] for row in rows]
 
     def ready_tokens(self, ids: Sequence[str]) -> dict[str, int]:
-        """Returns the tokens of those of the caches ``ids`` whose pages are all stored."""
+        """Returns the token counts, by id, of the caches among ``ids`` whose pages are all stored."""
         where = "state = 'ready' AND id IN (SELECT value FROM json_each(?))"
         rows = self._db.query(f"SELECT id, tokens FROM caches WHERE {where}", [json.dumps(list(ids))])
         return {row["id"]: row["tokens"] for row in rows}
 
     def note_used(self, ids: Sequence[str]) -> None:
-        """Note that the caches ``ids`` were used now, so that they are not evicted first."""
+        """Record that the caches ``ids`` were used now, so that they are evicted later."""
         where = "id IN (SELECT value FROM json_each(?))"
         self._db.execute(f"UPDATE caches SET used = ? WHERE {where}", [time.time(), json.dumps(list(ids))])
 
     def usage(self, document: str) -> tuple[int, int, int]:
-        """Returns (pages, tokens, bytes) stored of a document; a page of several caches counts once.
+        """Returns (pages, tokens, bytes) stored for a document; a page in several caches counts once.
 
-        Only caches of this document alone count: pages of several documents, or of a chat, are not its own.
+        Counts only caches of this document alone, not those of several documents or of a chat.
         """
         (row,) = self._db.query(
             """SELECT count(nullif(length(tokens), 0)) AS pages, coalesce(sum(length(tokens)), 0) / 4 AS tokens,
@@ -143,11 +143,11 @@ class Caches:
         return row["pages"], row["tokens"], row["bytes"]
 
     def evictable(self, using: str = "") -> list[CacheRow]:
-        """Returns the caches whose pages may be evicted: not ``using``, and none of a pinned document."""
+        """Returns the caches whose pages may be evicted: all but ``using`` and those of pinned documents."""
         return [c for c in self._rows(f"NOT ({_UNEVICTABLE})", using) if c.pages]
 
     def unevictable_bytes(self, using: str = "") -> int:
-        """Returns the bytes of page files that pages take which may not be evicted."""
+        """Returns the page file bytes taken by pages that may not be evicted."""
         (row,) = self._db.query(
             f"""SELECT coalesce(sum({IN_SLOTS}), 0) AS bytes FROM pages JOIN segments ON segments.id = segment
             WHERE name IN (SELECT page FROM cache_pages JOIN caches ON caches.id = cache WHERE {_UNEVICTABLE})""",
@@ -166,12 +166,12 @@ class Caches:
         return [row["name"] for row in rows]
 
     def drop_pages(self, cache: str) -> None:
-        """Remove a cache's pages from it; the next question prefills them again."""
+        """Unlink a cache's pages; the next question prefills them again."""
         self._db.execute("DELETE FROM cache_pages WHERE cache = ?", [cache])
         self._db.execute("UPDATE caches SET state = 'writing' WHERE id = ?", [cache])
 
     def remove_document(self, document: str) -> None:
-        """Remove every cache of a document, those of chats too."""
+        """Remove every cache of a document, including those of chats."""
         self._remove("SELECT cache FROM cache_documents WHERE document = ?", document)
 
     def remove_chat(self, chat: str) -> None:
@@ -183,7 +183,7 @@ class Caches:
         self._remove("SELECT value FROM json_each(?)", json.dumps(list(ids)))
 
     def _copy(self, table: str, column: str, cache: str, to: str, rows: int = -1) -> None:
-        """Copy a cache's entries of its first ``rows`` pages, with their snapshots, to another (-1: all)."""
+        """Copy a cache's entries for its first ``rows`` pages and their snapshots to the cache ``to`` (-1: all)."""
         some = f"AND position BETWEEN {-2 * rows} AND {rows - 1}" if rows >= 0 else ""
         self._db.execute(
             f"""INSERT OR IGNORE INTO {table} (cache, position, {column}) SELECT ?, position, {column} FROM {table}
@@ -208,15 +208,13 @@ class Caches:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [cache])
 
     def rate(self, fingerprint: bytes, what: str = "prefill") -> float | None:
-        """Returns a rate under a fingerprint as last measured, or None: tokens prefilled per second, or ``what`` else
-        was noted.
-        """
+        """Returns the last measured rate under a fingerprint, or None. Prefill is in tokens per second."""
         key = [_rate_key(fingerprint, what)]
         row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", key)), None)
         return row["per_second"] if row else None
 
     def rates_of_models(self, what: str = "prefill") -> dict[str, float]:
-        """Returns a rate as last measured of each model with a stored cache, by the model's name."""
+        """Returns the last measured rate of each model with a stored cache, by model name."""
         rows = self._db.query(
             """SELECT DISTINCT model, per_second, measured FROM caches
             JOIN rates ON what = ? || lower(hex(fingerprint)) ORDER BY measured""",
@@ -225,7 +223,7 @@ class Caches:
         return {row["model"]: row["per_second"] for row in rows}
 
     def prepared_documents(self, model: str) -> dict[str, int]:
-        """Returns the documents that need not be read again by the model of this name: their characters by id."""
+        """Returns the documents that this model need not prefill again: character counts by id."""
         rows = self._db.query(
             """SELECT id, chars FROM documents WHERE id IN (SELECT document FROM cache_documents
             JOIN caches ON caches.id = cache WHERE model = ? AND state = 'ready' AND chat IS NULL
@@ -235,7 +233,7 @@ class Caches:
         return {row["id"]: row["chars"] for row in rows}
 
     def note_rate(self, fingerprint: bytes, per_second: float, what: str = "prefill") -> None:
-        """Store a rate under a fingerprint: tokens prefilled per second, or ``what`` else is counted."""
+        """Store a measured rate under a fingerprint; ``what`` names it. Prefill is in tokens per second."""
         row = {"what": _rate_key(fingerprint, what), "per_second": per_second, "measured": time.time()}
         self._db.table("rates").upsert(row, pk="what")
 

@@ -1,4 +1,4 @@
-"""Finds chats by their titles and by the words said in them."""
+"""Finds chats by the words of their titles and messages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ AROUND = 40  # characters shown before and after the first word found
 
 @dataclass(frozen=True)
 class FoundChat:
-    """A chat that was found; ``said`` is the place of the words in one line, "" where only the title has them."""
+    """A chat that was found. ``said`` is a one-line excerpt around the words, or "" if only the title has them."""
 
     chat: Chat
     said: str
 
 
 def find_chats(db: Database, chats: Chats, words: str, limit: int = 30) -> list[FoundChat]:
-    """Return the chats of which the title, or a message, has all ``words``, the last used first; none without words."""
+    """Returns the chats whose title or one message has all ``words``, most recently used first; none without words."""
     wanted = words.casefold().split()
     if not wanted:
         return []
@@ -33,7 +33,7 @@ def _said(db: Database, wanted: list[str]) -> dict[str, str]:
 
 
 def _messages(db: Database) -> Iterator[tuple[str, str]]:
-    """Yield chat and text of all messages, the first of a chat last, so that it is the one that is shown."""
+    """Yields (chat, text) of all messages, latest first, so that a chat's earliest match is the one shown."""
     for row in db.query("SELECT chat, text FROM messages ORDER BY id DESC"):
         yield row["chat"], row["text"]
 

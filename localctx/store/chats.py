@@ -1,4 +1,4 @@
-"""Chats: conversations as trees of messages, about documents. A branch is the path from a first message to a leaf."""
+"""Chats: conversations about documents, as trees of messages. A branch is the path from a first message to a leaf."""
 
 import json
 import secrets
@@ -25,7 +25,7 @@ _ABOVE = """WITH RECURSIVE above(id, parent, depth) AS (
 
 @dataclass(frozen=True)
 class ChatDocument:
-    """A document of a chat; ``removed`` once it left the library: its name is the last one it had there."""
+    """A document of a chat. If ``removed`` from the library, it keeps the name recorded in the chat."""
 
     id: str
     name: str
@@ -34,7 +34,7 @@ class ChatDocument:
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat as listed; ``leaf`` is the last message of the branch shown, None before the first message."""
+    """A chat. ``leaf`` is the last message of the branch shown, None before the first message."""
 
     id: str
     title: str
@@ -46,7 +46,7 @@ class Chat:
 
     @property
     def removed_documents(self) -> str:
-        """The names of its documents, if all of them left the library and it is not about all that is there; or ""."""
+        """The names of its documents if all left the library and it is about no library or collection, else ""."""
         gone = [d.name for d in self.documents if d.removed]
         wider = self.settings.get("library") or self.settings.get("collection")
         return "" if wider or len(gone) < len(self.documents) else ", ".join(gone)
@@ -54,8 +54,9 @@ class Chat:
 
 @dataclass(frozen=True)
 class Message:
-    """One message; ``stopped`` says how an answer ended: eos, length or cancelled (then ``text`` is a part of it). A
-    question has none.
+    """One message. ``stopped`` says how an answer ended, such as eos, length or cancelled (``text`` is then partial).
+
+    It is empty for a question.
     """
 
     id: int
@@ -70,8 +71,9 @@ class Message:
 
     @property
     def unfinished(self) -> bool:
-        """True for an answer that was cut at its longest or stopped, and that can go on after its last word: not one
-        that was put together from others.
+        """True for an answer cut at the length limit or cancelled that can be continued.
+
+        Only the modes full and retrieve can be: other answers are assembled from several.
         """
         cut = self.role == "assistant" and self.stopped in ("length", "cancelled") and bool(self.text)
         return cut and self.stats.get("mode") in ("full", "retrieve")
@@ -94,7 +96,7 @@ class Chats:
         return self.get(chat)
 
     def restart(self, chat: str, settings: dict[str, Any]) -> Chat:
-        """Create a chat about the documents of another, and return it."""
+        """Create a chat about another chat's documents, and return it."""
         return self.create("", [d.id for d in self.get(chat).documents], settings)
 
     def get(self, chat: str) -> Chat:
@@ -104,12 +106,12 @@ class Chats:
         raise _deleted()
 
     def all(self) -> list[Chat]:
-        """Returns every chat, the last used first."""
+        """Returns every chat, most recently used first."""
         return [self._chat(row) for row in self._db.query("SELECT * FROM chats ORDER BY used DESC, id")]
 
     def find(self, query: str) -> Chat:
-        """Returns the one chat with this id, beginning of an id, or title. Raises ChatError otherwise."""
-        prefix = query if len(query) > 3 else "never"  # fewer letters say too little
+        """Returns the one chat with this id, id prefix or title. Raises ChatError for none or several."""
+        prefix = query if len(query) > 3 else "never"  # a shorter prefix is ambiguous
         matches = [c for c in self.all() if c.title == query or c.id.startswith(prefix)]
         if not matches:
             raise ChatError(f"there is no chat {query!r}", "begin a new one")
@@ -128,8 +130,9 @@ class Chats:
         )
 
     def set_documents(self, chat: str, documents: Sequence[str]) -> None:
-        """Replace a chat's documents by these stored ones, in this order. Documents that left the library stay named
-        (``forget_removed``). Raises ChatError if the chat was deleted.
+        """Replace a chat's documents with these stored ones, in this order. Raises ChatError if the chat was deleted.
+
+        Documents that left the library stay listed until ``forget_removed``.
         """
         with self._db.atomic():
             self.get(chat)
@@ -139,7 +142,7 @@ class Chats:
                 self.add_document(chat, document)
 
     def forget_removed(self, chat: str) -> None:
-        """Take the documents that left the library out of a chat: it goes on without them."""
+        """Remove from a chat the documents that left the library."""
         gone = "document NOT IN (SELECT id FROM documents)"
         self._db.execute(f"DELETE FROM chat_documents WHERE chat = ? AND {gone}", [chat])
 
@@ -148,18 +151,18 @@ class Chats:
         self._db.table("chats").update(chat, {"settings": json.dumps(self.get(chat).settings | settings)})
 
     def last(self) -> Chat:
-        """Returns the chat used last. Raises ChatError where there is none."""
+        """Returns the most recently used chat. Raises ChatError if there is none."""
         if not (chats := self.all()):
             raise ChatError("there is no chat yet", "begin one: localctx chat FILE...")
         return chats[0]
 
     def rename(self, chat: str, title: str) -> None:
-        """Give a chat another title. Raises ChatError if it was deleted."""
+        """Rename a chat. Raises ChatError if it was deleted."""
         self.get(chat)
         self._db.table("chats").update(chat, {"title": _line(title)})
 
     def remove(self, chat: str) -> None:
-        """Remove a chat and its messages; its caches must have been removed."""
+        """Remove a chat and its messages. Remove its caches first."""
         for table, column in (("messages", "chat"), ("chat_documents", "chat"), ("chats", "id")):
             self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [chat])
 
@@ -173,7 +176,7 @@ class Chats:
         stats: dict[str, Any] | None = None,
         stopped: str = "",
     ) -> Message:
-        """Add a message after ``parent`` (None: a first one); it ends the branch shown from now on."""
+        """Add a message after ``parent`` (None: a first message) and show its branch from now on."""
         assert parent is None or self.message(parent).chat == chat, "a message of another chat"
         now = time.time()
         row = {"chat": chat, "parent": parent, "role": role, "text": text, "stopped": stopped, "created": now}
@@ -186,7 +189,7 @@ class Chats:
     def extend(
         self, message: int, text: str, citations: Iterable[dict[str, Any]], stats: dict[str, Any], stopped: str
     ) -> Message:
-        """Give an answer that was continued its whole ``text``. Raises ChatError if its chat was deleted."""
+        """Replace a continued answer's text with the whole ``text``. Raises ChatError if its chat was deleted."""
         chat = self.message(message).chat
         more = {"citations": json.dumps(list(citations)), "stats": json.dumps(stats)}
         with self._db.atomic():
@@ -195,7 +198,7 @@ class Chats:
         return self.message(message)
 
     def edit(self, message: Message, text: str) -> Message:
-        """Returns the same message in other words: a new branch beside it, which is shown from now on."""
+        """Add an edited version of a message as a new branch beside it, and show that branch; returns the version."""
         return self.append(message.chat, message.parent, message.role, text)
 
     def message(self, message: int) -> Message:
@@ -205,7 +208,7 @@ class Chats:
         raise _deleted()
 
     def messages(self, chat: str, leaf: int | None = None) -> list[Message]:
-        """Returns the branch that ends at ``leaf`` (None: the one shown), from its first message."""
+        """Returns the messages of the branch that ends at ``leaf`` (None: the branch shown), first to last."""
         leaf = self.get(chat).leaf if leaf is None else leaf
         rows = self._db.query(
             f"{_ABOVE} SELECT messages.* FROM above JOIN messages USING (id) ORDER BY depth DESC", [leaf]
@@ -213,7 +216,7 @@ class Chats:
         return [_message(row) for row in rows]
 
     def quoting(self, document: str) -> list[Chat]:
-        """Returns the chats with messages that are about a document or cite it, the last used first."""
+        """Returns the chats with messages that are about a document or cite it, most recently used first."""
         rows = self._db.query(
             """SELECT DISTINCT chat FROM messages WHERE instr(citations, :document)
             OR chat IN (SELECT chat FROM chat_documents WHERE document = :document)""",
@@ -223,7 +226,7 @@ class Chats:
         return [chat for chat in self.all() if chat.id in found]
 
     def recent_stats(self, count: int) -> list[dict[str, Any]]:
-        """Returns the statistics of the last ``count`` answers in any chat, the latest first."""
+        """Returns the statistics of the last ``count`` answers of all chats but cancelled ones, latest first."""
         rows = self._db.query(
             "SELECT stats FROM messages WHERE role = 'assistant' AND stopped <> 'cancelled' ORDER BY id DESC LIMIT ?",
             [count],
@@ -231,23 +234,23 @@ class Chats:
         return [json.loads(row["stats"]) for row in rows]
 
     def tree(self, chat: str) -> list[Message]:
-        """Returns every message of every branch, in the order they were written."""
+        """Returns all messages of all branches, oldest first."""
         return [_message(row) for row in self._db.query("SELECT * FROM messages WHERE chat = ? ORDER BY id", [chat])]
 
     def replies(self, chat: str, parent: int | None) -> list[Message]:
-        """Returns the messages that follow ``parent`` (None: the first messages), in the order they were written."""
+        """Returns the messages that follow ``parent`` (None: the first messages), oldest first."""
         rows = self._db.query("SELECT * FROM messages WHERE chat = ? AND parent IS ? ORDER BY id", [chat, parent])
         return [_message(row) for row in rows]
 
     def versions(self, chat: str) -> dict[int | None, list[int]]:
-        """Returns the ids of the messages that follow each message (None: the first messages), as they were written."""
+        """Returns the ids of the messages that follow each message (None: the first messages), oldest first."""
         following: dict[int | None, list[int]] = {}
         for row in self._db.query("SELECT id, parent FROM messages WHERE chat = ? ORDER BY id", [chat]):
             following.setdefault(row["parent"], []).append(row["id"])
         return following
 
     def branches(self, chat: str) -> list[Message]:
-        """Returns the leaves of a chat, the last written first."""
+        """Returns the leaves of a chat, newest first."""
         messages = self.tree(chat)
         parents = {m.parent for m in messages}
         return [m for m in reversed(messages) if m.id not in parents]
@@ -259,10 +262,9 @@ class Chats:
         return self.message(row["leaf"])
 
     def branch_of(self, message: int) -> int:
-        """Returns the id of the last message on the path to ``message`` that is an edited version, or of the first one.
+        """Returns the id of the last edited version on the path to ``message``, or of the first message.
 
-        It names the branch however long that grows: a branch's cache is opened under it, grows with each question, and
-        an edit begins another.
+        The id stays the same while the branch grows. The branch's cache is opened under it; an edit starts another.
         """
         rows = self._db.query(
             f"""{_ABOVE} SELECT above.id FROM above JOIN messages USING (id) WHERE above.parent IS NULL OR EXISTS
@@ -294,5 +296,5 @@ def _message(row: dict[str, Any]) -> Message:
 
 
 def _line(title: str) -> str:
-    """Returns a title as one line that is not empty."""
+    """Returns a title as one non-empty line."""
     return " ".join(title.split()) or UNTITLED

@@ -1,4 +1,4 @@
-"""Collections: named groups of documents, such as the papers of one case; a document may be in several."""
+"""Collections: named groups of documents, such as the papers of one case. A document may be in several."""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ SELECT documents.id FROM documents JOIN member USING (id) WHERE superseded IS NU
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection as listed; ``documents`` counts those put into it that are still in the library."""
+    """A collection. ``documents`` counts its documents that are still in the library."""
 
     id: int
     name: str
@@ -37,16 +37,16 @@ class Collections:
         return [Collection(row["id"], row["name"], len(self.documents(row["id"]))) for row in list(rows)]
 
     def find(self, name: str) -> int | None:
-        """Returns the id of the collection of this name, in upper or lower case; None if there is none."""
+        """Returns the id of the collection with this name, ignoring case, or None."""
         wanted = _line(name).casefold()
         return next(
             (c["id"] for c in self._db.query("SELECT * FROM collections") if c["name"].casefold() == wanted), None
         )
 
     def add(self, name: str, documents: Sequence[str]) -> int:
-        """Put stored documents, given by id, into the collection ``name``; returns its id. It is made if there is none.
+        """Put stored documents, given by id, into the collection ``name``; returns its id.
 
-        Raises UsageError for an empty name.
+        Creates the collection if needed. Raises UsageError for an empty name.
         """
         if not _line(name):
             raise UsageError("a collection needs a name", "type one")
@@ -62,7 +62,7 @@ class Collections:
         return collection
 
     def take_out(self, collection: int, documents: Sequence[str]) -> None:
-        """Take documents, with their earlier versions, out of a collection; the collection stays, if only empty."""
+        """Take documents and their earlier versions out of a collection. An empty collection stays."""
         earlier = """WITH RECURSIVE earlier(id) AS (
             VALUES(?) UNION SELECT documents.id FROM documents JOIN earlier ON superseded = earlier.id)"""
         sql = f"{earlier} DELETE FROM collection_documents WHERE collection = ? AND document IN earlier"
@@ -76,11 +76,11 @@ class Collections:
             self._db.execute("DELETE FROM collections WHERE id = ?", [collection])
 
     def documents(self, collection: int) -> list[str]:
-        """Returns the ids of a collection's documents, by name; of a file that was read again, the newest version."""
+        """Returns the ids of a collection's documents, sorted by name; the newest version of each."""
         return [row["id"] for row in self._db.query(_CURRENT, [collection])]
 
     def names(self) -> dict[str, list[str]]:
-        """Returns the names of the collections of each document that is in one, by its id."""
+        """Returns the collection names of each document in a collection, by document id."""
         names = dict[str, list[str]]()
         for collection in self.all():
             for document in self.documents(collection.id):
@@ -88,7 +88,7 @@ class Collections:
         return names
 
     def remove_document(self, document: str) -> None:
-        """Take a document that leaves the library out of every collection."""
+        """Take a document out of every collection."""
         self._db.execute("DELETE FROM collection_documents WHERE document = ?", [document])
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""DaemonThreads: functions run in threads that never keep the process from ending, with a time limit on results."""
+"""DaemonThreads: runs functions in daemon threads, which never keep the process from exiting."""
 
 import threading
 from collections.abc import Callable
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class DaemonThreads:
-    """Runs functions in at most ``count`` daemon threads. A function that hangs occupies its thread, nothing else.
+    """Runs functions in at most ``count`` daemon threads. A function that hangs blocks only its own thread.
 
-    The executors of the standard library wait for their threads when the process ends.
+    The standard library's executors would wait for their threads when the process exits.
     """
 
     def __init__(self, count: int) -> None:
@@ -35,5 +35,5 @@ class DaemonThreads:
                 continue
             try:
                 future.set_result(function())
-            except BaseException as e:  # raised where the result is waited for
+            except BaseException as e:  # re-raised by Future.result
                 future.set_exception(e)

@@ -1,4 +1,4 @@
-"""Opens the database of a store: the connection, its settings, and migrations, before which it is copied."""
+"""Opens the store's database: sets up the connection, and copies the file before running migrations."""
 
 import sqlite3
 import time
@@ -12,12 +12,13 @@ from localctx.errors import StoreError
 from localctx.store.row_checksum import register
 from localctx.store.schema import migrate
 
-COPIES = 2  # of the database, made before changes of its schema; older ones are deleted
+COPIES = 2  # copies of the database made before migrations; older ones are deleted
 
 
 class _Connection(sqlite3.Connection):
-    """A connection whose transactions lock the database for writing at their start. Two processes then wait for each
-    other; if both read first and then wanted to write, SQLite would refuse one at once.
+    """A connection whose transactions take the write lock at their start, so that two processes wait for each other.
+
+    If both read first and then wrote, SQLite would refuse one at once.
     """
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
@@ -25,7 +26,7 @@ class _Connection(sqlite3.Connection):
 
 
 def open_database(file: Path) -> Database:
-    """Open the database ``file``, made or brought up to date if need be. Raises StoreError, sqlite3.Error, OSError."""
+    """Open the database ``file``; create or migrate it if needed. Raises StoreError, sqlite3.Error, OSError."""
     connection = sqlite3.connect(file, timeout=30, check_same_thread=False, factory=_Connection)
     try:
         return _prepare(Database(connection), file)
@@ -35,12 +36,12 @@ def open_database(file: Path) -> Database:
 
 
 def copies(home: Path) -> list[Path]:
-    """Returns the copies of a data folder's database that were made before changes of its schema, the oldest first."""
+    """Returns the copies of a data folder's database made before migrations, oldest first."""
     return sorted((home / "backups").glob("library-*.db"))
 
 
 def copy_database(db: Database, target: Path) -> None:
-    """Write a copy of the database to the new file ``target``, whole or not at all. Raises sqlite3.Error, OSError."""
+    """Write a copy of the database to the new file ``target``, atomically. Raises sqlite3.Error, OSError."""
     part = target.with_suffix(".part")
     part.unlink(missing_ok=True)
     try:
@@ -68,7 +69,7 @@ def _prepare(db: Database, file: Path) -> Database:
 
 
 def _copy_before_change(db: Database, home: Path) -> None:
-    """Copy the database before its schema changes, and delete the oldest copies."""
+    """Copy the database before a migration and delete the oldest copies."""
     folder = home / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
     copy_database(db, folder / f"library-{file_time()}.db")
@@ -78,6 +79,6 @@ def _copy_before_change(db: Database, home: Path) -> None:
 
 
 def file_time() -> str:
-    """Return the time for the name of a file: names are in the order of time, also of two in one second (UTC)."""
+    """Returns the UTC time for a file name, to the nanosecond, so that names sort by time."""
     seconds, rest = divmod(time.time_ns(), 10**9)
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(seconds))}-{rest:09}"

@@ -1,5 +1,6 @@
-"""The trash: deleted documents and chats that can be brought back for a while. Their rows are moved here from the
-tables where everything else is looked up, so that nothing finds them.
+"""The trash: deleted documents and chats that can be restored for TRASH_DAYS.
+
+Their rows move here from the regular tables, so that no other query finds them.
 """
 
 import base64
@@ -16,18 +17,18 @@ from sqlite_utils import Database
 from localctx.errors import StoreError
 
 TRASH_DAYS = 7
-TRASH_SECONDS = TRASH_DAYS * 24 * 3600  # how long what was deleted can be brought back
+TRASH_SECONDS = TRASH_DAYS * 24 * 3600  # how long a deletion can be restored
 
 Kind = Literal["document", "chat"]
 TableRows = dict[str, list[dict[str, Any]]]
 _TABLES: dict[str, str] = {"document": "documents", "chat": "chats"}
-_MADE_AGAIN = ("chunks", "caches", "cache_documents")  # of the text, when it is asked again
-_WITHOUT_KEY = (("document", "written", "document"),)  # tables with a column that names the item but is no foreign key
+_MADE_AGAIN = ("chunks", "caches", "cache_documents")  # rebuilt from the text at the next question
+_WITHOUT_KEY = (("document", "written", "document"),)  # (kind, table, column) that names the item without a foreign key
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """A ``document`` or ``chat`` (its id is ``item``) that was deleted under its last ``name``; seconds since 1970."""
+    """A deleted ``document`` or ``chat``: its id ``item``, its last ``name``, and when (seconds since 1970)."""
 
     id: int
     kind: Kind
@@ -37,24 +38,24 @@ class Deletion:
 
 
 def left_in_trash(deletion: Deletion) -> str:
-    """Returns how long what was deleted can still be brought back, in words."""
+    """Returns how long a deletion can still be restored, in words."""
     hours = max(1, round((deletion.deleted + TRASH_SECONDS - time.time()) / 3600))
     return f"{hours} h" if hours < 24 else f"{round(hours / 24)} d"
 
 
 class Deletions:
-    """What was deleted in a store and can be brought back."""
+    """The trash of a store."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def all(self) -> list[Deletion]:
-        """Returns what can be brought back, the last deleted first."""
+        """Returns all deletions, latest first."""
         rows = self._db.query("SELECT id, kind, item, name, deleted FROM deletions ORDER BY id DESC")
         return [Deletion(**row) for row in rows]
 
     def keep(self, kind: Kind, item: str) -> Deletion:
-        """Copy a document or chat here, before it is removed elsewhere. Raises StoreError if it is not stored."""
+        """Copy the rows of a document or chat into the trash, before their removal. Raises StoreError if not stored."""
         rows = {_TABLES[kind]: self._select(_TABLES[kind], "id", item)}
         if not rows[_TABLES[kind]]:
             raise StoreError(f"this {kind} was deleted already", "reload the page")
@@ -65,7 +66,7 @@ class Deletions:
         return Deletion(deletion, **row)
 
     def restore(self, deletion: int) -> Deletion:
-        """Bring back what was deleted. Raises StoreError if it is too late."""
+        """Restore a deletion. Raises StoreError if it is no longer in the trash."""
         with self._db.atomic():
             columns = "id, kind, item, name, deleted, rows"
             rows = list(self._db.query(f"SELECT {columns} FROM deletions WHERE id = ?", [deletion]))
@@ -82,27 +83,25 @@ class Deletions:
         return Deletion(**row)
 
     def forget(self, before: float, only: Sequence[int] | None = None) -> None:
-        """Delete for good what was deleted before a time (seconds since 1970), or only these deletions of it."""
+        """Delete for good all deletions before a time (seconds since 1970), or only those also in ``only``."""
         old = [row["id"] for row in self._db.query("SELECT id FROM deletions WHERE deleted < ?", [before])]
         for deletion in old if only is None else set(old) & set(only):
             self._db.execute("DELETE FROM deletions WHERE id = ?", [deletion])
 
     def find(self, query: str) -> Deletion:
-        """Returns the last deletion with this number, or of an item with this name or beginning of an id. Raises
-        StoreError.
-        """
-        prefix = query if len(query) > 3 else "never"  # fewer letters say too little
+        """Returns the latest deletion with this number, name or id prefix. Raises StoreError if there is none."""
+        prefix = query if len(query) > 3 else "never"  # a shorter prefix is ambiguous
         for d in self.all():
             if query in (str(d.id), d.name) or d.item.startswith(prefix):
                 return d
         raise StoreError(f"there is no {query!r} in the trash", "see: localctx library trash list")
 
     def any_before(self, before: float) -> bool:
-        """True if something was deleted before a time."""
+        """True if the trash has a deletion before a time (seconds since 1970)."""
         return bool(self._db.table("deletions").count_where("deleted < ?", [before]))
 
     def _columns(self, kind: Kind) -> list[tuple[str, str]]:
-        """Returns the tables, with their columns, that name a document or chat and are not made again of others."""
+        """Returns the (table, column) pairs that refer to a document or chat, except tables that can be rebuilt."""
         found = [(table, column) for of, table, column in _WITHOUT_KEY if of == kind]
         for table in self._db.table_names():
             keys = self._db.query(f"PRAGMA foreign_key_list([{table}])")
@@ -118,12 +117,13 @@ class Deletions:
         return rows["chats"][0]["title"] if kind == "chat" else rows["documents"][0]["name"]
 
     def _insert(self, kept: TableRows, first: str) -> None:
-        """Insert rows again, those of the table ``first`` before all others. What is there stays; so does what a row
-        cannot be without, such as a collection that was removed.
+        """Insert rows again, those of the table ``first`` before all others.
+
+        Existing rows stay. Skips rows whose foreign key is gone, such as a collection that was removed.
         """
         new = self._insert_rows(first, kept.pop(first))
         for table, rows in kept.items():
-            if new or self._db.table(table).pks != ["rowid"]:  # else there would be two of each
+            if new or self._db.table(table).pks != ["rowid"]:  # without a primary key, rows would be duplicated
                 self._insert_rows(table, rows)
 
     def _insert_rows(self, table: str, rows: list[dict[str, Any]]) -> int:
@@ -138,7 +138,7 @@ class Deletions:
         return inserted
 
     def _free_numbers(self, kept: TableRows) -> None:
-        """Give a chat's messages other numbers where new ones took theirs."""
+        """Renumber a chat's messages if newer messages took any of their ids."""
         taken = {row["id"] for row in self._db.query("SELECT id FROM messages")}
         if not any(m["id"] in taken for m in kept["messages"]):
             return
@@ -150,8 +150,9 @@ class Deletions:
             chat["leaf"] = numbers.get(chat["leaf"])
 
     def _order_versions(self, document: str) -> None:
-        """Of several documents without a successor that were read from one path, only the last added has none.
-        A successor that was deleted meanwhile is none.
+        """Link older documents of a restored document's path to newer ones, so that only the last has no successor.
+
+        First clears a successor that was deleted meanwhile.
         """
         gone = "id = ? AND superseded NOT IN (SELECT id FROM documents)"
         self._db.execute(f"UPDATE documents SET superseded = NULL WHERE {gone}", [document])

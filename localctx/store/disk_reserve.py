@@ -1,4 +1,4 @@
-"""DiskReserve: a file that takes some room, so that a full disk can be relieved: deleting needs room for a journal."""
+"""DiskReserve: a file that reserves disk space, since deleting from the database on a full disk needs a journal."""
 
 import os
 from collections.abc import Iterator
@@ -7,12 +7,13 @@ from pathlib import Path
 
 from localctx.budget import measure_disk
 
-SMALLEST, LARGEST = 1 << 20, 16 << 20  # bytes; between them, as much as the database has
+SMALLEST, LARGEST = 1 << 20, 16 << 20  # bytes; between these bounds, the size of the database
 
 
 class DiskReserve:
-    """The reserve in ``file``, for deletions from the ``database`` file. Nothing here raises: without a reserve all
-    works as on a disk with room.
+    """The reserve in ``file``, for deletions from the ``database`` file.
+
+    Filling and freeing it ignore OSError: the reserve is optional.
     """
 
     def __init__(self, file: Path, database: Path) -> None:
@@ -20,11 +21,11 @@ class DiskReserve:
 
     @property
     def size(self) -> int:
-        """The bytes that it should have."""
+        """The intended size in bytes."""
         return min(max(self._database.stat().st_size, SMALLEST), LARGEST)
 
     def fill(self) -> None:
-        """Take the room, if the disk has three times as much. The bytes are written: a hole would reserve nothing."""
+        """Write the reserve if the disk has three times its size free. Writes real bytes: a hole reserves nothing."""
         part = self._file.with_suffix(f".{os.getpid()}.part")
         with suppress(OSError):
             there = self._file.stat().st_size if self._file.exists() else 0
@@ -42,7 +43,7 @@ class DiskReserve:
 
     @contextmanager
     def freed(self) -> Iterator[None]:
-        """Give the room up while the block deletes something, and take it again after, if there is room by then."""
+        """Delete the reserve during the block if the disk is nearly full, then fill it again if there is room."""
         with suppress(OSError):
             if self._room() < 3 * self.size:
                 self._file.unlink(missing_ok=True)

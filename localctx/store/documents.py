@@ -1,4 +1,4 @@
-"""Stored documents: their text, where it came from, and the spans that name its parts."""
+"""Stored documents: their text, its source, and the spans that name its parts."""
 
 import hashlib
 from bisect import bisect_left, bisect_right
@@ -16,7 +16,7 @@ from localctx.file_names import shown_name, stored_path
 
 @dataclass(frozen=True)
 class Span:
-    """Characters ``start..end`` of a document are a ``kind`` (heading, or one of PARTS) called ``label``."""
+    """Characters ``start..end`` of a document: a ``kind`` (heading, or one of PARTS) called ``label``."""
 
     start: int
     end: int
@@ -26,10 +26,10 @@ class Span:
 
 @dataclass(frozen=True)
 class DocumentRow:
-    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970.
+    """A document without its text. ``bytes`` is the size of the source file; times are in seconds since 1970.
 
-    ``encoding`` of a text, or the format it was parsed from (pdf, docx, eml, ...). ``modified``: when the file was
-    last written, in nanoseconds (0: unknown). ``superseded``: the id of the next version read from the same path.
+    ``encoding``: of a plain text, or the format it was parsed from (pdf, docx, eml, ...). ``modified``: the file's
+    modification time in nanoseconds (0: unknown). ``superseded``: the id of the next version read from the same path.
     A ``pinned`` document's pages are never evicted. ``content``: SHA-256 of the file in hex ("": unknown).
     """
 
@@ -48,7 +48,7 @@ class DocumentRow:
 
 
 class StoredDocument(NamedTuple):
-    """A document of the library: its row, its text, and the spans that name parts of the text."""
+    """A document of the library: its row, its text, and the spans that name its parts."""
 
     row: DocumentRow
     text: str
@@ -70,7 +70,7 @@ class StoredDocument(NamedTuple):
         return self
 
     def beginning(self, end: int) -> "DocumentBeginning":
-        """Returns the document as far as its first ``end`` characters."""
+        """Returns the first ``end`` characters of the document."""
         spans = [replace(s, end=min(s.end, end)) for s in self.spans if s.start < end]
         told = " ".join(self.text[:end].split())
         spans = [s for s in spans if s.end < end or s.kind != "heading" or " ".join(s.label.split()) in told]
@@ -80,7 +80,7 @@ class StoredDocument(NamedTuple):
 
 
 class DocumentBeginning(StoredDocument):
-    """A document of which only the beginning is read: text and spans end there. The row is that of the whole."""
+    """The beginning of a document: text and spans end there. The row describes the whole document."""
 
     stored: StoredDocument
 
@@ -91,12 +91,12 @@ class DocumentBeginning(StoredDocument):
 
 
 def text_id(text: str) -> str:
-    """Returns a document's id: SHA-256 of its text as UTF-8. The same text is the same document."""
+    """Returns a document's id: SHA-256 of its text as UTF-8. Equal texts are the same document."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
-    """Returns a function from a position to the label of the span of this kind around it; ``spans`` are in order."""
+    """Returns a function from a position to the label of the enclosing span of this kind. ``spans`` are in order."""
     around = _span_around([s for s in spans if s.kind == kind])
 
     def at(position: int) -> str | None:
@@ -106,8 +106,9 @@ def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
 
 
 def part_labels(spans: Sequence[Span]) -> Callable[[int], str | None]:
-    """Returns a function from a position to the name of the page, slide, row or message around it, as ``name_part``
-    gives it; ``spans`` are in order.
+    """Returns a function from a position to the ``name_part`` of the enclosing page, slide, row or message.
+
+    ``spans`` are in order.
     """
     around = _span_around([s for s in spans if s.kind in PARTS])
 
@@ -118,8 +119,9 @@ def part_labels(spans: Sequence[Span]) -> Callable[[int], str | None]:
 
 
 def part_starts(spans: Sequence[Span]) -> Callable[[int, int], tuple[tuple[int, str], ...]]:
-    """Returns a function that returns the starts and names of the parts that begin after its first position and before
-    its second; ``spans`` are in order.
+    """Returns a function from two positions to the (start, name) of the parts that begin strictly between them.
+
+    ``spans`` are in order.
     """
     parts = [s for s in spans if s.kind in PARTS]
     starts = [s.start for s in parts]
@@ -132,7 +134,7 @@ def part_starts(spans: Sequence[Span]) -> Callable[[int, int], tuple[tuple[int, 
 
 
 def _span_around(spans: Sequence[Span]) -> Callable[[int], Span | None]:
-    """Returns a function from a position to the one of ``spans``, which are in order, that is around it."""
+    """Returns a function from a position to the enclosing span. ``spans`` are in order."""
     starts = [s.start for s in spans]
 
     def at(position: int) -> Span | None:
@@ -149,9 +151,9 @@ class Documents:
         self._db = db
 
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
-        """Store a document; returns ``added``, ``unchanged``, or ``new version`` if its path held another text.
+        """Store a document; returns ``added``, ``unchanged``, or ``new version`` if its path had another text.
 
-        The same text is the same document: its path, its times and its name are updated. A ``superseded`` row stays an
+        If the text is already stored, updates the row, such as path, times and name. A ``superseded`` row stays an
         older version.
         """
         with self._db.atomic():
@@ -173,7 +175,7 @@ class Documents:
         return bool(older)
 
     def find_unchanged(self, path: str, nbytes: int, modified: int) -> DocumentRow | None:
-        """Returns the document last read from ``path``, if the file had this size and modification time then."""
+        """Returns the document last read from ``path`` if its file then had this size and modification time."""
         same = "path = ? AND bytes = ? AND modified = ? AND superseded IS NULL"
         return next(iter(self._rows(same, path, nbytes, modified)), None)
 
@@ -186,22 +188,22 @@ class Documents:
         return next(iter(self._rows("id = ?", document)), None)
 
     def stored(self, document: str) -> StoredDocument | None:
-        """Returns the document with this id, with its text and its spans, or None."""
+        """Returns the document with this id, with its text and spans, or None."""
         row = self.get(document)
         return StoredDocument(row, self.text(document), self.spans(document)) if row else None
 
     def all(self) -> list[DocumentRow]:
-        """Returns every document, the last used first."""
+        """Returns every document, most recently used first."""
         return self._rows("1")
 
     def find(self, query: str) -> DocumentRow:
-        """Returns the one document with this id, beginning of an id, name or path. Raises DocumentError otherwise.
+        """Returns the one document with this id, id prefix, name or path. Raises DocumentError for none or several.
 
-        Of several, superseded versions do not count: those are named by their ids.
+        Ignores superseded versions if a current one matches; name those by their ids.
         """
         query, name = stored_path(query), shown_name(query)
         path = str(Path(query).absolute())
-        prefix = query if len(query) > 3 else "never"  # fewer letters say too little
+        prefix = query if len(query) > 3 else "never"  # a shorter prefix is ambiguous
         rows = [d for d in self.all() if d.name == name or d.path in (query, path) or d.id.startswith(prefix)]
         if not rows:
             raise DocumentError(f"there is no document {query!r} in the library", "see: localctx library list")
@@ -222,7 +224,7 @@ class Documents:
 
     def damaged(self) -> list[str]:
         """Returns the ids of documents whose text does not match its id."""
-        texts = "SELECT id, CAST(text AS BLOB) AS text FROM documents WHERE id = ?"  # which may be no UTF-8 now
+        texts = "SELECT id, CAST(text AS BLOB) AS text FROM documents WHERE id = ?"  # damaged text may not be UTF-8
         ids = [row["id"] for row in self._db.query("SELECT id FROM documents")]
         rows = (next(iter(self._db.query(texts, [i]))) for i in ids)
         return [row["id"] for row in rows if hashlib.sha256(row["text"]).hexdigest() != row["id"]]
@@ -235,18 +237,18 @@ class Documents:
         return [Span(**r) for r in rows]
 
     def pin(self, document: str, pinned: bool = True) -> None:
-        """Protect this document's pages from eviction, or stop doing so."""
+        """Protect a document's pages from eviction, or stop protecting them."""
         self._db.table("documents").update(document, {"pinned": pinned})
 
     def count_parts(self, document: str) -> tuple[str, int]:
-        """Returns the kind of a document's parts, one of PARTS, and their number; ``page`` and 0 where it has none."""
+        """Returns the kind of a document's parts, one of PARTS, and their number; ``page`` and 0 if it has none."""
         marks = ", ".join("?" * len(PARTS))
         counted = f"SELECT kind, COUNT(*) AS n FROM spans WHERE document = ? AND kind IN ({marks}) GROUP BY kind"
         row = next(iter(self._db.query(counted, [document, *PARTS])), None)
         return (row["kind"], row["n"]) if row else ("page", 0)
 
     def remove(self, document: str) -> None:
-        """Remove a document, whose caches must have been removed; its previous version is then followed by its next."""
+        """Remove a document and link its previous version to its next. Remove its caches first."""
         self._db.execute(
             """UPDATE documents SET superseded = (SELECT superseded FROM documents WHERE id = ?)
             WHERE superseded = ?""",

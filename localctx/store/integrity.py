@@ -1,5 +1,5 @@
-"""Finds damage in a database: SQLite's own check, tables and columns that should be there, values of other types than
-their columns', and rows that fail their checksums.
+"""Finds damage in a database: by SQLite's own check, missing tables and columns, values of the wrong type, and rows
+that fail their checksums.
 """
 
 import sqlite3
@@ -18,21 +18,22 @@ RowId = int
 
 
 def examine_database(db: Database) -> str:
-    """Returns what is wrong with a database as a whole, in words; ``ok`` if nothing is."""
+    """Returns the first fault of a database outside row checksums, in words, or ``ok``."""
     try:
         return in_a_line(next(_faults(db), "ok"))
-    except (sqlite3.DatabaseError, UnicodeError) as e:  # the words of an error may be no UTF-8 then
+    except (sqlite3.DatabaseError, UnicodeError) as e:  # the message of an error may not be UTF-8
         return in_a_line(str(e))
 
 
 def in_a_line(reason: str) -> str:
-    """Returns what SQLite says of damage as one line, without the text of the database in it."""
+    """Returns SQLite's description of the damage as one line, without text from the database."""
     return " ".join(reason.removeprefix("*** in database main ***").partition(" with text ")[0].split())
 
 
 def damaged_rows(db: Database) -> dict[str, list[RowId]]:
-    """Returns the rows that fail their checksums, by table. Raises sqlite3.DatabaseError where a table cannot be read
-    at all, which ``examine_database`` tells.
+    """Returns the ids of the rows that fail their checksums, by table.
+
+    Raises sqlite3.DatabaseError if a table cannot be read at all; ``examine_database`` reports that.
     """
     found = dict[str, list[RowId]]()
     for table in CHECKED:
@@ -42,12 +43,12 @@ def damaged_rows(db: Database) -> dict[str, list[RowId]]:
 
 
 def find_damage(file: Path) -> str:
-    """Returns in words how the database ``file`` is damaged; "" if it is not, or cannot be looked at now."""
+    """Returns how the database ``file`` is damaged, in words; "" if it is intact or cannot be opened now."""
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
             register(connection)
             db = Database(connection)
-            if _is_older(db):  # nobody has opened it since an update
+            if _is_older(db):  # not migrated since an update, so the expected columns do not apply
                 return in_a_line(next(_pages_at_fault(db), ""))
             if (fault := examine_database(db)) != "ok":
                 return "" if "locked" in fault or "unable to open" in fault else fault
@@ -59,16 +60,16 @@ def find_damage(file: Path) -> str:
 
 
 def _is_older(db: Database) -> bool:
-    """Returns True if the database lacks what later versions add, and says so itself."""
+    """Returns True if the database records that migrations are pending."""
     try:
         return bool(migrate.pending(db))
-    except sqlite3.OperationalError:  # what would say so is lost
+    except sqlite3.OperationalError:  # the table of migrations is lost
         return False
 
 
 @cache
 def expected_columns() -> dict[str, dict[str, str]]:
-    """Returns the tables of a database that is up to date: their columns, with types."""
+    """Returns the columns and their types of each table of an up-to-date database."""
     with closing(sqlite3.connect(":memory:")) as connection:
         register(connection)
         db = Database(connection)
@@ -99,7 +100,7 @@ def _pages_at_fault(db: Database) -> Iterator[str]:
 
 
 def _index_faults(db: Database) -> Iterator[str]:
-    """Yield what FTS5 finds wrong with the index of words. Its check is a statement that writes."""
+    """Yields the faults that FTS5 finds in the word index. Its check is a write statement."""
     if not db.execute("PRAGMA query_only").fetchone()[0]:
         try:
             db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('integrity-check')")

@@ -1,6 +1,6 @@
-"""Files that were uploaded, kept so that their pages can be shown: each in originals/ under the hash of its content.
+"""Keeps uploaded files so that their pages can be shown: each in originals/ under the hash of its content.
 
-They count towards the disk budget together with stored pages, and the last used documents keep theirs longest.
+They share the disk budget with stored pages. Files of the least recently used documents are evicted first.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-SHARE = 2  # files may take half of the disk budget; stored pages take what is left of all
+SHARE = 2  # files may take half of the disk budget; stored pages take the rest
 
 
 def content_id(data: bytes) -> str:
@@ -21,29 +21,31 @@ def content_id(data: bytes) -> str:
 
 
 class Originals:
-    """The files that a store keeps in ``folder``; those in ``uploads`` are deleted by others after a while."""
+    """The files that a store keeps in ``folder``. Files in ``uploads`` are temporary: other code deletes them."""
 
     def __init__(self, db: Database, folder: Path, uploads: Path) -> None:
         self._db, self._folder, self._uploads = db, folder, uploads
 
     def is_upload(self, path: str) -> bool:
-        """Returns True if the file ``path`` was uploaded, and so will be deleted."""
+        """Returns True if the file ``path`` was uploaded and is therefore temporary."""
         return Path(path).is_relative_to(self._uploads)
 
     def keep(self, document: str, path: Path, content: str, budget: int) -> bool:
-        """Keep the file ``path``, whose hash is ``content``, for a stored document; returns False if it is larger than
-        all kept files may be, given a ``budget`` of bytes on disk. Files of documents used longer ago make room for it.
+        """Keep the file ``path`` with the hash ``content`` for a stored document.
+
+        Evicts files of documents used longer ago to make room. Returns False if it does not fit into the files' share
+        of ``budget`` (bytes on disk) beside those of pinned documents.
         """
         size, limit = path.stat().st_size, budget // SHARE
         if size > limit - sum(self._sizes(pinned_only=True, but=content)):
             return False
-        with self._db.atomic():  # which other processes wait for: none takes the file for one that nobody needs
+        with self._db.atomic():  # other processes wait for this, so that none sweeps the file as unused
             self._db.table("originals").insert({"document": document, "content": content, "bytes": size}, replace=True)
-            if self._read(content) is None:  # it may be damaged
+            if self._read(content) is None:  # missing or damaged
                 _copy(path, self._folder / content)
             while self.nbytes() > limit and self.evict_one(but=content):
                 pass
-            self.sweep()  # the document may have had another file
+            self.sweep()  # the document's previous file may be unused now
         return True
 
     def read(self, document: str) -> bytes | None:
@@ -52,12 +54,12 @@ class Originals:
         return self._read(content) if content else None
 
     def damaged(self) -> list[str]:
-        """Returns the names of kept files that are gone or have other bytes."""
+        """Returns the names of kept files that are missing or whose bytes do not match their hash."""
         rows = self._db.query("SELECT DISTINCT content FROM originals")
         return [name for name in [row["content"] for row in rows] if self._read(name) is None]
 
     def forget(self, contents: Iterable[str]) -> None:
-        """Delete the files of these names. Their documents stay, without a file."""
+        """Delete the files with these names. Their documents stay, without a file."""
         with self._db.atomic():
             for content in contents:
                 self._db.execute("DELETE FROM originals WHERE content = ?", [content])
@@ -68,15 +70,15 @@ class Originals:
         return bool(self._content(document))
 
     def nbytes(self) -> int:
-        """Returns the bytes of all files together."""
+        """Returns the total bytes of all kept files."""
         return sum(self._sizes())
 
     def pinned_nbytes(self) -> int:
-        """Returns the bytes of those files that are never evicted: of pinned documents."""
+        """Returns the total bytes of pinned documents' files, which are never evicted."""
         return sum(self._sizes(pinned_only=True))
 
     def evict_one(self, but: str = "") -> bool:
-        """Delete the file of the document used longest ago, except the file ``but``; returns False if there is none."""
+        """Delete the least recently used file, except ``but`` and those of pinned documents; False if there is none."""
         rows = self._db.query(
             """SELECT o.content AS content FROM originals AS o JOIN documents AS d ON d.id = o.document
             WHERE o.content <> ? GROUP BY o.content HAVING max(pinned) = 0 ORDER BY max(used) LIMIT 1""",
@@ -93,7 +95,7 @@ class Originals:
         self._db.execute("DELETE FROM originals WHERE document = ?", [document])
 
     def sweep(self) -> int:
-        """Delete the files that no document has, nor one that can be brought back; returns their bytes."""
+        """Delete files that neither a document nor the trash refers to; returns their bytes."""
         freed = 0
         with self._db.atomic():
             rows = self._db.query("SELECT content FROM originals UNION SELECT content FROM deletions")
@@ -105,7 +107,7 @@ class Originals:
         return freed
 
     def _read(self, content: str) -> bytes | None:
-        """Returns the bytes of the file of this name; None if they are gone, or others."""
+        """Returns the bytes of the file with this name; None if it is missing or its hash differs."""
         try:
             data = (self._folder / content).read_bytes()
         except (OSError, ValueError):
@@ -126,7 +128,7 @@ class Originals:
 
 
 def _copy(path: Path, target: Path) -> None:
-    """Copies a file, without its bytes where both names may be of one file."""
+    """Copy a file, by a hard link where possible."""
     target.parent.mkdir(mode=0o700, exist_ok=True)
     part = target.with_suffix(".part")
     part.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Passage answers: what each passage answered to a question that was put to every passage of some documents."""
+"""Passage answers: the answer of each passage to a question asked of every passage of some documents."""
 
 import json
 import time
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from sqlite_utils import Database
 
-MAX_RECIPES = 64  # questions whose answers are stored; those asked last
+MAX_RECIPES = 64  # only the answers to the latest questions are stored
 
 PassageKey = tuple[str, int, int]
-"""A document's id, and the characters ``start..end`` of its text."""
+"""A document's id and the characters ``start..end`` of its text."""
 
 
 class StoredAnswer(NamedTuple):
@@ -22,15 +22,13 @@ class StoredAnswer(NamedTuple):
 
 
 class PassageAnswers:
-    """The answers of passages in a store. A recipe is a hash of everything that an answer depends on, except the
-    passage.
-    """
+    """The passage answers in a store. A recipe is a hash of everything an answer depends on, except the passage."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def of(self, recipe: str, documents: Sequence[str]) -> dict[PassageKey, StoredAnswer | None]:
-        """Returns the stored answers of passages of these documents; None for a passage that answers nothing."""
+        """Returns the stored answers of these documents' passages; None for a passage without an answer."""
         rows = self._db.query(
             """SELECT document, start, "end", answer, quote_start, quote_end FROM passage_answers
             WHERE recipe = ? AND document IN (SELECT value FROM json_each(?))""",
@@ -44,9 +42,7 @@ class PassageAnswers:
         }
 
     def put(self, recipe: str, answers: Iterable[tuple[PassageKey, StoredAnswer | None]]) -> None:
-        """Store answers, in one transaction; their documents must be stored. Those of the oldest recipes are removed
-        beyond MAX_RECIPES.
-        """
+        """Store answers in one transaction; their documents must be stored. Keeps the latest MAX_RECIPES recipes."""
         made = time.time()
         rows = [(recipe, *key, *(answer or (None, None, None)), made) for key, answer in answers]
         with self._db.atomic():

@@ -1,6 +1,6 @@
-"""Locks of a data folder that processes share: who is working there now, and who watches folders.
+"""Locks between the processes of one data folder: which are at work, and which one watches folders.
 
-The system releases them when a process ends, however it ends.
+The operating system releases them when a process ends, even after a crash.
 """
 
 import os
@@ -12,16 +12,16 @@ from pathlib import Path
 from localctx.system import lock_shared, try_lock
 
 WORK, WATCH = "at-work.lock", "watching.lock"
-_LOCKABLE = "r+b" if sys.platform == "win32" else "rb"  # so that a file that may only be read is locked, too
+_LOCKABLE = "r+b" if sys.platform == "win32" else "rb"  # elsewhere a read-only file can be locked too
 
 
 @contextmanager
 def at_work(home: Path) -> Iterator[None]:
-    """Hold what ``is_at_work`` looks at, together with others. Without the file, nobody looks: none is made."""
+    """Hold the shared lock that ``is_at_work`` tests. Without the lock file nothing is held, and none is created."""
     with ExitStack() as stack:
         with suppress(OSError):
             lock = stack.enter_context((home / WORK).open(_LOCKABLE))
-            lock_shared(lock.fileno())  # waits for the microseconds that somebody looks
+            lock_shared(lock.fileno())  # waits only microseconds, while is_at_work tests the lock
         yield
 
 
@@ -33,7 +33,7 @@ def is_at_work(home: Path) -> bool:
 
 @contextmanager
 def the_watcher(home: Path) -> Iterator[bool]:
-    """Yields True if no other process watches folders for this data folder; none can inside the block then."""
+    """Yields True if this process is the data folder's only watcher; it holds the lock for the block."""
     with _opened(home / WATCH) as lock:
         yield try_lock(lock)
 

@@ -1,4 +1,4 @@
-"""Quality results: which codecs passed the quality gate, on which model."""
+"""Quality results: which codecs passed the quality gate on which model."""
 
 import json
 import time
@@ -8,30 +8,31 @@ from sqlite_utils import Database
 
 
 class QualityResults:
-    """The quality results in a store, by the fingerprint of model and codec; the last measurement counts."""
+    """The quality results in a store, by fingerprint of model and codec. A new measurement replaces the old one."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def note(self, fingerprint: bytes, model: str, codec: str, passed: bool, report: dict[str, Any]) -> None:
-        """Store whether a codec passed, and the report of the measurement."""
+        """Store whether a codec passed and the report of the measurement."""
         row = {"fingerprint": fingerprint, "model": model, "codec": codec, "passed": passed}
         more = {"report": json.dumps(report), "measured": time.time()}
         self._db.table("verdicts").upsert({**row, **more}, pk="fingerprint")
 
     def passed(self, fingerprint: bytes) -> bool | None:
-        """Returns True if the codec passed, None if it was never measured."""
+        """Returns whether the codec passed, or None if it was never measured."""
         row = self._row(fingerprint)
         return bool(row["passed"]) if row else None
 
     def report(self, fingerprint: bytes) -> dict[str, Any] | None:
-        """Returns the report that ``note`` got, or None."""
+        """Returns the report stored by ``note``, or None."""
         row = self._row(fingerprint)
         return json.loads(row["report"]) if row else None
 
     def of_model(self, model: str) -> dict[str, dict[str, Any]]:
-        """Returns the last reports on a model of this name by what was measured (a codec, or ``int8 select:1/4``), each
-        with ``passed`` and the time ``measured``.
+        """Returns the latest report of each codec (or such as ``int8 select:1/4``) on the model of this name.
+
+        Each report also has ``passed`` and the time ``measured``.
         """
         rows = self._db.query("SELECT * FROM verdicts WHERE model = ? ORDER BY measured", [model])
         more = ("passed", "measured")

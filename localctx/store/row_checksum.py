@@ -1,6 +1,6 @@
-"""Checksums of rows that cannot be made again: SQLite's own check does not see a changed letter in them.
+"""Checksums of rows that cannot be rebuilt: SQLite's own check does not detect a changed letter in them.
 
-Triggers keep the column ``checksum`` of these tables up to date, whichever statement writes a row.
+Triggers update the column ``checksum`` of these tables, whichever statement writes a row.
 """
 
 import sqlite3
@@ -17,11 +17,11 @@ CHECKED = (
 )
 """The tables whose rows have a checksum."""
 _BY_ID = {("documents", "text")}  # the id of a document is a hash of its text
-_BIG = 1 << 63  # SQLite's integers have a sign
+_BIG = 1 << 63  # subtracted, because SQLite's integers are signed
 
 
 def row_checksum(*values: Any) -> int:
-    """The checksum (XXH3) of the values of a row; text comes as its bytes. It finds damage, not deliberate changes."""
+    """Returns the XXH3 checksum of a row's values, text as bytes. It detects damage, not deliberate changes."""
     return xxh3_64_intdigest(b"".join(map(_bytes, values))) - _BIG
 
 
@@ -37,16 +37,18 @@ def checked_columns(db: Database, table: str) -> list[tuple[str, str]]:
 
 
 def checksum_sql(columns: Sequence[tuple[str, str]], of: str = "") -> str:
-    """Returns SQL that computes the checksum of a row; text as its bytes, which need not be UTF-8 where it is damaged.
-    ``of`` names the row, as ``new.``.
+    """Returns SQL that computes the checksum of a row. ``of`` is the row's prefix, such as ``new.``.
+
+    Text is passed as bytes, because damaged text may not be UTF-8.
     """
     values = (f"CAST({of}[{name}] AS BLOB)" if type_ == "TEXT" else f"{of}[{name}]" for name, type_ in columns)
     return f"row_checksum({', '.join(values)})"
 
 
 def add_checksums(db: Database, table: str) -> None:
-    """Add the column and its triggers to a table, and the checksums of the rows it has. A migration that adds a column
-    to such a table drops both triggers and calls this again.
+    """Add the checksum column and its triggers to a table, and compute the checksums of its rows.
+
+    A migration that adds a column to such a table drops both triggers and calls this again.
     """
     register(db.conn)
     columns = checked_columns(db, table)
@@ -63,7 +65,7 @@ def add_checksums(db: Database, table: str) -> None:
 
 
 def _bytes(value: Any) -> bytes:
-    """Returns a value with its type and length, so that no two rows give the same bytes."""
+    """Encode a value with its type and length (floats have a fixed one), so that no two rows give the same bytes."""
     if isinstance(value, float):
         return b"f" + struct.pack("<d", value)
     data = value if isinstance(value, bytes) else repr(value).encode()

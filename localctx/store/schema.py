@@ -1,4 +1,4 @@
-"""The store's tables, as migrations: each step and its record share a transaction."""
+"""Defines the store's tables as migrations. Each step and its record share a transaction."""
 
 from sqlite_utils import Database, Migrations
 
@@ -17,7 +17,7 @@ def documents_and_pages(db: Database) -> None:
             "name": str,
             "path": str,
             "encoding": str,
-            "bytes": int,  # of the file as it came
+            "bytes": int,  # of the source file
             "chars": int,
             "text": str,
             "added": float,  # seconds since 1970, as all times here
@@ -40,12 +40,12 @@ def documents_and_pages(db: Database) -> None:
     db.table("pages").create_index(["segment"])
     db.table("caches").create(
         {
-            "id": str,  # of fingerprint and documents
+            "id": str,  # hash of fingerprint and documents
             "fingerprint": bytes,
             "model": str,
             "codec": str,
             "keeper": str,
-            "tokens": int,  # the documents' tokens, of which full pages are kept
+            "tokens": int,  # target: the number of the documents' tokens
             "state": str,  # writing, then ready
             "created": float,
             "used": float,
@@ -64,7 +64,7 @@ def documents_and_pages(db: Database) -> None:
 
 @migrate()
 def verdicts(db: Database) -> None:
-    """Add quality results: what ``localctx quality`` measured of a codec on a model."""
+    """Add quality results: measurements of a codec on a model by ``localctx quality``."""
     db.table("verdicts").create(
         {"fingerprint": bytes, "model": str, "codec": str, "passed": int, "report": str, "measured": float},
         pk="fingerprint",
@@ -80,7 +80,7 @@ def chats(db: Database) -> None:
             "id": str,
             "title": str,
             "settings": str,  # JSON
-            "leaf": int,  # the message at the end of the branch shown, null before the first
+            "leaf": int,  # last message of the branch shown, null before the first message
             "created": float,
             "used": float,
         },
@@ -121,7 +121,7 @@ def pins(db: Database) -> None:
 
 @migrate()
 def versions(db: Database) -> None:
-    """Add the successor of a document and its file's modification time. Texts of one path become versions by age."""
+    """Add a document's successor and its file's modification time. Texts of one path become versions by age."""
     db.table("documents").add_column("modified", int, not_null_default=0)  # nanoseconds since 1970
     db.table("documents").add_column("superseded", str)
     db.table("documents").create_index(["path"])
@@ -134,7 +134,7 @@ def versions(db: Database) -> None:
 
 @migrate()
 def search_index(db: Database) -> None:
-    """Add chunks of documents, an index of their words without a copy of the text, and their parts' vectors."""
+    """Add document chunks, a word index without a copy of the text, and the vectors of the chunks' parts."""
     db.table("chunks").create(
         {"id": int, "document": str, "start": int, "end": int, "title": str},
         pk="id",
@@ -153,7 +153,7 @@ def search_index(db: Database) -> None:
 
 @migrate()
 def results(db: Database) -> None:
-    """Add the results of batches, and the files that they were written to."""
+    """Add batch results and the files they were written to."""
     db.table("results").create(
         {"document": str, "recipe": str, "result": str, "made": float},  # result: JSON
         pk=("document", "recipe"),
@@ -166,7 +166,7 @@ def results(db: Database) -> None:
 
 @migrate()
 def signs_are_words(db: Database) -> None:
-    """Each sign of documents with kana or Chinese signs becomes a word of its own in the index."""
+    """Index each kana or Chinese character as a word of its own."""
     rows = db.query(
         """SELECT chunks.id, title || char(10) || substr(text, start + 1, "end" - start) AS words
         FROM chunks JOIN documents ON documents.id = chunks.document WHERE text GLOB '*[\u3040-\u9fff]*'"""
@@ -178,14 +178,14 @@ def signs_are_words(db: Database) -> None:
 
 @migrate()
 def passage_answers(db: Database) -> None:
-    """Add what single passages answered to questions that were put to every passage."""
+    """Add the answers of single passages to questions asked of every passage."""
     db.table("passage_answers").create(
         {
             "recipe": str,
             "document": str,
             "start": int,
             "end": int,
-            "answer": str,  # null: the passage answers nothing
+            "answer": str,  # null: the passage has no answer
             "quote_start": int,
             "quote_end": int,
             "made": float,
@@ -199,14 +199,14 @@ def passage_answers(db: Database) -> None:
 
 @migrate()
 def snapshots(db: Database) -> None:
-    """Let rows of pages be snapshots of a sequence's state, each of which continues its ``parent``."""
+    """Let page rows be snapshots of a sequence's state, each continuing its ``parent``."""
     db.execute("ALTER TABLE pages ADD COLUMN parent BLOB")
     db.table("pages").create_index(["parent"])
 
 
 @migrate()
 def watched_folders(db: Database) -> None:
-    """Add folders that are watched, and what was made of their files."""
+    """Add watched folders and the state of their files."""
     db.table("watched_folders").create({"path": str, "added": float, "paused": int}, pk="path")
     db.table("watched_files").create(
         {
@@ -214,7 +214,7 @@ def watched_folders(db: Database) -> None:
             "bytes": int,
             "modified": int,  # nanoseconds since 1970
             "content": str,  # a hash of the file's bytes
-            "document": str,  # which may have left the library
+            "document": str,  # may have left the library
             "indexed": int,
             "recipe": str,
             "note": str,
@@ -241,7 +241,7 @@ def collections(db: Database) -> None:
 
 @migrate()
 def originals(db: Database) -> None:
-    """Add what the pages of documents look like: the hash of each file, files that are kept, and where words stand."""
+    """Add the source files' hashes, the kept original files and the word boxes of pages, to show pages."""
     db.table("documents").add_column("content", str, not_null_default="")  # SHA-256 in hex; empty: not known
     db.table("originals").create(
         {"document": str, "content": str, "bytes": int},  # the file <content> in originals/
@@ -260,7 +260,7 @@ def originals(db: Database) -> None:
 
 @migrate()
 def deletions(db: Database) -> None:
-    """Add what was deleted and can be brought back for a while: all rows of a document or a chat, packed."""
+    """Add the trash: all rows of a deleted document or chat, packed, so that it can be restored for a while."""
     db.table("deletions").create(
         {
             "id": int,
@@ -268,7 +268,7 @@ def deletions(db: Database) -> None:
             "item": str,
             "name": str,
             "deleted": float,
-            "content": str,  # the document's file in originals/, if one is kept
+            "content": str,  # name of the document's file in originals/, if kept
             "rows": bytes,  # JSON of lists of rows by table, compressed
         },
         pk="id",
@@ -279,14 +279,14 @@ def deletions(db: Database) -> None:
 
 @migrate()
 def row_checksums(db: Database) -> None:
-    """Add checksums of the rows that cannot be made again."""
+    """Add checksums of the rows that cannot be rebuilt."""
     for table in CHECKED:
         add_checksums(db, table)
 
 
 @migrate()
 def parts_of_words(db: Database) -> None:
-    """Add parts of words of documents that are not in English to the index."""
+    """Add parts of words to the index for documents in other languages than English."""
     for chunk, text, words in words_of_chunks(db):
         if (before := signs_apart(text)) != words:
             db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [chunk, before])

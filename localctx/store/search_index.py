@@ -1,6 +1,6 @@
-"""The search index: ranges of documents (chunks), their words for BM25, and vectors. Knows text, not models.
+"""The search index: document ranges (chunks), their words for BM25, and their vectors. It knows text, not models.
 
-FTS5 keeps no copy of the text: a chunk's words are taken out again by handing in what was put in, title and all.
+FTS5 keeps no copy of the text: to remove a chunk's words, pass the same title and text that were added.
 """
 
 import json
@@ -20,15 +20,15 @@ from localctx.store.search_words import (
     words_of_query,
 )
 
-TERMS = 64  # words of a query, the first that differ
-_BLOCK = 1024  # vectors compared at once: what is widened from float16 stays in the processor's cache
+TERMS = 64  # a query is searched by its first 64 distinct words
+_BLOCK = 1024  # vectors compared at once, so that the float32 copy of the float16 block stays in the CPU's cache
 _EMBEDDED = "EXISTS (SELECT 1 FROM vectors WHERE chunk = chunks.id AND part = 0 AND embedder = ?)"
 _THESE = "IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """Characters ``start..end`` of a document; ``title`` is a heading or a name that is searched with them."""
+    """Characters ``start..end`` of a document; ``title`` is a heading or name that is searched with them."""
 
     id: int
     document: str
@@ -39,7 +39,7 @@ class ChunkRow:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """The vectors of one embedder; row i belongs to a part of ``chunks[i]``. ``state`` is the database's then."""
+    """The vectors of one embedder; row i belongs to a part of ``chunks[i]``. ``state`` is the database state then."""
 
     state: tuple[object, ...]
     chunks: np.ndarray
@@ -56,7 +56,7 @@ class SearchIndex:
     def add(self, document: str, text: str, chunks: Iterable[tuple[int, int, str]]) -> None:
         """Add a document's chunks (start, end, title): all, or none if ``chunks`` raises.
 
-        A document that was added before stays as it is.
+        Does nothing if the document was added before.
         """
         with self._db.atomic():
             if self.has(document):
@@ -71,7 +71,7 @@ class SearchIndex:
                 self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [at.lastrowid, words])
 
     def remove(self, document: str, text: str) -> None:
-        """Remove a document's chunks, words and vectors; ``text`` must be what was added."""
+        """Remove a document's chunks, words and vectors; ``text`` must be the text that was added."""
         with self._db.atomic():
             latin = is_other_language(text)
             for c in self.of_document(document):
@@ -92,12 +92,12 @@ class SearchIndex:
         return self._rows("document = ? ORDER BY start", document)
 
     def get(self, chunks: Sequence[int]) -> list[ChunkRow]:
-        """Returns the chunks with these ids, in their order; ids that are gone are skipped."""
+        """Returns the chunks with these ids, in the order given; skips ids that are gone."""
         rows = {c.id: c for c in self._rows(f"id {_THESE}", json.dumps(list(chunks)))}
         return [rows[i] for i in chunks if i in rows]
 
     def without_vectors(self, document: str, embedder: str) -> list[ChunkRow]:
-        """Returns a document's chunks without vectors by ``embedder``, the shortest first."""
+        """Returns a document's chunks without vectors by ``embedder``, shortest first."""
         return self._rows(f'document = ? AND NOT {_EMBEDDED} ORDER BY "end" - start, id', document, embedder)
 
     def coverage(self, embedder: str | None, documents: Sequence[str] | None = None) -> tuple[int, int]:
@@ -108,8 +108,9 @@ class SearchIndex:
         return row["chunks"], int(row["vectors"])
 
     def put_vectors(self, embedder: str, chunks: Sequence[ChunkRow], vectors: Sequence[np.ndarray]) -> None:
-        """Store the vectors [parts, d] of each chunk in float16, replacing older ones. Chunks that were removed
-        meanwhile are skipped, even if another document's chunk has their id now.
+        """Store the vectors [parts, d] of each chunk in float16, replacing older ones.
+
+        Skips chunks that were removed meanwhile, even if another document's chunk has their id now.
         """
         with self._db.atomic():
             for chunk, parts in zip(chunks, vectors, strict=True):
@@ -119,21 +120,23 @@ class SearchIndex:
                     self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def by_words(self, query: str, top: int, documents: Sequence[str] | None = None) -> list[int]:
-        """Returns the ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems and,
-        in languages other than English, by parts of them; the most common English words count only if there are no
-        others.
+        """Returns the ``top`` chunks with words of ``query``, best first by BM25.
+
+        Words match by their stems and, in languages other than English, by parts of words. The most common English
+        words count only if the query has no others.
         """
         words = words_of_query(query)
         terms = [*([w for w in words if w not in COMMON_WORDS] or words)[:TERMS], *parts_of_query(query)]
-        # the + makes SQLite search the words first
+        # the + keeps SQLite from using the rowid index, so that it searches the words first
         where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where} ORDER BY rank, rowid LIMIT ?"
         match = " OR ".join(f'"{t}"' for t in terms)
         return [r["rowid"] for r in self._db.query(sql, [match, *args, top])] if terms else []
 
     def with_each_word(self, query: str, documents: Sequence[str] | None = None) -> dict[str, list[int]]:
-        """Returns, for each word of ``query`` but the most common English ones, the chunks that have it or another
-        word of its stem or, in languages other than English, half of its parts.
+        """Returns the chunks that match each word of ``query``, except the most common English ones.
+
+        A chunk matches by a word of the same stem or, in languages other than English, by half of the word's parts.
         """
         words = [word for word in words_of_query(query) if word not in COMMON_WORDS][:TERMS]
         searched = set(parts_of_query(query))
@@ -153,7 +156,7 @@ class SearchIndex:
     def by_vector(
         self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None
     ) -> list[int]:
-        """Returns the ``top`` chunks that have a vector by ``embedder`` nearest to ``vector`` [d], by dot product."""
+        """Returns the ``top`` chunks whose vectors by ``embedder`` are nearest to ``vector`` [d], by dot product."""
         matrix = self._vectors(embedder)
         near = np.empty(len(matrix.chunks), np.float32)
         for at in range(0, len(near), _BLOCK):
@@ -179,5 +182,5 @@ class SearchIndex:
 
 
 def _within(documents: Sequence[str] | None, where: str = "{}") -> tuple[str, list[str]]:
-    """Returns a condition on chunks, put into ``where``, and its arguments; None means all documents."""
+    """Returns ``where`` with an SQL condition on chunks, and its arguments; None means all documents."""
     return ("1", []) if documents is None else (where.format(f"document {_THESE}"), [json.dumps(list(documents))])

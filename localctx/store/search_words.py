@@ -1,9 +1,8 @@
-"""What the index of words contains of a text: its words, and for languages other than English also parts of words.
+"""Chooses the terms of the word index: words and, for languages other than English, character n-grams of words.
 
-English is matched by the stems of words. German compounds, inflections of most languages and scripts without blanks are
-matched by short runs of letters, 4 in an alphabet as measured best for European languages (McNamee and Mayfield,
-"Character n-gram tokenization for European language text retrieval", 2004), and 2 signs of Chinese, Japanese and
-Korean.
+English is matched by stems. German compounds, inflections of most languages and scripts without spaces are matched by
+n-grams: 4 letters of an alphabet, measured best for European languages (McNamee and Mayfield, "Character n-gram
+tokenization for European language text retrieval", 2004), and 2 characters of Chinese, Japanese and Korean.
 """
 
 import re
@@ -13,10 +12,10 @@ from collections.abc import Iterator
 from sqlite_utils import Database
 
 _TERM = re.compile(r"\w+")
-_MARK = "\ue000"  # ends a part of a word: no word ends so, and the stemmer leaves it as it is
-_MAX_PARTS = 256  # of a query
-_SAMPLES, _SAMPLE = 8, 4_000  # pieces of a document that are examined for its language, and their characters
-_OTHER_SHARE = 0.1  # of the words of a document; prose has at least twice as many of its language's common words
+_MARK = "\ue000"  # marks the end of a word part: no word ends in it, and the stemmer leaves it unchanged
+_MAX_PARTS = 256  # word parts of a query
+_SAMPLES, _SAMPLE = 8, 4_000  # number and characters of the samples that decide a document's language
+_OTHER_SHARE = 0.1  # of a sample's words; prose has at least twice this share of its language's common words
 
 COMMON_WORDS = frozenset(
     _TERM.findall(
@@ -43,16 +42,16 @@ _SCRIPTS = r"\u0590-\u1dff"  # Hebrew, Arabic, the scripts of India and South-Ea
 _RUN = re.compile(rf"(?P<signs>[{_SIGNS}]+)|(?P<script>[{_SCRIPTS}]+)|(?P<alphabet>[^\W\d_{_SIGNS}{_SCRIPTS}]+)")
 _LENGTHS = {"signs": 2, "script": 3, "alphabet": 4}
 _NOT_LATIN = re.compile("[\u0370-\u1dff\u3005-\ufaff]")
-_SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")  # kana and Chinese signs
+_SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")  # kana and Chinese characters
 
 
 def signs_apart(text: str) -> str:
-    """Returns ``text`` with blanks around each kana or Chinese sign: FTS5 takes a run of them for one word."""
+    """Returns ``text`` with spaces around each kana or Chinese character: FTS5 takes a run of them for one word."""
     return _SIGN.sub(r" \1 ", text)
 
 
 def is_other_language(document: str) -> bool:
-    """Returns True if many of a text's words are common words of a European language other than English."""
+    """Returns True if many of a text's words are common words of a language in Latin letters other than English."""
     step = max(_SAMPLE, len(document) // _SAMPLES)
     sample = " ".join(document[at : at + _SAMPLE] for at in range(0, len(document), step))
     words = _TERM.findall(sample.lower())
@@ -60,7 +59,7 @@ def is_other_language(document: str) -> bool:
 
 
 def indexed_words(text: str, latin: bool) -> str:
-    """Returns what the index contains of ``text``. ``latin``: words in Latin letters are divided into parts as well."""
+    """Returns the index terms of ``text``. ``latin``: also divide words in Latin letters into parts."""
     words = signs_apart(text)
     if not latin and not _NOT_LATIN.search(text):
         return words
@@ -68,7 +67,7 @@ def indexed_words(text: str, latin: bool) -> str:
 
 
 def words_of_chunks(db: Database) -> Iterator[tuple[int, str, str]]:
-    """Yields the id of each chunk in ``db``, its text with its title, and what the index contains of that."""
+    """Yields (id, title and text, index terms) of each chunk in ``db``."""
     for (document,) in list(db.execute("SELECT DISTINCT document FROM chunks")):
         ((text,),) = db.execute("SELECT text FROM documents WHERE id = ?", [document])
         latin = is_other_language(text)
@@ -83,12 +82,12 @@ def words_of_query(query: str) -> list[str]:
 
 
 def parts_of_word(word: str) -> list[str]:
-    """Returns the parts of a word of a query that the index may contain, each once."""
+    """Returns the parts of a query word that the index may contain, each once."""
     return list(dict.fromkeys(_parts(word, latin=True)))
 
 
 def parts_of_query(query: str) -> list[str]:
-    """Returns the parts of words that a query is searched by; none of words in Latin letters if it is in English."""
+    """Returns the word parts that a query is searched by. English queries have none of words in Latin letters."""
     words = _TERM.findall(query.lower())
     english = sum(word in _ONLY_ENGLISH for word in words) > sum(word in _OTHER_WORDS for word in words)
     return list(dict.fromkeys(_parts(query, latin=not english)))[:_MAX_PARTS]
@@ -103,5 +102,5 @@ def _parts(text: str, latin: bool) -> Iterator[str]:
 
 
 def _letters(word: str) -> str:
-    """Returns a word without accents and vowel signs, at which FTS5 would divide it."""
+    """Returns a word without accents and vowel signs, because FTS5 would split it there."""
     return "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.category(c).startswith("M"))

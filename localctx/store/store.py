@@ -1,7 +1,7 @@
-"""The store: one SQLite file and a folder of page files; opens and migrates them, and turns errors into StoreError.
+"""The store: one SQLite file and a folder of page files. Opens and migrates them, and turns errors into StoreError.
 
-A rollback journal with full syncs, of its folder too, not WAL: what a commit acknowledged survives power loss, and
-SQLite before 3.51.3 can corrupt a WAL database on reset.
+Uses a rollback journal with full syncs, including its folder, so that a commit survives power loss. It avoids WAL,
+because SQLite before 3.51.3 can corrupt a WAL database on reset.
 """
 
 import math
@@ -35,13 +35,13 @@ from localctx.store.word_places import WordPlaces
 T = TypeVar("T")
 
 SALVAGE = "save what is whole with: localctx library verify --repair"
-_PASSING = ("locked", "full", "i/o error", "readonly", "unable to open", "too large")  # what damage does not lead to
+_PASSING = ("locked", "full", "i/o error", "readonly", "unable to open", "too large")  # errors not caused by damage
 
 
 class Store:
     """``documents``, ``originals``, ``word_places``, ``index``, ``pages``, ``snapshots``, ``caches``, ``chats``,
     ``collections``, ``results``, ``passage_answers``, ``quality_results``, ``watch_list`` and ``deletions`` of one data
-    folder. One thread; close it.
+    folder. Use it from one thread and close it.
 
     Raises StoreError if the folder cannot be used.
     """
@@ -91,8 +91,9 @@ class Store:
         return self.pages.nbytes() + self.originals.nbytes()
 
     def remove_document(self, document: str) -> int:
-        """Remove a document for good: its file, chunks, results, passage answers, caches and the pages no other cache
-        has; returns the bytes freed.
+        """Remove a document for good; returns the bytes freed.
+
+        Also removes its file, chunks, results, passage answers, caches and the pages no other cache has.
         """
         with store_errors(self.home):
             with self.reserve.freed(), self.db.atomic():
@@ -100,15 +101,16 @@ class Store:
             return self.originals.sweep() + self.pages.unlink_files(empty)
 
     def remove_chat(self, chat: str) -> int:
-        """Remove a chat for good, with its caches and the pages no other cache has; returns the bytes freed."""
+        """Remove a chat for good with its caches and the pages no other cache has; returns the bytes freed."""
         with store_errors(self.home):
             with self.reserve.freed(), self.db.atomic():
                 empty = self._forget_chat(chat)
             return self.pages.unlink_files(empty)
 
     def delete(self, kind: Kind, item: str) -> Deletion:
-        """Move a document or a chat to the trash; ``deletions.restore`` brings it back, for TRASH_SECONDS. Its pages go
-        at once: what comes back is read again. Raises StoreError.
+        """Move a document or chat to the trash; ``deletions.restore`` can restore it for TRASH_SECONDS.
+
+        Deletes its pages at once: a restored document must be prefilled again. Raises StoreError.
         """
         with store_errors(self.home):
             with self.reserve.freed(), self.db.atomic():
@@ -118,8 +120,9 @@ class Store:
             return deletion
 
     def forget_deleted(self, before: float = math.inf, only: Sequence[int] | None = None) -> int:
-        """Delete for good what was moved to the trash before a time (seconds since 1970), or only these deletions (ids)
-        of it; returns the bytes of files freed. ``erase`` overwrites what may still be read of it.
+        """Delete for good the trash from before a time (seconds since 1970), or only those with the ids ``only``.
+
+        Returns the bytes of files freed. Remains may stay readable on disk until ``erase``.
         """
         with store_errors(self.home):
             if not self.deletions.any_before(before):
@@ -129,19 +132,20 @@ class Store:
             return self.originals.sweep()
 
     def erase(self) -> None:
-        """Overwrite what was removed: the words of removed documents leave the index, the database file is written anew
-        without free space, and the copies made before changes of the schema, which still have it, are deleted.
+        """Make removed data unreadable: drop its words from the index, rewrite the database file, delete old copies.
+
+        The copies made before migrations would still contain it.
         """
         with store_errors(self.home):
             for copy in copies(self.home):
                 copy.unlink(missing_ok=True)
             with self.reserve.freed():
                 self.db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('optimize')")
-                with suppress(sqlite3.OperationalError):  # no room for a copy: secure_delete has overwritten the rows
+                with suppress(sqlite3.OperationalError):  # no room to rewrite: secure_delete overwrote the rows already
                     self.db.execute("VACUUM")
 
     def _forget_document(self, document: str) -> list[str]:
-        """Remove the rows of a document; returns the page files that are then empty."""
+        """Remove the rows of a document; returns the page files that became empty."""
         self.caches.remove_document(document)
         if self.index.has(document):
             self.index.remove(document, self.documents.text(document))
@@ -160,10 +164,9 @@ class Store:
         return self.pages.forget_unused()
 
     def clear(self) -> int:
-        """Remove every chat, document, collection and page, and watch no folder; returns the bytes freed. Measurements
-        stay.
+        """Remove every chat, document, collection, page and watched folder; returns the bytes freed.
 
-        The database file is rewritten, because deleted text could still be read in it.
+        Measurements stay. Rewrites the database file, because deleted text could still be read in it.
         """
         before = self.file.stat().st_size
         freed = sum(self.remove_chat(chat.id) for chat in self.chats.all())
@@ -176,11 +179,10 @@ class Store:
         return freed + before - self.file.stat().st_size
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
-        """Read everything: SQLite's own check, each row that has one against its checksum, each document's text against
-        its id, each kept file against its name, each page against its checksum. Of a damaged database the rest is read
-        as far as that is possible.
+        """Check the whole store: the database, row checksums, texts against ids, kept files and pages against hashes.
 
-        ``on_progress`` gets the bytes of pages that were read and those there are.
+        If the database is damaged, checks the rest as far as possible. Calls ``on_progress(bytes of pages read, total
+        bytes)``.
         """
         with store_errors(self.home):
             result = Verified(database=examine_database(self.db))
@@ -206,7 +208,7 @@ PageName = bytes
 
 @dataclass
 class Verified:
-    """The result of reading everything: SQLite's own check, how much there is, and what is damaged; rows by table."""
+    """The result of ``Store.verify``: the check of the database, counts, and damaged items; damaged rows by table."""
 
     database: str
     documents: int = 0
@@ -229,14 +231,14 @@ class Verified:
         return self.rows_intact and not self.damaged_pages and not self.damaged_originals
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields, with damaged documents by id, and damaged rows, pages and originals as counts."""
+        """Returns the fields as JSON: damaged documents by id, damaged rows, pages and originals as counts."""
         rows = {table: len(rows) for table, rows in self.damaged_rows.items()}
         counts = {name: len(getattr(self, name)) for name in ("damaged_pages", "damaged_originals")}
         return {**vars(self), "damaged_rows": rows, **counts}
 
 
 def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:
-    """Returns the result of ``query``, or None if there is no store at ``home`` (none is made) or it cannot be read."""
+    """Returns the result of ``query``, or None if ``home`` has no readable store. Never creates one."""
     if not Store.is_at(home):
         return None
     try:
@@ -248,9 +250,7 @@ def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Sto
 
 @contextmanager
 def store_errors(home: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the disk into a StoreError with a remedy, and every error that a damaged database
-    leads to into DamagedStore.
-    """
+    """Turn SQLite and disk errors into StoreError with a remedy, and errors caused by damage into DamagedStore."""
     try:
         yield
     except (UserError, Cancelled):
@@ -268,7 +268,7 @@ def store_errors(home: Path) -> Iterator[None]:
 
 
 def damage_behind(home: Path, error: Exception) -> DamagedStore | None:
-    """Returns the error that says how the database is damaged, if it is: ``error`` may be what came of that."""
+    """Returns a DamagedStore if the database is damaged, which may have caused ``error``; else None."""
     file, reason = home / "library.db", str(error)
     if isinstance(error, sqlite3.Error) and any(passing in reason.lower() for passing in _PASSING):
         return None

@@ -1,4 +1,4 @@
-"""Chats as Markdown and as JSON. Pure functions: text of messages and documents cannot change the structure."""
+"""Exports chats as Markdown and JSON. Text is quoted or escaped, so that it cannot change the structure."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from localctx.document_parts import NEAREST, tell_place
 from localctx.store.chats import Chat, Chats, Message
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|!&~])")
-_DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)")  # of a link or footnote: it would count in all of the file
+_DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)")  # a link or footnote definition would apply to the whole file
 _ENDS = {
     "length": "cut at its longest",
     "cancelled": "stopped",
@@ -21,16 +21,17 @@ _ENDS = {
 
 
 def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
-    """Returns the content of an exported chat: all branches as JSON, or the branch shown as Markdown."""
+    """Returns an exported chat: all branches as JSON, or the branch shown as Markdown."""
     if as_json:
         return json.dumps(to_json(chat, chats.tree(chat.id)), ensure_ascii=False, indent=2) + "\n"
     return to_markdown(chat, chats.messages(chat.id))
 
 
 def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
-    """Returns one branch of a chat. Messages are quoted, so that a heading or an open fence ends with its message.
-    Citations are footnotes with document, place, and quoted text: of an answer's sentences after each, others below it.
-    Below an answer that nothing answers is what comes nearest.
+    """Returns one branch of a chat as Markdown. Messages are quoted, so that an open fence ends with its message.
+
+    Citations are footnotes with document, place and quoted text. Their marks stand after the sentences they support,
+    all others below the answer. An answer without support is followed by the nearest passage.
     """
     lines = [f"# {one_line(chat.title)}", ""]
     lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
@@ -47,15 +48,16 @@ def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
 
 
 def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
-    """Returns a chat with its messages (of one branch, or all), as one JSON object; times as ISO 8601 in UTC."""
+    """Returns a chat with the given messages as one JSON object; times as ISO 8601 in UTC."""
     rows = [{**asdict(m), "created": _iso(m.created)} for m in messages]
     times = {"created": _iso(chat.created), "used": _iso(chat.used)}
     return {"format": "localctx chat", "version": 1, **asdict(chat), **times, "messages": rows}
 
 
 def _with_marks(message: Message, before: int) -> tuple[str, list[dict[str, Any]]]:
-    """Returns the text of a message with the marks of footnotes after those of its sentences that a passage says, and
-    these passages; ``before`` footnotes are above.
+    """Returns a message's text with footnote marks after its supported sentences, and the passages that support them.
+
+    ``before`` is the number of footnotes in earlier messages.
     """
     if not (sentences := [s for s in message.stats.get("sentences", ()) if s["source"]]):
         return message.text, []
@@ -84,7 +86,7 @@ def _quoted(text: str) -> Iterator[str]:
 
 
 def reference(citation: dict[str, Any]) -> str:
-    """Returns a citation as one line: document, place, and the quoted text."""
+    """Returns a citation as one line: document, place and quoted text."""
     page, heading = citation.get("page"), citation.get("heading")
     told = tell_place(str(page or ""), str(heading or ""))
     where = f", {one_line(told)}" if told else ""
@@ -93,7 +95,7 @@ def reference(citation: dict[str, Any]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns ``text`` as one line with every Markdown sign escaped."""
+    """Returns ``text`` as one line with all Markdown characters escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 

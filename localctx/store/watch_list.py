@@ -1,4 +1,4 @@
-"""The folders that are watched, and what was made of their files: which document each is, and how far that was read."""
+"""The watched folders and the state of their files: the document of each, and whether it is indexed and read ahead."""
 
 import time
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from sqlite_utils import Database
 
 @dataclass(frozen=True)
 class WatchedFolder:
-    """A folder with an absolute ``path`` whose files are read as they come, unless it is ``paused``."""
+    """A folder with an absolute ``path``. New files in it are read unless it is ``paused``."""
 
     path: str
     added: float
@@ -27,11 +27,11 @@ def is_below(file: str, folder: str) -> bool:
 
 @dataclass(frozen=True)
 class WatchedFile:
-    """A file of a watched folder that was parsed: its size, when it was last written (nanoseconds), the ``content``
-    hash of its bytes, and the id of its ``document``. One that could not be parsed has no document, and a ``note`` why.
+    """A file of a watched folder: its size, modification time (nanoseconds), ``content`` hash and ``document`` id.
 
-    ``indexed``: the document can be searched. ``recipe`` names the model and settings that it was read ahead for, or
-    "", and ``note`` says what could not be read ahead. ``gone``: when the file was missed (seconds since 1970), or 0.
+    A file that failed to parse has no document and a ``note`` that says why. ``indexed``: the document can be searched.
+    ``recipe`` names the model and settings it was read ahead for, or ""; ``note`` says what could not be read ahead.
+    ``gone``: when the file was found missing (seconds since 1970), or 0.
     """
 
     path: str
@@ -57,17 +57,17 @@ class WatchList:
         return [WatchedFolder(**{**row, "paused": bool(row["paused"])}) for row in rows]
 
     def add(self, path: str) -> None:
-        """Watch a folder; one that is paused goes on."""
+        """Watch a folder, or resume a paused one."""
         row = {"path": path, "added": time.time(), "paused": False}
         self._db.table("watched_folders").insert(row, ignore=True)
         self.pause(path, False)
 
     def pause(self, path: str, paused: bool = True) -> None:
-        """Read nothing of a folder until it is no longer paused."""
+        """Pause a folder: its files are not read. Resume it with ``paused=False``."""
         self._db.execute("UPDATE watched_folders SET paused = ? WHERE path = ?", [paused, path])
 
     def remove(self, path: str) -> bool:
-        """Watch a folder no longer; its documents stay in the library. Returns False if it was not watched."""
+        """Stop watching a folder; its documents stay in the library. Returns False if it was not watched."""
         with self._db.atomic():
             before = self.folders()
             self._db.execute("DELETE FROM watched_folders WHERE path = ?", [path])
@@ -78,46 +78,46 @@ class WatchList:
         return len(others) < len(before)
 
     def clear(self) -> None:
-        """Watch nothing any longer."""
+        """Stop watching all folders."""
         for folder in self.folders():
             self.remove(folder.path)
 
     def files(self) -> list[WatchedFile]:
-        """Returns what is known of the files of all watched folders, in order of their paths."""
+        """Returns the recorded files of all watched folders, sorted by path."""
         return self._files("1")
 
     def with_content(self, content: str) -> list[WatchedFile]:
-        """Returns the files with these bytes, by their hash."""
+        """Returns the files whose bytes have this hash."""
         return self._files("content = ?", content)
 
     def of_document(self, document: str) -> list[WatchedFile]:
-        """Returns the files that have a document's text."""
+        """Returns the files of a document."""
         return self._files("document = ?", document)
 
     def put(self, file: WatchedFile) -> None:
-        """Enter a file, in place of what was known of this path."""
+        """Record a file, replacing the previous record of its path."""
         self._db.table("watched_files").upsert(asdict(file), pk="path")
 
     def forget(self, path: str) -> None:
-        """Forget what was known of a file."""
+        """Delete the record of a file."""
         self._db.execute("DELETE FROM watched_files WHERE path = ?", [path])
 
     def note_gone(self, paths: Collection[str], gone: float) -> None:
-        """Note that these files were missed at a time, or (0) that they are there."""
+        """Record when these files were found missing, or 0 if they are present."""
         with self._db.atomic():
             for path in paths:
                 self._db.execute("UPDATE watched_files SET gone = ? WHERE path = ?", [gone, path])
 
     def note_indexed(self, document: str) -> None:
-        """Note that a document can be searched."""
+        """Record that a document is indexed."""
         self._db.execute("UPDATE watched_files SET indexed = 1 WHERE document = ?", [document])
 
     def note_read(self, document: str, recipe: str, note: str = "") -> None:
-        """Note that a document was read ahead for ``recipe``, or as much of it as ``note`` says."""
+        """Record that a document was read ahead for ``recipe``; ``note`` says what could not be."""
         self._db.execute("UPDATE watched_files SET recipe = ?, note = ? WHERE document = ?", [recipe, note, document])
 
     def forget_readings(self, document: str) -> None:
-        """Note that a document has left the library: if it comes back, it is indexed and read anew."""
+        """Reset the files of a document that left the library, so that it is indexed and read ahead if it returns."""
         self._db.execute("UPDATE watched_files SET indexed = 0, recipe = '', note = '' WHERE document = ?", [document])
 
     def _files(self, where: str, *values: str) -> list[WatchedFile]:

@@ -1,1 +1,1 @@
-"""Which sentences of a document support an answer."""
+"""Finds the sentences of a document that support an answer."""

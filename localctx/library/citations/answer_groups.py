@@ -1,4 +1,4 @@
-"""Answers of many passages to one question: the same ones are grouped, counted, and told with their places."""
+"""Groups and counts equal answers of many passages to one question, and lists them with their places."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from localctx.document_parts import Citation, tell_place
 from localctx.library.wording.sentences import ENDS
 from localctx.library.wording.words import split_words
 
-MAX_PLACES = 12  # told of one group; the citations have all
+MAX_PLACES = 12  # places listed for one group; its citations have all of them
 MAX_SENTENCE = 200  # characters
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
 @dataclass(frozen=True)
 class AnswerGroup:
-    """Passages with the same ``answer``, in the words of the first; ``citations`` are the indices of theirs."""
+    """Passages with the same ``answer``, in the first one's words; ``citations`` are the indices of their citations."""
 
     answer: str
     citations: tuple[int, ...]
@@ -31,8 +31,9 @@ class AnswerGroup:
 
 
 def group_answers(answers: Sequence[str]) -> list[AnswerGroup]:
-    """Group ``answers``, given in order of the text, that are the same up to case, articles and punctuation. The groups
-    with most passages come first, those of one size in order of the text.
+    """Group ``answers``, given in text order, that are equal except for case, articles and punctuation.
+
+    Largest groups come first; groups of one size are in text order.
     """
     groups = dict[str, list[int]]()
     for i, answer in enumerate(answers):
@@ -48,8 +49,10 @@ def describe_groups(
     lengths: Mapping[str, int],
     asked: int,
 ) -> str:
-    """Returns the groups as text, a line each, under a line that counts them. ``sentences`` are those that the
-    ``citations`` are in; ``lengths`` are the characters of each document by id; ``asked`` passages were asked.
+    """Returns the groups as text: a line that counts them, then a line for each group.
+
+    ``sentences`` are those that contain the ``citations``; ``lengths`` are the character counts of documents by id;
+    ``asked`` is the number of passages asked.
     """
     said, different = len(citations), len(groups)
     names = len({citation.document for citation in citations}) > 1
@@ -64,7 +67,7 @@ def describe_groups(
 
 
 def place_of(citation: Citation, length: int, with_name: bool) -> str:
-    """Returns where a citation begins: its page, else how far into the text; with the document's name if wanted."""
+    """Returns where a citation begins: its page, else a percentage of the text; with the document's name if wanted."""
     share = 100 * citation.start // max(1, length)
     where = tell_place(citation.page, citation.heading) if citation.page else f"{share} %"
     return f"{citation.name}, {where}" if with_name else where
@@ -79,7 +82,7 @@ def _places(group: AnswerGroup, citations: Sequence[Citation], lengths: Mapping[
 
 
 def _with_sentence(answer: str, sentence: str) -> str:
-    """The answer in one line, and the sentence it stands in, if that says more."""
+    """Returns the answer in one line, and the sentence around it if that says more."""
     line, around = " ".join(answer.split()), " ".join(sentence.split())
     if _normalized(around) in _normalized(line):
         return line

@@ -1,6 +1,6 @@
-"""Citations: the sentences or clauses of documents that support an answer, as ranges of the documents' text.
+"""Cites the sentences or clauses of documents that support an answer, as ranges of the documents' text.
 
-An answer that stands in the text word for word, such as a name or a number, is supported only by what contains it.
+If some evidence contains the answer word for word, such as a name or a number, only such evidence is cited.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,18 +14,18 @@ from localctx.library.search.search import Passage
 from localctx.store.documents import StoredDocument, labels, part_labels
 
 ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain to be cited as its support
-ALIKE = 0.8  # of the rank of the best evidence that contains the answer, from which on other such evidence is cited
+ALIKE = 0.8  # other evidence that contains the answer is cited from this share of the best one's rank
 MAX_CITED = 3  # citations of an answer from documents that were read whole
-ATTENTION = 0.5  # by which evidence with most of the attention gains, of its share of the question's words
+ATTENTION = 0.5  # the evidence with the most attention has its rank raised by this share
 
 TextRange = tuple[int, int]
 AttendedRange = tuple[int, int, int, float]  # number of the document, start, end, share of the attention
 
 
 def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> list[Citation]:
-    """Returns, best first, what supports ``answer`` best in each passage.
+    """Returns citations, best first, of the best evidence for ``answer`` in the passages.
 
-    If no passage supports the answer, returns what is nearest to the question, with a weight below ENOUGH.
+    If no passage supports the answer, cites the text nearest to the question, with a weight below ENOUGH.
     """
     sources = [source for p in passages if (source := _CitableText.of_passage(p)).ranges]
     scorer = _scorer(answer, question, sources)
@@ -34,12 +34,12 @@ def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> li
 
 
 def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
-    """Returns characters ``start..end`` of a document as a citation of an answer with words of them."""
+    """Returns characters ``start..end`` of a document as a citation of an answer that quotes them."""
     return _CitableText.of_document(document).cite((start, end), "quote", 1.0)
 
 
 def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Citation:
-    """Returns the sentence or clause of the documents with most of the question's words, with a weight of 0."""
+    """Returns a citation, with weight 0, of the documents' sentence or clause with the most words of the question."""
     sources = list(map(_CitableText.of_document, documents))
     found = _nearest(_scorer("", question, sources), [source for source in sources if source.ranges])
     if not found:
@@ -48,8 +48,9 @@ def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Cita
 
 
 def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:
-    """Returns which of ``ranges`` of ``text`` stands in the sentence or clause with most of the question's words: its
-    weighted share of them, the range, and the characters of the sentence (or of all that the range reaches into).
+    """Returns the one of ``ranges`` of ``text`` whose sentence or clause has the most words of the question.
+
+    Returns (weighted share of the question's words, range, characters of all sentences that the range overlaps).
     """
     known = evidence_of(text) or (EvidenceRange(0, len(text), frozenset(), ""),)
     starts, scorer = [one.start for one in known], EvidenceScorer("", question, known)
@@ -65,11 +66,11 @@ def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) ->
 def cite_from_attention(
     answer: str, question: str, documents: Sequence[StoredDocument], attended: Sequence[AttendedRange]
 ) -> list[Citation]:
-    """Returns citations of what supports ``answer`` best, where the model attended to most while it answered; if it
-    attended to nothing that does, of what supports it elsewhere, or else of what it attended to.
+    """Returns citations of the best evidence for ``answer``, preferring text with the most attention while answering.
 
-    ``attended`` are ranges of ``documents`` with their share of the attention, in descending order. A share of 0 means
-    that it was not measured. Without any, nothing is cited.
+    If no attended text supports the answer, cites evidence elsewhere, or else the attended text nearest to the
+    question. ``attended`` are ranges of ``documents`` with their share of the attention, in descending order; a share
+    of 0 means not measured. Without ranges, cites nothing.
     """
     if not attended:
         return []
@@ -89,8 +90,9 @@ def cite_from_attention(
 
 
 def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) -> list[Citation]:
-    """Returns, best first, what supports ``answer`` best in each document, where nothing is known of the model's
-    attention; if nothing does, the sentence nearest to the ``question``, with a weight of 0.
+    """Returns citations, best first, of the best evidence for ``answer`` by words alone, without the model's attention.
+
+    If nothing supports the answer, cites the sentence nearest to the ``question``, with a weight of 0.
     """
     sources = [source for d in documents if (source := _CitableText.of_document(d)).ranges]
     scorer = _scorer(answer, question, sources)
@@ -101,8 +103,9 @@ def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) 
 
 
 class _CitableText(NamedTuple):
-    """The ``text`` that was read of a document, from its character ``offset`` on, with the ``ranges`` that can be
-    cited; ``page`` and ``heading`` return what a position of the document is under.
+    """The ``text`` read from a document, from its character ``offset`` on, and the ``ranges`` that can be cited.
+
+    ``page`` and ``heading`` return the label at a position of the document.
     """
 
     document: str
@@ -124,7 +127,7 @@ class _CitableText(NamedTuple):
         return cls(row.id, row.name, 0, text, evidence_of(text), page, heading)
 
     def within(self, start: int, end: int) -> "_CitableText":
-        """Returns the same with the ranges alone that overlap ``start..end``; those mostly inside it, if there are."""
+        """Returns a copy with only the ranges mostly inside ``start..end``, or if there are none, that overlap it."""
         overlapping = [one for one in self.ranges if one.start < end and start < one.end]
         inside = [one for one in overlapping if 2 * (min(one.end, end) - max(one.start, start)) >= one.end - one.start]
         return self._replace(ranges=inside or overlapping)
@@ -136,7 +139,7 @@ class _CitableText(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Evidence in a ``source``; ``share`` of the attention that went there (0: unknown)."""
+    """Evidence in a ``source`` and its ``share`` of the attention (0: unknown)."""
 
     source: _CitableText
     evidence: ScoredRange
@@ -154,8 +157,9 @@ def _scorer(answer: str, question: str, sources: Iterable[_CitableText]) -> Evid
 def _direct_evidence(
     scorer: EvidenceScorer, sources: Sequence[_CitableText], measured: Sequence[AttendedRange] = ()
 ) -> list[_Found]:
-    """Returns, best first, what contains the answer word for word and has most of the question's words and of the
-    attention; of yes and no, what has most of both; nothing for other answers.
+    """Returns, best first, evidence that contains the answer word for word, ranked by question words and attention.
+
+    For yes or no, returns the evidence with the highest rank. Returns nothing if no evidence contains the answer.
     """
     most = max((share for *_, share in measured), default=0.0) or 1.0
     found = list[tuple[float, float, _Found]]()
@@ -172,19 +176,19 @@ def _direct_evidence(
 
 
 def _share_at(document: int, evidence: ScoredRange, measured: Iterable[AttendedRange]) -> float:
-    """Returns the largest share of the attention that a range of a document got which overlaps the evidence."""
+    """Returns the largest share of the attention among a document's ranges that overlap the evidence."""
     shares = (s for i, start, end, s in measured if i == document and start < evidence.end and evidence.start < end)
     return max(shares, default=0.0)
 
 
 def _enough(scorer: EvidenceScorer, sources: Sequence[_CitableText]) -> list[_Found]:
-    """Returns, best first, the best evidence of each source, if it has enough of the answer's words."""
+    """Returns, best first, the best evidence of each source that has enough of the answer's words."""
     best = [_Found(source, scorer.best(source.ranges)) for source in sources if source.ranges]
     enough = [one for one in best if one.evidence.answer >= ENOUGH]
     return sorted(enough, key=lambda one: one.evidence.score, reverse=True)
 
 
 def _nearest(scorer: EvidenceScorer, sources: Sequence[_CitableText], share: float = 0.0) -> list[_Found]:
-    """Returns the sentence or clause with most of the question's words, the first of several; [] without any."""
+    """Returns the sentence or clause with the most words of the question, the first on a tie; [] if there are none."""
     every = [_Found(source, evidence, share) for source in sources for evidence in scorer.each(source.ranges)]
     return [max(every, key=lambda one: (one.evidence.question, one.evidence.answer))] if every else []

@@ -1,4 +1,4 @@
-"""What a sentence claims: the words that its source must have. Greetings, questions and refusals claim nothing."""
+"""Extracts a sentence's claim: the words its source must have. Greetings, questions and refusals claim nothing."""
 
 import re
 from collections import defaultdict
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from localctx.library.wording.word_forms import FUNCTION_WORDS, WordForm, word_forms
 from localctx.library.wording.yes_no import clause_after
 
-NEGATED = 3  # words after "not" that it is taken to deny
+NEGATED = 3  # a negation denies this many content words after it
 
 _SOURCE = "document|text|passage|context|article|contract|agreement|page|paragraph|section|story|source|file"
 _NOT = r"(?:\b(?:not|no|nothing)\b|n[’']t\b)"  # noqa: RUF001
@@ -34,9 +34,9 @@ _HEADING = re.compile(r"#{1,6}\s|\*\*[^*]*\*\*:?$")
 
 @dataclass(frozen=True)
 class Claim:
-    """The ``words`` of a sentence, in one form each, and those of them that are ``required``: numbers and names.
+    """The normalized ``words`` of a sentence and the ``required`` ones among them: numbers and names.
 
-    ``denied`` says of a word whether it is denied ("not allowed") in all of its places (True), in none (False).
+    ``denied`` maps a word to True if it is always denied ("not allowed") or False if never; others are left out.
     """
 
     words: frozenset[str]
@@ -49,7 +49,7 @@ class Claim:
 
 
 def claim_of(sentence: str) -> Claim:
-    """Returns what ``sentence`` claims, whatever kind of sentence it is; of "No, pets are not allowed" the clause."""
+    """Returns the claim of any ``sentence``. Skips a yes or no at its start, as in "No, pets are not allowed"."""
     sentence = _without_yes_or_no(sentence)
     forms = list(word_forms(sentence))
     content = [word for word in forms if word.is_content]
@@ -58,8 +58,10 @@ def claim_of(sentence: str) -> Claim:
 
 
 def claims_something(sentence: str) -> bool:
-    """True if a source could say a sentence or contradict it: false for greetings, questions, refusals, headings, what
-    introduces a list, yes and no alone, and whatever has no word of its own.
+    """True if a source could support or contradict a sentence.
+
+    False for greetings, questions, refusals, headings, introductions of lists, yes or no alone, and sentences without
+    content words.
     """
     stripped = _without_yes_or_no(sentence).strip()
     if not stripped or stripped[-1] in "?？:" or _HEADING.match(stripped):  # noqa: RUF001
@@ -75,7 +77,7 @@ def _without_yes_or_no(sentence: str) -> str:
 
 
 def _is_name(sentence: str, forms: list[WordForm], word: WordForm) -> bool:
-    """True for a word with a capital that does not begin the sentence, or that begins it before another such word."""
+    """True for a capitalized word inside the sentence, or at its start if another capitalized word follows."""
     if not sentence[word.start].isupper():
         return False
     before = sentence[: word.start].rstrip(" \t\n\"'“‘(*_")  # noqa: RUF001

@@ -1,12 +1,12 @@
-"""Evidence: the sentences of a text, long ones divided into clauses, as ranges that can be cited."""
+"""Splits text into ranges that can be cited as evidence: sentences, and clauses of long sentences."""
 
 import re
 from collections.abc import Iterator
 
 from localctx.library.wording.sentences import sentences
 
-LONG_WORDS, LONG_CHARACTERS = 40, 300  # of a sentence that is divided into clauses
-MIN_WORDS = 5  # of a clause
+LONG_WORDS, LONG_CHARACTERS = 40, 300  # a longer sentence is divided into clauses
+MIN_WORDS = 5  # words of a clause
 
 _CUT = re.compile(
     r"(?<=[;:])\s+|(?<=[；：])\s*"  # noqa: RUF001
@@ -16,17 +16,19 @@ _CUT = re.compile(
     r"|(?<=，)(?=而|但|并|且|或|如|若|除|则|不过)",  # noqa: RUF001
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # two CJK characters are one
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # two CJK signs are one word
 
 
 def count_words(text: str) -> int:
-    """Returns the number of words of a text; of scripts without spaces two characters count as one."""
+    """Returns the number of words of a text; two kana or Chinese characters count as one word."""
     return len(_WORD.findall(text))
 
 
 def evidence_ranges(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields the sentences of ``text[start:end]``, in order, as (start, end). One of more than LONG_WORDS words or
-    LONG_CHARACTERS characters is divided into clauses of at least MIN_WORDS words.
+    """Yields (start, end) of the sentences of ``text[start:end]``, in order.
+
+    Divides a sentence of more than LONG_WORDS words or LONG_CHARACTERS characters into clauses of at least MIN_WORDS
+    words.
     """
     for first, last in sentences(text, start, end):
         yield from _clauses(text, first, last)

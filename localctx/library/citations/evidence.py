@@ -1,5 +1,6 @@
-"""Scores sentences as the evidence of an answer. A short answer has one that contains it, as whole words and numbers;
-"yes" and "no" stand in none, and their evidence has the words of the question.
+"""Scores sentences as evidence of an answer. Evidence that contains it, as whole words and numbers, ranks first.
+
+Sources do not contain "yes" or "no": evidence of these is scored by the words of the question.
 """
 
 import math
@@ -15,7 +16,7 @@ from localctx.library.wording.words import in_spaces
 from localctx.library.wording.yes_no import clause_after
 
 MAX_RUN = 3  # sentences or clauses in a row that are evidence together
-RUN_COST = 0.2  # weighted share of the answer's words that each further one has to add
+RUN_COST = 0.2  # weighted share of the answer's words that each further sentence must add
 
 
 class EvidenceRange(NamedTuple):
@@ -28,9 +29,10 @@ class EvidenceRange(NamedTuple):
 
 
 class ScoredRange(NamedTuple):
-    """A run of sentences or clauses, as characters ``start..end`` of a text. ``contains``: the answer stands in it word
-    for word; ``answer`` and ``question`` are the weighted shares of their terms in it, of yes and no both are those of
-    the question and of the clause after it; ``score`` orders runs.
+    """A run of sentences or clauses: characters ``start..end`` of a text. ``score`` orders runs.
+
+    ``contains``: it has the answer word for word. ``answer`` and ``question`` are the weighted shares of their terms in
+    it. For yes or no, ``answer`` is the share of the question's terms, averaged with those of the clause after it.
     """
 
     start: int
@@ -49,8 +51,9 @@ def evidence_of(text: str) -> tuple[EvidenceRange, ...]:
 
 
 def terms_of(text: str, only_content: bool = False) -> frozenset[str]:
-    """Returns the words of a text in one form each; of scripts without spaces also each two characters in a row. Words
-    such as "the" are left out with ``only_content``, if there are others.
+    """Returns the normalized words of a text, and each pair of adjacent characters in scripts without spaces.
+
+    ``only_content`` leaves out words such as "the" if there are others.
     """
     forms = list(word_forms(text))
     pairs = (a.form + b.form for a, b in pairwise(forms) if a.end == b.start and _is_character(a) and _is_character(b))
@@ -86,11 +89,11 @@ class EvidenceScorer:
         return max((self.together(run) for run in runs), key=lambda evidence: evidence.score)
 
     def each(self, ranges: Sequence[EvidenceRange]) -> list[ScoredRange]:
-        """Returns every one of ``ranges`` as evidence."""
+        """Returns each of ``ranges`` scored as evidence."""
         return [self.together([one]) for one in ranges]
 
     def together(self, run: Sequence[EvidenceRange]) -> ScoredRange:
-        """Returns a run of sentences and clauses as one piece of evidence."""
+        """Returns a run of sentences or clauses scored as one piece of evidence."""
         terms, words = frozenset[str]().union(*(one.terms for one in run)), "".join(one.words for one in run)
         answer, question = _share(self._answer, terms), _share(self._question, terms)
         contains = bool(self._words) and self._words in words.replace("  ", " ")

@@ -1,6 +1,6 @@
-"""Excerpts of a document as a reader wants them: whole sentences, lines that were wrapped joined, the words marked.
+"""Makes readable excerpts of a document: whole sentences, wrapped lines joined, words marked.
 
-Nothing here changes an offset: a line break becomes a space, character by character.
+Offsets never change: each character of a line break becomes a space.
 """
 
 import re
@@ -10,16 +10,17 @@ from localctx.library.citations.claims import claim_of
 from localctx.library.wording.sentences import sentences
 from localctx.library.wording.word_forms import word_forms
 
-AROUND = 140  # characters before and after a quote, or fewer
-WRAPPED = 40  # characters of a line that its writer may not have ended
+AROUND = 140  # characters at most before and after a quote
+WRAPPED = 40  # a line of this many characters may have been wrapped
 
 _BREAK = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*(?=\S)")
 _OWN_LINE = re.compile(r"[-*•#|>]|\d+(?:\.\d+)*[.)]\s|\(?[a-zA-Z0-9]{1,3}\)\s|\d+(?:\.\d+)+\s+[A-Z]")
 
 
 def reflowed(text: str) -> str:
-    """Returns ``text`` with a space for each line break inside a paragraph. Empty lines, items of lists, rows of tables
-    and short lines stay. The result is as long as the text.
+    """Returns ``text`` of the same length with spaces for line breaks inside paragraphs.
+
+    Empty lines, list items, table rows and short lines stay.
     """
 
     def joined(gap: re.Match[str]) -> str:
@@ -33,8 +34,9 @@ def reflowed(text: str) -> str:
 
 
 def around(text: str, start: int, end: int) -> TextRange:
-    """Returns the characters of ``text`` to show with a quote at ``start..end``: the sentences that it is in and those
-    beside them, up to AROUND characters before and after it. A sentence that is longer is cut between two words.
+    """Returns the range of ``text`` to show around a quote at ``start..end``: its sentences and their neighbours.
+
+    The range extends up to AROUND characters before and after the quote. A longer sentence is cut between two words.
     """
     low, high = max(0, start - AROUND), min(len(text), end + AROUND)
     near = list(sentences(text, max(0, low - AROUND), min(len(text), high + AROUND)))
@@ -56,8 +58,10 @@ def _word_end(text: str, end: int, high: int) -> int:
 
 
 def words_to_mark(text: str, start: int, end: int, said: str) -> list[TextRange]:
-    """Returns the characters of ``text[start:end]`` with the words of what was ``said``, those beside each other as one
-    range, with words such as "the" between them; a range that only repeats words of another is left out.
+    """Returns the ranges of ``text[start:end]`` that have words of ``said``.
+
+    Adjacent words become one range, including words such as "the" between them. Leaves out a range that only repeats
+    some words of another.
     """
     claim, found = claim_of(said).words, list[tuple[int, int, frozenset[str]]]()
     continues = False

@@ -1,8 +1,8 @@
-"""Extracts the sentences of a text that tell most of it: an extractive summary, which no model has to write.
+"""Makes an extractive summary: selects the most informative sentences of a text, without a model.
 
-The features were chosen, and weighted, by ROUGE against people's summaries of 50 stories: names that come up again say
-what a story is about, speech says little outside of its scene. Frequent words (SumBasic, Nenkova and Vanderwende, 2005)
-serve texts without names. Sentence vectors (centroid, TextRank) were no better, and a likelihood takes minutes.
+Features and weights were chosen by ROUGE against human summaries of 50 stories: repeated names show the subject, speech
+says little outside its scene. Frequent words (SumBasic, Nenkova and Vanderwende, 2005) help for texts without names.
+Sentence vectors (centroid, TextRank) were no better, and a model's likelihood takes minutes.
 """
 
 import re
@@ -18,14 +18,14 @@ from localctx.library.wording.sentences import ENDS, sentences
 from localctx.library.wording.words import split_words
 from localctx.store.search_words import COMMON_WORDS
 
-MIN_WORDS, MAX_WORDS = 10, 60  # of a sentence
-MIN_MENTIONS = 3  # of a name that counts
-PARTS = 10  # of the text, by length; each sentence chosen in one makes others there less likely
-OVER = 8  # words that the last sentence may exceed the wanted number by
-SHARE = 3  # a text is cut to a third at most
-MIN_SUMMARY = 40  # words, where the text has as many
+MIN_WORDS, MAX_WORDS = 10, 60  # words of a sentence that can be chosen
+MIN_MENTIONS = 3  # a name counts from this many mentions
+PARTS = 10  # equal parts of the text; a chosen sentence makes others of its part less likely
+OVER = 8  # words by which the last sentence may exceed the wanted number
+SHARE = 3  # the summary is at most a third of the text
+MIN_SUMMARY = 40  # words, if the text has as many
 WEIGHTS = {"names": 1.0, "frequency": 0.25, "speech": -1.0, "first_person": -0.5}
-SPREAD, REDUNDANCY = 1.5, 1.5  # scores that a sentence loses in a part chosen from; and by words said already
+SPREAD, REDUNDANCY = 1.5, 1.5  # penalties for a part already chosen from, and for words already said
 
 _NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w'’]*[a-z]")  # noqa: RUF001
 _SPEECH = re.compile(r"[\"“”«»„]")
@@ -33,9 +33,9 @@ _FIRST_PERSON = re.compile(r"\b(I|me|my|mine|we|us|our|you|your)\b")
 
 
 def extract(text: str, words: int) -> list[TextRange]:
-    """Returns sentences of ``text`` with about ``words`` words together, as ranges of it, in their order.
+    """Returns the ranges of sentences of ``text`` with about ``words`` words in total, in text order.
 
-    A text of fewer sentences than that is not repeated whole: a third of its words at most, or MIN_SUMMARY.
+    A short text is not repeated whole: the summary has at most a third of its words, or MIN_SUMMARY.
     """
     ranges = list(sentences(text, 0, len(text)))
     found = [_Sentence.of(text, a, b) for a, b in ranges]
@@ -46,7 +46,7 @@ def extract(text: str, words: int) -> list[TextRange]:
 
 @dataclass(frozen=True)
 class _Sentence:
-    """Characters ``start..end`` of a text, which read ``text``, with its ``words`` in lower case."""
+    """Characters ``start..end`` of a text: the sentence ``text`` and its ``words`` in lower case."""
 
     start: int
     end: int
@@ -59,13 +59,13 @@ class _Sentence:
 
     @property
     def is_prose(self) -> bool:
-        """True for a whole sentence of a usual length; headings, rows and lists are none."""
+        """True for a complete sentence of usual length; False for headings, rows and lists."""
         ends = self.text.rstrip("\"'”’)]»")[-1:] in ENDS  # noqa: RUF001
         return ends and MIN_WORDS <= len(self.words) <= MAX_WORDS
 
     @property
     def content(self) -> list[str]:
-        """The words that say what it is about."""
+        """The content words."""
         return [word for word in self.words if word not in COMMON_WORDS and len(word) > 2]
 
 
@@ -88,8 +88,9 @@ def _standardized(values: Sequence[float]) -> np.ndarray:
 
 
 def _select(found: Sequence[_Sentence], scores: np.ndarray, budget: int, length: int) -> list[_Sentence]:
-    """Returns the best sentences with about ``budget`` words together. What repeats chosen ones loses, and so does what
-    stands in a part of the text from which others were chosen.
+    """Returns the best sentences with about ``budget`` words in total.
+
+    Penalizes sentences that repeat chosen ones or stand in a part of the text from which others were chosen.
     """
     parts = np.array([s.start * PARTS // max(1, length) for s in found], int)
     scores, left, chosen = scores.copy(), budget, list[_Sentence]()

@@ -1,4 +1,4 @@
-"""Finds, in the texts that were read, the sentences in a row that say what another sentence claims."""
+"""Finds the run of sentences, in the texts that were read, that supports the claim of another sentence."""
 
 import math
 from bisect import bisect_right
@@ -14,21 +14,22 @@ from localctx.library.wording.sentences import sentences
 from localctx.library.wording.word_forms import word_forms
 from localctx.store.documents import StoredDocument, labels, part_labels
 
-MAX_RUN = 3  # sentences in a row that may say it together
-RUN_COST = 0.05  # share of the words that each further sentence has to add
-MAX_LENGTH = 500  # characters of sentences in a row; of a single one any number
-MAX_STARTS = 40  # sentences that are tried as the beginning of a run, those with most of the words
+MAX_RUN = 3  # sentences in a row that may support a claim together
+RUN_COST = 0.05  # share of the words that each further sentence must add
+MAX_LENGTH = 500  # characters of a run; a single sentence may be longer
+MAX_STARTS = 40  # sentences around which runs are tried: those with the most words of the claim
 
 DocumentRange = tuple[str, int, int]
-"""A document's id, and the characters start..end of its text."""
+"""A document's id and the characters ``start..end`` of its text."""
 
 _SentenceForms = tuple[int, int, frozenset[str]]  # characters start..end of a text, and the forms of its words
 
 
 @dataclass(frozen=True)
 class SourceText:
-    """A ``text`` that was read: of the document with this id and name, from character ``start`` on. ``page`` and
-    ``heading`` return what a position of the document is under.
+    """A ``text`` that was read from the document with this id and name, from character ``start`` on.
+
+    ``page`` and ``heading`` return the label at a position of the document.
     """
 
     document: str
@@ -46,7 +47,7 @@ class SourceText:
 
 
 class Match(NamedTuple):
-    """Characters ``start..end`` of a ``source``, and the weighted ``share`` of a sentence's words that they have."""
+    """Characters ``start..end`` of a ``source`` and the weighted ``share`` of a sentence's words in them."""
 
     source: SourceText
     start: int
@@ -63,17 +64,17 @@ class Match(NamedTuple):
 
 
 class SourceIndex:
-    """The words of ``texts`` and where they stand; it is built when it is asked first."""
+    """An index from words to their sentences in ``texts``, built at the first query."""
 
     def __init__(self, texts: Sequence[SourceText]) -> None:
         self.texts = texts
         self._where = defaultdict[str, list[tuple[int, int]]](list)  # text and sentence
 
     def best_match(self, sentence: str, question: str = "", near: Sequence[DocumentRange] = ()) -> Match | None:
-        """Returns the sentences in a row that have most of the words of ``sentence``, by their rarity, among those that
-        lack no number or name of it and do not contradict it; None where none has a word of it.
+        """Returns the run of sentences with the most words of ``sentence``, weighted by rarity, or None.
 
-        Of several alike those that overlap a range ``near`` count first, then those with the ``question``'s words.
+        The run must have all numbers and names of the sentence and must not contradict it. On a tie, prefers a run that
+        overlaps a range ``near``, then one with the ``question``'s words.
         """
         runs, claim = self._runs, claim_of(sentence)
         required = claim.required | claim.words & self._names
@@ -98,7 +99,7 @@ class SourceIndex:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        """Words that all texts write with a capital, wherever they have them."""
+        """Words that are always capitalized in the texts."""
         cased = [_indexed(source.text)[1:] for source in self.texts]
         upper, lower = (frozenset[str]().union(*forms) for forms in zip(*cased, strict=True)) if cased else ((), ())
         return frozenset(upper) - frozenset(lower)
@@ -108,7 +109,7 @@ class SourceIndex:
         return sum(map(len, self._runs))
 
     def _candidates(self, weights: Mapping[str, float], asked: Mapping[str, float]) -> list[tuple[int, int, int]]:
-        """Returns runs around the sentences with most of the words: the text, the first sentence, and the end."""
+        """Returns runs (text, first sentence, end) around the sentences with the most words."""
         shares = defaultdict[tuple[int, int], float](float)
         for word, weight in weights.items():
             for place in self._where.get(word, ()):
@@ -142,7 +143,7 @@ class SourceIndex:
 
 @lru_cache(8)
 def _indexed(text: str) -> tuple[list[_SentenceForms], frozenset[str], frozenset[str]]:
-    """Returns the sentences of a text, and its words with a capital and those without."""
+    """Returns the sentences of a text, its capitalized words, and its other words."""
     ranges: list[TextRange] = list(sentences(text, 0, len(text)))
     starts, words = [start for start, _ in ranges], [set[str]() for _ in ranges]
     cased: tuple[set[str], set[str]] = set(), set()

@@ -1,7 +1,7 @@
-"""Support: the passage that says a sentence of an answer, for every sentence, with its number.
+"""Finds and numbers the passage that supports each sentence of an answer.
 
-There is this one matcher for answers, chats and summaries: words weigh by their rarity, numbers and names must be
-there, and a passage does not say what it denies.
+Answers, chats and summaries share this matcher: it weighs words by rarity, requires all numbers and names, and rejects
+passages that contradict the sentence.
 """
 
 import re
@@ -18,16 +18,17 @@ from localctx.library.wording.sentences import ENDS, sentences
 from localctx.library.wording.words import in_spaces
 from localctx.library.wording.yes_no import clause_after
 
-SUPPORTS = 0.8  # weighted share of a sentence's words that a passage must have to say it
+SUPPORTS = 0.8  # weighted share of a sentence's words that a passage must have to support it
 
 Support = Literal["supported", "unsupported", "unchecked"]
 
 
 @dataclass(frozen=True)
 class AnswerSentence:
-    """Characters ``start..end`` of an answer. ``support``: ``supported`` where the passage ``source`` says this, which
-    has a ``number`` from 1; ``unsupported`` where no passage does; ``unchecked`` where nothing is claimed, or where it
-    is not known what was read.
+    """Characters ``start..end`` of an answer, and whether a passage supports them.
+
+    ``supported``: the passage ``source``, with a ``number`` from 1, says this. ``unsupported``: no passage does.
+    ``unchecked``: nothing is claimed, or it could not be checked, as when not all sources are known.
     """
 
     start: int
@@ -42,15 +43,15 @@ class AnswerSentence:
 
     @classmethod
     def from_json(cls, sentence: Mapping[str, Any]) -> "AnswerSentence":
-        """Returns the sentence that ``to_json`` gave."""
+        """Returns the sentence that ``to_json`` encoded."""
         source = sentence["source"] and _citation(sentence["source"])
         return cls(sentence["start"], sentence["end"], sentence["support"], sentence["number"], source)
 
 
 class SupportFinder:
-    """Checks the sentences of one answer to a ``question`` in their order, and numbers their sources.
+    """Checks the sentences of one answer to a ``question`` in order, and numbers their sources.
 
-    ``texts`` are all that was read. With ``partial`` they are a part of that: no sentence is unsupported then.
+    ``texts`` are all texts that were read. With ``partial`` they are only some: then no sentence is unsupported.
     """
 
     def __init__(self, texts: Sequence[SourceText], question: str = "", partial: bool = False) -> None:
@@ -59,9 +60,9 @@ class SupportFinder:
         self._sources = list[Citation]()
 
     def check(self, answer: str, complete: bool = True, near: Sequence[DocumentRange] = ()) -> list[AnswerSentence]:
-        """Returns the sentences of an answer. Its last one is not called unsupported if it is not ``complete``.
+        """Returns the checked sentences of an answer. An unfinished last one is not unsupported if not ``complete``.
 
-        A passage that overlaps a range ``near`` is the source of a sentence, if others say it as well.
+        If several passages support a sentence equally, prefers one that overlaps a range ``near``.
         """
         found = [self.check_sentence(answer, *of, near) for of in sentences(answer, 0, len(answer))]
         if found and not complete and found[-1].support == "unsupported" and answer[found[-1].end - 1] not in ENDS:
@@ -69,7 +70,7 @@ class SupportFinder:
         return found
 
     def check_sentence(self, answer: str, start: int, end: int, near: Sequence[DocumentRange] = ()) -> AnswerSentence:
-        """Returns one sentence of an answer, checked; see ``check``."""
+        """Returns one checked sentence of an answer; see ``check``."""
         sentence = answer[start:end]
         if not claims_something(sentence):
             return AnswerSentence(start, end, "unchecked")
@@ -86,9 +87,9 @@ class SupportFinder:
         return match.cite()
 
     def _is_foreign(self, sentence: str) -> bool:
-        """True if a sentence is known to be in another language than what was read: its words are not found there."""
+        """True if a sentence is in another language than the first text: its words cannot match there."""
         if self._language == "en" and sentence.isascii():
-            return False  # without the model that tells languages, which takes most of a second to load
+            return False  # avoids loading the language model, which takes most of a second
         said = language_of(sentence)
         return said is not None and self._language is not None and said != self._language
 
@@ -103,8 +104,9 @@ class SupportFinder:
 
 
 def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSentence]:
-    """Returns the parts of an ``answer`` that was put together from words of its ``citations``, each with the
-    one that has it; a yes or no, which no citation says, as one unchecked part. Words that none has are left out.
+    """Returns the parts of an ``answer`` assembled from words of its ``citations``, each with its citation.
+
+    Leaves out words that no citation has. The sentences of a yes or no answer are unchecked.
     """
     if clause_after(answer) is not None:
         return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
@@ -121,8 +123,9 @@ def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSente
 
 
 def _longest_part(answer: str, words: Sequence[re.Match[str]], quotes: Sequence[str]) -> tuple[int, int, int] | None:
-    """Returns the most of ``words`` from the first on that one of ``quotes`` has: the characters of the answer, without
-    the separator after them, and the quote's number; None if none has the first.
+    """Returns the longest run of ``words`` from the first that one of ``quotes`` contains, or None.
+
+    Returns (start, end, index of the quote), without a separator after the last word.
     """
     start, best = words[0].start(), None
     for word in words:
@@ -135,8 +138,9 @@ def _longest_part(answer: str, words: Sequence[re.Match[str]], quotes: Sequence[
 
 
 def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the sentences of an ``answer`` of which only the ``citations`` (JSON) are known, not all that was read:
-    those that a citation says are supported, the others unchecked.
+    """Returns the sentences of an ``answer`` checked only against its ``citations`` (JSON), not all texts read.
+
+    A sentence is supported if a citation supports it, else unchecked.
     """
     texts = [
         SourceText(c["document"], c["name"], c["start"], c["quote"], _always(c["page"]), _always(c["heading"]))
@@ -146,8 +150,9 @@ def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> l
 
 
 def checked_summary(summary: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the sentences of a ``summary`` that have ``citations`` (as JSON, with ``at``, the end of the sentence),
-    each with its number. Its other sentences say something in other words than any passage, and are not checked.
+    """Returns the sentences of a ``summary`` that have ``citations`` (JSON; ``at`` is a sentence's end), numbered.
+
+    Leaves out the other sentences: they are paraphrases that cannot be checked.
     """
     starts = {end: start for start, end in sentences(summary, 0, len(summary))}
     return [

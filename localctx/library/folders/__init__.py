@@ -1,1 +1,1 @@
-"""Paths and watched folders to files."""
+"""Finds and watches the files of paths and folders."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 LEADS_OUT = "is a link out of its folder"
-"""Why a link is skipped: a folder from elsewhere could name the owner's other files."""
+"""Why a link is skipped: a folder from an untrusted source could link to the user's other files."""
 
 _NO_DOCUMENTS = {
     *(".avif", ".bmp", ".gif", ".heic", ".ico", ".jpeg", ".jpg", ".png", ".svg", ".tif", ".tiff", ".webp"),
@@ -15,13 +15,13 @@ _NO_DOCUMENTS = {
     *(".a", ".bin", ".class", ".dll", ".dylib", ".exe", ".o", ".pyc", ".so", ".wasm"),
     *(".db", ".gguf", ".npy", ".npz", ".parquet", ".pickle", ".pkl", ".pt", ".safetensors", ".sqlite"),
     *(".otf", ".ttf", ".woff", ".woff2"),
-}  # skipped in a folder; a file that the user names is read whatever its suffix
+}  # skipped in folders; a file that the user names is read whatever its suffix
 
 
 def find_documents(sources: Iterable[str], on_skip: Callable[[str, str], None]) -> Iterator[str]:
-    """Yields the files that ``sources`` name: files, ``*`` patterns, and folders with all below; sorted, each once.
+    """Yields the files of ``sources`` (files, ``*`` patterns, folders with everything below), sorted and each once.
 
-    ``-`` (standard input) is yielded as it is. Calls ``on_skip(path, why)`` for what is skipped in a folder: hidden
+    Yields ``-`` (standard input) unchanged. Calls ``on_skip(path, why)`` for everything skipped in a folder: hidden
     names, links to folders, links out of the folder, special files, files that are not documents, folders that cannot
     be opened.
     """
@@ -63,7 +63,7 @@ def _walk_folder(folder: str, on_skip: Callable[[str, str], None]) -> Iterator[s
 
 
 def _skip_reason(path: Path, root: str) -> str:
-    """Returns why a file below the folder ``root`` is skipped; empty text where it is a document."""
+    """Returns why a file below the folder ``root`` is skipped, or "" if it is a document."""
     if path.name.startswith("."):
         return "is hidden"
     if path.suffix.lower() in _NO_DOCUMENTS:

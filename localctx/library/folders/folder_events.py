@@ -1,4 +1,4 @@
-"""Tells when something changes below folders, as the system reports it."""
+"""Reports changes below folders, from the operating system's file events."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,13 +7,13 @@ from contextlib import suppress
 import watchfiles
 
 DEBOUNCE = 400  # milliseconds over which changes are reported together
-PAUSE = 1.0  # seconds before watching goes on after a report that could not be made
+PAUSE = 1.0  # seconds before watching resumes after a failed report
 
 
 class FolderEvents:
-    """Calls ``on_change`` from a thread of its own when something changed below the folders watched now.
+    """Calls ``on_change`` from its own thread when something changes below the watched folders.
 
-    Some disks report nothing, and systems limit how much may be watched: folders must be looked at now and then too.
+    Some disks report nothing, and systems limit how much can be watched: callers must also scan folders periodically.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -21,26 +21,26 @@ class FolderEvents:
         self._stop: threading.Event | None = None
 
     def watch(self, folders: Sequence[str]) -> None:
-        """Watch these folders, which exist, instead of those before."""
+        """Watch these existing folders instead of the previous ones."""
         self.close()
         if folders:
             self._stop = threading.Event()
             threading.Thread(target=self._run, args=(folders, self._stop), name="folders", daemon=True).start()
 
     def close(self) -> None:
-        """Watch nothing any longer."""
+        """Stop watching."""
         if self._stop:
             self._stop.set()
 
     def _run(self, folders: Sequence[str], stop: threading.Event) -> None:
-        with suppress(OSError):  # nothing is reported any longer
+        with suppress(OSError):  # watching has failed and ends
             while not stop.is_set():
-                with suppress(RuntimeError):  # a change of a file whose name is not UTF-8 cannot be told
+                with suppress(RuntimeError):  # a change of a file whose name is not UTF-8 cannot be reported
                     self._report(folders, stop)
                 if not stop.wait(PAUSE):
                     self._on_change()
         if not stop.is_set():
-            self._on_change()  # what was missed is looked for now
+            self._on_change()  # a scan finds the changes that were missed
 
     def _report(self, folders: Sequence[str], stop: threading.Event) -> None:
         for _ in watchfiles.watch(

@@ -1,4 +1,4 @@
-"""Looks at the files of watched folders: which are there, which have settled, and what their bytes are."""
+"""Scans watched folders: finds their files, hashes them, and tells which have settled."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -9,20 +9,21 @@ from localctx.file_names import real_path, stored_path
 from localctx.library.folders.find import find_documents
 
 _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".tmp", ".swp", "~")
-_LOCKS = ("~$", ".~lock.")  # what office programs put beside a document that is open
+_LOCKS = ("~$", ".~lock.")  # office programs' lock files beside an open document
 
 
 @dataclass(frozen=True)
 class FileStamp:
-    """What shows that a file changed: its size, and when it was last written, in nanoseconds since 1970."""
+    """A file's size and modification time in nanoseconds since 1970, to detect changes."""
 
     bytes: int
     modified: int
 
 
 def scan_folders(folders: Iterable[str]) -> dict[str, FileStamp]:
-    """Returns the documents below ``folders``, by absolute ``stored_path``, with their stamps. Empty files are left
-    out, and those that a program is still writing by their names.
+    """Returns the documents below ``folders``, by absolute ``stored_path``, with their stamps.
+
+    Leaves out empty files and files whose names say that a program is still writing them.
     """
     found = dict[str, FileStamp]()
     there = [str(real_path(folder)) for folder in folders if real_path(folder).is_dir()]
@@ -33,7 +34,7 @@ def scan_folders(folders: Iterable[str]) -> dict[str, FileStamp]:
 
 
 def stamp_of(path: str) -> FileStamp | None:
-    """Returns the stamp of a file, by its ``stored_path``; None if it is not there."""
+    """Returns the stamp of the file with this ``stored_path``, or None if it is missing."""
     try:
         about = real_path(path).stat()
     except OSError:
@@ -42,37 +43,35 @@ def stamp_of(path: str) -> FileStamp | None:
 
 
 def content_hash(path: str) -> str:
-    """Returns a hash of the bytes of a file, by its ``stored_path``. Raises OSError."""
+    """Returns the BLAKE2b hash of the file with this ``stored_path``. Raises OSError."""
     with real_path(path).open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 class SettlingFiles:
-    """New and changed files, until they have stayed as they are for ``seconds``: until then somebody may still write
-    them.
-    """
+    """New and changed files that may still be written: each settles after ``seconds`` without a change."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._seen = dict[str, tuple[FileStamp, float]]()  # with the time when this stamp was first seen
 
     def see(self, files: Mapping[str, FileStamp], now: float) -> None:
-        """Take note of all new and changed ``files`` as they are ``now``; others are forgotten."""
+        """Record all new and changed ``files`` at the time ``now`` and forget all others."""
         seen = self._seen
         self._seen = {p: seen[p] if p in seen and seen[p][0] == s else (s, now) for p, s in files.items()}
 
     def settled(self, now: float) -> list[tuple[str, FileStamp]]:
-        """Returns the files that have settled, the last modified first."""
+        """Returns the files that have settled, latest modified first."""
         ready = [(path, stamp) for path, (stamp, since) in self._seen.items() if now - since >= self._seconds]
         return sorted(ready, key=lambda one: (-one[1].modified, one[0]))
 
     def drop(self, path: str) -> None:
-        """Forget a file: it was dealt with."""
+        """Forget a file that was processed."""
         self._seen.pop(path, None)
 
     @property
     def paths(self) -> list[str]:
-        """The files that have not been dealt with."""
+        """The files not yet processed."""
         return list(self._seen)
 
 

@@ -1,1 +1,1 @@
-"""Files to text: a parser for each format, run in a child process with limits."""
+"""Converts files to text: one parser for each format, run in a child process with limits."""

@@ -8,16 +8,16 @@ from xml.etree import ElementTree
 from localctx.errors import DocumentError
 
 MAX_UNPACKED = 256 << 20
-"""Limit on the bytes unpacked from one document, all members together."""
+"""Limit on the total bytes unpacked from one document."""
 
 _LOCKED = ("is locked with a password", "save a copy without one")
 _DAMAGED_REMEDY = "get it again, or open it in its own program and save it anew"
-_KINDS = {"word/": "docx", "xl/": "xlsx", "ppt/": "pptx"}  # what the names of members begin with
+_KINDS = {"word/": "docx", "xl/": "xlsx", "ppt/": "pptx"}  # by the prefix of member names
 _OPEN_DOCUMENT = {"text": "odt", "presentation": "odp", "spreadsheet": "ods"}
 
 
 class Archive:
-    """A zip file in memory that unpacks at most MAX_UNPACKED bytes, all members together."""
+    """A zip file in memory that unpacks at most MAX_UNPACKED bytes in total."""
 
     def __init__(self, data: bytes) -> None:
         try:
@@ -28,8 +28,9 @@ class Archive:
         self._left = MAX_UNPACKED
 
     def read(self, name: str) -> bytes:
-        """Returns a member's bytes. Raises DocumentError when it is missing, encrypted or too large, and what zipfile
-        raises for damaged data.
+        """Returns a member's bytes. Raises DocumentError if it is missing, encrypted or too large.
+
+        Also raises zipfile's errors for damaged data.
         """
         if name not in self.names:
             raise DocumentError(f"is damaged: {name[:80]} is missing in it", _DAMAGED_REMEDY)
@@ -52,8 +53,9 @@ class Archive:
             raise DocumentError(f"is damaged: {name[:80]} in it is not XML ({e})", _DAMAGED_REMEDY) from e
 
     def repacked(self, wanted: Callable[[str], bool] = lambda name: True) -> bytes:
-        """Returns a copy of the file for a library that unpacks without a limit: within the limit, not compressed, and
-        the members that are not ``wanted``, such as pictures, empty. Raises DocumentError.
+        """Returns an uncompressed copy of the file within the limit, for a library that unpacks without a limit.
+
+        Members that are not ``wanted``, such as pictures, are empty. Raises DocumentError.
         """
         copy = io.BytesIO()
         with zipfile.ZipFile(copy, "w") as archive:
@@ -62,8 +64,9 @@ class Archive:
         return copy.getvalue()
 
     def kind(self) -> str:
-        """Returns ``docx``, ``xlsx``, ``pptx``, ``odt``, ``odp``, ``ods`` or ``epub``. Raises DocumentError for every
-        other archive.
+        """Returns ``docx``, ``xlsx``, ``pptx``, ``odt``, ``odp``, ``ods`` or ``epub``.
+
+        Raises DocumentError for any other archive.
         """
         if "content.xml" in self.names:
             return self._open_document()
@@ -93,5 +96,5 @@ def local(tag: str) -> str:
 
 
 def attribute(attributes: dict[str, str], name: str) -> str:
-    """Returns the attribute called ``name`` in any namespace; empty text where there is none."""
+    """Returns the attribute ``name`` in any namespace, or "" if there is none."""
     return next((value for key, value in attributes.items() if local(key) == name), "")

@@ -1,7 +1,7 @@
 """Reads a Word document's text: body, tables, text boxes, insertions, then notes. Runs in the child process.
 
-It parses a stream of XML events, because python-docx loads every picture and leaves out insertions, content controls
-and text boxes.
+Parses a stream of XML events, because python-docx loads every picture and leaves out insertions, content controls and
+text boxes.
 """
 
 from xml.etree import ElementTree
@@ -10,12 +10,12 @@ from localctx.errors import DocumentError
 from localctx.library.parsers.archive import Archive, attribute, local
 from localctx.library.parsers.text_builder import TextBuilder
 
-_SKIPPED = {"Fallback", "tabs", "moveFrom", "del"}  # a duplicate, not text, moved away, or deleted
+_SKIPPED = {"Fallback", "tabs", "moveFrom", "del"}  # duplicate, not text, moved away, deleted
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
 def read(archive: Archive) -> TextBuilder:
-    """Returns the document's text. Raises DocumentError where a part is missing or is not XML."""
+    """Returns the document's text. Raises DocumentError if a part is missing or is not XML."""
     builder, main = TextBuilder(), _main(archive)
     folder = main.rpartition("/")[0]
     styles = _heading_styles(archive, f"{folder}/styles.xml")
@@ -44,7 +44,7 @@ def _feed(data: bytes, target: "_Body") -> None:
 
 
 def _heading_styles(archive: Archive, part: str) -> set[str]:
-    """Returns ids of the styles that are headings or titles by name, outline level, or the style they are based on."""
+    """Returns the ids of heading and title styles: by name, outline level, or the style they are based on."""
     if part not in archive.names:
         return set()
     found: set[str] = set()
@@ -77,7 +77,7 @@ class _Body:
         self._in_text = name == "t"
 
     def doctype(self, *args: str | None) -> None:
-        """Refuses a document type: Word writes none, and entity bombs need one."""
+        """Refuse a document type declaration: Word writes none, and entity bombs need one."""
         raise DocumentError("is no true Word document: it declares entities", "do not trust it")
 
     def data(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """Reads an EPUB's chapters in reading order. Runs in the child process.
 
-It reads the book's spine itself: EbookLib, the one library in wide use, is AGPL, and the others on PyPI that read EPUB
-are young or unkept (fast-ebook 0.2, epubkit 0.1) and would bring lxml and BeautifulSoup beside our HTML parser.
+Reads the book's spine itself. EbookLib, the one widely used library, is AGPL. Others on PyPI are young or unmaintained
+(fast-ebook 0.2, epubkit 0.1) and would add lxml and BeautifulSoup to our HTML parser.
 """
 
 import posixpath
@@ -15,7 +15,7 @@ from localctx.library.parsers import html
 from localctx.library.parsers.archive import Archive, local
 from localctx.library.parsers.text_builder import TextBuilder
 
-MAX_REPEATS = 8  # of a chapter, such as an ornament between others
+MAX_REPEATS = 8  # times that the spine may list a chapter, such as an ornament between others
 _ENCODING = re.compile(rb"""^[^>]*encoding=["']([-\w]+)""")
 
 
@@ -44,7 +44,7 @@ def _chapters(archive: Archive) -> Iterator[str]:
 
 
 def _refuse_locked(archive: Archive, chapters: list[str]) -> None:
-    """Raises DocumentError if chapters are encrypted. Encrypted fonts do not matter."""
+    """Raise DocumentError if chapters are encrypted. Encrypted fonts do not matter."""
     if "META-INF/encryption.xml" in archive.names:
         locked = {unquote(e.get("URI", "")) for e in archive.xml("META-INF/encryption.xml").iter()}
         if not locked.isdisjoint(chapters):
@@ -52,14 +52,14 @@ def _refuse_locked(archive: Archive, chapters: list[str]) -> None:
 
 
 def _refuse_repeated(chapters: list[str]) -> None:
-    """Raises DocumentError for a book of few bytes that would become a text of many."""
+    """Raise DocumentError if a chapter is repeated so often that a small file would become a huge text."""
     name, count = max(Counter(chapters).items(), key=lambda item: item[1], default=("", 0))
     if count > MAX_REPEATS:
         raise DocumentError(f"names one chapter ({name[:80]}) {count:,} times", "do not trust it")
 
 
 def _decode(chapter: bytes) -> str:
-    """Decodes XHTML, which is UTF-8 unless it declares another encoding."""
+    """Decode XHTML, which is UTF-8 unless it has a UTF-16 mark or declares another encoding."""
     marked = "utf-16" if chapter[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     declared = _ENCODING.match(chapter[:200])
     try:

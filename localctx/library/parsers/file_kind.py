@@ -1,4 +1,4 @@
-"""Decides what a file is by its content, and only where that leaves it open by its name."""
+"""Decides the kind of a file by its content, and by its name only if the content is not decisive."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ _STREAMS = {
     "Workbook": None,
     "Book": None,
 }
-"""Streams of Office files before 2007, which tell the program that wrote them; None for those that are read."""
+"""Streams of Office files before 2007, which identify the program. None: the file can be read."""
 
 _OTHERS = {
     **dict.fromkeys(
@@ -24,7 +24,7 @@ _OTHERS = {
     ),
     b"\x1f\x8b": ("is compressed", "unpack it first"),
 }
-_FIELD = rb"[A-Za-z][\w-]*:[^\n]*\n(?:[ \t][^\n]*\n)*"  # of a message's head, with the lines that continue it
+_FIELD = rb"[A-Za-z][\w-]*:[^\n]*\n(?:[ \t][^\n]*\n)*"  # a header field of a message, with its continuation lines
 _HEAD = re.compile(rb"(?:%b){2,200}" % _FIELD)
 _MBOX = re.compile(rb"From [^\n]*\d\d:\d\d[^\n]*\n(?:>?From [^\n]*\n)?%b" % _FIELD)
 _SENDER = re.compile(rb"^From:", re.IGNORECASE | re.MULTILINE)
@@ -32,9 +32,9 @@ _SENT = re.compile(rb"^(?:Date|Message-ID|Received|MIME-Version):", re.IGNORECAS
 
 
 def kind_of(data: bytes, name: str) -> str:
-    """Returns ``pdf``, ``zip``, ``xls``, ``rtf``, ``eml`` or ``mbox``; empty text where the file may be text.
+    """Returns ``pdf``, ``zip``, ``xls``, ``rtf``, ``eml`` or ``mbox``, or "" if the file may be text.
 
-    Raises DocumentError, whose problem lacks the file's name, for formats that are not read.
+    Raises DocumentError, without the file's name in it, for formats that are not read.
     """
     head = data[:1024]
     if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head and b"%%EOF" in data[-1024:]):
@@ -52,7 +52,10 @@ def kind_of(data: bytes, name: str) -> str:
 
 
 def _old_office(data: bytes) -> str:
-    """Returns ``xls``. Of several streams the first tells: those of embedded documents come after it."""
+    """Returns ``xls``. Raises DocumentError for other programs' files.
+
+    The first stream decides: those of embedded documents come after it.
+    """
     places = {name: data.find(name.encode("utf-16-le")) for name in _STREAMS}
     found = [name for name in sorted(places, key=places.__getitem__) if places[name] >= 0]
     error = _STREAMS[found[0]] if found else ("is an old Office file", "save it in a format of today, or as PDF")
@@ -62,9 +65,9 @@ def _old_office(data: bytes) -> str:
 
 
 def _mail(head: bytes, name: str) -> str:
-    """Returns ``eml`` or ``mbox`` for mail. ``head`` is the file's beginning, where lines end in \\n.
+    """Returns ``eml`` or ``mbox`` for mail, else "". ``head`` is the file's beginning; its lines end in \\n.
 
-    A message begins with fields that tell its sender and when it was sent; in a file called .eml, any fields will do.
+    A message begins with header fields that include From and one such as Date; in a .eml file any fields count.
     """
     suffix = Path(name).suffix.lower()
     if _MBOX.match(head) or suffix == ".mbox":

@@ -1,4 +1,4 @@
-"""Reads all visible text of a web page, with its headings. Runs in the child process."""
+"""Reads all visible text and the headings of a web page. Runs in the child process."""
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
@@ -17,7 +17,7 @@ _LINES = {"div", "li", "tr", "dt", "dd", "br", "caption", "figcaption", "address
 
 
 def read(text: str, builder: TextBuilder) -> None:
-    """Appends a page's visible text to ``builder`` in document order."""
+    """Append a page's visible text to ``builder`` in document order."""
     try:
         page = LexborHTMLParser(text)
     except SelectolaxError as e:
@@ -36,7 +36,7 @@ def read(text: str, builder: TextBuilder) -> None:
 
 
 def _enter(node: LexborNode, builder: TextBuilder) -> bool:
-    """Handles the start of ``node``; returns True if its children are to be visited."""
+    """Handle the start of ``node``; returns True if its children must be visited."""
     if node.tag == "-text":
         _text(node, builder)
         return False

@@ -1,4 +1,4 @@
-"""Turns boxes of text that OCR found on a page into text in reading order: columns, lines, paragraphs."""
+"""Converts text boxes found by OCR on a page into text in reading order: columns, lines, paragraphs."""
 
 import re
 from bisect import bisect_right
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """A piece of a line with its position in pixels from the upper left corner."""
+    """A piece of a line with its edges, in pixels from the upper left corner."""
 
     left: float
     top: float
@@ -31,7 +31,7 @@ def text_of(boxes: Sequence[Box]) -> str:
 
 
 def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
-    """Returns what ``text_of`` returns, and the start and end of each box's characters in it."""
+    """Returns the text as ``text_of`` does, and the start and end of each box's characters in it."""
     if not boxes:
         return "", []
     rows = [row for block in _blocks(list(boxes)) for row in rows_of(block)]
@@ -47,7 +47,7 @@ def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
 
 
 def _joined(text: str, placed: Sequence[tuple[int, int, Box]]) -> tuple[str, list[tuple[int, int, Box]]]:
-    """Removes the hyphens and newlines inside words, and moves the places of the boxes accordingly."""
+    """Remove hyphens and newlines inside words, and shift the boxes' character positions accordingly."""
     cuts = [match.start() for match in _HYPHENATED.finditer(text)]  # two characters each
 
     def moved(position: int) -> int:
@@ -58,7 +58,7 @@ def _joined(text: str, placed: Sequence[tuple[int, int, Box]]) -> tuple[str, lis
 
 
 def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
-    """Divides boxes recursively into columns from left to right or else, at the widest gaps, into bands."""
+    """Divide boxes recursively into columns from left to right, or else into bands at the widest gaps."""
     parts = _columns(boxes) or _bands(boxes)
     if len(parts) < 2:
         yield boxes
@@ -68,14 +68,14 @@ def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
 
 
 def _columns(boxes: list[Box]) -> list[list[Box]]:
-    """Returns columns of running text; nothing where the columns are a table, numbers or bullets, read line by line."""
+    """Returns columns of running text. Returns none for tables, numbers or bullets, which are read line by line."""
     columns = _split_at_gaps(boxes, _ACROSS, 0)
     width = max(box.right for box in boxes) - min(box.left for box in boxes)
     return columns if len(columns) > 1 and all(_is_running(c, width) for c in columns) else []
 
 
 def _is_running(column: list[Box], width: float) -> bool:
-    """Returns True if most lines fill the column, and the column enough of the page's ``width``."""
+    """Returns True if most lines fill the column and the column fills enough of the page's ``width``."""
     left = min(box.left for box in column)
     column_width = max(box.right for box in column) - left
     line_width = median(box.right - left for box in column)
@@ -83,13 +83,13 @@ def _is_running(column: list[Box], width: float) -> bool:
 
 
 def _bands(boxes: list[Box]) -> list[list[Box]]:
-    """Divides boxes from the top at gaps of at least 0.8 of the widest one, so that the recursion is shallow."""
+    """Divide boxes from the top at all gaps of at least 0.8 of the widest, which keeps the recursion shallow."""
     gaps = [_gap(above, below) for above, below in pairwise(_split_at_gaps(boxes, _DOWN, 0))]
     return _split_at_gaps(boxes, _DOWN, 0.8 * max(gaps, default=0))
 
 
 def _split_at_gaps(boxes: list[Box], axis: _Axis, gap: float) -> list[list[Box]]:
-    """Groups boxes along an axis; between two groups is a gap of at least ``gap`` pixels and more than none."""
+    """Group boxes along an axis: groups are separated by gaps of at least ``gap`` pixels and more than zero."""
     start, end = axis
     groups: list[list[Box]] = []
     reach = 0.0
@@ -102,7 +102,7 @@ def _split_at_gaps(boxes: list[Box], axis: _Axis, gap: float) -> list[list[Box]]
 
 
 def rows_of(block: list[Box]) -> list[list[Box]]:
-    """Groups boxes at about the same height into lines from the top, each sorted from left to right."""
+    """Group boxes at about the same height into lines from the top, each sorted from left to right."""
     rows: list[list[Box]] = []
     for box in sorted(block, key=_middle):
         if rows and _middle(box) - _middle(rows[-1][0]) < 0.5 * (box.bottom - box.top):

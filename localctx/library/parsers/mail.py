@@ -1,7 +1,7 @@
 """Reads e-mail: one message (.eml) or a mailbox of them (.mbox). Runs in the child process.
 
-A message is its subject, as a heading, sender, receivers and date, then its text, plain or else from HTML. Attachments
-are named; those that are text or messages are read.
+A message becomes its subject as a heading, sender, receivers and date, then its text, plain or else from HTML.
+Attachments are named, and read if they are text or messages.
 """
 
 import re
@@ -14,7 +14,7 @@ from localctx.errors import DocumentError, format_bytes
 from localctx.library.parsers import html
 from localctx.library.parsers.text_builder import TextBuilder
 
-_MAX_NESTED = 8  # messages attached to messages
+_MAX_NESTED = 8  # depth of messages attached to messages
 _MAX_FIELD = 10_000  # characters
 _SHOWN = ("From", "To", "Cc", "Date")
 _BEGIN = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=(?:>?From |[A-Za-z][\w-]*:))")
@@ -29,7 +29,7 @@ def read(data: bytes) -> TextBuilder:
 
 
 def read_mailbox(data: bytes, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Returns the text of all messages of a mailbox. Raises DocumentError where it has none."""
+    """Returns the text of all messages of a mailbox. Raises DocumentError if it has none."""
     builder = TextBuilder()
     begins = list(_BEGIN.finditer(data))
     if not begins:
@@ -45,10 +45,10 @@ def read_mailbox(data: bytes, progress: Callable[[int, int], None]) -> TextBuild
 
 
 def _message(data: bytes, builder: TextBuilder) -> None:
-    """Appends one message. The strict parser of the standard library fails for some odd fields: then the older does."""
+    """Append one message. Falls back to the older parser of the standard library if the strict one fails."""
     try:
         message: Message = message_from_bytes(data, policy=policy.default)
-    except Exception:  # of many kinds
+    except Exception:  # the parser raises many types
         message = message_from_bytes(data, policy=policy.compat32)
     _append(message, builder, 0)
 
@@ -70,18 +70,18 @@ def _append(message: Message, builder: TextBuilder, depth: int) -> None:
 
 
 def _field(message: Message, name: str) -> str:
-    """Returns a field of the head, decoded. A very long one is cut, because the parser takes quadratic time."""
+    """Returns a decoded header field. Cuts a very long one, because the parser takes quadratic time."""
     raw = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), "")
     if raw and len(raw) <= _MAX_FIELD:
         try:
             return str(make_header(decode_header(raw)) if message.policy is policy.compat32 else message[name])
-        except Exception:  # of many kinds, for odd fields
+        except Exception:  # odd fields raise many types
             pass
     return raw[:_MAX_FIELD]
 
 
 def _leaves(message: Message) -> Iterator[Message]:
-    """Yields the parts that have no parts, in order; of alternatives the preferred one."""
+    """Yields the parts without subparts, in order, and of alternatives only the preferred one."""
     waiting = [message]
     while waiting:
         part = waiting.pop()
@@ -100,7 +100,7 @@ def _parts(part: Message) -> list[Message]:
 
 
 def _preferred(parts: Sequence[Message]) -> Message:
-    """Returns the plain text, unless it is empty; else HTML, or what contains it; else the first part."""
+    """Returns the plain text unless it is empty, else HTML or a multipart, else the first part."""
     plain = [p for p in parts if p.get_content_type() == "text/plain" and _decoded(p).strip()]
     rich = [p for p in parts if p.get_content_type() == "text/html" or p.get_content_maintype() == "multipart"]
     return [*plain, *rich, *parts][0]
@@ -108,11 +108,11 @@ def _preferred(parts: Sequence[Message]) -> Message:
 
 def _is_attached(part: Message) -> bool:
     named = part.get_content_disposition() == "attachment" or part.get_filename()
-    return bool(named) or part.get_content_maintype() not in ("text", "multipart")  # one without parts is text
+    return bool(named) or part.get_content_maintype() not in ("text", "multipart")  # a multipart without parts is text
 
 
 def _text(part: Message, builder: TextBuilder) -> None:
-    """Appends a text. Headings of HTML are left out: the subject is what a message is found by."""
+    """Append a text part. HTML headings are not marked: a message's only heading is its subject."""
     text = _decoded(part)
     if part.get_content_subtype() == "html":
         html.read(text, page := TextBuilder())
@@ -144,5 +144,5 @@ def _decoded(part: Message) -> str:
     data = content if isinstance(content, bytes) else b""
     try:
         return data.decode(part.get_content_charset() or "utf-8")
-    except (ValueError, LookupError):  # also of a charset that is no name
+    except (ValueError, LookupError):  # also for an unknown charset
         return data.decode("cp1252", "replace")

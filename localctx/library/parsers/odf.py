@@ -1,7 +1,7 @@
 """Reads OpenDocument texts and presentations (.odt, .odp): body, tables, text boxes, notes. Runs in the child process.
 
-It parses a stream of XML events, as for Word: odfpy (last changed in 2020) builds a tree of Python objects, ten times
-as large as the file, and leaves the reading of it to its callers.
+Parses a stream of XML events, as for Word. odfpy (last changed in 2020) builds a tree of Python objects ten times as
+large as the file, and callers must still extract the text from it.
 """
 
 from xml.etree import ElementTree
@@ -13,7 +13,7 @@ from localctx.library.parsers.text_builder import TextBuilder
 _SKIPPED = {
     *("tracked-changes", "annotation", "note-citation", "ruby-text", "title", "desc", "binary-data"),
     *("styles", "automatic-styles", "scripts", "forms", "date-time-decl", "header-decl", "footer-decl"),
-}  # deleted text, comments, descriptions, and what is not text
+}  # deleted text, comments, descriptions, and elements that are not text
 _MAX_SPACES = 100
 _REMEDY = "open it in its own program and save it anew"
 
@@ -40,13 +40,13 @@ class _Content:
         self.notes: list[str] = []  # footnotes and endnotes, which follow the text
         self._builder = builder
         self._skip_depth = self._tables = self._slides = 0
-        self._paragraphs = 0  # open ones: text outside of them is none
+        self._paragraphs = 0  # number of open paragraphs; character data outside of them is not text
         self._in_note = False
         self._prefix = ""  # before the next words
         self._headings: list[bool] = []  # whether each open paragraph or frame is a heading
 
     def doctype(self, *args: str | None) -> None:
-        """Refuses a document type: office programs write none, and entity bombs need one."""
+        """Refuse a document type declaration: office programs write none, and entity bombs need one."""
         raise DocumentError("is no true OpenDocument file: it declares entities", "do not trust it")
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -101,7 +101,7 @@ class _Content:
         self._builder.mark("heading", "")
 
     def _begin(self, name: str, is_title: bool) -> None:
-        """Begins a paragraph, a heading or a frame. A heading in a table, a note or a heading is a paragraph."""
+        """Begin a paragraph, heading or frame. A heading in a table, note or heading is treated as a paragraph."""
         is_heading = (name == "h" or is_title) and not (self._tables or self._in_note or any(self._headings))
         self._headings.append(is_heading)
         self._paragraphs += name != "frame"
@@ -122,7 +122,7 @@ class _Content:
             self._builder.line(1 if self._slides and name == "p" else 2)
 
     def _characters(self, name: str, count: str) -> None:
-        """Appends the white space that an element stands for."""
+        """Append the white space that an element represents."""
         if not self._paragraphs or name not in ("s", "tab", "line-break"):
             return
         if self._in_note:

@@ -1,6 +1,6 @@
-"""OCR: reads a picture of a page with RapidOCR, which is an optional extra. Runs in the child process.
+"""OCR: reads the image of a page with RapidOCR, an optional extra. Runs in the child process.
 
-It uses the models in RapidOCR's package; nothing is downloaded.
+Uses the models in RapidOCR's package; nothing is downloaded.
 """
 
 import re
@@ -14,7 +14,7 @@ from localctx.library.parsers.word_boxes import WORD, WordBox, clamp
 from localctx.system import processors
 
 INSTALL = "pip install 'localctx[ocr]'"
-_MAX_THREADS = 4  # each takes address space, which the child process may use only so much of
+_MAX_THREADS = 4  # each takes address space, which is limited for the child process
 _INK = 48  # difference from the paper's brightness, of 255
 _MARGIN = 16  # pixels
 _SURE = 0.85  # confidence; upright pages reach 0.95 and more, rotated ones less than 0.8
@@ -32,7 +32,7 @@ class OpticalReader:
         import rapidocr
 
         models = Path(rapidocr.__file__).parent / "models"
-        unlimited = 1 << 16  # pixels; the caller bounds the picture
+        unlimited = 1 << 16  # pixels; the caller bounds the image
         self._read: Any = rapidocr.RapidOCR(
             params={
                 "Global.log_level": "critical",
@@ -48,8 +48,9 @@ class OpticalReader:
         )
 
     def read(self, picture: Any) -> tuple[str, list[WordBox]]:
-        """Returns the text of a page in any of four orientations, given as gray values, uint8 [height, width], and the
-        boxes of its words on the picture as it was given.
+        """Returns the text of a page image, uint8 gray values [height, width], and its word boxes on that image.
+
+        The page may be rotated by any multiple of 90 degrees.
         """
         top, left, trimmed = _trimmed(picture)
         if not trimmed.size:
@@ -66,8 +67,9 @@ class OpticalReader:
         return text, list(_words(text, upright, left, top, *picture.shape))
 
     def _detect(self, picture: Any, quarters: int) -> tuple[list[Box], float]:
-        """Rotates the picture left by ``quarters`` of 90 degrees; returns the boxes found, and the mean confidence of
-        the characters, where those on vertical lines count as 0.
+        """Run OCR on the image rotated left by ``quarters`` times 90 degrees; returns the boxes and a confidence.
+
+        The confidence is the mean over all characters; those on vertical lines count as 0.
         """
         import numpy as np
 
@@ -81,8 +83,9 @@ class OpticalReader:
 
 
 def _trimmed(picture: Any) -> tuple[int, int, Any]:
-    """Crops empty margins, which take as long to process as text; returns how many pixels were cropped at the top and
-    at the left, and what is left of the picture: an empty array for an empty page.
+    """Crop empty margins, which take as long to process as text.
+
+    Returns the pixels cropped at the top and left, and the cropped image: an empty array for an empty page.
     """
     import numpy as np
 
@@ -95,16 +98,18 @@ def _trimmed(picture: Any) -> tuple[int, int, Any]:
 
 
 def _box(corners: Any, text: str) -> Box:
-    """Returns the box of a line whose ``corners`` [4, 2] run clockwise from the upper left; a slanted line's edges are
-    taken at its middle.
+    """Returns the box of a line with ``corners`` [4, 2], clockwise from the upper left.
+
+    The top and bottom of a slanted line are taken at its middle.
     """
     across, down = corners[:, 0], corners[:, 1]
     return Box(across.min(), down[:2].mean(), across.max(), down[2:].mean(), text)
 
 
 def _turned_back(box: Box, quarters: int, height: int, width: int) -> Box:
-    """Returns where a box is on a picture of ``height`` and ``width`` that was rotated left by ``quarters`` of 90
-    degrees before the box was found.
+    """Returns a box in the coordinates of the unrotated image of ``height`` and ``width``.
+
+    The image was rotated left by ``quarters`` times 90 degrees before the box was found.
     """
     left, top, right, bottom, text = box
     if quarters == 1:
@@ -117,8 +122,10 @@ def _turned_back(box: Box, quarters: int, height: int, width: int) -> Box:
 def _words(
     text: str, placed: Sequence[tuple[int, int, Box]], left: int, top: int, height: int, width: int
 ) -> Iterator[WordBox]:
-    """Yields the boxes of words: each takes a share of its piece's box by its letters, and half a letter at each end,
-    because letters are not equally wide. ``left`` and ``top`` were cropped from a picture of ``height`` and ``width``.
+    """Yields word boxes: each gets a share of its piece's box by its letters, plus half a letter at each end.
+
+    The margin is needed because letters are not equally wide. ``left`` and ``top`` are the pixels cropped from an image
+    of ``height`` and ``width``.
     """
     for start, end, box in placed:
         across = box.right - box.left >= box.bottom - box.top  # else the line runs up or down the page

@@ -1,4 +1,4 @@
-"""Draws one page of a PDF as a PNG, with the text and the places of its words. Runs in the child process."""
+"""Draws one page of a PDF as a PNG, with its text and word boxes. Runs in the child process."""
 
 import struct
 import zlib
@@ -12,18 +12,19 @@ from localctx.library.parsers.pdf_words import find_words
 from localctx.library.parsers.text_builder import TextBuilder
 from localctx.library.parsers.word_boxes import pack
 
-WIDTH = 1_400  # pixels: sharp on a panel of half of a large screen
+WIDTH = 1_400  # pixels: sharp on a panel as wide as half a large screen
 _MAX_PIXELS = 6_000_000
 _MAX_SIDE = 8_000  # pixels of the longer side
 
 
 def draw(data: bytes, number: int) -> tuple[bytes, str, tuple[float, float, bytes]]:
-    """Returns page ``number`` (from 0) as a PNG; its text as ``pdf.read`` stores it; its width and height in points
-    and the places of the words of this text. Raises DocumentError where there is no such page.
+    """Returns page ``number`` (from 0) as (PNG, text, (width and height in points, packed word boxes)).
+
+    The text is as ``pdf.read`` stores it. Raises DocumentError if there is no such page.
     """
     with closing(open_pdf(data)) as pdf:
         with suppress(pypdfium2.PdfiumError):
-            pdf.init_forms()  # what was filled in is drawn; first of all, as pypdfium2 says
+            pdf.init_forms()  # draws filled-in forms; pypdfium2 requires this call first
         if not 0 <= number < len(pdf):
             raise DocumentError(f"has no page {number + 1:,}", "read it anew")
         text = TextBuilder().verbatim(page_text(pdf, number).strip())

@@ -1,9 +1,9 @@
-"""The child process that parses one document. It sets its own limits, then imports the one parser it needs.
+"""The child process that parses one document. It sets its own limits, then imports only the parser it needs.
 
 Standard input: a line of JSON (kind, number of bytes, limits), then the bytes. Standard output: JSON lines
-``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for limits that are new, and last ``{"text", "marks",
-"format", "boxes"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or ``{"problem",
-"remedy"}``. The process ends when its parent does.
+``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for new limits, and last ``{"text", "marks", "format",
+"boxes"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or ``{"problem", "remedy"}``. The
+process ends when its parent does.
 """
 
 import json
@@ -31,7 +31,7 @@ _Progress = Callable[[int, int], None]
 
 
 def main() -> None:
-    """Answers the one request on standard input."""
+    """Answer the one request on standard input."""
     request = json.loads(sys.stdin.buffer.readline())
     _limit(request, request["seconds"], request["memory"] + request["bytes"])
     data = sys.stdin.buffer.read(request["bytes"])
@@ -56,12 +56,12 @@ def _result(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         return {"problem": needs, "remedy": "split it into parts, or do not trust it"}
     except RecursionError:
         return {"problem": "is nested too deeply to be read", "remedy": "do not trust it, or save it anew elsewhere"}
-    except BaseException as e:  # parsers raise anything for damaged files, and those in Rust no Exception
+    except BaseException as e:  # parsers raise anything for damaged files; those in Rust raise a BaseException
         return {"problem": f"is damaged ({type(e).__name__}: {e})", "remedy": "open it elsewhere and save it anew"}
 
 
 def _draw(data: bytes, number: int) -> dict[str, Any]:
-    """Returns the picture of one page of a PDF, its text, its size in points, and the places of its words."""
+    """Returns the image of one page of a PDF, its text, its size in points and its word boxes."""
     from localctx.library.parsers import page_image
 
     png, text, (width, height, words) = page_image.draw(data, number)
@@ -73,7 +73,7 @@ def _base64(data: bytes) -> str:
 
 
 def _parse(request: dict[str, Any], data: bytes) -> tuple[str, TextBuilder]:
-    """Parses, and imports only the parser for this kind: so the process starts in a tenth of a second."""
+    """Parse the document. Imports only the parser for its kind, so that the process starts in a tenth of a second."""
     kind, progress = request["what"], partial(_progress, request)
     if kind == "pdf":
         from localctx.library.parsers import pdf
@@ -131,7 +131,7 @@ def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:
 
 
 def _progress(request: dict[str, Any], done: int, total: int) -> None:
-    """Tells the parent that a page or message was read. A long document gets more CPU time, a second for every five."""
+    """Report a page or message read to the parent. Adds a second of CPU time for every five, for long documents."""
     if next(_parts_read) % _PARTS_A_SECOND == 0:
         seconds, memory = request["limits"]
         _limit(request, seconds + 1, memory)
@@ -144,19 +144,19 @@ def _send(message: dict[str, Any]) -> None:
 
 
 def _renew(request: dict[str, Any]) -> None:
-    """Raises the limits for one page of OCR: adds the CPU seconds of a file, and the memory that OCR needs."""
+    """Raise the limits for one page of OCR: adds a file's CPU seconds and the memory that OCR needs."""
     seconds = math.ceil(time.process_time()) + request["seconds"]
     _limit(request, seconds, request["memory"] + request["bytes"] + request["optical"])
 
 
 def _limit(request: dict[str, Any], seconds: int, memory: int) -> None:
-    """Limits processor time and memory, and tells the parent, which watches what the system does not limit."""
+    """Limit CPU time and memory, and report the limits to the parent, which enforces what the system does not."""
     request["limits"] = seconds, memory
     limit_process(seconds, memory)
     _send({"seconds": seconds, "memory": memory})
 
 
 def _end_with_parent() -> None:
-    """Ends this process when standard input closes, which the parent keeps open while it waits for the result."""
+    """End this process when standard input closes: the parent keeps it open while it waits for the result."""
     os.read(0, 1)
     os._exit(1)

@@ -16,18 +16,18 @@ from localctx.library.parsers.text_builder import OPTICAL, TextBuilder
 from localctx.library.parsers.word_boxes import WordBox
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
-_MAX_PIXELS = 2_000_000  # of a page rendered for OCR: A4 at 145 dots an inch
-_MAX_TABLE_TEXT = 4_000_000  # characters, after which tables are not looked for: it takes time
-_MAX_SIDE = 8_000  # pixels of its longer side
+_MAX_PIXELS = 2_000_000  # of a page rendered for OCR: A4 at 145 dots per inch
+_MAX_TABLE_TEXT = 4_000_000  # characters after which tables are no longer searched for, to save time
+_MAX_SIDE = 8_000  # pixels of the longer side of a rendered page
 
 
 def read(
     data: bytes, progress: Callable[[int, int], None], ocr: str, renew: Callable[[], None]
 ) -> tuple[str, TextBuilder]:
-    """Returns the format and the text. ``ocr`` ``on`` reads all pages by OCR, ``auto`` those without text.
+    """Returns the format and the text. ``ocr`` ``on`` reads all pages by OCR, ``auto`` those without usable text.
 
     Calls ``renew`` before OCR of a page, to raise the process's limits. Raises DocumentError for a file that is
-    damaged, has a password, or has no text.
+    damaged, has a password, or has no readable text.
     """
     builder, with_text, unreadable = TextBuilder(), Counter[bool](), 0
     with closing(open_pdf(data)) as pdf:
@@ -49,7 +49,7 @@ def read(
 
 
 class _PageReader:
-    """Decides which pages need OCR, and reads them. The OCR models are loaded for the first such page."""
+    """Decides which pages need OCR and reads them. Loads the OCR models at the first such page."""
 
     def __init__(self, ocr: str, renew: Callable[[], None]) -> None:
         self._ocr, self._renew, self._installed = ocr, renew, optical.is_installed()
@@ -65,12 +65,12 @@ class _PageReader:
         return "read it with --ocr" if self._ocr == "off" else "scan it anew, larger; letters must be Latin or Chinese"
 
     def needs_ocr(self, text: str) -> bool:
-        """Returns True if a page whose text layer is ``text`` is to be read by OCR."""
+        """Returns True if a page with the text layer ``text`` must be read by OCR."""
         usable = text.strip() and len(_UNREADABLE.findall(text)) <= len(text) // 20
         return self._ocr == "on" or (self._ocr == "auto" and self._installed and not usable)
 
     def read(self, pdf: pypdfium2.PdfDocument, i: int) -> tuple[str, list[WordBox]]:
-        """Returns the text that OCR finds on page ``i``, and the boxes of its words."""
+        """Returns the text that OCR finds on page ``i``, and its word boxes."""
         self._renew()
         self._models = self._models or optical.OpticalReader()
         with closing(pdf[i]) as page:
@@ -81,14 +81,14 @@ class _PageReader:
 
 
 def _format(by_ocr: int, plain: int, pages: int) -> str:
-    """Returns the format for the listing, given how many pages have text from OCR and from the text layer."""
+    """Returns the format to list, given how many pages have text from OCR and from the text layer."""
     if not by_ocr:
         return "pdf"
     return f"pdf, {by_ocr:,} of {pages:,} pages read optically" if plain else OPTICAL
 
 
 def open_pdf(data: bytes) -> pypdfium2.PdfDocument:
-    """Opens a PDF. Raises DocumentError for one that is damaged or has a password."""
+    """Open a PDF. Raises DocumentError if it is damaged or has a password."""
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as e:
@@ -98,9 +98,9 @@ def open_pdf(data: bytes) -> pypdfium2.PdfDocument:
 
 
 def page_text(pdf: pypdfium2.PdfDocument, i: int, with_tables: bool = True) -> str:
-    """Returns the text layer of one page, from 0, with its tables row by row if wanted.
+    """Returns the text layer of page ``i`` (from 0), with its tables row by row if ``with_tables``.
 
-    Frees the page at once, because a PDF may have thousands.
+    Frees the page at once, because a PDF may have thousands. Raises DocumentError if the page is damaged.
     """
     try:
         with closing(pdf[i]) as page:
@@ -111,9 +111,9 @@ def page_text(pdf: pypdfium2.PdfDocument, i: int, with_tables: bool = True) -> s
 
 
 def _add(builder: TextBuilder, label: str, text: str, titles: list[str]) -> str:
-    """Appends a page. Each heading in ``titles`` begins where its words are on the page, else at the page's start.
+    """Append a page; returns the appended text.
 
-    Returns the text that was appended.
+    Each heading in ``titles`` begins where its words are on the page, else at the page's start.
     """
     start = builder.length
     builder.mark("page", label)
@@ -128,16 +128,16 @@ def _add(builder: TextBuilder, label: str, text: str, titles: list[str]) -> str:
 def _places(
     pdf: pypdfium2.PdfDocument, i: int, text: str, seen: list[WordBox] | None
 ) -> tuple[float, float, list[WordBox]]:
-    """Returns the width and height of a page in points, and the boxes of the words of its ``text``.
+    """Returns the width and height of a page in points, and the word boxes of its ``text``.
 
-    ``seen`` are those that OCR found, None where the text is that of the text layer.
+    ``seen`` are the boxes found by OCR, or None if the text is from the text layer.
     """
     with closing(pdf[i]) as page:
         return *page.get_size(), find_words(page, text) if seen is None else seen
 
 
 def _outline(pdf: pypdfium2.PdfDocument) -> dict[int, list[str]]:
-    """Returns the outline's titles by page number, from 0. Entries without a target are skipped."""
+    """Returns the outline's titles by page number, from 0. Skips entries without a target."""
     titles: dict[int, list[str]] = defaultdict(list)
     for bookmark in pdf.get_toc():
         target = bookmark.get_dest()

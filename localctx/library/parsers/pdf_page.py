@@ -1,4 +1,4 @@
-"""The text of one page of a PDF: as PDFium orders it, and tables row by row. Runs in the child process."""
+"""Reads the text of one PDF page in PDFium's order, with tables row by row. Runs in the child process."""
 
 import re
 from collections import Counter
@@ -12,18 +12,18 @@ import pypdfium2.raw as pdfium
 from localctx.library.parsers.layout import Box
 from localctx.library.parsers.table_layout import PageTable, find_tables
 
-_MAX_WORDS = 5_000  # of a page that is searched for tables
-_MAX_OBJECTS = 20_000  # of a page whose lines are looked at
-_MIN_RULES = 4  # lines or frames of a table that has some
-_MIN_NUMBERS = 3  # in a table that has no lines
+_MAX_WORDS = 5_000  # a page with as many words is not searched for tables
+_MAX_OBJECTS = 20_000  # objects of a page that are searched for ruled lines
+_MIN_RULES = 4  # ruled lines or frames of a page that may have a ruled table
+_MIN_NUMBERS = 3  # numbers on a page that may have a table without ruled lines
 _NUMBER = re.compile(r"(?<!\S)\W?\d[\d.,%]*(?!\S)")
-_HYPHEN = re.compile(r"[\x02\xad\ufffe]\s*")  # at the end of a line, from PDFium
+_HYPHEN = re.compile(r"[\x02\xad\ufffe]\s*")  # PDFium's marks for a hyphen at a line's end
 
 
 def text_with_tables(page: pypdfium2.PdfPage, with_tables: bool = True) -> str:
-    """Returns the text layer of a page, ``with_tables`` row by row: a row is a line, with tabs between its cells.
+    """Returns the text layer of a page. With ``with_tables``, a table row becomes a line with tabs between its cells.
 
-    The tables are used only where no word of the page is lost, doubled or divided by it. Raises PdfiumError.
+    Uses the tables only if no word of the page is lost, duplicated or divided by them. Raises PdfiumError.
     """
     with closing(page.get_textpage()) as text:
         plain = _lines(text.get_text_bounded())
@@ -35,13 +35,13 @@ def text_with_tables(page: pypdfium2.PdfPage, with_tables: bool = True) -> str:
 def _tables(page: pypdfium2.PdfPage, text: pypdfium2.PdfTextPage, plain: str) -> list[PageTable]:
     rules = list(_rules(page))
     if len(rules) < _MIN_RULES and len(_NUMBER.findall(plain)) < _MIN_NUMBERS:
-        return []  # most pages: looking at each letter takes ten times as long as reading the page
+        return []  # most pages: finding each letter's box takes ten times as long as reading the page
     words = list(islice(_words(text, page.get_height()), _MAX_WORDS))
     return find_tables(words, rules) if len(words) < _MAX_WORDS else []
 
 
 def _arranged(page: pypdfium2.PdfPage, text: pypdfium2.PdfTextPage, tables: Sequence[PageTable]) -> str:
-    """Returns the text of the page: its tables, and what stands above, between and below them."""
+    """Returns the text of the page: its tables, and the text above, between and below them."""
     height, pieces, end_above = page.get_height(), list[str](), None
     for table in tables:
         pieces += [_lines(text.get_text_bounded(bottom=height - table.top, top=end_above)), "\n".join(table.rows)]
@@ -73,13 +73,13 @@ def _letter_boxes(text: pypdfium2.PdfTextPage, height: float) -> Iterator[tuple[
 
 
 def _continues(word: Box, letter: Box) -> bool:
-    """Returns True if a letter stands next to a word, in its line."""
+    """Returns True if a letter stands next to a word on the same line."""
     beside = abs(letter.left - word.right) < word.bottom - word.top
     return beside and word.top <= (letter.top + letter.bottom) / 2 <= word.bottom
 
 
 def _rules(page: pypdfium2.PdfPage) -> Iterator[Box]:
-    """Yields the bounds of the lines and frames that are drawn on the page."""
+    """Yields the bounds of the lines and frames drawn on the page."""
     height = page.get_height()
     for thing in islice(page.get_objects(max_depth=1), _MAX_OBJECTS):
         if thing.type == pdfium.FPDF_PAGEOBJ_PATH:

@@ -1,4 +1,4 @@
-"""Finds where the words of a page's text stand on the page of a PDF. Runs in the child process."""
+"""Finds the boxes of a text's words on a PDF page. Runs in the child process."""
 
 import ctypes
 from collections import defaultdict, deque
@@ -11,13 +11,13 @@ from pypdfium2 import raw
 
 from localctx.library.parsers.word_boxes import GRID, WORD, WordBox
 
-_FAR = 10_000  # page units between the points that tell how the page is turned and cut
-_LOOKAHEAD = 64  # characters of the page that the text may lack, one after the other
-_ALIGNED = 0.95  # share of the text's characters that have to be found in the page's order
+_FAR = 10_000  # page units between the points that determine the page's rotation and crop
+_LOOKAHEAD = 64  # consecutive characters of the page that the text may lack
+_ALIGNED = 0.95  # share of the text's characters that must be found in the page's order
 
 
 class _Edges(NamedTuple):
-    """A rectangle in parts of GRID from the page's upper left corner."""
+    """A rectangle in GRID units from the page's upper left corner."""
 
     left: float
     top: float
@@ -28,7 +28,7 @@ class _Edges(NamedTuple):
         return _Edges(*map(min, self[:2], other[:2]), *map(max, self[2:], other[2:]))
 
     def is_beside(self, other: "_Edges") -> bool:
-        """True if the two overlap in height, as letters of a line do, or in width, as those of a turned line do."""
+        """True if the two overlap vertically, as letters of a line do, or horizontally, as in a rotated line."""
         across = self.left < other.right and other.left < self.right
         return across or (self.top < other.bottom and other.top < self.bottom)
 
@@ -40,7 +40,7 @@ class _Letter(NamedTuple):
 
 
 def find_words(page: pypdfium2.PdfPage, text: str) -> list[WordBox]:
-    """Returns the boxes of the words of ``text``, which was read from this page: each contains the word's ink."""
+    """Returns the boxes of the words of ``text``, which was read from this page. Each box contains the word's ink."""
     with closing(page.get_textpage()) as text_page:
         to_grid = _grid_of(page)
         letters = list(_letters(text_page, to_grid))
@@ -50,7 +50,7 @@ def find_words(page: pypdfium2.PdfPage, text: str) -> list[WordBox]:
 
 
 class _Grid(NamedTuple):
-    """The map from page units to parts of GRID: x = ax + by + c and y = dx + ey + f."""
+    """The affine map from page units to GRID units: x' = ax + by + c and y' = dx + ey + f."""
 
     a: float
     b: float
@@ -67,7 +67,7 @@ class _Grid(NamedTuple):
 
 
 def _grid_of(page: pypdfium2.PdfPage) -> _Grid:
-    """Returns the map that the page's crop box and rotation make, which are applied when it is drawn."""
+    """Returns the page's map to the grid, with the crop box and rotation that drawing applies."""
     across, down = ctypes.c_int(), ctypes.c_int()
 
     def drawn(x: float, y: float) -> tuple[int, int]:
@@ -90,9 +90,9 @@ def _letters(text_page: pypdfium2.PdfTextPage, to_grid: _Grid) -> Iterator[_Lett
 
 
 def _in_order(text: str, letters: Sequence[_Letter]) -> list[_Letter | None]:
-    """Returns for each character of ``text`` its letter, where the text has the letters in the page's order, else none.
+    """Returns the letter of each character of ``text`` if the text is in the page's order, else [].
 
-    The text lacks letters outside of the page, and control characters.
+    The text lacks letters outside the page and control characters.
     """
     placed, at, wanted, found = list[_Letter | None](), 0, 0, 0
     for character in text:
@@ -109,8 +109,9 @@ def _in_order(text: str, letters: Sequence[_Letter]) -> list[_Letter | None]:
 
 
 def _by_words(text: str, letters: Sequence[_Letter]) -> list[_Letter | None]:
-    """Returns for each character of ``text`` its letter, where the text has whole words in another order than the page:
-    the first occurrence of a word is the first on the page.
+    """Returns the letter of each character of ``text`` if the text has the words in another order than the page.
+
+    The n-th occurrence of a word is matched to its n-th on the page.
     """
     page, where = "", list[_Letter | None]()
     for before, letter in zip([None, *letters], letters, strict=False):
@@ -131,7 +132,7 @@ def _by_words(text: str, letters: Sequence[_Letter]) -> list[_Letter | None]:
 def _boxes(
     text_page: pypdfium2.PdfTextPage, to_grid: _Grid, start: int, letters: Sequence[_Letter | None]
 ) -> Iterator[WordBox]:
-    """Yields the boxes of the word whose letters begin at ``start`` in the text: one for each line it stands on."""
+    """Yields the boxes of the word whose letters begin at ``start`` in the text, one for each line it is on."""
     run: list[tuple[int, _Letter]] = []
     for i, letter in enumerate(letters, start):
         if letter:
@@ -144,7 +145,7 @@ def _boxes(
 
 
 def _box(text_page: pypdfium2.PdfTextPage, to_grid: _Grid, run: Sequence[tuple[int, _Letter]]) -> WordBox:
-    """Returns the box around the letters' ink, as high as the line of their font, so that a line's boxes align."""
+    """Returns the box around the letters' ink, extended to their font's line height, so that a line's boxes align."""
     edges, loose = run[0][1].edges, raw.FS_RECTF()
     for _, letter in run[1:]:
         edges = edges.union(letter.edges)

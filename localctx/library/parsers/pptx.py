@@ -1,6 +1,6 @@
 """Reads a presentation's text slide by slide: title, text boxes, tables, charts, notes. Runs in the child process.
 
-python-pptx gets a copy of the file without pictures and films, which it would load. Hidden slides are left out.
+Gives python-pptx a copy of the file without pictures and videos, which it would load. Leaves out hidden slides.
 """
 
 import io
@@ -14,7 +14,7 @@ from localctx.library.parsers.text_builder import TextBuilder
 
 
 def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Returns the presentation's text. Raises DocumentError, and what python-pptx raises for damaged files."""
+    """Returns the presentation's text. Raises DocumentError, and python-pptx's errors for damaged files."""
     data = archive.repacked(lambda name: name.endswith((".xml", ".rels")))
     slides, builder = Presentation(io.BytesIO(data)).slides, TextBuilder()
     for number, slide in enumerate(slides, 1):
@@ -45,7 +45,7 @@ def _slide(slide: Any, builder: TextBuilder) -> None:
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
-    """Yields the shapes in order, those of groups one by one."""
+    """Yields the shapes in order, with groups expanded."""
     for shape in shapes:
         if hasattr(shape, "shapes"):
             yield from _shapes(shape.shapes)
@@ -71,7 +71,7 @@ def _paragraphs(frame: Any, builder: TextBuilder) -> None:
 
 
 def _chart(chart: Any, builder: TextBuilder) -> None:
-    """Appends a chart as a table: a row of its series' names, then one for each category."""
+    """Append a chart as a table: a row of series names, then a row for each category."""
     if chart.has_title and chart.chart_title.has_text_frame:
         _paragraphs(chart.chart_title.text_frame, builder)
     for plot in chart.plots:

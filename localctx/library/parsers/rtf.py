@@ -14,16 +14,17 @@ _PICTURE = re.compile(rb"[0-9a-fA-F\r\n]{512,}")  # written as hexadecimal numbe
 
 
 def read(data: bytes) -> TextBuilder:
-    """Returns the document's text. Raises DocumentError for a file that is cut off, which striprtf does not notice, and
-    what striprtf raises for other damage.
+    """Returns the document's text. Raises DocumentError for a truncated file, which striprtf does not detect.
+
+    Also raises striprtf's errors for other damage.
     """
     if not data.rstrip(b"\0\x1a \t\r\n").endswith(b"}"):
         raise DocumentError("is a damaged RTF file: its end is missing", "get it again, or save it anew")
     if rb"\bin" not in data:
-        data = _PICTURE.sub(b"", data)  # most of a file, on which striprtf spends most of its time
+        data = _PICTURE.sub(b"", data)  # pictures are most of a file, and striprtf spends most of its time on them
     marked = _BREAK.sub("\v", _CELL.sub(r"\\tab", _decoded(data)))
     text = rtf_to_text(marked, errors="replace")
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # \u writes two numbers for an emoji
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # \u writes an emoji as two surrogates
     builder = TextBuilder()
     for line in text.split("\n"):
         is_row = "\t" in line.rstrip()
@@ -34,7 +35,7 @@ def read(data: bytes) -> TextBuilder:
 
 
 def _decoded(data: bytes) -> str:
-    """Decodes the bytes that are not escaped, in the code page that the file names."""
+    """Decode the unescaped bytes in the code page that the file declares."""
     page = _CODE_PAGE.search(data[:4096])
     try:
         return data.decode(f"cp{page.group(1).decode()}" if page else "cp1252", "replace")

@@ -1,4 +1,4 @@
-"""Finds grids of ruled lines on a page: the columns and rows of tables with borders, whatever cells are joined."""
+"""Finds grids of ruled lines on a page: the columns and rows of tables with borders, even with merged cells."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from localctx.library.parsers.layout import Box
 
 TOUCH = 3.0  # points between lines that count as touching
 _MIN_LENGTH = 6.0  # points; a shorter line rules no cell
-_MAX_LINES = 400  # on a page with more, which is a drawing, there are no tables
+_MAX_LINES = 400  # a page with more lines is taken for a drawing without tables
 
 
 class _Line(NamedTuple):
-    """A straight line: its place across, and from where to where it runs."""
+    """A horizontal or vertical line: its position ``at`` across, and the ``start`` and ``end`` along it."""
 
     at: float
     start: float
@@ -38,12 +38,12 @@ class RuledGrid:
         return self.across[-1]
 
     def column(self, x: float, y: float) -> int:
-        """Returns the number of lines left of ``x`` that divide the row at ``y``: joined cells have none inside."""
+        """Returns the number of lines left of ``x`` that cross the row at ``y``. Merged cells have none inside."""
         return sum(line.at < x and line.start - TOUCH <= y <= line.end + TOUCH for line in self.down)
 
 
 def find_grids(rules: Sequence[Box]) -> Iterator[RuledGrid]:
-    """Yields the grids, of two rows and columns at least, among a page's straight lines and frames (``rules``)."""
+    """Yields the grids of at least two rows and two columns among a page's lines and frames (``rules``)."""
     edges = list(_edges(rules))
     flat = [e for e in edges if e.right - e.left > e.bottom - e.top]
     upright = [e for e in edges if e.right - e.left <= e.bottom - e.top]
@@ -60,7 +60,7 @@ def find_grids(rules: Sequence[Box]) -> Iterator[RuledGrid]:
 
 
 def _edges(rules: Iterable[Box]) -> Iterator[Box]:
-    """Yields thin boxes as they are, and the four edges of others, such as frames and shaded cells."""
+    """Yields thin boxes unchanged, and the four edges of other boxes, such as frames and shaded cells."""
     for rule in rules:
         left, top, right, bottom, _ = rule
         if min(right - left, bottom - top) <= TOUCH:
@@ -71,7 +71,7 @@ def _edges(rules: Iterable[Box]) -> Iterator[Box]:
 
 
 def _merged(lines: Iterable[_Line]) -> list[_Line]:
-    """Joins lines in one place that touch: most programs draw the borders of each cell by themselves."""
+    """Join touching lines at the same position: most programs draw the borders of each cell separately."""
     merged = list[_Line]()
     by_place = sorted(lines)
     places = _distinct([line.at for line in by_place])
@@ -88,7 +88,7 @@ def _merged(lines: Iterable[_Line]) -> list[_Line]:
 
 
 def _distinct(places: Sequence[float]) -> list[float]:
-    """Returns places in order, the first of those that touch."""
+    """Returns the positions in order, and only the first of those that touch."""
     distinct = list[float]()
     for place in sorted(places):
         if not distinct or place - distinct[-1] > TOUCH:

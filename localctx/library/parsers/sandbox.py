@@ -21,14 +21,16 @@ _ROOT = str(Path(__file__).parents[3])
 if sys.platform == "win32":
     _OUT_OF_TIME = frozenset[int]()
 else:
-    _OUT_OF_TIME = frozenset((-signal.SIGXCPU, -signal.SIGKILL))  # its limit of processor time, or killed
+    _OUT_OF_TIME = frozenset((-signal.SIGXCPU, -signal.SIGKILL))  # CPU time limit reached, or killed
 
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """Limits of one parse: CPU ``seconds`` for the file, one more for every five pages or messages read, and
-    ``seconds`` again for each page read by OCR; ``wall``-clock seconds between two messages; bytes of ``memory`` beyond
-    the file's size, and ``optical`` more for OCR; ``characters`` of text.
+    """Limits of one parse.
+
+    ``seconds``: CPU time for the file, plus one for every five pages or messages read, plus ``seconds`` for each page
+    read by OCR. ``wall``: wall-clock seconds between two messages. ``memory``: bytes beyond the file's size, plus
+    ``optical`` for OCR. ``characters``: length of the text.
     """
 
     seconds: int = 60
@@ -46,9 +48,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class Parsed:
-    """The result of a parser: the file's format, its text, the starts of its pages and headings, and of a PDF where the
-    words of each page are.
-    """
+    """The result of a parser: format, text, the starts of pages and headings, and the word boxes of a PDF's pages."""
 
     format: str
     text: str
@@ -58,7 +58,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class PageDrawing:
-    """A page of a PDF: its picture as a PNG, its text, and where the words of this text are."""
+    """A page of a PDF: its image as a PNG, its text, and the boxes of the text's words."""
 
     png: bytes
     text: str
@@ -73,16 +73,16 @@ def parse(
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Parsed:
-    """Parses ``data``, which is ``html`` (UTF-8) or what ``kind_of`` returns, as ``what`` says.
+    """Parse ``data`` of the kind ``what``: ``html`` (UTF-8) or a result of ``kind_of``.
 
-    Calls ``progress(pages done, pages in all)``. ``ocr`` is as in ``read_document``. Raises DocumentError, whose
-    problem lacks the file's name, and Cancelled soon after ``cancelled()`` is True. On return the child has ended.
+    Calls ``progress(pages done, total pages)``. ``ocr`` is as in ``read_document``. Raises DocumentError, without the
+    file's name in it, and Cancelled soon after ``cancelled()`` is True. On return the child has ended.
     """
     return _result(_ask_child({"what": what, "ocr": ocr}, data, progress, limits or SandboxLimits(), cancelled))
 
 
 def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> PageDrawing:
-    """Draws page ``number``, from 0, of the PDF ``data``. Raises DocumentError, whose problem lacks the file's name."""
+    """Draw page ``number`` (from 0) of the PDF ``data``. Raises DocumentError, without the file's name in it."""
     message = _ask_child({"what": "page", "number": number}, data, lambda done, total: None, limits, lambda: False)
     _raise_problem(message)
     try:
@@ -120,8 +120,9 @@ def _ask_child(
 
 @contextmanager
 def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subprocess.Popen[bytes], ChildWatch]]:
-    """Starts a parser with this process's import path. Yields it, and its watch: it is killed when ``cancelled()`` is
-    True, or when it takes too much.
+    """Start a parser with this process's import path; yields the child and its watch.
+
+    The watch kills the child when ``cancelled()`` is True or when it exceeds a limit.
     """
     path = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}"
     code = f"{path}; from localctx.library.parsers.parse_child import main; main()"
@@ -146,7 +147,7 @@ def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, limits: SandboxLimits) -> None:
     request = {**request, "bytes": len(data), **asdict(limits)}
     stdin, _ = _pipes(child)
-    with suppress(BrokenPipeError):  # it has ended; its output or its exit code tells why
+    with suppress(BrokenPipeError):  # the child has ended; its output or exit code says why
         stdin.write(json.dumps(request).encode() + b"\n")
         stdin.write(data)
         stdin.flush()
@@ -154,7 +155,7 @@ def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, 
 
 def _messages(child: subprocess.Popen[bytes], limits: SandboxLimits) -> Iterator[dict[str, Any]]:
     """Yields the child's messages, one a line; ends at a line that is too long or not JSON."""
-    max_bytes = 8 * limits.characters + (1 << 20)  # the text, and where its words are
+    max_bytes = 8 * limits.characters + (1 << 20)  # the text and its word boxes
     while line := _pipes(child)[1].readline(max_bytes):
         try:
             yield json.loads(line)
@@ -169,7 +170,7 @@ def _result(message: dict[str, Any]) -> Parsed:
     try:
         boxes = tuple(map(_page_boxes, message["boxes"]))
     except (ValueError, TypeError):
-        boxes = ()  # places are a convenience: the text is there
+        boxes = ()  # word boxes are optional: the text is complete
     return Parsed(message["format"], message["text"], marks, boxes)
 
 
@@ -179,7 +180,7 @@ def _raise_problem(message: dict[str, Any]) -> None:
 
 
 def _page_boxes(row: Sequence[Any]) -> PageBoxes:
-    """Returns the places of a page's words. Raises ValueError or TypeError where the child sent anything else."""
+    """Returns the word boxes of a page. Raises ValueError or TypeError if the child sent anything else."""
     page, width, height, words = row
     if not (0 < width < math.inf and 0 < height < math.inf):
         raise ValueError("a page has no size")
@@ -187,13 +188,14 @@ def _page_boxes(row: Sequence[Any]) -> PageBoxes:
 
 
 def _one_line(text: str) -> str:
-    """Removes control characters: a parser's message may quote the file, which must not control the terminal."""
+    """Returns one line without control characters: a message may quote the file, and must not control the terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
 
 
 def _exit_error(code: int, excess: str, limits: SandboxLimits) -> DocumentError:
-    """Returns the error for a child that ended without a result: by itself, by a limit of the system, or by its watch,
-    which says of what it took too much.
+    """Returns the error for a child that ended without a result: a crash, a system limit, or its watch.
+
+    ``excess`` is the resource for which the watch killed it, or "".
     """
     if excess == "time" or code in _OUT_OF_TIME:
         return DocumentError(f"takes more than {limits.seconds} s to read", "split it into parts, or do not trust it")

@@ -1,7 +1,7 @@
 """Reads a workbook row by row (.xlsx, .xlsb, .xls, .ods). Runs in the child process.
 
-A row under a header is a line that names each value: ``Item: Rent; Amount: 1200``, so that it tells by itself what its
-values are. Values are the stored ones: 5 % is 0.05, and a formula is its last result. Hidden sheets are left out.
+A row under a header becomes a line that names each value, ``Item: Rent; Amount: 1200``, so that it can be understood
+alone. Values are the stored ones: 5 % is 0.05, and a formula is its last result. Hidden sheets are left out.
 """
 
 import datetime
@@ -15,13 +15,13 @@ from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, Pass
 from localctx.errors import DocumentError
 from localctx.library.parsers.text_builder import TextBuilder
 
-_Row = list[tuple[int, Any]]  # a row's cells that are not empty, with their columns
-_BLOCK = 1000  # rows of a block that are held at a time
-_SAMPLE = 20  # rows under a header that are looked at
+_Row = list[tuple[int, Any]]  # (column, value) of a row's non-empty cells
+_BLOCK = 1000  # rows of a block held in memory at a time
+_SAMPLE = 20  # rows under a header that are examined
 
 
 def read(data: bytes, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Returns the text of all sheets; a sheet's name is a heading, and its rows have their numbers.
+    """Returns the text of all visible sheets. A sheet's name is a heading; rows are marked with their numbers.
 
     Raises DocumentError for a workbook that is locked or damaged.
     """
@@ -40,7 +40,7 @@ def read(data: bytes, progress: Callable[[int, int], None]) -> TextBuilder:
 
 
 def is_read(member: str) -> bool:
-    """Returns True if this member of a workbook that is a zip file is needed: pictures and drawings are not."""
+    """Returns True if this member of a zipped workbook is needed: pictures, drawings and embeddings are not."""
     return not member.startswith(("xl/media/", "xl/drawings/", "xl/embeddings/", "Pictures/", "Thumbnails/"))
 
 
@@ -63,8 +63,9 @@ def _sheet(name: str, sheet: CalamineSheet, builder: TextBuilder) -> None:
 
 
 def _blocks(sheet: CalamineSheet) -> Iterator[tuple[bool, list[tuple[int, _Row]]]]:
-    """Yields the rows between empty ones with their numbers from 1, a block or a piece of one at a time, and whether
-    it begins a block.
+    """Yields (begins a block, rows with their numbers from 1). Empty rows separate blocks.
+
+    A block of more than _BLOCK rows comes in several pieces.
     """
     block, is_new = list[tuple[int, _Row]](), True
     for number, cells in enumerate(sheet.iter_rows(), 1):
@@ -80,11 +81,11 @@ def _blocks(sheet: CalamineSheet) -> Iterator[tuple[bool, list[tuple[int, _Row]]
 
 
 def _header(block: Sequence[tuple[int, _Row]], has_header: bool) -> tuple[int, _Row] | None:
-    """Returns the row of a block that names its columns, with its number, or None. Rows of one cell are titles.
+    """Returns the header row of a block and its number, or None. Rows of one cell are titles.
 
-    Names are text, or years or days in order. Two columns are a table only where one has numbers or days throughout:
-    else they may be a form, whose first row is an entry as well. So it is for a further block of a sheet, whose
-    columns are else those of the block before.
+    Column names are text, or ascending years or days. Two columns have a header only if one of them has numbers or days
+    throughout; otherwise they may be a form whose first row is an entry too. The same holds for a later block of a
+    sheet, which otherwise has the columns of the block before.
     """
     at = next((i for i, (_, row) in enumerate(block) if len(row) > 1), len(block))
     below = [dict(row) for _, row in block[at + 1 : at + 1 + _SAMPLE]]
@@ -101,13 +102,13 @@ def _are_names(values: Sequence[Any]) -> bool:
 
 
 def _is_measured(column: int, rows: Sequence[dict[int, Any]]) -> bool:
-    """Returns True if the column has at least two values, all of them of one type, which is not text."""
+    """Returns True if the column has at least two values, all of one type other than text."""
     types = [type(row[column]) for row in rows if column in row]
     return len(types) > 1 and len(set(types)) == 1 and types[0] is not str
 
 
 def _line(row: _Row, header: dict[int, str], builder: TextBuilder) -> None:
-    """Appends a row as a paragraph, so that it is cited by itself. Without a header its values have tabs between."""
+    """Append a row as a paragraph, so that it is cited by itself. Without a header, tabs separate its values."""
     if header and len(row) > 1:
         named = (f"{header[column]}: {_shown(value)}" if column in header else _shown(value) for column, value in row)
         builder.words("; ".join(named))

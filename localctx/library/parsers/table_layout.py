@@ -1,6 +1,6 @@
-"""Finds the tables on a page, by their ruled lines or by columns of numbers, and reads them row by row.
+"""Finds the tables on a page, by ruled lines or by columns of numbers, and reads them row by row.
 
-It is careful: running text in columns, lists, and forms without lines stay as they are.
+It is conservative: running text in columns, lists, and forms without lines stay unchanged.
 """
 
 import re
@@ -12,21 +12,21 @@ from typing import NamedTuple
 from localctx.library.parsers.layout import Box, rows_of
 from localctx.library.parsers.ruled_grid import RuledGrid, find_grids
 
-_MIN_ROWS = 3  # of a table without lines
-_MIN_NUMBERS = 3  # in one of its columns
-_SHARE = 0.75  # of the cells of that column
-_GAP = 0.4  # heights of a line between two columns, at least
-_FAR = 1.5  # heights of a line between what belongs to one table
+_MIN_ROWS = 3  # rows of a table without ruled lines
+_MIN_NUMBERS = 3  # numbers in a column of numbers
+_SHARE = 0.75  # share of numbers among the cells of a column of numbers
+_GAP = 0.4  # line heights between two columns, at least
+_FAR = 1.5  # line heights between two lines of one table, at most
 _NUMBER = re.compile(r"[-+−–(<>~±$€£¥]{0,2} ?\d[\d.,:/' ]*%?\)?(?: ?[^\W\d_]{1,3}\.?| ?[%$€£¥])?")  # noqa: RUF001
 """A number with its sign or currency, or a unit of up to three letters."""
-_NEARER = 0.8  # of the distance to the line above
-_FULL = 0.8  # of a column's width: lines of running text fill more
-_WORDS = 5  # in a line of running text, at least
-_HYPHEN = re.compile(r"[\x02\ufffe]\s?")  # where PDFium found a word divided at the end of a line
+_NEARER = 0.8  # the next line is nearer if its distance is below this share of the distance to the line above
+_FULL = 0.8  # share of a column's width that lines of running text exceed
+_WORDS = 5  # words in a line of running text, at least
+_HYPHEN = re.compile(r"[\x02\ufffe]\s?")  # PDFium's marks for a word divided at a line's end
 
 
 class PageTable(NamedTuple):
-    """A table between two heights of a page; cells of a row have tabs between them."""
+    """A table between two heights of a page. Tabs separate the cells of a row."""
 
     top: float
     bottom: float
@@ -34,9 +34,9 @@ class PageTable(NamedTuple):
 
 
 def find_tables(words: Sequence[Box], rules: Sequence[Box]) -> list[PageTable]:
-    """Returns the tables of a page from the top, given its words, and its straight lines as boxes without text.
+    """Returns the tables of a page from the top, given its words, and its ruled lines as boxes without text.
 
-    No words stand beside a table. Places are in points from the upper left corner.
+    No words stand beside a table. Coordinates are in points from the upper left corner.
     """
     ruled = [table for grid in find_grids(rules) if (table := _ruled_table(grid, words))]
     ruled = [t for t in ruled if not any(o is not t and o.top <= t.top and t.bottom <= o.bottom for o in ruled)]
@@ -67,7 +67,7 @@ def _table(top: float, bottom: float, rows: Sequence[Sequence[str]]) -> PageTabl
 
 
 def _number_tables(words: Sequence[Box]) -> Iterator[PageTable]:
-    """Yields the tables without ruled lines, or with lines between rows only, that have a column of numbers."""
+    """Yields the tables that have a column of numbers, but no ruled lines or only lines between rows."""
     block = list[list[Box]]()
     for line in [*map(_pieces, rows_of(list(words))), []]:
         if block and line and _goes_on(block, line):
@@ -79,7 +79,7 @@ def _number_tables(words: Sequence[Box]) -> Iterator[PageTable]:
 
 
 def _goes_on(block: Sequence[list[Box]], line: list[Box]) -> bool:
-    """Returns True if ``line`` is near, and keeps the columns: one that bridges them, such as a total, ends a table."""
+    """Returns True if ``line`` is near and keeps the columns. A line across columns, such as a total, ends a table."""
     near = line[0].top - block[-1][0].bottom < _FAR * _height(line[0])
     least = len(_columns(block)) if len(block) >= _MIN_ROWS else 2
     return near and len(_columns([*block, line])) >= least
@@ -103,8 +103,9 @@ def _number_table(block: Sequence[list[Box]]) -> PageTable | None:
 
 
 def _rows(lines: Sequence[list[list[Box]]], numbers: Sequence[bool], tops: Sequence[float]) -> list[list[list[Box]]]:
-    """Joins the lines of a row. One with neither a first cell nor a number belongs to the nearer of its neighbours: a
-    cell of several lines may begin above the others, if their text is centred.
+    """Join the lines of a row. A line with neither a first cell nor a number belongs to its nearer neighbour.
+
+    If text is centred vertically, a cell of several lines may begin above the others.
     """
     rows, above = list[list[list[Box]]](), list[list[Box]]()
     for i, line in enumerate(lines):
@@ -120,7 +121,7 @@ def _rows(lines: Sequence[list[list[Box]]], numbers: Sequence[bool], tops: Seque
 
 
 def _joined(lines: list[list[list[Box]]]) -> list[list[list[Box]]]:
-    """Joins neighbouring columns of which no line has both: a name on the left, and its numbers on the right."""
+    """Join neighbouring columns that no line has both of, such as names on the left and numbers on the right."""
     j = 0
     while j + 1 < len(lines[0]):
         if any(line[j] and line[j + 1] for line in lines):
@@ -131,12 +132,12 @@ def _joined(lines: list[list[list[Box]]]) -> list[list[list[Box]]]:
 
 
 def _is_index(numbers: Sequence[bool]) -> bool:
-    """Returns True for words and numbers in turn: an index or contents in columns, each read by itself."""
+    """Returns True if columns of words and numbers alternate: an index or contents, whose columns are read singly."""
     return len(numbers) > 2 and len(numbers) % 2 == 0 and all(are == bool(j % 2) for j, are in enumerate(numbers))
 
 
 def _is_running(cells: Sequence[list[Box]]) -> bool:
-    """Returns True for a column of running text, most lines of which are full."""
+    """Returns True for a column of running text: most of its lines are full."""
     widths = [max(p.right for p in cell) - min(p.left for p in cell) for cell in cells]
     words = median(len(_text(cell).split()) for cell in cells)
     return len(cells) > _MIN_ROWS and words >= _WORDS and median(widths) > _FULL * max(widths)
@@ -144,11 +145,11 @@ def _is_running(cells: Sequence[list[Box]]) -> bool:
 
 def _is_numbers(cells: Sequence[str]) -> bool:
     count = sum(bool(_NUMBER.fullmatch(cell)) for cell in cells)
-    return count >= _MIN_NUMBERS and count >= _SHARE * (len(cells) - 1)  # the first may be the column's name
+    return count >= _MIN_NUMBERS and count >= _SHARE * (len(cells) - 1)  # the first cell may be the column's name
 
 
 def _pieces(line: Sequence[Box]) -> list[Box]:
-    """Joins the words of a line that have less than a column's gap between them."""
+    """Join the words of a line with less than a column's gap between them."""
     pieces = [line[0]]
     for word in line[1:]:
         last = pieces[-1]
@@ -162,7 +163,7 @@ def _pieces(line: Sequence[Box]) -> list[Box]:
 
 
 def _columns(lines: Sequence[Sequence[Box]]) -> list[tuple[float, float]]:
-    """Returns from where to where the columns reach that no piece of a line bridges."""
+    """Returns the (left, right) edges of the columns: pieces without a gap between them share a column."""
     gap = _GAP * median(_height(piece) for line in lines for piece in line)
     columns = list[tuple[float, float]]()
     for piece in sorted((piece for line in lines for piece in line), key=lambda p: p.left):

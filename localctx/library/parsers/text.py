@@ -1,4 +1,4 @@
-"""Decodes bytes to text by byte order mark, as UTF-8, as declared, or by detection; finds Markdown headings."""
+"""Decodes bytes to text by byte order mark, as UTF-8, as declared, or by detection. Finds Markdown headings."""
 
 import codecs
 import re
@@ -16,7 +16,7 @@ _BOMS = (
 _CODE_PAGES = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "iso8859_2", "koi8_r"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949", "utf_16_le", "utf_16_be", "cp437", "cp850"),
-)  # candidates for detection; among all of Python's encodings it finds exotic ones even in plain French
+)  # candidates for detection; given all of Python's encodings, it picks exotic ones even for plain French
 _SYMBOL_IN_WORD = re.compile(r"[^\W\d_][\xa1-\xa9\xab-\xb4\xb6\xb8\xb9\xbb-\xbf][^\W\d_]")
 _DECLARED = re.compile(rb"""^\s*<[^\0]*?\b(?:charset|encoding)\s*=\s*["']?\s*([-\w]+)""")
 _HEADING = re.compile(r"^#{1,6}[ \t](.*)$", re.MULTILINE)
@@ -74,7 +74,7 @@ def _detect(data: bytes, source: str) -> tuple[str, str]:
     if best and western and best.coherence - western.coherence < 0.05 and western.chaos - best.chaos < 0.1:
         best = (
             best if _SYMBOL_IN_WORD.search(str(western)) else western
-        )  # the most common one, if it is about as likely
+        )  # prefers the most common encoding if it is about as likely
     if data and (best is None or _looks_binary(str(best))):
         raise DocumentError(f"{source} is not text in any encoding known here", "give a text file, best in UTF-8")
     return (str(best), best.encoding) if best else ("", "utf-8")

@@ -1,4 +1,4 @@
-"""Where words are on the pages of a document, and the compact form in which that is stored. Standard library only."""
+"""Word boxes: the positions of words on a document's pages, and their compact encoding. Standard library only."""
 
 import re
 import struct
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 GRID = 65_535
-"""Edges are in parts of the page's width and height: 0 is the left or upper edge, GRID the right or lower one."""
+"""Edges are scaled to the page's width and height: 0 is the left or upper edge, GRID the right or lower one."""
 
-WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")  # kana and Chinese signs one by one
-_MAX_WORDS = 1 << 18  # of a page
-_ROW = 14  # bytes: the distance from the word before, the length, four edges
+WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")  # kana and Chinese signs singly
+_MAX_WORDS = 1 << 18  # words of a page
+_ROW = 14  # bytes: the distance from the previous word, the length, four edges
 
 
 class WordBox(NamedTuple):
-    """Characters ``start..end`` of a page's text stand in a box, whose edges are in parts of GRID from the upper left.
+    """The box of characters ``start..end`` of a page's text, with edges in GRID units from the upper left.
 
-    A word that is divided between two lines has two boxes.
+    A word divided between two lines has two boxes.
     """
 
     start: int
@@ -29,7 +29,7 @@ class WordBox(NamedTuple):
 
 
 def pack(words: Sequence[WordBox]) -> bytes:
-    """Returns ``words``, whose starts ascend, as compressed bytes."""
+    """Returns ``words``, in ascending order of their starts, as compressed bytes."""
     words = [w for w in words[:_MAX_WORDS] if w.end - w.start <= GRID]
     steps = [w.start - before for w, before in zip(words, [0, *(w.start for w in words)], strict=False)]
     columns = [[w.end - w.start for w in words], *([w[i] for w in words] for i in range(2, 6))]
@@ -38,7 +38,7 @@ def pack(words: Sequence[WordBox]) -> bytes:
 
 
 def unpack(packed: bytes, shift: int = 0) -> list[WordBox]:
-    """Returns the words of ``packed``, each moved by ``shift`` characters. Raises ValueError for other bytes."""
+    """Returns the words of ``packed``, each shifted by ``shift`` characters. Raises ValueError for other bytes."""
     decompressor = zlib.decompressobj()
     try:
         data = decompressor.decompress(packed, _MAX_WORDS * _ROW)
@@ -57,5 +57,5 @@ def unpack(packed: bytes, shift: int = 0) -> list[WordBox]:
 
 
 def clamp(edge: float) -> int:
-    """Returns an edge, given as a share of the page's side, in parts of GRID, within the page."""
+    """Returns an edge, given as a share of the page's side, in GRID units and clamped to the page."""
     return max(0, min(GRID, round(edge * GRID)))

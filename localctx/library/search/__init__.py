@@ -1,1 +1,1 @@
-"""Search by words and vectors, and the chunks and sections that it finds."""
+"""Searches documents by words and vectors, and divides text into chunks and sections."""

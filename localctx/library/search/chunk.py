@@ -1,8 +1,8 @@
 """Divides text into chunks: the ranges that search finds. A paragraph is a chunk, unless it is very short or long.
 
 A chunk lies under one heading, begins and ends with a visible character, and has at most MAX_CHUNK letters. Chunks
-are in order, do not overlap, and leave out only white space. A Chinese, Japanese or Korean sign counts as much as three
-letters: it says as much, and models read it as about as many tokens.
+are in order, do not overlap, and leave out only white space. A Chinese, Japanese or Korean character counts as three
+letters: it says as much, and takes about as many tokens.
 """
 
 import re
@@ -16,7 +16,7 @@ from localctx.store.documents import Span
 MAX_CHUNK = 2200  # letters; a longer paragraph is divided
 TARGET = 1000  # letters; limit of the parts of a long paragraph, and of short paragraphs joined to one chunk
 SHORT = 150  # letters; a shorter chunk joins a neighbour
-VIEW = 350  # letters that one vector stands for: a vector of a whole paragraph finds little of its details
+VIEW = 350  # letters that one vector represents: the vector of a whole paragraph misses details
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(
     r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+|(?:(?<=[。！？])|(?<=[。！？][”’」』）]))(?![”’」』）])\s*"  # noqa: RUF001
@@ -26,7 +26,7 @@ _CLAUSE = re.compile(r"(?<=[，；：、])")  # noqa: RUF001
 _WORD = re.compile(r"\s+")
 _BREAKS = {False: (_SENTENCE, _LINE, _CLAUSE, _WORD), True: (_LINE, _CLAUSE, _WORD)}
 _SIGN = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-SIGN_LETTERS = 3  # that a sign counts
+SIGN_LETTERS = 3  # letters that one CJK character counts as
 
 
 class Chunk(NamedTuple):
@@ -37,8 +37,9 @@ class Chunk(NamedTuple):
 
 
 def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False) -> Iterator[Chunk]:
-    """Yields the chunks of ``text``. ``spans`` contain its headings. Long paragraphs are divided at sentence ends or,
-    with ``lines`` (source code, tables), at line ends.
+    """Yields the chunks of ``text``, whose headings are among ``spans``.
+
+    Divides long paragraphs at sentence ends or, with ``lines`` (source code, tables), at line ends.
     """
     cuts = {edge for s in spans if s.kind == "heading" for edge in (s.start, s.end)}
     for start, end in pairwise(sorted({0, *cuts, len(text)})):
@@ -47,15 +48,13 @@ def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False) -> Iterat
 
 
 def views(text: str, chunk: Chunk, lines: bool = False) -> Iterator[Chunk]:
-    """Yields the parts of a chunk for which vectors are made: a few sentences or, with ``lines``, lines; each has at
-    most VIEW letters.
-    """
+    """Yields the parts of a chunk that get a vector each: a few sentences (or ``lines``) of at most VIEW letters."""
     length = VIEW // _letters_per_character(text, *chunk)
     return _merged(_pieces(text, chunk, length, _BREAKS[lines]), length, length)
 
 
 def _letters_per_character(text: str, start: int, end: int) -> int:
-    """Returns SIGN_LETTERS for a part of ``text`` that is written in signs: at least every third is one."""
+    """Returns SIGN_LETTERS if at least a third of ``text[start:end]`` is CJK characters, else 1."""
     return SIGN_LETTERS if 3 * len(_SIGN.findall(text, start, end)) >= end - start else 1
 
 
@@ -69,7 +68,7 @@ def _paragraphs(text: str, section: Chunk, lines: bool, count: int) -> Iterator[
 
 
 def _pieces(text: str, chunk: Chunk, max_length: int, breaks: Sequence[re.Pattern[str]]) -> Iterator[Chunk]:
-    """Divides ``chunk`` at the first kind of break, and pieces longer than ``max_length`` at the next kind."""
+    """Divide ``chunk`` at the first kind of break, and pieces longer than ``max_length`` at the next kind."""
     start, end = chunk
     if end - start <= max_length:
         yield chunk
@@ -81,7 +80,7 @@ def _pieces(text: str, chunk: Chunk, max_length: int, breaks: Sequence[re.Patter
 
 
 def _divided(text: str, chunk: Chunk, separator: re.Pattern[str]) -> Iterator[Chunk]:
-    """Yields the parts of ``chunk`` between matches of ``separator``, without white space around them or empty ones."""
+    """Yields the non-empty parts of ``chunk`` between matches of ``separator``, without surrounding white space."""
     start, end = chunk
     for match in separator.finditer(text, start, end):
         yield from starmap(Chunk, stripped(text, start, match.start()))
@@ -90,7 +89,7 @@ def _divided(text: str, chunk: Chunk, separator: re.Pattern[str]) -> Iterator[Ch
 
 
 def _merged(pieces: Iterable[Chunk], max_length: int, short: int) -> Iterator[Chunk]:
-    """Joins neighbours up to ``max_length`` characters where one of them is shorter than ``short``."""
+    """Join neighbours up to ``max_length`` characters if one of them is shorter than ``short``."""
     previous: Chunk | None = None
     for piece in pieces:
         if previous and piece.end - previous.start <= max_length and min(_length(previous), _length(piece)) < short:

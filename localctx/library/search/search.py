@@ -1,4 +1,4 @@
-"""Hybrid search over documents: BM25 and vectors, fused by reciprocal rank, return passages."""
+"""Hybrid search over documents: finds passages by BM25 and vectors, fused by reciprocal rank."""
 
 import math
 import re
@@ -19,9 +19,9 @@ from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
 
 T = TypeVar("T")
-IndexProgress = Callable[[str, int, int], None]  # phase, characters done, characters in all
+IndexProgress = Callable[[str, int, int], None]  # phase, characters done, total characters
 
-K = 5  # of reciprocal rank fusion: a hit of rank r in a list scores the list's weight / (K + r)
+K = 5  # reciprocal rank fusion: a hit of rank r in a list scores the list's weight / (K + r)
 WEIGHTS = {"words": 1.0, "vectors": 0.5}  # words alone rank the right paragraph first more often than vectors alone
 DEPTH = 20  # hits of each list that are fused
 BATCH = 4  # chunks embedded between two checks for cancellation: half a second on one slow core
@@ -34,9 +34,9 @@ _PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".
 class Passage:
     """Characters ``start..end`` of a document, found by a search.
 
-    ``heading`` and ``page`` (or other part, as in a Citation) are those it begins under, None where there is none.
-    ``parts`` are the starts and names of those that begin further inside, such as rows of a sheet. ``ranks`` is its
-    rank, from 1, in each list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search.
+    ``heading`` and ``page`` (or other part, as in a Citation) are those at its start, or None. ``parts`` are the starts
+    and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` is its rank, from 1, in each
+    list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search.
     """
 
     document: str
@@ -51,7 +51,7 @@ class Passage:
     parts: tuple[tuple[int, str], ...] = ()
 
     def page_at(self, position: int) -> str | None:
-        """Returns the page, or other part, around a position of the document inside the passage."""
+        """Returns the page, or other part, at a document position inside the passage."""
         return next((name for start, name in reversed(self.parts) if start <= position), self.page)
 
 
@@ -71,10 +71,10 @@ def index(
     progress: IndexProgress = lambda *p: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Indexes a stored document by words and, with an ``embedder``, by vectors. Existing entries are not made again.
+    """Index a stored document by words and, with an ``embedder``, by vectors. Keeps existing entries.
 
     Calls ``progress`` with the phases ``indexing`` and ``embedding``, in characters. Raises Cancelled within a second
-    of ``cancelled()``; vectors made by then stay, and the next call makes the rest.
+    of ``cancelled()``; finished vectors stay, and the next call computes the rest.
     """
     if not store.index.has(document.id):
         text = store.documents.text(document.id)
@@ -97,14 +97,14 @@ def index_all(
     progress: IndexProgress = lambda *p: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Indexes those of ``documents`` (ids; None: all) that are not indexed completely. Raises Cancelled."""
+    """Index those of ``documents`` (ids; None: all) that are not completely indexed. Raises Cancelled."""
     for row in unindexed(store, embedder):
         if documents is None or row.id in documents:
             index(store, row, embedder, progress, cancelled)
 
 
 def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedder | None], T]) -> tuple[T, str | None]:
-    """Returns ``run(embedder)`` and None or, if the embedder cannot be loaded, ``run(None)`` and a warning."""
+    """Returns (``run(embedder)``, None) or, on a ModelError such as a failed load, (``run(None)``, a warning)."""
     try:
         return run(load()), None
     except ModelError as e:
@@ -119,10 +119,10 @@ def search(
     top: int = 10,
     before: int | None = None,
 ) -> SearchResult:
-    """Returns the ``top`` passages for ``query`` in ``documents`` (ids; None: all), BM25 and vectors fused by rank.
+    """Returns the ``top`` passages for ``query`` in ``documents`` (ids; None: all), by BM25 and vectors fused by rank.
 
-    Searches what is indexed now. Chunks without a vector are found by words alone; ``words_only`` counts them. Those
-    that do not begin ``before`` a character of their document are left out.
+    Searches only indexed chunks. Chunks without a vector are found by words alone; ``words_only`` counts them. Leaves
+    out chunks that do not begin ``before`` this character of their document.
     """
     total, embedded = store.index.coverage(embedder.name if embedder else None, documents)
     depth = max(top, DEPTH) if before is None else total
@@ -140,8 +140,9 @@ def search(
 
 
 def all_passages(store: Store, documents: Sequence[str], query: str = "") -> list[Passage]:
-    """Returns every passage of indexed ``documents`` (ids), in their order and that of the text. Their score is the
-    weighted share of the words of ``query`` that they have (by stems); words that few passages have weigh more.
+    """Returns every passage of indexed ``documents`` (ids), in the given order and in text order.
+
+    The score is the weighted share of the query's words in the passage (by stems); rare words weigh more.
     """
     document, chunks = _document_cache(store), [chunk for d in documents for chunk in store.index.of_document(d)]
     having = store.index.with_each_word(query, documents)
@@ -153,13 +154,13 @@ def all_passages(store: Store, documents: Sequence[str], query: str = "") -> lis
 
 
 def query_pattern(query: str) -> re.Pattern[str] | None:
-    """Returns a pattern that matches the words of a query in any case; None where it has none."""
+    """Returns a pattern that matches the words of a query, ignoring case, or None if it has none."""
     terms = "|".join(map(re.escape, re.findall(r"\w+", query)))
     return re.compile(rf"\b(?:{terms})\b", re.IGNORECASE) if terms else None
 
 
 def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
-    """Joins adjacent passages under the same heading, with the best score among them; returns passages best first."""
+    """Join adjacent passages under the same heading, with the best of their scores; returns passages best first."""
     joined = list[Passage]()
     document = _document_cache(store)
     for p in sorted(passages, key=lambda p: (p.document, p.start)):
@@ -178,7 +179,7 @@ def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
 
 
 def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[Passage]:
-    """Returns passages of ``document``, which may be a document's beginning, as far as its text goes."""
+    """Returns the passages cut to the text of ``document``, which may be a document's beginning."""
     text, heading, page = document.text, labels(document.spans, "heading"), part_labels(document.spans)
     return [
         replace(p, end=end, text=text[p.start : end], heading=heading(p.start), page=page(p.start))
@@ -198,7 +199,7 @@ def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class _LoadedDocument:
-    """A document in memory, and functions from a position in it to its heading and its page."""
+    """A document in memory, with functions from a position to its heading and page, and from a range to its parts."""
 
     row: DocumentRow
     text: str
@@ -212,7 +213,7 @@ def _beginning_before(store: Store, chunks: Sequence[int], before: int) -> list[
 
 
 def _document_cache(store: Store) -> Callable[[str], _LoadedDocument]:
-    """Returns a function from an id to its document, which reads each document once."""
+    """Returns a function from an id to its document that reads each document once."""
     rows = {d.id: d for d in store.documents.all()}
 
     @cache
@@ -249,7 +250,7 @@ def _unfinished(total: int, embedded: int, embedder: str | None) -> bool:
 
 
 def _titled(document: DocumentRow, text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
-    """Yields a document's chunks with their titles: the document's name and the chunk's heading, searched as well."""
+    """Yields a document's chunks with titles (document name and chunk heading), which are searched too."""
     name = Path(document.name)
     heading = labels(spans, "heading")
     for start, end in chunks(text, spans, is_line_based(document.name)):
@@ -291,5 +292,5 @@ def _embed(
 
 
 def is_line_based(name: str) -> bool:
-    """Returns True if the suffix of ``name`` is not that of prose: source code and tables are divided at line ends."""
+    """Returns True if the suffix of ``name`` is not of prose: source code and tables are divided at line ends."""
     return Path(name).suffix.lower() not in _PROSE

@@ -1,6 +1,6 @@
-"""Divides a text that does not fit into the context window into sections that do.
+"""Divides a text that exceeds the context window into sections that fit.
 
-A section ends at a heading where there are any, else between paragraphs, else between sentences. Sections are in order,
+A section ends at a heading if there are any, else between paragraphs, else between sentences. Sections are in order,
 do not overlap, and leave out only white space.
 """
 
@@ -21,7 +21,7 @@ SHORT_DIVISOR = 4  # a part with less than a quarter of the tokens allowed joins
 class Section:
     """Characters ``start..end`` of a document, with its heading and pages (``3-5``, ``slides 3-5``), or None.
 
-    ``heading`` of a section made of several short ones contains the first and the last heading.
+    The ``heading`` of a section joined from several short ones contains the first and the last heading.
     """
 
     start: int
@@ -39,9 +39,9 @@ class _Piece(NamedTuple):
 def sections(
     text: str, spans: Sequence[Span], count: Callable[[str], int], max_tokens: int, lines: bool = False
 ) -> list[Section]:
-    """Returns the sections of ``text``, each of at most ``max_tokens`` tokens; ``count`` returns the tokens of a text.
+    """Returns the sections of ``text``, each of at most ``max_tokens`` tokens; ``count`` counts the tokens of a text.
 
-    ``lines`` is as for ``chunks``. A part without any break may have more tokens, in at most VIEW characters.
+    ``lines`` is as for ``chunks``. A piece of at most VIEW characters is not divided further and may have more tokens.
     """
     heads = [s.start for s in spans if s.kind == "heading"]
     pieces = (
@@ -68,7 +68,7 @@ def _fitting(text: str, chunk: Chunk, count: Callable[[str], int], max_tokens: i
 
 
 def _even(pieces: Sequence[_Piece], max_tokens: int) -> Iterator[_Piece]:
-    """Joins the pieces under one heading into as few parts as possible, of about the same length."""
+    """Join the pieces under one heading into as few parts as possible, of about equal length."""
     total = sum(piece.tokens for piece in pieces)
     share = total / max(1, -(-total // max_tokens))
     previous, *rest = pieces
@@ -82,7 +82,7 @@ def _even(pieces: Sequence[_Piece], max_tokens: int) -> Iterator[_Piece]:
 
 
 def _joined(parts: Iterable[_Piece], max_tokens: int) -> Iterator[_Piece]:
-    """Joins neighbours where one of them is short and both fit."""
+    """Join neighbours if one of them is short and both fit together."""
     previous: _Piece | None = None
     for part in parts:
         if previous and previous.tokens + part.tokens <= max_tokens and _is_short(previous, part, max_tokens):

@@ -1,1 +1,1 @@
-"""Sentences, words and numbers of a text, in several languages."""
+"""Splits text into sentences, words and numbers, in several languages."""

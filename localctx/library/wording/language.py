@@ -1,4 +1,4 @@
-"""Detects the language of a text, and warns where a model was not trained for it."""
+"""Detects the language of a text, and warns if a model does not know that language."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ MIN_PROBABILITY = 0.9
 _ENGLISH = frozenset(
     re.findall(r"\w+", "the of and to in is that for it was with as on be by this are from which have")
 )
-_ENGLISH_SHARE = 0.15  # only in English prose are so many of the words among these
+_ENGLISH_SHARE = 0.15  # only English prose has this share of these words
 _SCRIPTS = (
     ("ja", re.compile(r"[\u3040-\u30ff]")),  # kana; tested before Chinese, because Japanese text contains both
     ("ko", re.compile(r"[\uac00-\ud7af]")),
@@ -72,10 +72,10 @@ def language_of(text: str) -> str | None:
 
 
 def language_warnings(settings: Settings, documents: Sequence[StoredDocument], searched: bool = False) -> Iterator[str]:
-    """Yields a warning for each language of ``documents`` that the model of ``settings`` was neither made for nor
-    measured to read and, where they were ``searched``, one for each that its embedder does not know.
+    """Yields a warning for each language of ``documents`` that the model of ``settings`` was not made or measured for.
 
-    Nothing is said of models whose languages are not known.
+    If the documents were ``searched``, also warns about languages that the embedder does not know. Skips models whose
+    languages are unknown.
     """
     catalog = load_catalog()
     model, embedder = (catalog.get(name) for name in (settings.model, settings.embedder))
@@ -118,7 +118,7 @@ def _found_by_words(name: str, language: str, embedder: str) -> str:
 
 @cache
 def _identifier() -> Any:
-    """Loads py3langid's model (Lui and Baldwin, "langid.py", ACL 2012)."""
+    """Load py3langid's model (Lui and Baldwin, "langid.py", ACL 2012)."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

@@ -1,4 +1,4 @@
-"""Says in the question's language that a document does not answer it."""
+"""The sentence that says a document does not answer a question, in the question's language."""
 
 import re
 
@@ -36,12 +36,12 @@ _SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9
 
 
 def no_answer(question: str) -> str:
-    """Returns the sentence in the language of ``question``; in English where that is not known."""
+    """Returns the sentence in the language of ``question``, or in English if the language is unknown."""
     return NO_ANSWER[_language_of_question(question)]
 
 
 def _language_of_question(question: str) -> str:
-    """Returns the language by script or common words: a question is too short for statistics of letters."""
+    """Returns the language by script or common words: a question is too short for letter statistics."""
     for language, characters in _SCRIPTS:
         if re.search(f"[{characters}]", question):
             return language

@@ -1,9 +1,9 @@
-"""Numbers as two texts can be compared by them: amounts by their value, versions, addresses and clauses as printed."""
+"""Normalizes numbers to compare two texts: amounts by value; versions, addresses and clauses as printed."""
 
 import re
 import unicodedata
 
-_SPACES = "\u00a0\u2009\u202f"  # that do not break a line, as between groups of digits
+_SPACES = "\u00a0\u2009\u202f"  # special spaces that separate groups of digits
 _ALONE = r"(?<!\d[.,])"  # not in a list such as 1,2,3
 _END = r"(?![.,]?\d)"
 _DECIMALS = r"(?:[.,]\d+)?"
@@ -13,7 +13,7 @@ _GROUPED = (
     rf"|(?<!\d )(?:\d{{1,2}}(?: \d{{3}})+|\d{{3}} \d{{3}}){_DECIMALS}(?! \d)){_END}"
 )
 NUMBER = rf"{_GROUPED}|\d+(?:\.\d+)+|{_ALONE}\d+,\d+{_END}|\d+"
-"""The pattern of a number: of 1,2,3 and of 600 700 800 each part is one, of 1 500 the whole."""
+"""The pattern of a number: 1,2,3 and 600 700 800 are three numbers each, 1 500 is one."""
 
 _GROUPS = re.compile(_GROUPED)
 _CURRENCY = (
@@ -26,17 +26,17 @@ _NEAR = 12  # characters before and after a number that may name a currency
 
 
 def number_at(text: str, start: int, end: int) -> str:
-    """Returns the form of the number that is printed at characters ``start..end``, which are a match of NUMBER."""
+    """Returns the form of the number at characters ``start..end``, a match of NUMBER."""
     amount = _BEFORE.search(text[max(0, start - _NEAR) : start]) or _AFTER.match(text[end : end + _NEAR])
     return number_form(text[start:end], bool(amount))
 
 
 def number_form(number: str, amount: bool = False) -> str:
-    """Returns the form of a number as it is printed; two numbers are the same if their forms are.
+    """Returns the form of a printed number; two numbers are equal if their forms are.
 
-    1,500.00 is 1500, as 1.500,00 and 1 500 are. A number with one dot may be a version or a clause (3.1 is not 3.10):
-    it is compared as printed, unless it is an ``amount`` of money or too large for a version. So is one with more
-    dots that are not between groups of three digits.
+    1,500.00 becomes 1500, as do 1.500,00 and 1 500. A number with one dot may be a version or a clause (3.1 is not
+    3.10): it stays as printed, unless it is an ``amount`` of money or too large for a version. A number with several
+    dots also stays as printed, unless the dots separate groups of three digits.
     """
     separators = re.findall(r"\D", number)
     if _GROUPS.fullmatch(number):
@@ -53,6 +53,6 @@ def _value(whole: str, decimals: str = "") -> str:
 
 
 def _is_large(whole: str, decimals: str) -> bool:
-    """True for numbers such as 600.00 and 1500.5, which no version has; 2024.10 may be one."""
+    """True for numbers such as 600.00 and 1500.5, which are no versions; 2024.10 may be one."""
     is_year = len(whole) == 4 and whole[:2] in ("19", "20")
     return (len(whole) >= 3 and set(decimals) == {"0"} and len(decimals) > 1) or (len(whole) > 3 and not is_year)

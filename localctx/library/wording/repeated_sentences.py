@@ -1,4 +1,4 @@
-"""Finds sentences that were said already, up to case, punctuation and a word or two, and removes them from a text."""
+"""Finds and removes sentences that repeat an earlier one, except for case, punctuation and a word or two."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from localctx.library.wording.sentences import ENDS, sentences
 from localctx.library.wording.words import split_words
 from localctx.store.search_words import COMMON_WORDS
 
-ALIKE = 0.7  # share of their words that two sentences have in common (Dice) if one repeats the other
-MIN_WORDS = 4  # of a sentence that may be repeated nearly; a shorter one only word for word
+ALIKE = 0.7  # Dice similarity of their words from which one sentence repeats another
+MIN_WORDS = 4  # a shorter sentence must be repeated word for word
 
 
 def without_repeated_sentences(text: str) -> str:
-    """Returns ``text`` without each sentence that repeats an earlier one. What is left keeps its white space."""
+    """Returns ``text`` without sentences that repeat an earlier one. The remaining text keeps its white space."""
     said, kept, at = list[list[str]](), list[str](), 0
     for start, end in sentences(text, 0, len(text)):
         words = split_words(text[start:end])
@@ -24,7 +24,7 @@ def without_repeated_sentences(text: str) -> str:
 
 
 def ends_in_repeats(text: str, number: int) -> bool:
-    """True if ``text`` ends with ``number`` whole sentences which each repeat an earlier one."""
+    """True if ``text`` ends with ``number`` complete sentences that each repeat an earlier one."""
     if not text or text.rstrip("\"'”’)] \n")[-1:] not in ENDS:  # noqa: RUF001
         return False
     said = [split_words(text[start:end]) for start, end in sentences(text, 0, len(text))]
@@ -33,8 +33,9 @@ def ends_in_repeats(text: str, number: int) -> bool:
 
 
 def repeats(words: Sequence[str], earlier: Sequence[str]) -> bool:
-    """True if a sentence of these ``words`` says the same as an ``earlier`` one: the same words, or nearly, and nothing
-    but common words that the earlier one does not have.
+    """True if a sentence of these ``words`` repeats an ``earlier`` one: it has the same words, or nearly.
+
+    It may add only common words.
     """
     if list(words) == list(earlier):
         return True

@@ -1,10 +1,10 @@
-"""Divides text into sentences. They end at punctuation, but not after abbreviations or initials, and at empty lines."""
+"""Splits text into sentences. They end at empty lines and at punctuation, but not after abbreviations or initials."""
 
 import re
 from collections.abc import Iterator
 
 ENDS = ".!?…。！？"  # noqa: RUF001
-LONG = 1000  # characters; a longer sentence is divided into lines
+LONG = 1000  # characters; a longer sentence is split at line ends
 _GAP = re.compile(
     r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+"  # noqa: RUF001
     r"|(?:(?<=[。！？])|(?<=[。！？][”’」』）]))(?![”’」』）])\s*"  # noqa: RUF001
@@ -12,7 +12,7 @@ _GAP = re.compile(
     r"|\n(?=[^\S\n]*(?:[-*•#|>]|\d{1,2}[.)]|\(?[a-zA-Z0-9]{1,3}\))\s)"  # items of a list, headings, rows
     r"|\n(?=[^\S\n]*\d+(?:\.\d+)+[.)]?\s+[A-Z])"  # numbered clauses: 4.2 The rent
 )
-_NUMBER = re.compile(  # of a clause or an item, which begins a sentence and does not end one
+_NUMBER = re.compile(  # the number of a clause or item, which begins a sentence and does not end one
     r"(?:(?:article|art\.|chapter|clause|item|paragraph|part|schedule|section|sec\.|step|§+)\s*)?"
     r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[a-zA-Z]|[ivxIVX]{1,5})[.)\]]+",
     re.IGNORECASE,
@@ -26,7 +26,7 @@ _BEFORE_NUMBER = re.compile(r"\bNo\.$", re.IGNORECASE)
 
 
 def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields the sentences of ``text[start:end]`` as (start, end), in order, without white space around them."""
+    """Yields (start, end) of the sentences of ``text[start:end]``, in order, without surrounding white space."""
     at = start
     for gap in _GAP.finditer(text, start, end):
         if not _continues(text, at, gap.start(), gap.end()):
@@ -36,8 +36,9 @@ def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _continues(text: str, start: int, stop: int, after: int) -> bool:
-    """Returns True if the sentence that began at ``start`` continues at ``after``: after its number or an abbreviation,
-    or with a lower case letter.
+    """Returns True if the sentence from ``start`` continues at ``after``.
+
+    It does after its own number or an abbreviation, or if a lower case letter follows a period.
     """
     if "\n\n" in text[stop:after]:
         return False
@@ -63,7 +64,7 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields (start, end) of ``text[start:end]`` without white space around it; nothing for white space alone."""
+    """Yields (start, end) of ``text[start:end]`` without surrounding white space; nothing for white space alone."""
     part = text[start:end]
     if inside := part.strip():
         start += len(part) - len(part.lstrip())
@@ -71,6 +72,6 @@ def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def trim_to_sentence(text: str) -> str:
-    """Removes an unfinished last sentence, unless it is the only one."""
+    """Returns ``text`` without an unfinished last sentence, unless it is the only one."""
     *complete, last = sentences(text, 0, len(text)) if text else [(0, 0)]
     return text[: complete[-1][1]] if complete and text[last[1] - 1] not in ENDS else text

@@ -1,4 +1,4 @@
-"""Words of a text in one form each, whatever their case and inflection, so that two texts can be compared."""
+"""Normalizes words regardless of case and inflection, so that two texts can be compared."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _NUMBERS = (
 _ALIKE = {"%": "percent", "€": "euro", "eur": "euro", "$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound"}
 _ALIKE |= {word: str(number) for number, word in enumerate(re.findall(r"\w+", _NUMBERS))}
 _ENDINGS = ("ing", "ies", "ied", "ed", "es", "en", "er", "s", "e", "n")
-MIN_STEM = 3  # letters that stay of a word
+MIN_STEM = 3  # letters that a stem keeps at least
 
 NEGATIONS = frozenset(
     re.findall(r"\w+", "no not never none nobody nothing neither nor cannot without nicht kein keine ohne nie")
@@ -55,24 +55,24 @@ class WordForm(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True for digits, and for numbers that are written as words."""
+        """True for digits and for numbers written as words."""
         return self.form[0].isdigit()
 
     @property
     def is_content(self) -> bool:
-        """True unless it is a word such as "the" or "not", which every text has."""
+        """True unless it is a function word or a negation, such as "the" or "not"."""
         if self.is_number:
             return self.word != "one"
         return not self.negates and re.split("['’]", self.word)[0] not in FUNCTION_WORDS  # noqa: RUF001
 
     @property
     def negates(self) -> bool:
-        """True for "not" and its like."""
+        """True for negations such as "not"."""
         return self.word in NEGATIONS or self.word.endswith(("n't", "n’t"))  # noqa: RUF001
 
 
 def word_forms(text: str) -> Iterator[WordForm]:
-    """Yields the words of ``text`` in their order."""
+    """Yields the words of ``text`` in order."""
     for found in _WORD.finditer(text):
         elided = _ELIDED.match(text, *found.span())
         start, end = elided.end() if elided else found.start(), found.end()
@@ -82,7 +82,7 @@ def word_forms(text: str) -> Iterator[WordForm]:
 
 @lru_cache(1 << 16)
 def form_of(word: str) -> str:
-    """Returns the form of a word in lower case: "running", "runs" and "run" have the same, "1,000" and "1000" too."""
+    """Returns the form of a lower-case word: the same for "running", "runs" and "run", and for "1,000" and "1000"."""
     if word[0].isdigit():
         return number_form(word)
     word = re.sub("['’]s?$", "", word) or word  # noqa: RUF001
@@ -90,7 +90,7 @@ def form_of(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Returns a word without its ending: the same for its inflections, if not a word of its own."""
+    """Returns a word without its ending: the same for its inflections, but not always a real word."""
     for ending in _ENDINGS:
         stem = word.removesuffix(ending)
         if stem != word and len(stem) >= MIN_STEM and not (ending == "s" and stem[-1] in "su"):

@@ -1,4 +1,4 @@
-"""Words of a text as they are compared one by one, in lower case, numbers in their form."""
+"""Splits text into lower-case words for comparison, with numbers in their form."""
 
 import re
 
@@ -9,9 +9,7 @@ _WORD = re.compile(rf"(?<![^\W{_CJK}])(?P<number>{NUMBER})(?![^\W{_CJK}])|[{_CJK
 
 
 def split_words(text: str) -> list[str]:
-    """Returns the words of a text in lower case; characters of scripts without spaces one by one, numbers in their form
-    (``number_form``).
-    """
+    """Returns the words of a text in lower case: kana and Chinese characters singly, numbers by ``number_form``."""
     return [
         number_at(text, *found.span()) if found["number"] else found.group().casefold()
         for found in _WORD.finditer(text)
@@ -19,5 +17,5 @@ def split_words(text: str) -> list[str]:
 
 
 def in_spaces(text: str) -> str:
-    """Returns the words of a text, each between spaces, so that a text is found in another only as whole words."""
+    """Returns the words of a text, each between spaces, so that a substring search matches only whole words."""
     return f" {' '.join(split_words(text))} "

@@ -1,1 +1,1 @@
-"""Backup, repair and eviction."""
+"""Backs up, repairs and evicts from the store."""

@@ -1,5 +1,6 @@
-"""A backup: one ZIP file with a copy of the database, the settings, the files kept for the viewer and, if wanted, the
-pages of the KV cache. Its manifest has the SHA-256 of each; nothing is taken from a file in which one differs.
+"""Backs up the database, the settings, the kept original files and, if wanted, the KV pages to one ZIP file.
+
+Its manifest has the SHA-256 of each file. If one differs, nothing is restored.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, LookupError, Ty
 
 @dataclass(frozen=True)
 class BackedUp:
-    """What a backup has: its ``documents``, ``chats`` and page ``files``, and the bytes of the file."""
+    """The numbers of ``documents``, ``chats`` and ``files`` in a backup, and its size in bytes."""
 
     documents: int
     chats: int
@@ -46,8 +47,9 @@ class BackedUp:
 
 
 def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
-    """Write everything in the store, and the settings, to the new file ``path``, whole or not at all; with the stored
-    ``pages`` if wanted. Raises DocumentError if ``path`` exists or cannot be written, StoreError.
+    """Write the store and the settings atomically to the new file ``path``, with stored ``pages`` if wanted.
+
+    Raises DocumentError if ``path`` exists or cannot be written, and StoreError.
     """
     if path.exists():
         raise DocumentError(f"{path} exists", "choose another name, or remove it first")
@@ -65,10 +67,11 @@ def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
 
 
 def restore_backup(path: Path, home: Path, replace: bool = False) -> Path | None:
-    """Put a backup into the data folder ``home``, after comparing all of it with its checksums. Where the folder has
-    documents or settings, that takes ``replace``; a backup of them is then made beside the folder, and returned.
+    """Restore a backup into the data folder ``home``, after verifying all checksums.
 
-    Until everything is in place the old database is used. Raises DocumentError, StoreError.
+    A folder with a database or settings requires ``replace``: it is then backed up beside the folder first, and the
+    path of that backup is returned. The old database stays in use until everything is in place. Raises DocumentError,
+    StoreError.
     """
     if (occupied := is_occupied(home)) and not replace:
         raise StoreError(f"{home} is not empty", "restore into another LOCALCTX_HOME, or replace it with --replace")
@@ -83,7 +86,7 @@ def restore_backup(path: Path, home: Path, replace: bool = False) -> Path | None
 
 
 def is_occupied(home: Path) -> bool:
-    """Returns True if the data folder has a database or settings. Models alone do not count."""
+    """Returns True if the data folder has a database or settings. Models do not count."""
     return any((home / name).exists() for name in (DATABASE, SETTINGS))
 
 
@@ -101,7 +104,7 @@ def _pack(store: Store, folder: Path, part: Path, pages: bool) -> tuple[int, int
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         sums = dict[str, dict[str, Any]]()
         for name, file in files.items():
-            with suppress(FileNotFoundError):  # evicted meanwhile, or there are no settings
+            with suppress(FileNotFoundError):  # the file was evicted meanwhile, or there are no settings
                 sums[name] = _add(archive, name, file)
         manifest = {"format": FORMAT, "localctx": __version__, "made": time.time(), "files": sums}
         archive.writestr("manifest.json", json.dumps(manifest))
@@ -119,9 +122,9 @@ def _leave_out_pages(copy: Path) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, file: Path) -> dict[str, Any]:
-    """Add a file to the archive; returns its length and its hash, of the bytes that were added."""
+    """Add a file to the archive; returns the length and hash of the bytes added."""
     digest, length = hashlib.sha256(), 0
-    compressed = zipfile.ZIP_STORED if name.startswith("pages/") else zipfile.ZIP_DEFLATED  # numbers hardly shrink
+    compressed = zipfile.ZIP_STORED if name.startswith("pages/") else zipfile.ZIP_DEFLATED  # pages hardly compress
     info = zipfile.ZipInfo(name, time.localtime()[:6])
     info.compress_type, info.external_attr = compressed, 0o600 << 16
     with file.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
@@ -133,7 +136,7 @@ def _add(archive: zipfile.ZipFile, name: str, file: Path) -> dict[str, Any]:
 
 
 def _unpack(path: Path, folder: Path) -> None:
-    """Write the files of a backup into ``folder``, if all are what the manifest says."""
+    """Write the files of a backup into ``folder``. Raises DocumentError if one does not match the manifest."""
     with _damage_of(path), zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
         if manifest["format"] != FORMAT:
@@ -151,7 +154,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _copy_checked(source: Any, target: Any, length: int) -> str:
-    """Copy at most ``length`` bytes, and sync them; returns their hash, or "" if there are more."""
+    """Copy at most ``length`` bytes and sync them; returns their hash, or "" if there are more."""
     digest = hashlib.sha256()
     while block := source.read(_BLOCK):
         digest.update(block)
@@ -175,12 +178,12 @@ def _damage_of(path: Path) -> Iterator[None]:
     except _DAMAGE as e:
         reason = str(e) if type(e) is ValueError else type(e).__name__
         raise DocumentError(f"{path} is damaged, or no backup ({reason})", "use another backup; nothing changed") from e
-    except (RuntimeError, NotImplementedError) as e:  # zipfile: encrypted, or compressed in another way
+    except (RuntimeError, NotImplementedError) as e:  # zipfile: encrypted, or an unknown compression
         raise DocumentError(f"{path} is no backup of localctx ({type(e).__name__})", "use another one") from e
 
 
 def _check_database(path: Path, database: Path) -> None:
-    """Refuse a backup of a database that was damaged already; bring an older one up to date."""
+    """Migrate an older database of a backup. Raises DocumentError if the database is damaged."""
     with closing(_open(path, database)) as db:
         if (fault := examine_database(db)) != "ok" or damaged_rows(db):
             raise DocumentError(f"the database in {path} is damaged ({fault})", "use another backup; nothing changed")
@@ -202,7 +205,7 @@ def _back_up_old(home: Path) -> Path:
 
 
 def _put_in_place(folder: Path, home: Path) -> None:
-    """Move the files into the data folder, the database last: all others have names of their own."""
+    """Move the files into the data folder, the database last: page and original files have unique names."""
     for name in ("originals", "pages"):
         (home / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         for file in (folder / name).glob("*"):

@@ -1,6 +1,4 @@
-"""Eviction from the store: pages and original files stay within a budget of bytes. Documents and chats are never
-evicted.
-"""
+"""Evicts pages and original files to stay within a budget of bytes. Documents and chats are never evicted."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,12 +7,12 @@ from localctx.errors import format_bytes
 from localctx.store.caches import CacheRow
 from localctx.store.store import Store
 
-WASTE = 0.25  # of a page file: with fewer dead bytes a rewrite costs more than evicting the next cache
+WASTE = 0.25  # share of dead bytes in a page file below which a rewrite costs more than evicting the next cache
 
 
 @dataclass(frozen=True)
 class EvictedCache:
-    """One cache's evicted pages: the names of its documents or chat, and the ``bytes`` that no other cache shared."""
+    """One evicted cache: the names of its documents or chat, its tokens, and the ``bytes`` not shared by others."""
 
     names: tuple[str, ...]
     tokens: int
@@ -27,18 +25,18 @@ class EvictedCache:
 
 @dataclass
 class EvictionResult:
-    """The result of making room: True if the needed bytes fit now, and the caches that were evicted for them."""
+    """The result of ``make_room``: whether the needed bytes fit now, and the caches evicted for them."""
 
     enough: bool = False
     evicted: list[EvictedCache] = field(default_factory=list)
 
 
 def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> EvictionResult:
-    """Evict pages until page files and original files together take at most ``budget`` bytes less ``need``, the lowest
-    score first; when there are no more, original files, which cannot be made again.
+    """Evict caches, lowest score first, until page and original files take at most ``budget`` less ``need`` bytes.
 
-    The cache ``using`` and pinned documents are never evicted; nothing is if evicting all the rest would not do. A page
-    of several caches goes with the last of them. Processes that have an evicted page mapped go on reading it.
+    If no caches are left, evicts original files, which cannot be recomputed. Never evicts the cache ``using`` or pinned
+    documents. Evicts nothing if evicting everything else would not suffice. A page of several caches is deleted with
+    the last of them. Processes that have an evicted page mapped can still read it.
     """
     result = EvictionResult()
     least = store.caches.unevictable_bytes(using) + store.originals.pinned_nbytes()
@@ -55,9 +53,9 @@ def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> Evic
 def eviction_score(cache: CacheRow, seconds_per_token: float, now: float) -> float:
     """Returns the seconds of prefill that a stored byte saves, divided by the seconds since its last use.
 
-    Cost by size is GreedyDual-Size's measure (Cao and Irani, 1997). Its ageing needs a floor that outlives each
-    eviction; dividing by the time since the last use ages as well (hyperbolic caching, Blankstein et al., 2017) and
-    needs only that time. Among caches of one model and codec this is least recently used first.
+    Cost by size is GreedyDual-Size (Cao and Irani, 1997). Its ageing needs a floor that is stored across evictions.
+    Dividing by the time since the last use ages too (hyperbolic caching, Blankstein et al., 2017) and needs only that
+    time. Among caches of one model and codec, the least recently used is evicted first.
     """
     return cache.kept * seconds_per_token / max(1, cache.bytes) / max(1.0, now - cache.used)
 
@@ -69,18 +67,18 @@ def _evict_one(store: Store, using: str, result: EvictionResult) -> bool:
         return False
     rates, now = {c.fingerprint: store.caches.rate(c.fingerprint) for c in caches}, time.time()
     known = [1 / rate for rate in rates.values() if rate]
-    average = sum(known) / len(known) if known else 1.0  # of a model that was never timed
+    average = sum(known) / len(known) if known else 1.0  # for models without a measured rate
     per_token = {fingerprint: 1 / rate if rate else average for fingerprint, rate in rates.items()}
     lowest = min(caches, key=lambda c: eviction_score(c, per_token[c.fingerprint], now))
     names, before = tuple(store.caches.names(lowest.id)) or ("a deleted document",), store.pages.live()
     _sweep(store, lowest.id)
-    if freed := before - store.pages.live():  # else other caches hold all of it still
+    if freed := before - store.pages.live():  # 0 if other caches share all of its pages
         result.evicted.append(EvictedCache(names, lowest.kept, freed))
     return True
 
 
 def _sweep(store: Store, cache: str = "") -> None:
-    """Empty ``cache`` and delete the pages that no other cache has."""
+    """Unlink the pages of ``cache`` and delete those that no other cache has."""
     with store.db.atomic():
         store.caches.drop_pages(cache)
         dead = store.pages.forget_unused()

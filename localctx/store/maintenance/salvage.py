@@ -1,7 +1,7 @@
-"""Salvages a damaged database: what can be read and is whole goes into a new one, and the damaged file stays beside it.
+"""Salvages a damaged database: copies readable, intact rows to a new one, and keeps the damaged file beside it.
 
-Rows are read by their numbers, from both ends of each damaged part, without the indexes. Indexes and the index of words
-are built anew. A chat's messages that can be read are kept even if letters in them may have changed.
+Reads rows by rowid from both ends of each damaged range, without indexes. Rebuilds the indexes and the word index.
+Keeps readable messages of a chat even if letters in them may have changed.
 """
 
 import json
@@ -26,12 +26,12 @@ from localctx.store.schema import migrate
 from localctx.store.search_words import words_of_chunks
 from localctx.system import sync
 
-_HEADER = 100  # bytes of the file
+_HEADER = 100  # bytes of an SQLite file's header
 _MAX_ROWID = (1 << 63) - 1
-_MAX_TRIES = 20_000  # to read a part of a table
+_MAX_TRIES = 20_000  # attempts to read a range of a table
 _UNREADABLE = (sqlite3.Error, ValueError, OverflowError, MemoryError)
-_KEPT_READABLE = ("documents", "chats", "messages")  # whose rows are kept with a checksum that is wrong
-_PLAIN: dict[str, dict[str, Any]] = {  # what replaces a value that cannot be what it was
+_KEPT_READABLE = ("documents", "chats", "messages")  # tables whose rows are kept despite a wrong checksum
+_PLAIN: dict[str, dict[str, Any]] = {  # replacements for damaged values
     "documents": {"name": "a recovered document", "path": "-", "encoding": "utf-8", "content": "", "modified": 0},
     "chats": {"title": "a recovered chat", "settings": "{}"},
     "messages": {"role": "user", "text": "", "citations": "[]", "stats": "{}", "stopped": ""},
@@ -41,8 +41,9 @@ _JSON = {"settings": dict, "citations": list, "stats": dict, "result": dict, "re
 
 @dataclass
 class Salvaged:
-    """The result: rows by table that were ``saved``, of these the ``doubtful`` ones, and those that were seen and are
-    ``lost``; where the damaged file is ``aside``.
+    """The numbers of rows by table: ``saved``, the ``doubtful`` among them, and ``lost`` ones that were seen.
+
+    ``aside`` is the path of the damaged file.
     """
 
     saved: Counter[str] = field(default_factory=Counter)
@@ -52,9 +53,9 @@ class Salvaged:
 
 
 def salvage(home: Path) -> Salvaged:
-    """Replace the database of the data folder ``home`` by a new one with all that is whole in it.
+    """Replace the database of the data folder ``home`` with a new one that has all its intact rows.
 
-    Until the new one is complete nothing is changed, and the old one is kept. Raises StoreError if another process is
+    Changes nothing until the new one is complete, and keeps the old one. Raises StoreError if another process is
     writing there, OSError and sqlite3.Error if the new one cannot be written.
     """
     file = home / "library.db"
@@ -72,10 +73,10 @@ def salvage(home: Path) -> Salvaged:
 
 
 def _copy_for_reading(file: Path, copy: Path) -> None:
-    """Copy the database, and give the copy a whole header: of this version's databases only a few fields differ."""
+    """Copy the database and give the copy an intact header: few fields differ between databases of this version."""
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(file, timeout=5)) as db:
         try:
-            db.execute("BEGIN EXCLUSIVE")  # after what a killed process left is rolled back
+            db.execute("BEGIN EXCLUSIVE")  # also rolls back the journal of a killed process
             db.execute("ROLLBACK")
         except sqlite3.OperationalError as e:
             if "locked" in str(e):
@@ -96,7 +97,7 @@ def _copy_for_reading(file: Path, copy: Path) -> None:
 
 
 def _mend_schema(copy: Path) -> None:
-    """Give the tables of the copy the definitions of this version, which only ever got more columns at their ends."""
+    """Give the copy's tables the definitions of this version: later versions only ever append columns."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         migrate.apply(Database(fresh))
         known = fresh.execute("SELECT sql, name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -110,7 +111,7 @@ def _copy_rows(broken: Path, new: Path) -> Salvaged:
     _mend_schema(broken)
     with closing(sqlite3.connect(broken)) as old, closing(open_database(new)) as db:
         old.text_factory = bytes
-        old.execute("PRAGMA writable_schema = ON")  # entries that cannot be understood are passed over
+        old.execute("PRAGMA writable_schema = ON")  # makes SQLite skip malformed schema entries
         db.execute("PRAGMA foreign_keys = OFF")
         with db.atomic():
             for table, columns in _in_order():
@@ -127,7 +128,7 @@ def _in_order() -> list[tuple[str, dict[str, str]]]:
 
 
 def _copy_table(old: sqlite3.Connection, db: Database, table: str, columns: dict[str, str], result: Salvaged) -> None:
-    """Copy the rows of a table that are whole, or good enough."""
+    """Copy the intact or acceptable rows of a table."""
     there = _columns_there(old, table)
     names = [name for name in columns if name in there]
     if not names:
@@ -152,7 +153,7 @@ def _columns_there(old: sqlite3.Connection, table: str) -> set[str]:
 
 
 def _rows(old: sqlite3.Connection, read: str, result: Salvaged, table: str) -> Iterator[Sequence[Any]]:
-    """Yield the rows that can be read. Between two rows where reading fails, the middle is tried, and so on."""
+    """Yields the readable rows. Bisects the range between two rows where reading fails."""
     parts, tries = deque([(-_MAX_ROWID - 1, _MAX_ROWID)]), 0
     while parts and (tries := tries + 1) < _MAX_TRIES:
         first, last = parts.popleft()
@@ -179,7 +180,7 @@ def _rows(old: sqlite3.Connection, read: str, result: Salvaged, table: str) -> I
 
 
 def _accepted(table: str, row: dict[str, Any], columns: dict[str, str], result: Salvaged) -> dict[str, Any] | None:
-    """Returns a row as it is to be written: whole, or mended as far as it can be read; None if it is of no use."""
+    """Returns the row to write: intact, or with damaged values replaced; None if it must be dropped."""
     whole = table not in CHECKED or row.get("checksum") is None or row["checksum"] == _checksum_of(table, row)
     plain = _PLAIN.get(table, {})
     doubtful = not whole
@@ -200,7 +201,7 @@ def _accepted(table: str, row: dict[str, Any], columns: dict[str, str], result: 
 
 
 def _typed(value: Any, kind: str, name: str) -> tuple[bool, Any]:
-    """Returns True and the value if it is of its column's type; JSON must be what it was."""
+    """Returns (True, value) if the value has its column's type, else False; JSON must have the expected type."""
     if value is None:
         return True, None
     if kind == "TEXT":
@@ -219,7 +220,7 @@ def _checksum_of(table: str, row: dict[str, Any]) -> int:
 
 
 def _mend_links(db: Database, result: Salvaged) -> None:
-    """Let the messages after a lost one begin anew, and remove the rows that name others which are lost."""
+    """Make messages after a lost one first messages, and remove rows that refer to lost ones."""
     db.execute("UPDATE messages SET parent = NULL WHERE parent NOT IN (SELECT id FROM messages) OR parent >= id")
     last = "SELECT max(id) FROM messages WHERE chat = chats.id"
     db.execute(f"UPDATE chats SET leaf = ({last}) WHERE leaf NOT IN (SELECT id FROM messages WHERE chat = chats.id)")
@@ -232,13 +233,13 @@ def _mend_links(db: Database, result: Salvaged) -> None:
 
 
 def _index_words(db: Database) -> None:
-    """Build the index of words from the chunks and the texts."""
+    """Build the word index from chunks and texts."""
     for chunk, _, words in words_of_chunks(db):
         db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
 
 
 def _exchange(file: Path, new: Path, aside: Path) -> None:
-    """Put the new database in the place of the damaged one, which is kept. At no moment is there none."""
+    """Replace the damaged database with the new one and keep it as ``aside``. A database exists at every moment."""
     sync(new)
     try:
         os.link(file, aside)

@@ -1,1 +1,1 @@
-"""KV pages and snapshots on disk, each checked before it is used."""
+"""Stores KV pages and snapshots on disk, and verifies each before use."""

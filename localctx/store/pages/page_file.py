@@ -1,5 +1,6 @@
-"""Page files of the local folder. ``PageFile`` writes one, locked, so that no process removes it before SQL names it;
-``PageReader`` maps them and verifies the pages in them.
+"""Page files of the local folder. ``PageReader`` maps them and verifies their pages.
+
+``PageFile`` writes one under a lock, so that no process removes it before the database names it.
 """
 
 import secrets
@@ -19,12 +20,12 @@ from localctx.store.pages.slot_file import EmptyFile, SlotFile, SlotWriter
 from localctx.system import sync
 
 IN_SLOTS = "((pages.bytes + slot_bytes - 1) / slot_bytes * slot_bytes)"
-"""SQL: the bytes that a page takes of its file."""
+"""SQL: the bytes that a page takes in its file."""
 SELECT_PAGES = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
 
 
 class PageFile:
-    """A new page file in ``folder``. ``row`` names it in the table of segments."""
+    """A new page file in ``folder``. ``row`` is its row for the table of segments."""
 
     def __init__(self, folder: Path, slot_bytes: int) -> None:
         self.id = f"{time.time_ns():x}-{secrets.token_hex(4)}"
@@ -33,18 +34,18 @@ class PageFile:
         self._lock = lock_of(self._path)
         self._lock.acquire()
         self._file = SlotWriter(self._path, slot_bytes)
-        sync(folder)  # which makes its name durable
+        sync(folder)  # makes the file's name durable
 
     def append(self, payload: np.ndarray) -> int:
         """Write a page; returns its first slot. Raises OSError."""
         return self._file.append(payload)
 
     def sync(self) -> None:
-        """Return once every appended page is on the disk."""
+        """Return once every appended page is on disk."""
         self._file.sync()
 
     def close(self, named: bool) -> None:
-        """Close and unlock the file; one that is not ``named`` is deleted."""
+        """Close and unlock the file; delete it unless it is ``named`` in the database."""
         self._file.close()
         if not named:
             self._path.unlink(missing_ok=True)
@@ -53,18 +54,18 @@ class PageFile:
 
 
 class PageReader:
-    """Reads pages by their rows of the database. Each file is mapped once, and stays readable after it is unlinked."""
+    """Reads pages by their database rows. Maps each file once; it stays readable after it is unlinked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files = dict[str, SlotFile | None]()
 
     def has_mapped(self, segment: str) -> bool:
-        """Returns True if the file was mapped, or missed, before."""
+        """Returns True if this reader mapped the file before or found it missing."""
         return segment in self._files
 
     def open(self, row: dict[str, Any], tokens: bytes) -> OpenedPage:
-        """Returns the page's mapped bytes after comparing their checksum and ``tokens``, or what is wrong with it."""
+        """Returns the page's mapped bytes if checksum and ``tokens`` match, else the fault."""
         if (file := self._file(row)) is None:
             return OpenedPage(fault="has lost its file")
         payload = file.payload(row["slot"], row["bytes"])
@@ -75,7 +76,7 @@ class PageReader:
         return OpenedPage(payload) if row["tokens"] == tokens else OpenedPage(fault="is of other text")
 
     def map(self, row: dict[str, Any]) -> Callable[[], np.ndarray | None]:
-        """Map a page now and compare its checksum later: the result returns its bytes, or None if they are wrong."""
+        """Map a page now and verify it later: returns a function that returns its bytes, or None if damaged."""
         file = self._file(row)
         payload = file.payload(row["slot"], row["bytes"]) if file else None
         return (lambda: None) if payload is None else partial(verified, payload, row["checksum"])
@@ -84,7 +85,7 @@ class PageReader:
         segment = row["segment"]
         if segment not in self._files:
             self._files[segment] = None
-            with suppress(FileNotFoundError, EmptyFile):  # any other error is this machine's trouble, now
+            with suppress(FileNotFoundError, EmptyFile):  # other errors say nothing about the page and are raised
                 self._files[segment] = SlotFile(self._folder / f"{segment}.kv", row["slot_bytes"])
         return self._files[segment]
 
@@ -95,5 +96,5 @@ def verified(payload: np.ndarray, checksum: bytes) -> np.ndarray | None:
 
 
 def lock_of(file: Path, timeout: float = -1) -> FileLock:
-    """Returns the lock that a page file's writer holds."""
+    """Returns the lock that the writer of a page file holds."""
     return FileLock(file.with_suffix(".lock"), timeout=timeout)

@@ -1,4 +1,4 @@
-"""PageStore: the seam for places where sealed pages outlive the process, and prefix matching over any of them."""
+"""PageStore: the interface of persistent stores of sealed pages, and prefix matching over any of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,59 +10,56 @@ from localctx.kv.pages import Activation, page_names, snapshot_key
 from localctx.shape import PAGE, KVShape, SnapshotKind
 
 PageKey = tuple[bytes, bytes]
-"""A page's name and its packed tokens: enough to find a page and to verify that it is the right one."""
+"""A page's name and its packed tokens: enough to find a page and to verify its identity."""
 
 
 class OpenedPage(NamedTuple):
-    """A page's verified bytes (uint8), or why they cannot be trusted. Neither: there is no page of that name."""
+    """A page's verified bytes (uint8) or its ``fault``. With neither, there is no page of that name."""
 
     payload: np.ndarray | None = None
     fault: str = ""
 
 
 class PageStore(Protocol):
-    """A place where sealed pages live under their names: the local folder, or a remote one.
+    """A store of sealed pages by name: the local folder or a remote one.
 
-    A page is immutable: two pages of one name have the same bytes. Raises OSError, or what ``store_errors`` knows, if
-    the place cannot be reached.
+    Pages are immutable: two pages of one name have the same bytes. Raises OSError, or an error that ``store_errors``
+    handles, if the store cannot be reached.
     """
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """Store these pages, except those whose names are there; return once they are durable."""
+        """Store these pages, except those whose names are stored; return once they are durable."""
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """Yield each of these pages, in order, after comparing its tokens and its checksum."""
+        """Yields each of these pages, in order, after verifying its tokens and checksum."""
 
     def unlink(self, names: Iterable[bytes]) -> None:
-        """Remove the pages of these names. Processes that have one mapped can go on reading it."""
+        """Remove the pages of these names. Processes that have one mapped can still read it."""
 
     def verify(self, on_progress: Callable[[int, int], None]) -> list[bytes]:
-        """Read every page; returns the names of those whose bytes are not what was written.
-
-        ``on_progress`` gets the bytes that were read and those there are.
-        """
+        """Read every page; returns the names of the damaged ones. Calls ``on_progress(bytes read, total bytes)``."""
 
 
 class RemotePageStore(PageStore, Protocol):
-    """A PageStore on another machine, as ``RemoteSync`` needs it. It must not learn what it stores.
+    """A PageStore on another machine, for ``RemoteSync``. The remote side must not learn the content.
 
-    Raises OSError as well if the place does not answer in time.
+    Also raises OSError if the remote does not answer in time.
     """
 
     def has(self, name: bytes) -> bool:
-        """Returns True if something is stored under ``name``, which may still be damaged."""
+        """Returns True if a page is stored under ``name``; it may be damaged."""
 
     def has_our_key(self, write: bool) -> bool:
-        """Returns True if the pages were encrypted with our key. An empty place is marked with it, if ``write``."""
+        """Returns True if no other key encrypted the pages. With ``write``, marks an empty store with our key."""
 
 
 @dataclass
 class PrefixMatch:
-    """The stored pages that a prompt begins with, as mapped bytes, and why they end early if a page was damaged.
+    """The longest stored prefix of a prompt: its pages as mapped bytes, and the first ``fault`` if any was damaged.
 
-    ``tail`` is the open page at the prompt's end, if it was stored too; ``damaged`` are the names of damaged pages.
-    ``states`` is the snapshot of the model's states after the last of them, ``windows`` are the parts of sliding layers
-    of those that these layers see, by the index of the page.
+    ``tail`` is the open page at the prompt's end, if stored. ``damaged`` are the names of damaged pages. ``states`` is
+    the snapshot of the model's states after the last page. ``windows`` are the sliding layers' parts of the pages that
+    these layers see, by page index.
     """
 
     payloads: list[np.ndarray] = field(default_factory=list)
@@ -80,10 +77,10 @@ def longest_prefix(
     activation: Activation | None = None,
     shape: KVShape | None = None,
 ) -> PrefixMatch:
-    """Returns the longest run of stored pages that ``tokens`` begin with, all verified; names are those of
-    ``page_names``. The run ends where a sequence of this ``shape`` can go on (None: after every page).
+    """Returns the longest verified prefix of stored pages for ``tokens``, named by ``page_names``.
 
-    Pages behind a damaged one are verified too, so that one reading repairs all of them.
+    The prefix ends where a sequence of this ``shape`` can continue (None: after any page). Pages after a damaged one
+    are verified too, so that one prefill repairs all of them.
     """
     match, keys = PrefixMatch(), list(page_names(fingerprint, tokens, activation))
     for (name, _), page in zip(keys, pages.open(keys), strict=True):
@@ -105,7 +102,7 @@ def longest_prefix(
 
 
 class _SnapshotSearch:
-    """The search for the last snapshot beside the pages ``keys`` of a sequence of ``tokens`` tokens."""
+    """Finds the last usable snapshots of the pages ``keys`` of a sequence of ``tokens`` tokens."""
 
     def __init__(
         self, pages: PageStore, shape: KVShape, keys: Sequence[PageKey], tokens: int, match: PrefixMatch
@@ -113,13 +110,13 @@ class _SnapshotSearch:
         self._pages, self._shape, self._keys, self._tokens, self._match = pages, shape, keys, tokens, match
 
     def verify(self) -> None:
-        """Read the snapshots behind the run, where a page was damaged, to find those that are."""
+        """Read the snapshots after the prefix, to find damaged ones."""
         for position in range(len(self._match.payloads), len(self._keys)):
             for kind in self._shape.snapshots:
                 self._open(kind, position)
 
     def cut(self) -> None:
-        """Drop the pages after the last one where the sequence can go on."""
+        """Drop the pages after the last one where the sequence can continue."""
         match = self._match
         while match.payloads:
             stop = self._end_of_windows()
@@ -130,11 +127,11 @@ class _SnapshotSearch:
         match.windows = {i: x for i, x in match.windows.items() if i in seen}
 
     def _seen(self) -> range:
-        """The whole pages of the run that sliding layers see after it."""
+        """Returns the indices of the prefix's pages that sliding layers see from its end."""
         return self._shape.pages_seen(min(len(self._match.payloads) * PAGE, self._tokens))
 
     def _end_of_windows(self) -> int:
-        """Returns how many pages the run has if sliding layers have what they see, else the last that they lack."""
+        """Returns the number of pages if sliding layers have all they see, else the last index they lack."""
         for i in reversed(self._seen()):
             if i not in self._match.windows:
                 payload = self._open("sliding", i)
@@ -144,7 +141,7 @@ class _SnapshotSearch:
         return len(self._match.payloads)
 
     def _take_states(self) -> bool:
-        """Take the states after the run; False if there are none, though the shape has states."""
+        """Load the states at the end of the prefix; returns False if the shape has states but none are stored."""
         if self._shape.states:
             self._match.states = self._open("states", len(self._match.payloads) - 1)
         return not self._shape.states or self._match.states is not None

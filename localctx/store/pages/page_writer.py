@@ -1,8 +1,7 @@
-"""PageWriter: pages of one sequence and snapshots beside them, written behind its reading and named once they are
-durable.
+"""PageWriter: writes the pages and snapshots of one sequence during its prefill, and names them once durable.
 
-A cache has the page at position i of the sequence as its entry i, and the snapshots beside it as its entries -2i - 1
-(states) and -2i - 2 (sliding layers).
+In a cache, the page at position i of the sequence is entry i. Its snapshots are the entries -2i - 1 (states) and
+-2i - 2 (sliding layers).
 """
 
 import contextlib
@@ -24,7 +23,7 @@ from localctx.store.pages.page_store import PageKey
 
 
 class PageWriter:
-    """Writes the pages ``keys`` of one sequence. ``commit`` makes what was written durable and names it."""
+    """Writes the pages ``keys`` of one sequence. ``commit`` makes the written pages durable and names them."""
 
     def __init__(
         self,
@@ -36,42 +35,42 @@ class PageWriter:
         kinds: Sequence[SnapshotKind] = (),
     ) -> None:
         self._db, self._folder, self.keys, self._slot_bytes, self._cache = db, folder, keys, slot_bytes, cache
-        self._kinds, self._beside = kinds, set[int]()  # positions beside which something was written
-        self._files = dict[int, PageFile]()  # by the bytes of a slot
-        self._rows = dict[int, list[dict]]()  # of pages written since the last commit, by the same
-        self._names = set[bytes]()  # theirs
-        self._present = dict[bytes, Callable[[], None]]()  # pages that were stored already, and what would write them
+        self._kinds, self._beside = kinds, set[int]()  # positions with snapshots to register
+        self._files = dict[int, PageFile]()  # by slot size in bytes
+        self._rows = dict[int, list[dict]]()  # rows written since the last commit, by slot size
+        self._names = set[bytes]()  # names written since the last commit
+        self._present = dict[bytes, Callable[[], None]]()  # pages skipped as already stored: how to write each
         self._entered = 0
 
     def disk_bytes(self, position: int, nbytes: int) -> int:
-        """Returns the bytes of disk that page ``position`` of ``nbytes`` would take: 0 if that name is stored."""
+        """Returns the disk bytes that page ``position`` of ``nbytes`` would take: 0 if its name is stored."""
         return 0 if is_stored(self._db, self.keys[position][0]) else -(-nbytes // self._slot_bytes) * self._slot_bytes
 
     def write(self, position: int, payload: np.ndarray) -> None:
-        """Append page ``position`` of the sequence, unless a page of that name is stored. Raises OSError."""
+        """Append page ``position`` of the sequence, unless its name is stored. Raises OSError."""
         self._append(self.keys[position], payload, self._slot_bytes)
 
     def has_snapshot(self, kind: SnapshotKind, position: int) -> bool:
-        """Returns True if a snapshot of this kind is stored beside page ``position``, or was written."""
+        """Returns True if a snapshot of this kind is stored for page ``position`` or was written."""
         key = snapshot_key(self.keys[position], kind)
         return key[0] in self._names or is_stored(self._db, key[0])
 
     def take_snapshot(self, kind: SnapshotKind, position: int) -> bool:
-        """Let the next commit enter a snapshot that is stored beside page ``position``; returns False if none is."""
+        """Register a stored snapshot of page ``position`` at the next commit; returns False if there is none."""
         if found := self.has_snapshot(kind, position):
-            self._beside.add(position)  # or it would go with the other cache that has it
+            self._beside.add(position)  # otherwise it would be removed with the cache that has it now
         return found
 
     def write_snapshot(self, kind: SnapshotKind, position: int, payload: np.ndarray) -> None:
-        """Append a snapshot beside page ``position``, unless it is stored. Raises OSError."""
+        """Append a snapshot of page ``position``, unless it is stored. Raises OSError."""
         self._append(snapshot_key(self.keys[position], kind), payload, SLOT_ALIGN)
         self._beside.add(position)
 
     def commit(self, pages: int) -> None:
-        """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache. What
-        was stored already, and went with its other caches meanwhile, is written now.
+        """Make all written pages durable, name them, and register the sequence's first ``pages`` in the cache.
 
-        Raises StoreError if the cache was removed meanwhile: then nothing more of it is stored.
+        Also writes pages that were skipped as already stored but removed since. Raises StoreError if the cache was
+        removed meanwhile: then stores nothing more of it.
         """
         for file in self._files.values():
             file.sync()
@@ -82,18 +81,18 @@ class PageWriter:
             for slot_bytes, rows in self._rows.items():
                 insert_pages(self._db, self._files[slot_bytes], rows)
             new = range(self._entered, pages)
-            where = "cache = ? AND position BETWEEN ? AND ?"  # snapshots of other pages that were at these positions
+            where = "cache = ? AND position BETWEEN ? AND ?"  # snapshots of earlier pages at these positions
             self._db.execute(f"DELETE FROM cache_pages WHERE {where}", [self._cache, -2 * new.stop, -2 * new.start - 1])
             entries = [{"cache": self._cache, "position": i, "page": page} for i, page in self._entries(new)]
             self._db.table("cache_pages").insert_all(entries, replace=True)
-            # entries of a longer sequence that it had before
+            # remove entries beyond the end, from an earlier, longer sequence
             beyond = [self._cache, -2 * len(self.keys), len(self.keys) - 1]
             self._db.execute("DELETE FROM cache_pages WHERE cache = ? AND position NOT BETWEEN ? AND ?", beyond)
         self._rows, self._names, self._present, self._beside = {}, set(), {}, set()
         self._entered = max(self._entered, pages)
 
     def _entries(self, new: range) -> Iterator[tuple[int, bytes]]:
-        """Yield the entries that the cache lacks, of pages at ``new`` positions and of snapshots: (position, name)."""
+        """Yields the missing cache entries (position, name) of pages at ``new`` positions and of snapshots."""
         yield from ((i, self.keys[i][0]) for i in new)
         for i, kind in product({*new, *self._beside}, self._kinds):
             if self.has_snapshot(kind, i):
@@ -107,7 +106,7 @@ class PageWriter:
                 yield position, reader.map(row)
 
     def close(self) -> None:
-        """Close the file. What was not committed is lost; a file without a named page is removed."""
+        """Close the files. Uncommitted pages are lost; a file without a named page is removed."""
         for file in self._files.values():
             named = True  # if the database cannot be read, the next writer removes the file
             with contextlib.suppress(sqlite3.Error):
@@ -115,7 +114,7 @@ class PageWriter:
             file.close(named)
 
     def _append(self, key: PageKey, payload: np.ndarray, slot_bytes: int, **more: object) -> None:
-        """Append what has this name to the file of slots of this size, unless it is stored; ``more`` as its row has."""
+        """Append a page to the file with this slot size, unless its name is stored; ``more`` are columns of its row."""
         if key[0] in self._names:
             return
         if is_stored(self._db, key[0]):
@@ -124,7 +123,7 @@ class PageWriter:
             self._put(key, payload, slot_bytes, more)
 
     def _write_removed(self) -> None:
-        """Write what was stored when it should have been written, and was removed since."""
+        """Write pages that were skipped as already stored but removed before the commit."""
         removed = [put for name, put in self._present.items() if not is_stored(self._db, name)]
         for put in removed:
             put()
@@ -140,7 +139,7 @@ class PageWriter:
 
 
 def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:
-    """Append a page to ``file``; returns its row of the table of pages. Raises OSError."""
+    """Append a page to ``file``; returns its row for the table of pages. Raises OSError."""
     return {
         "name": key[0],
         "tokens": key[1],
@@ -152,14 +151,14 @@ def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:
 
 
 def insert_pages(db: Database, file: PageFile, rows: list[dict]) -> None:
-    """Name the pages of ``file``, except those that another writer named meanwhile."""
+    """Insert the rows of pages in ``file``, except those that another writer inserted meanwhile."""
     if new := [row for row in rows if not is_stored(db, row["name"])]:
         db.table("segments").insert(file.row, ignore=True)
         db.table("pages").insert_all(new)
 
 
 def find_row(db: Database, name: bytes) -> dict | None:
-    """Returns the row of the page of this name, with its file's ``slot_bytes``."""
+    """Returns the row of the page of this name, with its file's ``slot_bytes``, or None."""
     return next(iter(db.query(f"{SELECT_PAGES} WHERE name = ?", [name])), None)
 
 

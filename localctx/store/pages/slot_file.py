@@ -1,4 +1,4 @@
-"""Slot files: sealed pages on disk, in slots of one size. Bytes alone: the store needs no torch."""
+"""Slot files: sealed pages on disk, in slots of one size. Handles bytes only, so that the store needs no torch."""
 
 import mmap
 import os
@@ -28,12 +28,12 @@ class SlotWriter:
         return slot
 
     def _write(self, data: bytes, offset: int) -> None:
-        os.lseek(self._fd, offset, os.SEEK_SET)  # behind what a full disk took of an earlier page
+        os.lseek(self._fd, offset, os.SEEK_SET)  # a failed write on a full disk may have moved the file position
         while data:
             data = data[os.write(self._fd, data) :]
 
     def sync(self) -> None:
-        """Return once every appended page is on the disk."""
+        """Return once every appended page is on disk."""
         os.fsync(self._fd)
 
     def close(self) -> None:
@@ -57,6 +57,6 @@ class SlotFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def payload(self, slot: int, nbytes: int) -> np.ndarray | None:
-        """Returns ``nbytes`` mapped bytes from the beginning of a slot; None if the file ends before."""
+        """Returns ``nbytes`` mapped bytes from the start of a slot, or None if the file is too short."""
         start = slot * self.slot_bytes
         return self._bytes[start : start + nbytes] if start + nbytes <= len(self._bytes) else None

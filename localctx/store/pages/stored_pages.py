@@ -1,6 +1,6 @@
 """StoredPages: the local PageStore, page files in a folder and their index in SQL.
 
-A page's row appears only after its bytes are on the disk, so what a crash leaves behind is a file that no row names.
+A page's row is inserted only after its bytes are on disk, so a crash leaves at most a file that no row names.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _CACHE_MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by localctx: 
 
 
 def mark_as_cache(folder: Path) -> None:
-    """Mark a folder so that programs for backups leave it out (https://bford.info/cachedir/)."""
+    """Mark a folder as a cache so that backup programs skip it (https://bford.info/cachedir/)."""
     with contextlib.suppress(OSError):
         if not (folder / CACHE_TAG).exists():
             (folder / CACHE_TAG).write_text(_CACHE_MARK, encoding="ascii")
@@ -45,14 +45,14 @@ class StoredPages:
         activation: Activation | None = None,
         shape: KVShape | None = None,
     ) -> PrefixMatch:
-        """As ``page_store.longest_prefix``. Removes the damaged pages it meets."""
+        """Returns the same as ``page_store.longest_prefix``, and removes the damaged pages found."""
         match = longest_prefix(self, fingerprint, tokens, activation, shape)
         if match.damaged:
             self.unlink(match.damaged)
         return match
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """A page that no cache is given goes with the next clean-up."""
+        """Store these pages. The next ``forget_unused`` removes those that no cache has registered by then."""
         new = [(key, payload) for key, payload in pages if not is_stored(self._db, key[0])]
         if not new:
             return
@@ -68,7 +68,7 @@ class StoredPages:
             file.close(named)
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """The bytes are mapped."""
+        """Yields these pages as mapped bytes."""
         reader = PageReader(self._folder)
         for name, tokens in keys:
             yield self._open(name, tokens, reader)
@@ -82,11 +82,11 @@ class StoredPages:
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
         damaged, reader, done = list[bytes](), PageReader(self._folder), 0
-        rows = list(self._db.query(f"{SELECT_PAGES} ORDER BY segment"))  # at once: an open query would stop writers
+        rows = list(self._db.query(f"{SELECT_PAGES} ORDER BY segment"))  # a list, since an open query blocks writers
         total = sum(row["bytes"] for row in rows)
         for row in rows:
             if not reader.has_mapped(row["segment"]):
-                reader = PageReader(self._folder)  # unmaps the file before
+                reader = PageReader(self._folder)  # unmaps the previous file
             if reader.open(row, row["tokens"]).payload is None:
                 damaged.append(row["name"])
             done += row["bytes"]
@@ -102,15 +102,16 @@ class StoredPages:
         activation: Activation | None = None,
         kinds: Sequence[SnapshotKind] = (),
     ) -> PageWriter:
-        """Returns a writer for the pages of ``tokens``, and for snapshots of these ``kinds``, entered under ``cache``
-        as they become durable.
+        """Returns a writer for the pages of ``tokens`` and snapshots of these ``kinds``.
+
+        Its commits register them in ``cache``.
         """
         self.sweep()
         keys = list(page_names(fingerprint, tokens, activation))
         return PageWriter(self._db, self._folder, keys, slot_bytes, cache, kinds)
 
     def of_cache(self, cache: str) -> Iterator[tuple[dict, np.ndarray]]:
-        """Yields the rows and the verified bytes of a cache's pages in order, until one is missing or damaged."""
+        """Yields the (row, verified bytes) of a cache's pages in order, until one is missing or damaged."""
         reader = PageReader(self._folder)
         rows = list(self._db.query(f"{_OF_CACHE} WHERE cache = ? AND position >= 0 ORDER BY position", [cache]))
         for i, row in enumerate(rows):
@@ -120,34 +121,35 @@ class StoredPages:
             yield row, payload
 
     def has_snapshots(self, cache: str) -> bool:
-        """Returns True if snapshots are stored beside a cache's pages."""
+        """Returns True if the cache has snapshots beside its pages."""
         return bool(self._db.table("cache_pages").count_where("cache = ? AND position < 0", [cache]))
 
     def nbytes(self) -> int:
-        """Returns the bytes that the page files take."""
+        """Returns the total size of the page files in bytes."""
         return sum(f.stat().st_size for f in self._folder.glob("*.kv"))
 
     def live(self) -> int:
-        """Returns the bytes that named pages take of the page files."""
+        """Returns the bytes that named pages take in the page files."""
         return sum(row["live"] for row in self._db.query(_LIVE))
 
     def forget_unused(self) -> list[str]:
-        """Drop the rows of pages that no cache has, and of files without pages; returns those files for
-        ``unlink_files``.
+        """Delete the rows of pages that no cache has and of files without pages.
+
+        Returns these files for ``unlink_files``.
         """
         self._db.execute("DELETE FROM cache_pages WHERE cache NOT IN (SELECT id FROM caches)")  # removed while written
         self._db.execute("DELETE FROM pages WHERE name NOT IN (SELECT page FROM cache_pages)")
         return self._forget_empty_files()
 
     def unlink_files(self, segments: Iterable[str]) -> int:
-        """Delete these files, except those that are still being written; returns the bytes freed."""
+        """Delete these files, except those still being written; returns the bytes freed."""
         return sum(map(self._discard, segments))
 
     def compact(self, share: float = 0.0) -> int:
-        """Rewrite the page file with the most dead bytes, of those where they are ``share`` of it; returns bytes freed.
+        """Rewrite the page file with the most dead bytes, if they are at least ``share`` of it; returns bytes freed.
 
-        Processes that have the old file mapped go on reading it: it is unlinked, while a hole punched into it would be
-        read as zeros. Returns 0 if nothing is dead, or the disk has no room for the copy.
+        The old file is unlinked, so processes that have it mapped can still read it; punched holes would read as zeros.
+        Tries the next file if one cannot be rewritten. Returns 0 if none has dead bytes or the disk has no room.
         """
         wasted = sorted(self._wasted(), reverse=True)
         freed = (self._rewrite(segment) for dead, nbytes, segment in wasted if dead and dead >= share * nbytes)
@@ -161,7 +163,7 @@ class StoredPages:
                 yield nbytes - row["live"], nbytes, row["segment"]
 
     def _rewrite(self, segment: str) -> int:
-        """Copy a file's intact pages to another and delete it; returns bytes freed, 0 while its writer lives."""
+        """Copy a file's intact pages to a new file and delete it; returns bytes freed, 0 if its writer is active."""
         before, empty = self.nbytes(), list[str]()
         with contextlib.suppress(Timeout, OSError), lock_of(self._path(segment), timeout=0):
             empty = self._copy_pages(segment, list(self._db.query(f"{SELECT_PAGES} WHERE segment = ?", [segment])))
@@ -177,9 +179,9 @@ class StoredPages:
             with self._db.atomic():
                 self._db.table("segments").insert(new.row)
                 for slot, name in slots:
-                    where = "WHERE name = ? AND segment = ?"  # or it was removed meanwhile
+                    where = "WHERE name = ? AND segment = ?"  # skips a page that was removed meanwhile
                     self._db.execute(f"UPDATE pages SET segment = ?, slot = ? {where}", [new.id, slot, name, old])
-                self._db.execute("DELETE FROM pages WHERE segment = ?", [old])  # the damaged ones
+                self._db.execute("DELETE FROM pages WHERE segment = ?", [old])  # only damaged pages are left
                 empty = self._forget_empty_files()
             named = new.id not in empty
             return empty
@@ -198,27 +200,27 @@ class StoredPages:
             page = reader.open(row, tokens)
             if page.payload is not None or (now := find_row(self._db, name)) == row:
                 return page
-            row = now  # another process moved or removed it meanwhile
+            row = now  # another process moved or removed the page meanwhile
         return OpenedPage()
 
     def _path(self, segment: str) -> Path:
         return self._folder / f"{segment}.kv"
 
     def sweep(self) -> None:
-        """Delete what crashed writers left: files without a row, and locks, unless a writer holds the lock."""
+        """Delete the leftovers of crashed writers: files without a row and locks, unless a writer holds the lock."""
         known = {r["id"] for r in self._db.query("SELECT id FROM segments")}
         files = {f.stem for f in self._folder.glob("*.kv")} - known
         for segment in files | {f.stem for f in self._folder.glob("*.lock")}:
             self._discard(segment)
 
     def _discard(self, segment: str) -> int:
-        """Delete a file, unless its writer lives or has named pages in it meanwhile; returns the bytes freed."""
+        """Delete a file, unless its writer is active or has named pages in it meanwhile; returns the bytes freed."""
         file, freed = self._path(segment), 0
         with contextlib.suppress(Timeout, OSError), lock_of(file, timeout=0) as lock:
             if not self._db.table("segments").count_where("id = ?", [segment]):
                 with contextlib.suppress(FileNotFoundError):
                     nbytes = file.stat().st_size
-                    file.unlink()  # on Windows not while it is mapped: the next sweep deletes it
+                    file.unlink()  # fails on Windows while the file is mapped: the next sweep deletes it
                     freed = nbytes
             Path(lock.lock_file).unlink(missing_ok=True)
         return freed

@@ -1,7 +1,7 @@
-"""StoredSnapshots: states of sequences that an engine took itself, as rows of the table of pages.
+"""StoredSnapshots: sequence states in an engine's own format, as rows of the table of pages.
 
-A snapshot holds the state of some tokens, and continues its parent; the first continues a fingerprint. So they form a
-tree, whose paths are sequences: one may end anywhere, and sequences that begin alike share their first snapshots.
+A snapshot holds the state of some tokens and continues its parent; the first continues a fingerprint. Snapshots form a
+tree whose paths are sequences. A path may end anywhere, and sequences with a common prefix share its snapshots.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,10 @@ from localctx.store.pages.stored_pages import StoredPages
 
 
 class StoredSnapshot(NamedTuple):
-    """A snapshot: its name and packed tokens, its bytes, where in the sequence it ends, and how far its tokens are
-    those of the sequence. ``open`` reads and verifies its bytes (mapped); a damaged one is removed.
+    """A snapshot: its name and packed tokens, its size in bytes, and the position ``stop`` where it ends.
+
+    Its tokens match the sequence up to the position ``same``. ``open`` maps and verifies its bytes, and removes a
+    damaged snapshot.
     """
 
     key: PageKey
@@ -33,14 +35,15 @@ class StoredSnapshot(NamedTuple):
 
 
 class StoredSnapshots:
-    """The snapshots of a store, in the page files of ``folder``, which ``pages`` cleans up."""
+    """The snapshots of a store, in the page files of ``folder``. ``pages`` cleans them up."""
 
     def __init__(self, db: Database, folder: Path, pages: StoredPages) -> None:
         self._db, self._folder, self._pages = db, folder, pages
 
     def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int], partial: bool) -> list[StoredSnapshot]:
-        """Returns the longest path of snapshots that ``tokens`` begin with and, with ``partial``, the one after it that
-        shares most of the next tokens. None is read yet.
+        """Returns the longest path of snapshots that is a prefix of ``tokens``, without reading them.
+
+        With ``partial``, also returns the next snapshot that shares the most following tokens.
         """
         packed, found, reader = pack_tokens(tokens), list[StoredSnapshot](), PageReader(self._folder)
         path, at, parent = self._deepest(fingerprint, packed), 0, fingerprint
@@ -57,12 +60,12 @@ class StoredSnapshots:
         return found
 
     def writer(self, fingerprint: bytes, names: Sequence[PageKey], cache: str) -> "SnapshotWriter":
-        """Returns a writer of the snapshots that come after those of ``names``, entered under ``cache``."""
+        """Returns a writer of the snapshots after those of ``names``; its commits register them in ``cache``."""
         self._pages.sweep()
         return SnapshotWriter(self._db, self._folder, fingerprint, list(names), cache)
 
     def _open(self, row: dict, reader: PageReader) -> OpenedPage:
-        """Returns a snapshot's verified bytes, or why they cannot be trusted. Its name says what its tokens are."""
+        """Returns a snapshot's verified bytes or its fault; removes a damaged one. The name verifies the tokens."""
         if next_name(row["parent"], row["tokens"]) == row["name"]:
             opened = reader.open(row, row["tokens"])
         else:
@@ -73,7 +76,7 @@ class StoredSnapshots:
         return opened
 
     def _deepest(self, parent: bytes, packed: bytes) -> list[dict]:
-        """Returns the rows of the path from ``parent`` that covers most of ``packed``."""
+        """Returns the rows of the path from ``parent`` that covers the most of ``packed``."""
         best, paths = list[dict](), [(list[dict](), parent, 0)]
         reached = 0
         while paths:
@@ -86,7 +89,7 @@ class StoredSnapshots:
         return best
 
     def _most_alike(self, parent: bytes, packed: bytes) -> dict | None:
-        """Returns the row after ``parent`` whose tokens begin most like ``packed``; None if none does at all."""
+        """Returns the child of ``parent`` that shares the most first tokens with ``packed``, or None."""
         rows = self._db.query(
             f"{SELECT_PAGES} WHERE parent = ? AND substr(tokens, 1, 4) = substr(?, 1, 4)", [parent, packed]
         )
@@ -94,7 +97,7 @@ class StoredSnapshots:
 
 
 class SnapshotWriter(PageWriter):
-    """Writes the snapshots of one sequence. ``keys`` are those it has so far; ``commit`` makes them durable."""
+    """Writes the snapshots of one sequence. ``keys`` are its snapshots so far; ``commit`` makes them durable."""
 
     def __init__(self, db: Database, folder: Path, fingerprint: bytes, keys: list[PageKey], cache: str) -> None:
         super().__init__(db, folder, keys, SLOT_ALIGN, cache)
@@ -102,11 +105,11 @@ class SnapshotWriter(PageWriter):
 
     @property
     def parent(self) -> bytes:
-        """The name that the next snapshot continues."""
+        """The name of the next snapshot's parent."""
         return self.keys[-1][0] if self.keys else self._fingerprint
 
     def next_key(self, tokens: Sequence[int]) -> PageKey:
-        """Returns the name and the packed tokens of the snapshot that would come next."""
+        """Returns the name and packed tokens of the next snapshot."""
         packed = pack_tokens(tokens)
         return next_name(self.parent, packed), packed
 
@@ -115,7 +118,7 @@ class SnapshotWriter(PageWriter):
         return is_stored(self._db, key[0])
 
     def append(self, key: PageKey, payload: np.ndarray | None) -> None:
-        """Append a snapshot to the sequence; None if it is stored already. Raises OSError."""
+        """Append a snapshot to the sequence; ``payload`` is None if it is stored already. Raises OSError."""
         parent = self.parent
         self.keys.append(key)
         if payload is not None:
@@ -123,7 +126,7 @@ class SnapshotWriter(PageWriter):
 
 
 def common_tokens(packed: bytes, other: bytes) -> int:
-    """The number of packed tokens that both begin with."""
+    """Returns the number of leading packed tokens that both share."""
     count = min(len(packed), len(other)) // 4
     mine, theirs = np.frombuffer(packed, "<u4", count), np.frombuffer(other, "<u4", count)
     different = np.flatnonzero(mine != theirs)

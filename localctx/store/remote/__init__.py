@@ -1,1 +1,1 @@
-"""Pages in an object store, encrypted."""
+"""Stores encrypted pages in a remote object store."""

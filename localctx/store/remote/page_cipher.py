@@ -1,7 +1,7 @@
-"""PageCipher: a page as one encrypted object, for places that must not read it.
+"""PageCipher: encrypts a page as one object for a remote store that must not read it.
 
-An object's name is a keyed hash of the page's name and its content is encrypted and authenticated, so that the place
-learns neither documents nor model, and cannot change, swap or shorten an object without notice.
+An object's name is a keyed hash of the page's name, and its content is encrypted and authenticated. The remote learns
+neither documents nor model, and cannot change, swap or truncate an object undetected.
 """
 
 import hmac
@@ -18,7 +18,7 @@ from localctx.store.pages.page_store import OpenedPage, PageKey
 
 MAGIC = b"localctx page 1\n"
 NONCE = 12  # bytes
-_HEADER = struct.Struct("<32sI16s")  # the page's name, bytes of its tokens, the payload's checksum
+_HEADER = struct.Struct("<32sI16s")  # page name, bytes of its tokens, checksum of the payload
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -39,14 +39,14 @@ class PageCipher:
         return hmac.digest(self._names, name, sha256).hex()
 
     def encrypt(self, object_id: str, key: PageKey, payload: np.ndarray) -> bytes:
-        """Returns the content of the object that holds a page: its name, tokens, checksum and payload."""
+        """Returns the encrypted object of a page: its name, tokens, checksum and payload."""
         name, tokens = key
         plain = b"".join((_HEADER.pack(name, len(tokens), page_checksum(payload.data)), tokens, payload.data))
         nonce = os.urandom(NONCE)
         return MAGIC + nonce + self._aead.encrypt(nonce, plain, _bound_to(object_id))
 
     def decrypt(self, object_id: str, data: bytes) -> tuple[PageKey, OpenedPage]:
-        """Returns the page in an object, or what is wrong with it: then its name and tokens are empty."""
+        """Returns the key and page in an object, or its fault. The key is empty if decryption fails."""
         from cryptography.exceptions import InvalidTag
 
         start = len(MAGIC) + NONCE
@@ -70,5 +70,5 @@ def parse_key(text: str) -> bytes:
 
 
 def _bound_to(object_id: str) -> bytes:
-    """Returns the associated data of an object: under another name it cannot be decrypted."""
+    """Returns the associated data of an object, so that it cannot be decrypted under another name."""
     return MAGIC + object_id.encode()

@@ -1,4 +1,4 @@
-"""RemotePages: a PageStore at any fsspec URL (a shared folder, S3, ...), one encrypted object for each page."""
+"""RemotePages: a PageStore at any fsspec URL (a shared folder, S3, ...), with one encrypted object per page."""
 
 import re
 import secrets
@@ -17,12 +17,12 @@ from localctx.store.pages.page_store import OpenedPage, PageKey
 from localctx.store.remote.page_cipher import PageCipher
 
 TIMEOUT = 20.0  # seconds for one object
-READ_AHEAD = 8  # objects that are downloaded at once
-MAX_OBJECT = 1 << 27  # bytes; a page of the largest models has half of it, and a longer object is none
+READ_AHEAD = 8  # objects downloaded at once
+MAX_OBJECT = 1 << 27  # bytes; a page of the largest models has half of this, and a longer object is no page
 _OBJECT = re.compile("[0-9a-f]{64}")
-_CHECK_ID = "0" * 64  # the object by which the key is checked
+_CHECK_ID = "0" * 64  # the object that verifies the key
 _CHECK_KEY = (b"localctx key check".ljust(32), b"")
-_RENAMED = {"file", "local", "sftp", "ssh", "smb"}  # places where a file that is being written can be read
+_RENAMED = {"file", "local", "sftp", "ssh", "smb"}  # written to a temporary name: readers could see a partial file
 
 
 class RemotePages:
@@ -39,7 +39,7 @@ class RemotePages:
                 self._wait(partial(self._write, self._cipher.object_id(key[0]), key, payload))
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """Downloads ahead of the caller, more at a time the longer the pages go on."""
+        """Yields each page. Downloads ahead of the caller, with more requests at once the longer the run of pages."""
         ahead, waiting = iter(keys), deque[Future[OpenedPage]]()
         for number, _ in enumerate(keys):
             while len(waiting) < min(2**number, READ_AHEAD) and (key := next(ahead, None)):
@@ -51,7 +51,10 @@ class RemotePages:
             self._wait(partial(self._remove, self._cipher.object_id(name)))
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """Returns the name of the object where it cannot be decrypted: its page is unknown."""
+        """Check every object; returns the object ids of damaged ones, as page names may be unreadable.
+
+        Calls ``on_progress`` once, with the number of objects.
+        """
         objects = self._wait(self._list)
         damaged = [bytes.fromhex(o) for o in objects if self._wait(partial(self._check, o)).fault]
         on_progress(len(objects), len(objects))
@@ -63,7 +66,7 @@ class RemotePages:
     def has_our_key(self, write: bool) -> bool:
         page = self._wait(partial(self._read, _CHECK_ID, _CHECK_KEY))
         if write and page.payload is None and not page.fault:
-            with suppress(PermissionError):  # it may still be read
+            with suppress(PermissionError):  # the store may still be readable
                 self._wait(partial(self._write, _CHECK_ID, _CHECK_KEY, np.zeros(1, np.uint8)))
             page = self._wait(partial(self._read, _CHECK_ID, _CHECK_KEY))
         return not page.fault
@@ -75,14 +78,14 @@ class RemotePages:
         try:
             return future.result(self._timeout)
         except TimeoutError as e:
-            self._threads = DaemonThreads(READ_AHEAD)  # the others may hang as well
+            self._threads = DaemonThreads(READ_AHEAD)  # the other threads may hang too
             raise TimeoutError(f"no answer in {self._timeout:g} seconds") from e
         except OSError:
             raise
-        except Exception as e:  # each kind of place has errors of its own
+        except Exception as e:  # each file system has its own errors
             raise OSError(f"{type(e).__name__}: {e}") from e
 
-    # In a thread:
+    # The methods below run in a thread.
 
     def _file_system(self) -> tuple[Any, str]:
         if self._place is None:

@@ -1,6 +1,6 @@
-"""RemoteSync: pages come from a remote store where the local one ends, and go to it behind the answer.
+"""RemoteSync: downloads pages missing in the local store from a remote one, and uploads pages in the background.
 
-Nothing here stops an answer. A remote store that fails is left alone for a while, and one note says why.
+Failures never stop an answer: the remote store is not used for a while, and one note says why.
 """
 
 import os
@@ -21,7 +21,7 @@ WRITE = "write"
 KEY = "LOCALCTX_REMOTE_KEY"
 REST = 60.0  # seconds without a request after a failure
 StoredPage = tuple[PageKey, Callable[[], np.ndarray | None]]
-"""A page of the local store, and a function that returns its verified bytes."""
+"""A page of the local store, and a function that returns its verified bytes, or None if damaged."""
 
 
 class RemoteSync:
@@ -31,7 +31,7 @@ class RemoteSync:
         self._pages, self._writable = pages, writable
         self._usable: bool | None = None  # None: not tried yet
         self._retry_at = 0.0
-        self._missing = set[bytes]()  # names that were not there when they were looked for
+        self._missing = set[bytes]()  # names that were missing or damaged when fetched
         self._notes = list[str]()
         self._lock = Lock()
         self._uploader = DaemonThreads(1)
@@ -39,7 +39,7 @@ class RemoteSync:
         self._round = 0  # uploads of earlier rounds were cancelled
 
     def fetch(self, keys: Sequence[PageKey]) -> Iterator[np.ndarray]:
-        """Yield the verified bytes of these pages, in order, up to the first that is missing or damaged."""
+        """Yields the verified bytes of these pages, in order, up to the first missing or damaged one."""
         try:
             if not self._is_usable():
                 return
@@ -55,16 +55,16 @@ class RemoteSync:
             self._fail(e)
 
     def upload(self, pages: Sequence[StoredPage]) -> None:
-        """Upload these consecutive pages of one sequence in the background, if the remote store may be written.
+        """Upload these consecutive pages of one sequence in the background, if the remote store is writable.
 
-        Uploads go in order, so that a place that has the last of them is taken to have all, unless one was missed.
+        Pages are uploaded in order. A remote that has the last one is assumed to have all, unless a fetch missed one.
         """
         if self._writable and pages:
             self._uploads = [u for u in self._uploads if not u.done()]
             self._uploads.append(self._uploader.submit(partial(self._upload, pages, self._round)))
 
     def finish(self, seconds: float) -> None:
-        """Wait for uploads, ``seconds`` at most; the rest is cancelled, as it is when waiting is interrupted."""
+        """Wait for uploads for at most ``seconds``, then cancel the rest, also if the wait is interrupted."""
         deadline = time.monotonic() + seconds
         try:
             for upload in self._uploads:
@@ -75,7 +75,7 @@ class RemoteSync:
             self._round += 1
 
     def take_notes(self) -> list[str]:
-        """Returns what went wrong since the last call, in words."""
+        """Returns the notes on failures since the last call."""
         with self._lock:
             notes, self._notes = self._notes, []
         return notes
@@ -99,7 +99,7 @@ class RemoteSync:
         return self._missing.isdisjoint(names) and self._pages.has(names[-1])
 
     def _is_usable(self) -> bool:
-        """Returns True if the remote store has our key and did not fail lately."""
+        """Returns True if the remote store has our key and did not fail recently."""
         if time.monotonic() < self._retry_at:
             return False
         if self._usable is None:
@@ -122,11 +122,11 @@ class RemoteSync:
                 self._notes.append(text)
 
 
-_remotes: dict[tuple[str, str, str], RemoteSync] = {}  # one for each place, so that a failure is remembered
+_remotes: dict[tuple[str, str, str], RemoteSync] = {}  # one per URL, mode and key, so that failures are remembered
 
 
 def open_remote(url: str, mode: str) -> RemoteSync | None:
-    """Returns the remote store at ``url`` with the key in the environment; None without a URL.
+    """Returns the remote store at ``url`` with the key from the environment, or None without a URL.
 
     Raises UsageError if the key is missing or malformed.
     """
@@ -139,11 +139,11 @@ def open_remote(url: str, mode: str) -> RemoteSync | None:
 
 
 def _pages_at(url: str, cipher: PageCipher) -> RemotePageStore:
-    """Returns the pages at ``url``: here another implementation of the protocol gets its URLs."""
+    """Returns the page store for ``url``. Register other implementations of the protocol here."""
     return RemotePages(url, cipher)
 
 
 def finish_uploads(seconds: float = 30.0) -> None:
-    """Wait for the uploads of every remote store, ``seconds`` at most for each."""
+    """Wait for the uploads of every remote store, at most ``seconds`` each."""
     for remote in _remotes.values():
         remote.finish(seconds)
