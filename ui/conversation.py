@@ -28,7 +28,7 @@ from localctx.ui import message_actions, render
 from localctx.ui.everyday import in_everyday_words, words
 from localctx.ui.job_events import progress_line
 
-NEAR = 1000  # characters before and after a quoted answer in which its sentence is searched
+NEAR = 1000  # characters searched before and after a quoted answer for its sentence
 
 
 @dataclass

@@ -50,7 +50,7 @@ class ChatDocuments:
         return [self.documents, self.library, self.until]
 
     def wire(self, chat: gr.Textbox) -> None:
-        """Connect the components; ``chat`` has the id of the open chat."""
+        """Connect the components. ``chat`` has the id of the open chat."""
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         self.documents.focus(self._choices, self.documents, self.documents, **quiet)
         self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **quiet)

@@ -108,7 +108,7 @@ class MemoryPage:
         self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._stop)
 
-    # What is shown
+    # Showing the page
 
     def _note_page(self, selected: gr.SelectData) -> str:
         return str(selected.value)

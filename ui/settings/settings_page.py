@@ -112,7 +112,7 @@ class SettingsPage:
         self.reload.change(None, None, None, js=_RELOAD)
         page.unload(self._stop)
 
-    # What is shown
+    # Showing the page
 
     def _tab_selected(self, shown: dict[str, Any], selected: gr.SelectData) -> Updates:
         return self._show(shown) if selected.value == TAB else gr.skip()
