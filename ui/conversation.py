@@ -1,4 +1,4 @@
-"""A chat as the conversation shows it: its messages with their sources, and an answer that is being generated."""
+"""Renders a chat for the conversation: stored messages with their sources, and the answer being generated."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,15 +28,15 @@ from localctx.ui import message_actions, render
 from localctx.ui.everyday import in_everyday_words, words
 from localctx.ui.job_events import progress_line
 
-NEAR = 1000  # characters before and after a quoted answer among which its sentence is looked for
+NEAR = 1000  # characters searched before and after a quoted answer for its sentence
 
 
 @dataclass
 class StreamingAnswer:
-    """An answer that is being generated, as a tab shows it. ``before`` are the parts shown above it.
+    """An answer being generated, as a tab shows it. ``before`` holds the parts shown above it.
 
     ``quoted`` is shown before the answer's ``text``: a quotation or, while every passage is asked (``everywhere``),
-    what they answered; ``nearest`` is shown after it; ``used`` and ``window`` count tokens.
+    the passages' answers. ``nearest`` is shown after the text. ``used`` and ``window`` count tokens.
     """
 
     chat: str
@@ -67,7 +67,7 @@ class StreamingAnswer:
                 if event.mode not in ("everywhere", "summarize"):  # no prompt has the tokens of all passages
                     self.used, self.window = event.tokens, event.window
             case WholeOffered():
-                pass  # buttons offer it once there is an answer
+                pass  # buttons offer it after the answer
             case Note():
                 self.notes.append(event.text)
             case Evicted():
@@ -79,17 +79,18 @@ class StreamingAnswer:
             case PassageAnswered():
                 self.quoted += render.passage_answer(event)
             case Token():
-                self.quoted = "" if self.everywhere else self.quoted  # the report groups what came before it
+                self.quoted = "" if self.everywhere else self.quoted  # the report groups the passages' answers
                 self.text, self.used, self.status = self.text + event.text, self.used + 1, render.note("Answering …")
             case Done():
                 report = event.report.to_json()
-                self.chat, self.plan, self.status = report["chat"], "", ""  # its cost is below the answer
+                self.chat, self.plan, self.status = report["chat"], "", ""  # the stored message shows the cost
                 self.notes += [event.failed] if event.failed else []
 
 
 def message_parts(m: Message, store: Store, versions: Sequence[int] = (), last: bool = False) -> Iterator[Any]:
-    """Yield a message as parts of the conversation; an answer is followed by its sources and cost, and any message by
-    the choice of its ``versions``. The ``last`` answer of a chat can be continued.
+    """Yield the conversation parts of a message. Sources and cost follow an answer.
+
+    Any message with several ``versions`` gets a choice of them. The ``last`` answer of a chat can be continued.
     """
     actions = message_actions.below(m, versions, last)
     if m.role == "user":
@@ -112,8 +113,9 @@ def message_parts(m: Message, store: Store, versions: Sequence[int] = (), last: 
 
 
 def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """Return what comes nearest to a question that nothing answers, and the citations of the answer; older messages
-    have the nearest as a citation.
+    """Return the nearest passage of an unanswered question, and the answer's citations.
+
+    Older messages store the nearest passage as a citation.
     """
     if m.stopped == "unanswered" and m.citations:
         return m.citations[0], []
@@ -121,8 +123,9 @@ def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
 
 
 def checked_sentences(m: Message) -> list[AnswerSentence]:
-    """Return the sentences of an answer with their sources. Of an old answer, which was stored without, those that its
-    citations say.
+    """Return the sentences of an answer with their sources.
+
+    Old answers were stored without them: their sentences are checked against their citations.
     """
     if m.role != "assistant" or (m.stats and m.stats.get("mode") == "everywhere"):
         return []
@@ -132,7 +135,7 @@ def checked_sentences(m: Message) -> list[AnswerSentence]:
 
 
 def _in_its_sentence(citation: dict[str, Any], store: Store) -> dict[str, Any]:
-    """Return the citation with the sentence around a quoted answer in place of the answer's own words."""
+    """Return the citation of a quoted answer with its quote widened to the whole sentence."""
     start, end, text = citation["start"], citation["end"], _text(store, citation["document"])
     if citation["source"] != "quote" or text is None or text[start:end] != citation["quote"]:
         return citation
@@ -147,7 +150,7 @@ def _text(store: Store, document: str) -> str | None:
 
 
 def window_gauge(stats: dict[str, Any] | None) -> str:
-    """Return the gauge of the window that an answer with these ``stats`` used; "" without stats."""
+    """Return the context window gauge for an answer's ``stats``; "" if they have no single prompt."""
     if not stats or "kv" not in stats or stats.get("mode") in ("everywhere", "summarize"):
         return ""
     return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])

@@ -1,5 +1,6 @@
-"""The window in a desktop's menu: an entry and an icon in the user's folders, as freedesktop.org's specifications of
-desktop entries (1.5), icon themes and base directories say.
+"""Adds the window to the desktop's menu: an entry and an icon in the user's folders.
+
+Follows freedesktop.org's specifications of desktop entries (1.5), icon themes and base directories.
 """
 
 import os
@@ -25,20 +26,20 @@ Terminal=true
 Categories=Office;Utility;
 Keywords=document;question;summary;PDF;
 """
-_SPECIAL = '"`$\\'  # inside quotes of an Exec key
+_SPECIAL = '"`$\\'  # characters to escape inside quotes of an Exec key
 
 
 def entry_files() -> tuple[Path, Path]:
-    """Returns where entry and icon belong. Raises UserError on a system without such entries."""
+    """Return the paths of the entry and the icon. Raises UserError on Windows and macOS, which have no such entries."""
     if sys.platform in ("win32", "darwin"):
         raise UserError("this system has no desktop entries", "open the window with: localctx ui")
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
-    data = named if named.is_absolute() else Path.home() / ".local" / "share"  # relative ones are to be ignored
+    data = named if named.is_absolute() else Path.home() / ".local" / "share"  # relative paths must be ignored
     return data / "applications" / f"{NAME}.desktop", data / "icons" / "hicolor" / "scalable" / "apps" / f"{NAME}.svg"
 
 
 def install_entry() -> list[Path]:
-    """Writes entry and icon, which run this installation; returns their files. Raises UserError and OSError."""
+    """Write the entry, which runs this installation, and the icon; return both paths. Raises UserError, OSError."""
     entry, icon = entry_files()
     for file in (entry, icon):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ def install_entry() -> list[Path]:
 
 
 def remove_entry() -> list[Path]:
-    """Deletes entry and icon; returns the files that were there. Raises UserError and OSError."""
+    """Delete the entry and the icon; return the files that existed. Raises UserError, OSError."""
     found = [file for file in entry_files() if file.exists()]
     for file in found:
         file.unlink()
@@ -58,13 +59,13 @@ def remove_entry() -> list[Path]:
 
 
 def _command() -> list[str]:
-    """The command of this installation, which need not be on the desktop's path."""
+    """Return the command of this installation; it may be missing from the desktop's PATH."""
     script = Path(sys.executable).with_name(NAME)
     return [str(script)] if script.is_file() else [sys.executable, "-m", NAME]
 
 
 def _quoted(command: list[str]) -> str:
-    """Returns a command for an Exec key: quoted, and then escaped as a string of the file."""
+    """Return a command for an Exec key: each word quoted, then escaped as a string of the file."""
     words = []
     for word in command:
         escaped = "".join(f"\\{c}" if c in _SPECIAL else c for c in word).replace("%", "%%")
@@ -73,7 +74,7 @@ def _quoted(command: list[str]) -> str:
 
 
 def _refresh(folder: Path) -> None:
-    """Tell the desktop, where it has a command for that; others look by themselves."""
+    """Run ``update-desktop-database`` if it is installed; other desktops notice the change by themselves."""
     if (update := shutil.which("update-desktop-database")) and folder.is_dir():
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run([update, folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10)

@@ -1,4 +1,4 @@
-"""What a person at the window is told when an event fails: one line, and nothing on the terminal."""
+"""Error lines that the window shows when an event handler fails; nothing is printed on the terminal."""
 
 from typing import Any
 
@@ -11,8 +11,9 @@ from localctx.ui.request_check import NOT_UNDERSTOOD, note_misread
 
 
 def tell_in_one_line(page: gr.Blocks) -> None:
-    """Have events of the ``page`` that fail, in a handler or before it, told in one line. Errors that nobody foresaw
-    are logged. Called where the page is built.
+    """Show one line for each failed event of the ``page``, whether preprocessing or its handler fails.
+
+    Unexpected errors are logged. Call this while the page is being built.
     """
     process: Any = page.process_api
     preprocess: Any = page.preprocess_data
@@ -20,7 +21,7 @@ def tell_in_one_line(page: gr.Blocks) -> None:
     async def preprocess_data(*args: Any, **kwargs: Any) -> Any:
         try:
             return await preprocess(*args, **kwargs)
-        except Exception as e:  # components raise anything for values that they never send
+        except Exception as e:  # components raise any exception for values they never send
             log_error(e)
             note_misread()
             raise gr.Error(NOT_UNDERSTOOD, print_exception=False) from None

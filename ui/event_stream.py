@@ -1,8 +1,8 @@
-"""Keeps each tab's stream of events open: gradio loses events that come while it closes one.
+"""Keeps each tab's event stream open, because gradio loses events that arrive while it closes one.
 
-Gradio's server ends the stream of a tab when none of the tab's events is left. Its client may know of a new event by
-then, but not yet of the end: nothing opens a stream for that event, or its messages are dropped with the old stream.
-And a page that is being left may open one more stream: gradio ends that with a KeyError, or as not found.
+Gradio's server ends a tab's stream when the tab has no pending events. Its client may already have a new event without
+knowing of the end: no stream is opened for that event, or its messages are dropped with the old stream. A page that is
+being left may also open one more stream, which gradio ends with a KeyError or as not found.
 """
 
 from typing import Any
@@ -15,22 +15,22 @@ _TABS = 2000  # tabs whose messages are kept
 
 
 class _OpenSessions(dict[str, set[str]]):
-    """The ids of the events that are left of each session (tab), for gradio's queue: there is always one."""
+    """The ids of pending events by session (tab), for gradio's queue. Each session always has at least one."""
 
     def __setitem__(self, session: str, events: set[str]) -> None:
         super().__setitem__(session, events | {_STAYS})
 
-    def __missing__(self, session: str) -> set[str]:  # of a tab that is gone, whose stream ends by itself
+    def __missing__(self, session: str) -> set[str]:  # a closed tab, whose stream ends by itself
         return {_STAYS}
 
 
 class _Messages(LRUCache[str, Any]):
-    """The queues of messages of each session, for gradio's queue. One that was left stays until later ones need its
-    place.
+    """The message queue of each session, for gradio's queue. A closed session's queue stays until evicted as the
+    oldest.
     """
 
     def __delitem__(self, session: str) -> None:
-        """Keep them: another stream of the same session may be about to end."""
+        """Keep the messages: another stream of the same session may be about to end."""
 
     def popitem(self, last: bool = True) -> tuple[str, Any]:
         session = next(reversed(self) if last else iter(self))
@@ -40,7 +40,7 @@ class _Messages(LRUCache[str, Any]):
 
 
 def keep_open(page: gr.Blocks) -> None:
-    """Have streams of events end only with their tabs. Called where the ``page`` is built."""
+    """Make event streams end only when their tabs close. Call this while the ``page`` is being built."""
     queue: Any = page._queue
     queue.pending_event_ids_session = sessions = _OpenSessions()
     queue.pending_messages_per_session = _Messages(_TABS)

@@ -1,11 +1,11 @@
-"""Everyday words for what the engine reports: phases, amounts of text, and the remedies of errors."""
+"""Translates the engine's reports into everyday words: phases, amounts of text, and remedies of errors."""
 
 import re
 
 from localctx.settings import APPEARANCE, BLEND, ENGINES, MODES, SUMMARIES
 from localctx.ui.settings_fields import FIELDS
 
-WORDS_OF_A_TOKEN = 0.75  # of English text, with the tokenizers of the catalogue: good for "about"
+WORDS_OF_A_TOKEN = 0.75  # rough average for English text with the catalogue's tokenizers
 _PHASES = {
     "reading": "Reading",
     "ranking": "Comparing passages",
@@ -29,7 +29,7 @@ _PHASES = {
 }
 _PAGES_OF = re.compile(r"pages of (?:.*[/\\])?(.+)", re.DOTALL)
 _VALUES = {*ENGINES, *MODES, *SUMMARIES, *BLEND, *APPEARANCE, "none", "cpu", "sink-window", "snapkv", "select", "h2o"}
-_IN_THE_CHAT = {"until": "“Read only up to”"}  # options that are fields beside the chat
+_IN_THE_CHAT = {"until": "“Read only up to”"}  # options whose fields are beside the chat
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:[ =]([a-z][\w.:/-]*))?")
 _TOKENS = re.compile(r"(?:about )?(?<![\d.,])(\d[\d,]*(?:\.\d+)?) tokens( a second)?")
 _PHRASES = (
@@ -50,18 +50,18 @@ _PHRASES = (
 
 
 def words(tokens: float) -> str:
-    """Return an amount of text in words, roughly: ``about 6,100 words``."""
+    """Return a rough amount of text in words, such as ``about 6,100 words``."""
     return about_words(tokens * WORDS_OF_A_TOKEN)
 
 
 def about_words(number: float) -> str:
-    """Return a number of words, roughly."""
+    """Return a rounded number of words."""
     step = 10 if number < 1000 else 100
     return f"about {max(step, round(number / step) * step):,} words"
 
 
 def phase_name(phase: str) -> str:
-    """Return what is being done in a phase of work; the pages of a file by its name without folders."""
+    """Return the label of a phase. Files are named without their folders."""
     if match := _PAGES_OF.fullmatch(phase):
         return f"Reading {match[1]}"
     first, _, rest = phase.partition(" ")
@@ -73,7 +73,7 @@ def phase_name(phase: str) -> str:
 
 
 def in_everyday_words(text: str) -> str:
-    """Return a line of the engine for the window: settings by their labels there, tokens as words, no commands."""
+    """Reword a line of the engine for the window: settings by their labels, tokens as words, no commands."""
     text = _TOKENS.sub(_amount, text)
     for pattern, everyday in _PHRASES[:6]:
         text = pattern.sub(everyday, text)

@@ -1,7 +1,7 @@
 """Imports gradio without its type stubs and analytics. Import this module before gradio is imported anywhere.
 
 Gradio rewrites type stubs in its own package folder on every import, which takes half of the import's time. It skips
-classes without a source file, so the lookup of source files fails while it is imported.
+classes without a source file, so this module makes the lookup of source files fail during the import.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Access control of the window's HTTP port: only the owner's browser may use it.
 
-The first request has the key in its URL, later ones in a cookie (as Jupyter does). The Host header is checked against
-DNS rebinding, the origin against cross-site requests.
+The first request carries the key in its URL, later ones in a cookie (as in Jupyter). Checking the Host header stops DNS
+rebinding; checking the origin stops cross-site requests.
 """
 
 import re
@@ -33,11 +33,11 @@ HEADERS = {
 }
 
 _API = "/gradio_api/"
-ALLOWED_PATHS = (  # what the page needs; gradio has more: proxies, recordings, an editor of its own source
+ALLOWED_PATHS = (  # those the page needs; gradio also has proxies, recordings, an editor of its own source
     *("/assets/", "/static/", "/theme.css", "/favicon.ico", "/manifest.json", "/config"),
     *(f"{_API}{name}" for name in ("run/predict", "queue/", "heartbeat/", "upload", "file=", "cancel", "reset")),
     *(f"{_API}{name}" for name in ("theme.css", "startup-events", "component_server")),
-    f"{_API}app_id",  # asked until a connection that was lost is there again
+    f"{_API}app_id",  # polled until a lost connection is back
     "/documents/",  # pages of documents by id and number (document_routes)
 )
 REMOTE_FILES = (f"{_API}file=http:", f"{_API}file=https:")  # gradio would fetch them from another server
@@ -55,7 +55,7 @@ class BrowserAccess:
         self._cookie = f"localctx-{port}"  # browsers share cookies between the ports of a host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request: by the wrapped application, or with an error or a redirection."""
+        """Pass a request to the wrapped application, or answer it with an error or a redirect."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -106,7 +106,7 @@ def _cookie(headers: Headers, name: str) -> str:
 
 
 def _with_headers(send: Send, page: bool) -> Send:
-    """Wrap ``send`` to add HEADERS. The ``page`` is buffered to its end: the policy has hashes of its scripts."""
+    """Wrap ``send`` to add HEADERS. A ``page`` is buffered whole, because the policy hashes its scripts."""
     buffered: list[Any] = []
 
     async def send_with_headers(message: Any) -> None:
@@ -124,8 +124,9 @@ def _with_headers(send: Send, page: bool) -> Send:
 
 
 def _with_cookies_for_manifest(messages: Sequence[Any], page: bytes) -> list[Any]:
-    """Return the ``messages`` of a ``page`` that lets the browser ask for the manifest with the cookie, which it leaves
-    out unless the page says otherwise.
+    """Return the ``messages`` with a ``page`` that makes the browser request the manifest with the cookie.
+
+    Without ``crossorigin="use-credentials"`` browsers leave the cookie out.
     """
     changed = page.replace(_MANIFEST, _MANIFEST + b' crossorigin="use-credentials"')
     others = [m for m in messages if m["type"] != "http.response.body"]

@@ -1,4 +1,4 @@
-"""Events of a job as HTML lines, redrawn at a limited rate, and errors as text."""
+"""Renders a job's events as HTML lines, redrawn at a limited rate, and its errors as text."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +25,7 @@ def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[No
 
 
 def progress_lines(stream: EventStream) -> Iterator[str]:
-    """Yield a job's progress as HTML; last its result: the text of its last Note, or its error."""
+    """Yield a job's progress as HTML, and at the end its result: the text of its last Note, or its error."""
     result, line = render.note("Done", "done"), ""
 
     def handle(event: Any) -> None:
@@ -60,5 +60,5 @@ def progress_line(event: Any) -> str:
 
 
 def error_text(e: Exception) -> str:
-    """Return an error as text for the person at the window."""
+    """Return the text of an error in everyday words. Unexpected errors are logged."""
     return in_everyday_words(str(explain(e)))

@@ -1,4 +1,4 @@
-"""What can be done at a message of a chat: another of its versions is shown, or an answer that was cut is continued."""
+"""Buttons below a chat message: show another of its versions, or continue an unfinished answer."""
 
 from collections.abc import Sequence
 
@@ -29,8 +29,10 @@ document.addEventListener('focusin', event => {
 
 
 def below(m: Message, versions: Sequence[int], last: bool) -> str:
-    """Return as HTML what can be done at a message: a choice of its ``versions`` (ids, in order) if it has several,
-    and a button that continues the ``last`` answer of a chat if that was cut. "" if there is nothing.
+    """Return the HTML of a message's buttons; "" if it has none.
+
+    A message with several ``versions`` (ids, in order) gets a choice of them; an unfinished ``last`` answer gets a
+    button that continues it.
     """
     go_on = _button("Continue", f"continue {m.id}", f"continue-{m.id}") if last and m.unfinished else ""
     parts = (_choice(m, versions) if len(versions) > 1 else "") + go_on

@@ -1,4 +1,4 @@
-"""HTML of figures and texts. Every text is escaped: nothing that a document or a model says becomes markup."""
+"""Renders figures and texts as HTML. Every text is escaped, so that no document or model output becomes markup."""
 
 import html
 import re
@@ -44,13 +44,14 @@ def escape(text: object) -> str:
 def chat_text(text: str) -> str:
     """Return ``text`` for a message of a gr.Chatbot without Markdown; ``html.unescape`` restores it.
 
-    The Chatbot takes messages for HTML. Only what HTML would interpret is escaped, because a message can be edited.
+    The Chatbot renders messages as HTML. Only characters that HTML would interpret are escaped, because users can edit
+    messages.
     """
     return _MARKUP.sub(lambda match: html.escape(match.group()), text)
 
 
 def plan_line(p: Planned) -> str:
-    """Return as HTML what an answer will read and how long that takes; folded, the figures and the reason."""
+    """Return the HTML of a plan: what will be read and for how long, with figures and the reason folded below."""
     what = _READS.get(p.mode, "Reading the passages that fit the question")
     seconds = f"about {duration(p.seconds)}" if p.seconds and p.seconds >= 1 else ""
     share = f"{_share(p.reused, p.tokens)} already read" if p.reused else ""
@@ -61,7 +62,7 @@ def plan_line(p: Planned) -> str:
 
 
 def progress_bar(p: Progress) -> str:
-    """Return a progress bar with what is done and the time left; if the total is unknown, only what is done."""
+    """Return a progress bar with the amount done and the time left; without a total, only the phase's name."""
     name = escape(phase_name(p.phase))
     if not p.total:
         return f'<div class="lc-status" role="status">{name} …</div>'
@@ -72,7 +73,7 @@ def progress_bar(p: Progress) -> str:
 
 
 def bar(done: float, total: float, name: str, kind: str = "") -> str:
-    """Return the bar alone; ``kind`` "failing" colours it red. ``name``, for screen readers, is HTML already."""
+    """Return the bar alone. The ``kind`` "failing" colours it red. ``name`` is escaped HTML for screen readers."""
     css = f' class="lc-{kind}"' if kind else ""
     return f'<progress{css} max="{total}" value="{done}" aria-label="{name}"></progress>'
 
@@ -87,7 +88,7 @@ def _done(p: Progress) -> str:
 
 
 def _share(part: float, whole: float) -> str:
-    """Return a percentage; 100 % only of the whole, 0 % only of nothing."""
+    """Return a percentage: 100 % only for the whole, 0 % only for nothing."""
     percent = 100 * part / whole if whole else 0.0
     return f"{min(99, max(1, round(percent))) if 0 < percent < 100 else round(percent)} %"
 
@@ -114,7 +115,7 @@ def note(text: str, kind: str = "note") -> str:
 
 
 def stats_line(report: dict[str, Any]) -> str:
-    """Return as HTML how soon an answer started and why it ended early, if it did; folded, the figures."""
+    """Return the HTML of an answer's cost: its time to first token and why it ended early, with figures folded."""
     tokens, seconds = report["tokens"], report["seconds"]
     read = f"{_share(tokens['reused'], tokens['prompt'])} already read"
     first = seconds.get("first_token")
@@ -127,8 +128,9 @@ def stats_line(report: dict[str, Any]) -> str:
 
 
 def gauge(used: int, window: int) -> str:
-    """Return a small ring of how much of its window, both in tokens, the model has filled: amber from three quarters,
-    red from nine tenths.
+    """Return a small ring for the share of the context window in use (``used`` and ``window`` in tokens).
+
+    It is amber from three quarters, red from nine tenths.
     """
     if not window:
         return ""
@@ -145,7 +147,7 @@ def gauge(used: int, window: int) -> str:
 
 
 def quotation(citation: dict[str, Any]) -> str:
-    """Return the quoted source of an answer and its place, as plain text to be shown before the answer."""
+    """Return a citation's quote and place as plain text, to be shown before the answer."""
     words = " ".join(citation["quote"].split())
     if len(words) > MAX_QUOTE:
         words = words[:MAX_QUOTE].rsplit(None, 1)[0] + " …"
@@ -153,23 +155,24 @@ def quotation(citation: dict[str, Any]) -> str:
 
 
 def nearest(citation: dict[str, Any]) -> str:
-    """Return what comes nearest to a question that nothing answers, as plain text to be shown below the answer."""
+    """Return the nearest passage of an unanswered question as plain text, to be shown below the answer."""
     return f"\n\n{NEAREST}:\n{quotation(citation).rstrip()}"
 
 
 def passage_answer(p: PassageAnswered) -> str:
-    """Return a passage's answer and its place as a line of plain text, while other passages are asked."""
+    """Return one passage's answer and place as a line of plain text, shown while other passages are asked."""
     return f"{' '.join(p.answer.split())} ({place(p.citation)})\n\n"
 
 
 def place(c: dict[str, Any]) -> str:
-    """Return document, page and heading of a citation."""
+    """Return the document, page and heading of a citation."""
     return ", ".join(filter(None, [c["name"], c["page"] and tell_part(c["page"]), c["heading"]]))
 
 
 def answer(text: str, checked: Sequence[AnswerSentence]) -> str:
-    """Return an answer as HTML for a message: after each sentence that a passage says its number, a link to the words;
-    sentences that no passage says are dimmed.
+    """Return an answer as HTML for a message. The source's number, a link to its words, follows a supported sentence.
+
+    Unsupported sentences are dimmed.
     """
     parts, at = list[str](), 0
     for sentence in checked:
@@ -197,10 +200,10 @@ def sources(
     checked: Sequence[AnswerSentence] = (),
     nearest: dict[str, Any] | None = None,
 ) -> str:
-    """Return the sources of an answer as chips, which open to their words: first those of its ``checked`` sentences,
-    with their numbers, then other ``citations``; where nothing answers, what comes ``nearest``, with that name.
+    """Return the sources of an answer as chips that open to their words.
 
-    ``text_of`` returns a document's text by its id, None if it was deleted.
+    The numbered sources of its ``checked`` sentences come first, then other ``citations``, then the ``nearest`` passage
+    of an unanswered question. ``text_of`` returns a document's text by its id, None if it was deleted.
     """
     numbered = [asdict(source) for source in numbered_sources(checked)]
     others = [c for c in citations if not any(_overlap(c, source) for source in numbered)]
@@ -219,8 +222,9 @@ def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def _chip(c: dict[str, Any], text: str | None, number: int | None, said: str, name: str = "") -> str:
-    """Return one source: its ``name``, where it is and, when opened, its words in their surroundings, those of the
-    answer marked.
+    """Return the chip of one source: its ``name`` and place. It opens to the words in context.
+
+    Words that the answer (``said``) uses are marked, else the whole quote.
     """
     start, end = c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:

@@ -1,4 +1,4 @@
-"""Requests that gradio's own page would not send, and with which gradio fails: refused before gradio sees them."""
+"""Refuses requests that gradio's own page never sends and on which gradio would fail."""
 
 import json
 from collections.abc import Iterator
@@ -13,26 +13,26 @@ from localctx.serving.http import App, Receive, Send
 
 PREFIX = "/gradio_api/"
 EVENTS = (f"{PREFIX}run/", f"{PREFIX}queue/join")
-MAX_BODY = 64 << 20  # bytes of an event: what is on the page, and a long pasted text
-MAX_NAME = 255  # bytes of a part of a path, and of the kind of a body: with longer ones libraries fail
+MAX_BODY = 64 << 20  # bytes of an event: the page's values and a long pasted text
+MAX_NAME = 255  # longest path segment in bytes, and longest content type: libraries fail on longer ones
 NOT_UNDERSTOOD = "localctx does not understand this request; load the page again"
 _misread = ContextVar[list[bool] | None]("_misread", default=None)
 
 
 def note_misread() -> None:
-    """Note that the request which is being answered has values that its event cannot have."""
+    """Record that the current request has values that its event cannot have."""
     if (notes := _misread.get()) is not None:
         notes.append(True)
 
 
 class RequestCheck:
-    """ASGI middleware: JSON for gradio must be an object that gradio can handle, and an event one of the ``page``."""
+    """ASGI middleware: JSON for gradio must be an object it can handle; an event must be one of the ``page``."""
 
     def __init__(self, app: App, page: gr.Blocks) -> None:
         self._app, self._page = app, page
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer a request by the wrapped application, or refuse it."""
+        """Pass a request to the wrapped application, or refuse it."""
         path = scope.get("path", "")
         kind = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
         if any(len(part.encode(errors="replace")) > MAX_NAME for part in path.split("/")):
@@ -68,7 +68,7 @@ class RequestCheck:
             _misread.reset(token)
 
     def _is_fine(self, path: str, body: bytes) -> bool:
-        """True for a body that gradio handles. Some of its requests have none."""
+        """True if gradio can handle the body. An empty body is fine except for events."""
         if not body:
             return not path.startswith(EVENTS)
         try:
@@ -97,7 +97,7 @@ def _replayed(messages: list[Any], receive: Receive) -> Receive:
 
 
 def _with_status(send: Send, notes: list[bool]) -> Send:
-    """Wrap ``send`` to say 422 instead of 500 where the request was misread."""
+    """Wrap ``send`` to answer 422 instead of 500 if the request was misread."""
 
     async def send_with_status(message: Any) -> None:
         if message["type"] == "http.response.start" and message["status"] == 500 and notes:

@@ -14,7 +14,7 @@ from localctx.shape import FORMATS
 
 @dataclass(frozen=True)
 class Field:
-    """One setting's label, description and choices. The kind ``free`` accepts other values than its choices."""
+    """One setting's label, description and choices. The kind ``free`` also accepts values outside its choices."""
 
     name: str
     label: str
@@ -129,7 +129,7 @@ ADVANCED: tuple[tuple[str, tuple[Field, ...]], ...] = (
         ),
     ),
 )
-ON_MEMORY_PAGE: tuple[Field, ...] = (  # chosen there, with what was measured of each
+ON_MEMORY_PAGE: tuple[Field, ...] = (  # chosen on the memory page, beside their measurements
     Field("kv", "Memory precision", "", "free", ("auto", *FORMATS, *LLAMA_KV)),
     Field("keep", "Attention limit", "", "free", tuple(KEEPERS)),
 )

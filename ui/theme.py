@@ -7,7 +7,7 @@ import gradio as gr
 
 SANS = ("ui-sans-serif", "system-ui", "sans-serif")
 MONO = ("ui-monospace", "Consolas", "monospace")
-EDGE, EDGE_DARK = "#7d8b9f", "#74849b"  # of what can be typed in or ticked: at least 3 : 1 on its background
+EDGE, EDGE_DARK = "#7d8b9f", "#74849b"  # borders of inputs and checkboxes: contrast at least 3 : 1
 
 
 def window_theme() -> gr.themes.Base:

@@ -1,4 +1,4 @@
-"""Deletions that can be undone: the line that names what was deleted, and the list of what was deleted last."""
+"""Undo for deletions: the line that names the last deletion, and the list of recent ones."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,18 +12,18 @@ from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.window import AppWindow, Updates
 
-MAX_NAMES = 3  # deleted things that are named; more are counted
+MAX_NAMES = 3  # deleted items listed by name; the rest are counted
 HOW_LONG = f"{TRASH_DAYS} days"
 
 
 class UndoLine:
-    """What was deleted last on a page, with a button that brings it back. It stays until the next action there."""
+    """A line that names the last deletion on a page, with an Undo button. It stays until the page's next action."""
 
     def __init__(self, elem_id: str) -> None:
         self._id = elem_id
 
     def build(self) -> None:
-        """Build the line, which is hidden until something is deleted."""
+        """Build the line, hidden until something is deleted."""
         self.deletions = gr.Textbox("", visible=False)
         with gr.Row(visible=False, elem_classes="lc-undo") as self.row:
             self.line = gr.HTML("", elem_id=f"{self._id}-line")
@@ -40,7 +40,7 @@ class UndoLine:
         return {self.row: gr.update(visible=False), self.line: "", self.deletions: ""}
 
     def show(self, deletions: Sequence[Deletion], stays: str) -> Updates:
-        """Name what was deleted, and say what ``stays``."""
+        """Return updates that name the ``deletions``; the sentence ``stays`` says what remains."""
         return {
             self.row: gr.update(visible=True),
             self.line: render.note(f"Deleted {deleted_names(deletions)}. {stays}", "done"),
@@ -49,13 +49,13 @@ class UndoLine:
 
 
 class RecentlyDeleted:
-    """The list of what can still be brought back, built inside a gr.Blocks."""
+    """The list of deletions that can still be restored, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
 
     def build(self) -> None:
-        """Build the list, closed, and the buttons for what is chosen in it."""
+        """Build the closed list, and the buttons that act on its chosen rows."""
         with gr.Accordion("Recently deleted", open=False, elem_id="recently-deleted") as self.box:
             gr.HTML(
                 f"<p>What is deleted, here or by a command, can be brought back for {HOW_LONG}; then it is gone "
@@ -70,7 +70,7 @@ class RecentlyDeleted:
             self.status = gr.HTML("", elem_id="restored")
 
     def wire(self, tab: gr.Tab, refresh: Callable[[Any], Any]) -> None:
-        """Connect the components; ``refresh`` gets each event after which there are other documents or chats."""
+        """Connect the components. ``refresh`` receives each event that changes the documents or chats."""
         options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         both = [self.chosen, self.status]
         for event in (tab.select, self.box.expand):
@@ -79,12 +79,13 @@ class RecentlyDeleted:
         self.forget.click(self._forget, self.chosen, both, **options)
 
     def listed(self) -> Any:
-        """Return the choices as stored, nothing chosen."""
+        """Return the stored choices with nothing chosen."""
         return gr.update(choices=self._rows(), value=[])
 
     def relisted(self, chosen: list[int]) -> Any:
-        """Return the choices as stored, less what is ``chosen`` and gone. Else the choice is not touched: the user may
-        have chosen more while this was computed.
+        """Return the stored choices, and drop ``chosen`` ones that are gone.
+
+        Otherwise the chosen value is left alone: the user may have chosen more meanwhile.
         """
         choices = self._rows()
         there = [key for _, key in choices if key in chosen]
@@ -107,7 +108,7 @@ class RecentlyDeleted:
 
 
 def restored_line(store: Store, deletions: Sequence[int]) -> str:
-    """Bring back what was deleted; return as HTML what came back, or why not all did."""
+    """Restore these deletions (ids). Returns HTML that names the restored items and the error, if one failed."""
     back, failed = list[Deletion](), ""
     for deletion in sorted(deletions, reverse=True):
         try:
@@ -118,7 +119,7 @@ def restored_line(store: Store, deletions: Sequence[int]) -> str:
 
 
 def deleted_names(deletions: Sequence[Deletion]) -> str:
-    """Return the names of what was deleted, in quotation marks."""
+    """Return the names of deleted items in quotation marks, at most MAX_NAMES."""
     names = [f"“{d.name}”" for d in deletions[:MAX_NAMES]]
     more = len(deletions) - MAX_NAMES
     return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Files that a browser uploads: how large they may be, where they lie, and how long."""
+"""Uploaded files: their maximum size, their folder, and how long they are kept."""
 
 import os
 import shutil
@@ -7,13 +7,14 @@ from contextlib import suppress
 
 from localctx.ui.window import AppWindow
 
-MAX_UPLOAD = "2gb"  # of one file; gradio refuses a larger one (a document may have read_document.MAX_BYTES)
-KEPT_SECONDS = 3600  # afterwards uploaded files are deleted; the text read from them is kept
+MAX_UPLOAD = "2gb"  # per file; gradio refuses larger ones (documents are limited by read_document.MAX_BYTES)
+KEPT_SECONDS = 3600  # uploaded files are then deleted; the text read from them is kept
 
 
 def make_upload_folder(window: AppWindow) -> None:
-    """Make the folder of uploads, without what a killed window left there, and have gradio use it. What is younger than
-    KEPT_SECONDS stays: another window may be using it.
+    """Make the upload folder, delete old files that a killed window left, and set it as gradio's temporary folder.
+
+    Files younger than KEPT_SECONDS stay, because another window may be using them.
     """
     window.uploads.mkdir(exist_ok=True, mode=0o700)
     for left in window.uploads.iterdir():

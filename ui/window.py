@@ -1,4 +1,4 @@
-"""AppWindow: what all pages share: the workers that run jobs, the store, the settings."""
+"""AppWindow: the state that all pages share, such as the workers that run jobs, the store and the settings."""
 
 import re
 import tempfile
@@ -25,19 +25,19 @@ from localctx.ui.running.tab_readings import TabReadings
 if TYPE_CHECKING:
     import gradio as gr
 
-MAX_PARALLEL = 8  # questions answered at a time, where memory allows: each makes the others a little slower
+MAX_PARALLEL = 8  # questions answered at a time, as memory allows; each slows the others a little
 
 Updates = dict[Any, Any]
-"""New values of components, by component: what an event handler of gradio returns."""
+"""New values by component, as a gradio event handler returns them."""
 
 
 class AppWindow:
     """The state of one running window.
 
-    ``answer_worker`` answers questions; beside it ``library_worker`` reads files into the library, and
-    ``upkeep_worker`` checks or deletes stored data. ``batches`` holds the current batch, ``answers`` what is being
-    answered in chats, ``readings`` what tabs read before anything is asked, ``downloads`` those of models.
-    ``watcher``, once it is started, has files of watched folders read.
+    ``answer_worker`` answers questions, ``library_worker`` reads files into the library, and ``upkeep_worker`` checks
+    or deletes stored data. ``batches`` holds the current batch, ``answers`` the running answers of chats, ``readings``
+    the read-ahead of each tab, ``downloads`` the model downloads. ``watcher``, once started, reads the files of watched
+    folders.
     """
 
     def __init__(self, settings: Settings, max_parallel: int = MAX_PARALLEL) -> None:
@@ -59,8 +59,9 @@ class AppWindow:
             yield store
 
     def delete(self, kind: Kind, items: Sequence[str]) -> list[Deletion]:
-        """Delete documents or chats (ids) so that they can be brought back for a while. Answers of these chats are
-        stopped before. Raises StoreError.
+        """Delete documents or chats (ids); they can be restored for a while. Raises StoreError.
+
+        Running answers of these chats are stopped first.
         """
         for item in items:
             self.answers.stop_and_wait(item)
@@ -68,28 +69,28 @@ class AppWindow:
             return [store.delete(kind, item) for item in items]
 
     def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Return names and ids of the documents in the library, without older versions except those in ``include``."""
+        """Return names and ids of the library's documents. Older versions are left out unless in ``include``."""
         with self.store() as store:
             return [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in include]
 
     def download_path(self, name: str) -> Path:
-        """Return a path for a file to be downloaded; it is deleted together with the uploads."""
+        """Return a path for a file that the browser will download. The file is deleted together with the uploads."""
         folder = Path(tempfile.mkdtemp(dir=self.uploads))
         return folder / (re.sub(r"[^\w. -]", "_", name).strip(". ")[:100] or "file")
 
     def submit(
         self, tab: str, job: SessionJob, worker: EngineWorker | None = None, exclusive: bool = False
     ) -> EventStream:
-        """Submit a job for a browser tab, or for a panel of it, to ``worker`` (default: the answer worker).
+        """Submit a job for a browser tab, or for one of its panels, to ``worker`` (default: the answer worker).
 
-        A tab has one job at a time: its previous one is cancelled. An ``exclusive`` job runs while no other does.
+        A tab has one job at a time: its previous job is cancelled. An ``exclusive`` job runs alone.
         """
         self.stop(tab)
         stream = self._streams[tab] = (worker or self.answer_worker).submit(job, exclusive=exclusive)
         return stream
 
     def run_promptly(self, tab: str, job: SessionJob, worker: EngineWorker | None = None) -> Iterator[Any]:
-        """Run a job and yield its events. Raises Cancelled as soon as it is stopped, even if the job still runs."""
+        """Run a job and yield its events. Raises Cancelled soon after a stop, even if the job still runs."""
         stream = self.submit(tab, job, worker)
         for event in stream:
             if stream.cancelled.is_set():
@@ -110,8 +111,8 @@ class AppWindow:
     def save_settings(self, changes: Mapping[str, Any]) -> None:
         """Write these settings to the file and use them for new jobs; None restores a default.
 
-        Settings that the environment overrides are written as well, but not used. Raises UserError and changes nothing
-        if a value is not valid, or if there is no such model.
+        Settings that the environment overrides are written too, but not used. Raises UserError and changes nothing if a
+        value is invalid or the model is unknown.
         """
         settings = with_changes(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
         make_keeper(settings.keep, 0)
@@ -121,7 +122,7 @@ class AppWindow:
         self.change_settings(settings)
 
     def change_settings(self, settings: Settings) -> None:
-        """Run new jobs under other settings."""
+        """Run new jobs with these settings."""
         self.settings = settings = choose_model(settings)
         for worker in self._workers:
             worker.change_settings(settings)
@@ -142,7 +143,7 @@ class AppWindow:
 
 
 def _check_model(settings: Settings) -> None:
-    """Raise ModelError for a model that is not in the catalogue nor on this machine, or that the engine cannot run."""
+    """Raise ModelError if the model is neither in the catalogue nor on this machine, or the engine cannot run it."""
     try:
         check_known(settings.model, settings.models)
         choose_engine(settings.model, settings.engine)
@@ -151,5 +152,5 @@ def _check_model(settings: Settings) -> None:
 
 
 def tab_id(request: "gr.Request", panel: str = "") -> str:
-    """Return the id of the browser tab that sent a request, or of a ``panel`` of it that has jobs of its own."""
+    """Return the id of the browser tab that sent a request, or of a ``panel`` in it that has its own jobs."""
     return f"{request.session_hash} {panel}"

@@ -1,5 +1,6 @@
-"""Tensors in, tensors out: a torch reference beside every fast path. No state, no files but compiled
-kernels, imports nothing of ours.
+"""Kernels: tensors in, tensors out, with a torch reference beside every fast path.
+
+They have no state, write no files except compiled kernels, and import nothing else of localctx.
 """
 
 import os
@@ -12,15 +13,17 @@ _SOURCES = Path(__file__).parent
 
 
 def compiled_in(sources: Path, cache: Path) -> Path:
-    """The folder where numba caches what it compiled from exactly these ``sources``. Numba checks whether the file of a
-    function has changed, but not the files of the functions that it calls: it would reuse outdated code.
+    """Return the folder where numba caches code compiled from exactly these ``sources``.
+
+    Numba checks whether a function's own file changed, but not the files of functions that it calls. Without a folder
+    per source digest it would reuse outdated code.
     """
     digest = sha256(b"\0".join(path.read_bytes() for path in sorted(sources.rglob("*.py"))))
     return cache / f"localctx-{digest.hexdigest()[:16]}"
 
 
 def _cache() -> Path:
-    """The user's choice; or beside the sources; or in the user's cache folder, where that is read-only."""
+    """Return the user's choice, else a folder beside the sources, or the user's cache folder if that is read-only."""
     if given := getattr(config, "CACHE_DIR", ""):
         return Path(given)
     beside = _SOURCES / "__pycache__"
@@ -30,5 +33,5 @@ def _cache() -> Path:
 
 
 CACHE = compiled_in(_SOURCES, _cache())
-"""The folder of what is compiled from these sources."""
+"""The folder of the kernels compiled from these sources."""
 setattr(config, "CACHE_DIR", str(CACHE))  # noqa: B010, so that types agree

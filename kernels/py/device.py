@@ -1,4 +1,4 @@
-"""Which kernels a device runs. Imports none of them."""
+"""Tells which kernels a device can run, without importing them."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import torch
 
 
 def has_triton(device: torch.device) -> bool:
-    """True if Triton kernels run on ``device``: on an NVIDIA GPU from Ampere on, with a C compiler for launchers."""
+    """True if Triton kernels run on ``device``: an NVIDIA GPU, Ampere or newer, and a C compiler for launchers."""
     if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")

@@ -6,16 +6,17 @@ import torch
 from torch import Tensor
 
 PAGE = 64  # tokens
-_STEP = 2.0**-24  # between the smallest float16 numbers: a constant channel must not divide by zero
+_STEP = 2.0**-24  # smallest float16 step, so that a constant channel does not divide by zero
 _MAX = 65_000  # float16 ends at 65,504
-_E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats with 4 exponent and 3 mantissa bits; the greatest
+_E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats (4 exponent, 3 mantissa bits), and their maximum
 
 
 def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes (uint8, shape of x), scale and zero (float16, ``dim`` removed) with ``x ~ zero + scale * codes``.
+    """Return codes (uint8, shape of x), scale and zero (float16, ``dim`` removed) with ``x ~ zero + scale * codes``.
 
-    One group runs along ``dim`` (KIVI: tokens for K, channels for V). ``zero`` and ``zero + levels * scale`` bound
-    the group: both are rounded outward to float16, so no element is clipped, but for those beyond 65,000.
+    A group runs along ``dim`` (KIVI: tokens for K, channels for V). For integer codes, ``zero`` and
+    ``zero + levels * scale`` bound the group: both are rounded outward to float16, so only elements beyond 65,000 are
+    clipped.
     """
     if kind == _E4M3:
         return _quantize_e4m3(x, dim)
@@ -29,8 +30,9 @@ def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The zero is the middle of the group, as an offset would cost floats their precision; the scale takes the group's
-    ends to the greatest code.
+    """Quantize to 8-bit floats. The zero is the middle of the group, because another offset would cost precision.
+
+    The scale maps the group's ends to the greatest code.
     """
     x = x.float().clamp(-_MAX, _MAX)
     low, high = x.amin(dim), x.amax(dim)
@@ -42,14 +44,14 @@ def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
-    """The float32 values that ``quantize`` encoded along ``dim``."""
+    """Return the float32 values of codes that ``quantize`` made along ``dim``."""
     return torch.addcmul(zero.float().unsqueeze(dim), codes.float(), scale.float().unsqueeze(dim))
 
 
 def pack(codes: Tensor, kind: int) -> Tensor:
-    """Codes [..., n] as bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
+    """Pack codes [..., n] into bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
 
-    Strided so that unpacking a byte row gives runs of neighbours, which are vector lanes.
+    With this stride, unpacking a row of bytes gives runs of neighbouring elements, which fit vector lanes.
     """
     bits = kind & 255
     if bits == 8:
@@ -62,7 +64,7 @@ def pack(codes: Tensor, kind: int) -> Tensor:
 
 
 def unpack(packed: Tensor, kind: int) -> Tensor:
-    """The codes that ``pack`` packed."""
+    """Return the codes of ``pack``; for 8-bit floats as torch.float8_e4m3fn."""
     bits = kind & 255
     if kind == _E4M3:
         return packed.view(torch.float8_e4m3fn)
@@ -74,7 +76,7 @@ def unpack(packed: Tensor, kind: int) -> Tensor:
 
 @cache
 def _hadamard(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Orthonormal and symmetric [n, n]: blocks of the largest power of two that divides n."""
+    """Return an orthonormal symmetric matrix [n, n] of Hadamard blocks, sized by the largest power of two in n."""
     block = torch.ones(1, 1, dtype=torch.float32)
     while n % (2 * len(block)) == 0:
         block = torch.cat((torch.cat((block, block), 1), torch.cat((block, -block), 1)))
@@ -82,5 +84,5 @@ def _hadamard(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 def rotate(x: Tensor) -> Tensor:
-    """x [..., n] rotated by the Hadamard matrix, its own inverse: dot products stay, outliers spread (QuaRot)."""
+    """Rotate x [..., n] by the Hadamard matrix, its own inverse. It keeps dot products, spreads outliers (QuaRot)."""
     return x @ _hadamard(x.shape[-1], x.device, x.dtype)

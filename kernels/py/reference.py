@@ -1,4 +1,4 @@
-"""Attention over one block of keys, and the exact merging of blocks by their log-sum-exp. Torch, any device."""
+"""Attention over one block of keys, and exact merging of blocks by their log-sum-exp, in torch on any device."""
 
 import math
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-FLASH_WIDTH = 256  # of the widest heads that FlashAttention-2 computes
+FLASH_WIDTH = 256  # widest heads that FlashAttention-2 supports
 Part = tuple[Tensor, Tensor]
-"""(out [Hq, T, Dv], lse [Hq, T] float32): softmax attention over some keys and its natural log-sum-exp."""
+"""(out [Hq, T, Dv], lse [Hq, T] float32): softmax attention over some keys, and the natural log-sum-exp."""
 
 
 def attend(
@@ -22,14 +22,14 @@ def attend(
     mask: Tensor | None = None,
     softcap: float = 0,
 ) -> Part:
-    """Attention of q [Hq, T, D] over k [H, S, D] and v [H, S, Dv]; query head i reads KV head i // (Hq / H).
+    """Return the attention of q [Hq, T, D] over k [H, S, D], v [H, S, Dv]; query head i reads KV head i // (Hq / H).
 
     ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key; a query that
-    sees none gets out 0 and lse -inf. The reference takes a mask [Hq, T, S] too. ``softcap`` c > 0 squashes scores to
+    sees none gets out 0 and lse -inf. The reference also takes a mask [Hq, T, S]. ``softcap`` c > 0 squashes scores to
     c * tanh(score / c) (Gemma 2).
     """
     if q.device.type == "cpu" and not softcap and k.shape[2] >= v.shape[2]:
-        # MLA's values are narrower than its keys: zeros beside them cost less than all scores at once
+        # MLA's values are narrower than its keys: padding them with zeros is cheaper than computing all scores at once
         out, lse = _flash_cpu(q, k, functional.pad(v, (0, k.shape[2] - v.shape[2])), scale, causal, mask)
         return out[..., : v.shape[2]], lse
     if mask is None and not softcap and flash_runs(q, k.shape[2], v.shape[2]):
@@ -47,7 +47,7 @@ def attend_reference(
     mask: Tensor | None = None,
     softcap: float = 0,
 ) -> Part:
-    """The reference of ``attend``: all scores at once, float32 softmax."""
+    """Compute ``attend`` as its reference does: all scores at once, softmax in float32."""
     group = q.shape[0] // k.shape[0]
     k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
     scores = (q @ k.transpose(1, 2)).float() * scale
@@ -66,27 +66,27 @@ def _flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask
     bias = None
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
-    if k.stride(-1) != 1:  # the kernel takes it for granted, and reads something else
+    if k.stride(-1) != 1:  # the kernel assumes this, and otherwise reads wrong values
         k = k.contiguous()
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         q[None], k[None], v[None], 0.0, causal, attn_mask=None if bias is None else bias[None, None], scale=scale
     )
-    if mask is not None:  # the kernel says lse 0 for a query that sees nothing
+    if mask is not None:  # the kernel returns lse 0 for a query that sees nothing
         lse = lse.masked_fill(~mask.any(1), -math.inf)
     return out[0], lse[0]
 
 
 def flash_runs(q: Tensor, k_dim: int, v_dim: int) -> bool:
-    """True if FlashAttention computes such heads, as torch brings it for NVIDIA GPUs from Ampere on."""
+    """True if torch's FlashAttention supports these heads; it needs an NVIDIA GPU, Ampere or newer."""
     fits = q.dtype in (torch.bfloat16, torch.float16) and k_dim == v_dim <= FLASH_WIDTH and k_dim % 8 == 0
     return fits and q.device.type == "cuda" and torch.cuda.get_device_capability(q.device) >= (8, 0)
 
 
 def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Part:
-    """Query heads read their KV head where it lies: none is repeated.
+    """Compute ``attend`` with FlashAttention-2 or cuDNN. Query heads read their KV head in place, without copies.
 
-    On Hopper cuDNN computes twice as many products a second as FlashAttention-2, but prepares for each pair of
-    lengths; so it has only lengths that come again.
+    On Hopper, cuDNN computes twice as many products a second as FlashAttention-2, but builds a plan for each pair of
+    lengths. So it is used only for lengths that recur (powers of two).
     """
     tokens, keys = q.shape[1], k.shape[1]
     hopper = torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(q.device)[0] == 9
@@ -103,9 +103,9 @@ def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> 
 
 
 def merge(parts: Sequence[Part], sinks: Tensor | None = None) -> Part:
-    """One attention (out [Hq, T, Dv], lse [Hq, T]) from parts over disjoint keys (exact; Flash-Decoding's last step).
+    """Merge parts over disjoint keys exactly into one (out [Hq, T, Dv], lse [Hq, T]): Flash-Decoding's last step.
 
-    ``sinks`` [Hq] are learned logits that take mass and give no value (gpt-oss).
+    ``sinks`` [Hq] are learned logits that take attention mass but add no value (gpt-oss).
     """
     if len(parts) == 1 and sinks is None:
         return parts[0]

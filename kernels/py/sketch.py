@@ -1,4 +1,4 @@
-"""Sketches: keys at two bits, by which a query ranks pages without reading them."""
+"""Sketches: keys at two bits, with which a query ranks pages without reading them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,12 +11,13 @@ from localctx.kernels import quant
 from localctx.kernels.quant import PAGE
 
 BITS = 2
-LEAST = np.float32(1e-37)  # that a weight is divided by: quotients stay finite
+LEAST = np.float32(1e-37)  # smallest divisor of a weight, so that quotients stay finite
 
 
 class Sketch(NamedTuple):
-    """Keys of n pages: codes [H, n, D, 16] uint8, scale and zero [H, n, D] float16, a pair for each channel. All are
-    contiguous.
+    """Keys of n pages: codes [H, n, D, 16] uint8, with a scale and zero [H, n, D] float16 for each channel.
+
+    All tensors are contiguous.
     """
 
     codes: Tensor
@@ -29,12 +30,12 @@ class Sketch(NamedTuple):
         return sum(part.nbytes for part in self)
 
     def with_more(self, more: "Sketch") -> "Sketch":
-        """These pages and ``more`` after them."""
+        """Return a sketch of these pages followed by ``more``."""
         return Sketch(*(torch.cat(pair, 1) for pair in zip(self, more, strict=True)))
 
 
 def make_sketch(keys: Tensor) -> Sketch:
-    """The sketch of keys [n, H, D, 64]."""
+    """Return the sketch of keys [n, H, D, 64]."""
     codes, scale, zero = quant.quantize(keys.transpose(0, 1).contiguous(), 3, BITS)
     return Sketch(quant.pack(codes, BITS), scale.contiguous(), zero.contiguous())
 
@@ -43,7 +44,7 @@ Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
 
 
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """The approximately greatest q . key of each page: [H, Q, n] float32 from q [H, Q, D]. Reference, on any device."""
+    """Return each page's approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D]. Reference, any device."""
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)
     return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)

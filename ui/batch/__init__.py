@@ -1,1 +1,1 @@
-"""The batch page: the same question to many documents, or their summaries."""
+"""The batch page: summaries of many documents, or the same questions to all of them."""

@@ -1,4 +1,4 @@
-"""The batch page: summarizes many documents, or asks them the same questions; shows progress and results."""
+"""The batch page: summarizes many documents or asks them the same questions, and shows progress and results."""
 
 import os
 import threading
@@ -36,13 +36,13 @@ _CLICK_DOWNLOAD = "() => document.querySelector('#batch-file').click()"
 
 @dataclass
 class _Viewer:
-    """A tab that shows the batch: its documents with ``filter`` in their name or state."""
+    """A tab that shows the batch, filtered to documents with ``filter`` in their name or state."""
 
     filter: str
 
 
 class BatchPage:
-    """The page, built inside a gr.Blocks. It shows ``AppWindow.batches``, which run whether or not a page is open."""
+    """The page, built inside a gr.Blocks. It shows ``AppWindow.batches``, which runs even if no page is open."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._batches = window, window.batches
@@ -50,7 +50,7 @@ class BatchPage:
         self._lock = threading.Lock()
 
     def build(self) -> None:
-        """Build the choice of documents and the task; beside them progress and results."""
+        """Build the choice of documents and the task, and beside them the progress and results."""
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
                 self._build_choice()
@@ -115,8 +115,9 @@ class BatchPage:
         self.result = gr.HTML("", elem_id="batch-result")
 
     def wire(self, page: gr.Blocks, tabs: gr.Tabs, from_chat: gr.Button, chat: gr.Textbox) -> None:
-        """Connect the components with their event handlers. The button ``from_chat`` opens this page with the documents
-        of the open chat; ``chat`` has its id.
+        """Connect the components with their event handlers.
+
+        The button ``from_chat`` opens this page with the documents of the open chat, whose id is in ``chat``.
         """
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         live = [self.progress, self.pause, self.resume, self.retry, self.save, self.table]
@@ -138,7 +139,7 @@ class BatchPage:
         self.save.click(self._zip, None, self.file, **quick).then(None, js=_CLICK_DOWNLOAD)
         self.table.select(self._show_result, None, [self.result], **quick)
 
-    # What is shown
+    # Showing the batch
 
     def _tab_selected(self, text: str, selected: gr.SelectData, request: gr.Request) -> Iterator[Updates]:
         self._unwatch(request)
@@ -151,7 +152,7 @@ class BatchPage:
         return gr.update(choices=self._window.document_choices())
 
     def _choose_those_of(self, chat: str) -> Updates:
-        """Choose the documents of a chat (its id)."""
+        """Return updates that choose the documents of a chat (its id)."""
         try:
             with self._window.store() as store:
                 documents = [d.id for d in store.chats.get(chat).documents]
@@ -161,10 +162,10 @@ class BatchPage:
         return {self.library: gr.update(choices=choices, value=[d for _, d in choices if d in documents])}
 
     def _watch(self, text: str, request: gr.Request) -> Iterator[Updates]:
-        """Show the batch and its changes while it runs, until this tab shows another page.
+        """Yield updates of the batch while it runs, until this tab shows another page.
 
-        Each tab has one stream of updates, so that none overtakes a newer one: if the tab has a stream already, that
-        stream gets the new filter ``text``.
+        Each tab has one stream of updates, so that no update overtakes a newer one. An existing stream gets the new
+        filter ``text``.
         """
         yield gr.skip()  # a generator without a value would clear all its outputs
         tab, seen = tab_id(request), None
@@ -183,7 +184,7 @@ class BatchPage:
             time.sleep(POLL_INTERVAL)
 
     def _close_if_idle(self, tab: str, viewer: _Viewer, seen: tuple[str, int]) -> bool:
-        """Stop watching and return True if nothing runs and the tab has seen the last change."""
+        """Stop watching and return True if nothing runs and the tab has shown the last change."""
         with self._lock:
             idle = not self._batches.busy and seen == (viewer.filter, self._batches.version)
             if idle and self._viewers.get(tab) is viewer:
@@ -195,7 +196,7 @@ class BatchPage:
             self._viewers.pop(tab_id(request), None)
 
     def _show(self, text: str) -> Updates:
-        """Return the current state of the batch, its table filtered by ``text``."""
+        """Return updates that show the batch, with its table filtered by ``text``."""
         batches = self._batches
         states = {item.state for item in batches.items}
         return {
@@ -208,7 +209,7 @@ class BatchPage:
         }
 
     def _show_result(self, row: gr.SelectData) -> str:
-        """Return the result of the document whose row was clicked."""
+        """Return the result of the document in the clicked row."""
         items = self._batches.items
         if not isinstance(row.index, int) or not 0 <= row.index < len(items):
             return ""  # a row of an earlier batch
@@ -258,7 +259,7 @@ class BatchPage:
         }
 
     def _dropped(self, files: Sequence[str]) -> list[BatchItem]:
-        """Return uploaded files, named without the folder that they were uploaded to."""
+        """Return uploaded files as items, named without their upload folder."""
         uploads = self._window.uploads.resolve()
         paths = [Path(file).resolve() for file in files]
         return [BatchItem(DocumentJob(str(p), str(p.relative_to(uploads)), p.stat().st_size), p.name) for p in paths]
@@ -271,7 +272,7 @@ class BatchPage:
 
 
 def _named(paths: str, ignored: IgnoredFiles) -> list[BatchItem]:
-    """Return the files at ``paths``, named relative to the deepest folder that has all of them."""
+    """Return the files at ``paths`` as items, named relative to their deepest common folder."""
     sources = [absolute_path(line) for line in paths.splitlines() if line.strip()]
     jobs = plan_jobs(sources, bytes, ignored)
     folder = os.path.commonpath([Path(job.path).parent for job in jobs]) if jobs else ""
@@ -279,7 +280,7 @@ def _named(paths: str, ignored: IgnoredFiles) -> list[BatchItem]:
 
 
 def _task(length: str, style: str, language: str, refine: bool, questions: str) -> SummaryTask:
-    """Return the task; questions replace the summary and its options. Raises UsageError."""
+    """Return the task. Questions replace the summary and its options. Raises UsageError."""
     given = tuple(line.strip() for line in questions.splitlines() if line.strip())
     if given:
         return SummaryTask(questions=given)

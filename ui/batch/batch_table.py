@@ -1,4 +1,4 @@
-"""HTML of a batch: its progress, the table of its documents, and the result of one of them."""
+"""HTML of a batch: its progress, the table of its documents, and one document's result."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from localctx.ui.running.batch_runs import FINISHED, BatchItem, BatchRuns
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.batch.run_batch import Outcome
 
-MAX_ROWS = 300  # of the table; of more documents those nearest to the ones in progress are shown
+MAX_ROWS = 300  # rows of the table; beyond that, only documents near those in progress are shown
 _HEADS = ("Document", "State", "Read", "Seconds")
 _COUNTED_STATES = ("done", "skipped", "failed", "running")
 
@@ -21,7 +21,7 @@ TextOf = Callable[[str], str | None]
 
 
 def progress(batches: BatchRuns) -> str:
-    """Return a bar with the number of finished documents, the time left, and why the batch stopped."""
+    """Return a bar with the number of finished documents, the time left, and the error that stopped the batch."""
     items = batches.items
     if not items:
         return note("Choose documents and press Start. What was done before is not done again.")
@@ -41,7 +41,7 @@ def progress(batches: BatchRuns) -> str:
 
 
 def table(items: Sequence[BatchItem], text: str) -> str:
-    """Return a row for each document with ``text`` in its name or state; its name is a button that opens it."""
+    """Return a table of the documents with ``text`` in their name or state. A name is a button for the result."""
     word = text.strip().lower()
     matching = [(i, item) for i, item in enumerate(items) if word in item.name.lower() or word in item.state]
     if not matching:
@@ -72,7 +72,7 @@ def _row(index: int, item: BatchItem) -> str:
 
 
 def result(item: BatchItem, text_of: TextOf) -> str:
-    """Return a document's summary or answers with their sources; without a result, its state."""
+    """Return a document's summary or answers with their sources, or its state if there is no result."""
     name, outcome = escape(item.name), item.outcome
     if not outcome or not outcome.entry:
         text = ", ".join(filter(None, (item.state, item.detail)))

@@ -1,4 +1,4 @@
-"""Updates that a browser tab gets of the answer in the chat it shows, whichever tab asked for it."""
+"""Updates that a browser tab receives about the answer in its chat, whichever tab asked for it."""
 
 import time
 from collections.abc import Iterator
@@ -12,42 +12,43 @@ from localctx.ui.job_events import REDRAW_INTERVAL
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 from localctx.ui.window import AppWindow, Updates, tab_id
 
-POLL_INTERVAL = 0.2  # seconds between two looks at what other tabs did
-SLOWER_FROM = 5000  # letters of an answer that is drawn half as often as a short one
-KEEP_ALIVE = 10.0  # seconds after which a tab without news gets an empty update
+POLL_INTERVAL = 0.2  # seconds between two checks for other tabs' actions
+SLOWER_FROM = 5000  # length in letters at which an answer is redrawn half as often as a short one
+KEEP_ALIVE = 10.0  # seconds after which a tab without news gets an update anyway
 
 
 def redraw_interval(text: str) -> float:
-    """Returns the seconds until an answer that is this long is drawn again: gradio and the browser take time for every
-    letter of it, each time. A page that cannot keep up answers no click.
+    """Return the seconds between two redraws of an answer, which grow with its length.
+
+    Gradio and the browser process every letter on each redraw, and a page that cannot keep up ignores clicks.
     """
     return REDRAW_INTERVAL * (1 + len(text) / SLOWER_FROM)
 
 
 class AnswerPage(Protocol):
-    """The page that shows answers: each method returns its updates."""
+    """The page that shows answers. Each method returns updates."""
 
     def show_running(self, answer: RunningAnswer) -> Updates:
-        """Show an answer that is being generated, and hide what belongs to one that has ended."""
+        """Show a running answer, and hide the components of an ended one."""
 
     def show_answer(self, answer: RunningAnswer) -> Updates:
-        """Show what was added to it since, and the button that stops it."""
+        """Show the text so far, and the button that stops the answer."""
 
     def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
-        """Show how it ended; a question that its chat did not get is ``unsent``."""
+        """Show the result. ``unsent`` is the question if it was not stored in the chat."""
 
     def stored_chat(self, chat: str) -> Updates:
         """Show a chat as stored."""
 
 
 class AnswerUpdates:
-    """The updates of all tabs; ``views`` are what the tabs show."""
+    """The updates of all tabs. ``views`` holds the chat that each tab shows."""
 
     def __init__(self, window: AppWindow, shown: ShownChat, views: ChatViews, page: AnswerPage) -> None:
         self._answers, self._shown, self._views, self._page = window.answers, shown, views, page
 
     def follow(self, request: gr.Request) -> Iterator[Updates]:
-        """Show the answer of the chat that a tab shows as it grows, and the whole chat at its end."""
+        """Yield updates for the growing answer in a tab's chat, then for the whole chat at its end."""
         yield gr.skip()  # a generator without a value would clear all its outputs
         tab = tab_id(request)
         with self._views.following(tab) as view:
@@ -56,12 +57,13 @@ class AnswerUpdates:
             known, view.begun = view.begun, self._answers.begun(view.chat)
             if answer := self._answers.of(view.chat):
                 yield from self._follow_answer(answer, view, tab)
-            elif known != view.begun:  # it was answered meanwhile
+            elif known != view.begun:  # the chat was answered meanwhile
                 yield self._page.stored_chat(view.chat)
 
     def watch(self, request: gr.Request) -> Iterator[tuple[Any, str]]:
-        """Yield, as long as the tab is open, a new name for the state of its chat when another tab has it answered, and
-        the chats that are being answered.
+        """Yield pairs while the tab is open: the state of its chat, and the chats with a running answer.
+
+        The state gets a new name when another tab starts an answer in the chat.
         """
         tab, state, told, idle = tab_id(request), "", None, 0.0
         while self._views.get(tab):
@@ -73,7 +75,7 @@ class AnswerUpdates:
             idle += POLL_INTERVAL
 
     def _news(self, tab: str) -> str:
-        """Return a new name for the state of the chat that a tab shows, if the tab does not know that state; or ""."""
+        """Return a new name for the state of a tab's chat if the tab does not know that state, else ""."""
         view = self._views.get(tab)
         begun = self._answers.begun(view.chat) if view else 0
         return f"{view.number}/{begun}" if view and begun != view.begun and not self._views.is_followed(tab) else ""
@@ -95,8 +97,9 @@ class AnswerUpdates:
             yield self._page.show_result(answer, unsent)
 
     def _unsent(self, answer: RunningAnswer, tab: str) -> TypedQuestion | None:
-        """Return the question if its chat did not get it and it has to be shown in this tab: where it was typed, or, if
-        that shows the chat no more, in any.
+        """Return the question if it was not stored in the chat and this tab should show it again.
+
+        That is the tab where it was typed; any tab, if that one no longer shows the chat.
         """
         typed = answer.typed
         if not typed or not answer.failed or self._shown.was_asked(answer.shown.chat, typed.text, answer.known):

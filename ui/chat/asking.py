@@ -1,4 +1,4 @@
-"""What is asked in a chat: questions, edited questions, other answers. Each begins an answer that outlives the page."""
+"""Starts answers in a chat: to a question, to an edited question, or once more. An answer outlives the page."""
 
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,24 +19,24 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.workflows.chat.chat import FullChatAction
     from localctx.workflows.chat.whole_document import WholeWay
 
-RETRY_TEMPERATURE = 0.8  # the temperature of another answer to the same question
+RETRY_TEMPERATURE = 0.8  # temperature for another answer to the same question
 
 
 class Asking:
-    """Begins answers in chats of the window. Raises UsageError where a chat is being answered."""
+    """Starts answers in chats of the window. Its methods raise UsageError if the chat has a running answer."""
 
     def __init__(self, window: AppWindow, shown: ShownChat) -> None:
         self._window, self._shown = window, shown
 
     def begin_chat(self, documents: Sequence[str]) -> str:
-        """Create a chat about these documents (ids), and return its id."""
+        """Create a chat about these documents (ids) and return its id."""
         with self._window.store() as store:
             return store.chats.create("", documents, {"model": self._window.settings.model}).id
 
     def ask(self, typed: TypedQuestion, chat: str, documents: Sequence[str], library: str, until: str) -> None:
         """Read the dropped files into the library, then answer in a chat about them and these documents (ids).
 
-        The files are read by the library worker, so that answers of other chats do not wait for it.
+        The library worker reads the files, so that answers in other chats do not wait.
         """
         added = list[str]()
         settings = {**chat_scope(library), "until": until}
@@ -56,11 +56,11 @@ class Asking:
         self._begin(chat, before, typed.text, [*jobs, (answer, self._window.answer_worker)], typed)
 
     def edit(self, chat: str, before: Sequence[Message], edited: Message, text: str, until: str) -> None:
-        """Answer a question in other words, after the messages ``before`` it."""
+        """Answer an edited question. ``before`` holds the messages before it."""
         self._answer(chat, before, text, lambda s: s.workflows.chats.edit(chat, text, edited.id, until.strip()))
 
     def regenerate(self, chat: str, until: str) -> None:
-        """Answer the last question of a chat again; one that was never answered is answered as at first."""
+        """Answer the last question of a chat again, at RETRY_TEMPERATURE if it already has an answer."""
         messages = self._shown.messages(chat)
         last = max(i for i, m in enumerate(messages) if m.role == "user")
         temperature = RETRY_TEMPERATURE if messages[last + 1 :] else None
@@ -68,13 +68,13 @@ class Asking:
         self._answer(chat, messages[:last], messages[last].text, job)
 
     def continue_answer(self, chat: str) -> None:
-        """Go on with the last answer of a chat, which was cut or stopped."""
+        """Continue the last answer of a chat, which was cut or stopped."""
         *before, question, answer = self._shown.messages(chat)
         job: SessionJob = lambda session: session.workflows.chats.continue_answer(chat)  # noqa: E731
         self._begin(chat, before, question.text, [(job, self._window.answer_worker)], begun=answer.text)
 
     def ask_whole(self, chat: str, until: str, way: "WholeWay") -> None:
-        """Answer the last question of a chat again, from the whole of its documents."""
+        """Answer the last question of a chat again, from its whole documents."""
         messages = self._shown.messages(chat)
         last = max(i for i, m in enumerate(messages) if m.role == "user")
         job: SessionJob = lambda s: s.workflows.chats.ask_whole(chat, way, until.strip())  # noqa: E731

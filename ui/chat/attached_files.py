@@ -1,4 +1,4 @@
-"""Files that come with a question: the good ones are read, and the others are named, each with its reason."""
+"""Reads the files attached to a question, and names those that cannot be read with the reason."""
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 def read_attached(session: "Session", files: Sequence[str]) -> Generator[Note, None, list[str]]:
-    """Read files into the library and return the ids of their documents. Yields a Note for each that cannot be read.
+    """Read files into the library and return the ids of their documents. Yields a Note for each unreadable file.
 
-    Raises DocumentError, which names files without their folders, if none can be read.
+    Raises DocumentError if no file can be read. Errors name files without their folders.
     """
     documents, bad = list[str](), list[DocumentError]()
     for file in files:

@@ -1,4 +1,4 @@
-"""HTML of the list of chats: in groups by the day they were last used, or those that a search found."""
+"""HTML of the list of chats, grouped by the day of last use, and of the chats that a search found."""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime, timedelta
@@ -17,9 +17,9 @@ element.addEventListener('click', event => {
 
 
 def chat_list(chats: Sequence[Chat], current: str | None, answering: Collection[str] = ()) -> str:
-    """Return a button for each chat, under headings such as Today; ``chats`` come the last used first.
+    """Return a button for each chat under headings such as Today. ``chats`` are sorted by last use, latest first.
 
-    ``current`` is the id of the open chat; chats ``answering`` say so.
+    ``current`` is the id of the open chat. Chats in ``answering`` are marked so.
     """
     days = _Days(date.today())
     groups = groupby(chats, lambda chat: days.group(chat.used))
@@ -28,7 +28,7 @@ def chat_list(chats: Sequence[Chat], current: str | None, answering: Collection[
 
 
 def found_chats(found: Sequence[FoundChat], words: str) -> str:
-    """Return a button for each chat that was found by ``words``, with the place where they were said."""
+    """Return a button for each chat found by ``words``, with the text around the match."""
     if not words.strip():
         return ""
     rows = "".join(_row(f.chat, f.said, "") for f in found)
@@ -48,7 +48,7 @@ def _row(chat: Chat, below: str, attributes: str) -> str:
 
 
 class _Days:
-    """Names of groups of days, seen from ``today``."""
+    """Names of groups of days, relative to ``today``."""
 
     def __init__(self, today: date) -> None:
         self._first = (

@@ -1,4 +1,4 @@
-"""The sidebar of the chat page: the list of chats, and the tools for the chat that is open."""
+"""The sidebar of the chat page: the list of chats, and the tools for the open chat."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,14 +21,14 @@ _CLICK_DOWNLOAD = "file => { if (file) document.querySelector('#chat-file').clic
 
 
 class ChatList:
-    """The sidebar, built inside a gr.Blocks. ``open_chat`` returns updates that show a chat ("": a new one)."""
+    """The sidebar, built inside a gr.Blocks. ``open_chat`` returns updates that show a chat (id; "": a new one)."""
 
     def __init__(self, window: AppWindow, open_chat: Callable[[str], Updates]) -> None:
         self._window, self._open_chat = window, open_chat
         self.undo = UndoLine("undo-chat")
 
     def build(self) -> None:
-        """Build the list, and the tools: title, export, deletion."""
+        """Build the search, the list and the tools: title, export, summaries, deletion."""
         small: dict[str, Any] = {"size": "sm", "min_width": 90}
         self.new = gr.Button("New chat", variant="primary", elem_id="new-chat")
         self.undo.build()
@@ -42,12 +42,12 @@ class ChatList:
         )
         self.found = gr.HTML("", elem_id="chats-found", js_on_load=chat_groups.ON_CLICK)
         self.chats = gr.HTML("", elem_id="chats", js_on_load=chat_groups.ON_CLICK)
-        self.answering = gr.Textbox("", visible=False)  # changes when a chat begins or ceases to be answered
+        self.answering = gr.Textbox("", visible=False)  # changes when an answer begins or ends
         with gr.Accordion("This chat", open=False, visible=False) as self.tools:
             self.title = gr.Textbox(label="Title", max_lines=1, elem_id="title", submit_btn="Rename")
             with gr.Row():
                 self.exports = [gr.Button(f"Export {kind}", **small) for kind in EXPORTS]
-            self.download = gr.DownloadButton("The file", elem_id="chat-file")  # never seen: clicked by a script
+            self.download = gr.DownloadButton("The file", elem_id="chat-file")  # invisible: a script clicks it
             self.summarize = gr.Button("Summarize its documents", size="sm", elem_id="summarize-documents")
             self.remove = gr.Button("Delete this chat", size="sm", elem_id="delete-chat")
 
@@ -57,7 +57,7 @@ class ChatList:
         return [self.chats, self.tools, self.title, *self.undo.outputs]
 
     def wire(self, chat: gr.Textbox, quick: dict[str, Any]) -> None:
-        """Connect the components; ``chat`` has the id of the open chat, ``quick`` the arguments of events."""
+        """Connect the components. ``chat`` has the id of the open chat; ``quick`` holds event arguments."""
         self.new.click(lambda: self._open_chat(""), None, **quick)
         self.chats.select(self._open_chosen, None, **quick)
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -75,7 +75,7 @@ class ChatList:
         self.undo.button.click(self._restore, [self.undo.deletions], **quick)
 
     def show(self, store: Store, opened: Chat | None) -> Updates:
-        """Return the list as stored, with this chat open, and its tools."""
+        """Return updates that show the stored list with this chat open, and its tools."""
         return {
             self.chats: chat_groups.chat_list(
                 store.chats.all(), opened.id if opened else None, self._window.answers.chats
@@ -86,7 +86,7 @@ class ChatList:
         }
 
     def listing(self, chat: gr.Textbox) -> dict[str, Any]:
-        """Return the arguments of an event that draws the list anew; ``chat`` has the id of the open chat."""
+        """Return the arguments of an event that redraws the list. ``chat`` has the id of the open chat."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         return {"fn": self._list, "inputs": [chat], "outputs": [self.chats], **private}
 
@@ -127,7 +127,7 @@ class ChatList:
         return export
 
     def _rename(self, chat: str, title: str) -> Updates:
-        with self._window.store() as store, suppress(ChatError):  # a chat that was deleted is told when it is shown
+        with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
             store.chats.rename(chat, title)
         return self._open_chat(chat)
 

@@ -53,7 +53,7 @@ class ChatPage:
         self.ready, self.offers = ReadyCard(window), WholeOffers()
 
     def build(self) -> None:
-        """Build the conversation, the status lines and the question; beside them the documents."""
+        """Build the conversation, the status lines and the question box, and beside them the documents."""
         self.chat, self.following = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
         with gr.Row(equal_height=False, elem_id="chat-page"):
             with gr.Column(scale=4, min_width=300, elem_id="chat-main"):
@@ -65,13 +65,13 @@ class ChatPage:
                 self.gauge = gr.HTML("", elem_id="gauge")
 
     def _build_conversation(self) -> None:
-        self.hidden = gr.State(0)  # the number of the chat's first messages that are not shown
+        self.hidden = gr.State(0)  # number of earlier messages that are not shown
         self.earlier = gr.Button("", size="sm", elem_id="earlier", visible=False)
         self.conversation = gr.Chatbot(
             label="Conversation",
             show_label=False,
             elem_id="conversation",
-            render_markdown=False,  # texts go through render.chat_text: HTML tags are rendered all the same
+            render_markdown=False,  # HTML tags are still rendered, so texts go through render.chat_text
             allow_tags=False,
             latex_delimiters=[],
             buttons=["copy"],
@@ -161,8 +161,8 @@ class ChatPage:
         return self._ask(empty_chat.sample_question(chosen), "", [], "", "", request)
 
     def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:
-        """Begin an answer and show the chat, with ``more`` updates; or why it cannot be answered now."""
-        self._window.stop(current_tab())  # loading the model: the answer's job does that
+        """Begin an answer and show the chat with ``more`` updates, or with the error if it cannot be answered now."""
+        self._window.stop(current_tab())  # stop loading the model: the answer's job loads it
         try:
             begin()
         except UsageError as e:
@@ -172,10 +172,10 @@ class ChatPage:
     def _stop(self, chat: str) -> None:
         self._window.answers.stop(chat)
 
-    # Answers that are being generated
+    # Running answers
 
     def show_running(self, answer: RunningAnswer) -> Updates:
-        """Show an answer that is being generated, and hide what belongs to one that has ended."""
+        """Show a running answer, and hide the components of an ended one."""
         hidden = gr.update(visible=False)
         return {
             **self.show_answer(answer),
@@ -183,8 +183,10 @@ class ChatPage:
         }
 
     def show_answer(self, answer: RunningAnswer) -> Updates:
-        """Show what was generated so far, and the button that stops it: every time, because gradio loses updates of
-        components that are not drawn yet, and a page that is opened now would have no such button.
+        """Show the text so far, and the button that stops the answer.
+
+        The button is updated every time: gradio loses updates of components that are not drawn yet, as in a page that
+        is just opening.
         """
         a = answer.shown
         text = a.quoted + a.text.lstrip() + a.nearest
@@ -198,7 +200,7 @@ class ChatPage:
         }
 
     def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
-        """Show the whole chat as stored. A question that it did not get comes back to the question box."""
+        """Show the whole stored chat. An ``unsent`` question comes back to the question box."""
         a = answer.shown
         empty = unsent and self._shown.exists(a.chat) and not self._shown.messages(a.chat)
         typed: dict[str, Any] = {"value": {"text": unsent.text, "files": list(unsent.files)}} if unsent else {}
@@ -209,7 +211,7 @@ class ChatPage:
         }
 
     def _forget_empty(self, chat: str) -> Updates:
-        """Delete a chat without messages; show a new one about the same documents."""
+        """Delete a chat without messages, and show a new one about the same documents."""
         with self._window.store() as store:
             documents = [d.id for d in store.chats.get(chat).documents]
             store.remove_chat(chat)
@@ -220,7 +222,7 @@ class ChatPage:
         self._views.close(tab_id(request))
 
     def _show_deleted(self, typed: TypedQuestion, documents: Sequence[str]) -> Updates:
-        """Show a new chat about the same documents, with the question that was typed in a deleted one."""
+        """Show a new chat about the same documents, with the question that was typed in a deleted chat."""
         draft = {"text": typed.text, "files": list(typed.files)}
         return self.new_chat_about(documents) | {
             self.notice: shown_chat.unsent_notice(),
@@ -234,10 +236,10 @@ class ChatPage:
 
     def _load_model(self, chat: str, request: gr.Request) -> Iterator[Updates]:
         yield gr.skip()
-        if not self._window.answers.is_running(chat):  # whose job loads the model
+        if not self._window.answers.is_running(chat):  # a running answer's job loads the model
             yield from load_model(self._window, self.status, request)
 
-    # What is shown
+    # Showing chats
 
     def new_chat_about(self, documents: Sequence[str]) -> Updates:
         """Show an empty chat with these documents (ids) chosen."""
@@ -257,7 +259,7 @@ class ChatPage:
         return self._show_chat(request.query_params.get("chat", ""))
 
     def _show_chat(self, chat: str) -> Updates:
-        """Show a chat in the current tab: as stored, and its answer if it is being answered; none if it was deleted."""
+        """Show a stored chat and its running answer in the current tab; no chat if it was deleted."""
         answers = self._window.answers
         view = self._views.show(current_tab(), chat, answers.begun(chat))
         shown, answer = self.stored_chat(chat), answers.of(chat)
@@ -266,7 +268,7 @@ class ChatPage:
         return shown
 
     def stored_chat(self, chat: str) -> Updates:
-        """Show all as stored, with this chat open; no chat if it was deleted."""
+        """Show the stored state of all components with this chat open; no chat if it was deleted."""
         with self._window.store() as store:
             opened = next((c for c in store.chats.all() if c.id == chat), None)
             messages = store.chats.messages(opened.id) if opened else []

@@ -1,4 +1,4 @@
-"""The chat that each browser tab shows, and which updates a tab still gets of it."""
+"""Tracks the chat that each browser tab shows, so that a tab gets no updates of an earlier chat."""
 
 import threading
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from gradio.context import LocalContext
 
 from localctx.ui.window import tab_id
 
-MAX_WAIT = 2.0  # seconds that a tab's earlier updates may take to end; those of a tab that is gone never do
+MAX_WAIT = 2.0  # longest wait in seconds for a tab's earlier updates to end; those of a closed tab never end
 
 
 @dataclass(eq=False)
 class ChatView:
-    """A chat shown in a tab, from when it is opened or asked until another is; ``number`` counts all views.
+    """A chat shown in a tab, from its opening or a question until the next one. ``number`` counts all views.
 
-    The tab knows of ``begun`` answers of the chat.
+    ``begun`` is the number of the chat's answers that the tab knows of.
     """
 
     chat: str
@@ -25,7 +25,7 @@ class ChatView:
 
 
 class ChatViews:
-    """The views of all tabs. A tab's updates follow one view; no update of an earlier view comes after it."""
+    """The views of all tabs. A tab's updates follow one view, and no update of an earlier view comes later."""
 
     def __init__(self) -> None:
         self._views: dict[str, ChatView] = {}  # by tab
@@ -34,7 +34,7 @@ class ChatViews:
         self._number = 0
 
     def show(self, tab: str, chat: str, begun: int) -> ChatView:
-        """Note that a tab shows a chat from now on. Returns when the updates of its previous view have ended."""
+        """Record that a tab shows a chat. Returns once the updates of its previous view ended, or after MAX_WAIT."""
         with self._changed:
             self._number += 1
             view = self._views[tab] = ChatView(chat, self._number, begun)
@@ -43,7 +43,7 @@ class ChatViews:
         return view
 
     def get(self, tab: str) -> ChatView | None:
-        """Return what a tab shows; None before it shows anything, and once it is closed."""
+        """Return the view of a tab; None before it shows anything and after it is closed."""
         with self._changed:
             return self._views.get(tab)
 
@@ -55,10 +55,10 @@ class ChatViews:
 
     @contextmanager
     def following(self, tab: str) -> Iterator[ChatView | None]:
-        """Follow what a tab shows while the ``with`` block runs; None if it shows nothing or is followed already."""
+        """Follow a tab's view during the ``with`` block. Gives None if there is no view or it is already followed."""
         with self._changed:
             view = self._views.get(tab)
-            view = None if self._followed.get(tab) is view else view  # else its last follower was of an earlier view
+            view = None if self._followed.get(tab) is view else view  # any other follower is of an earlier view
             if view:
                 self._followed[tab] = view
         try:
@@ -70,12 +70,12 @@ class ChatViews:
                     self._changed.notify_all()
 
     def is_followed(self, tab: str) -> bool:
-        """True if updates follow what a tab shows."""
+        """True if updates follow a view of the tab."""
         with self._changed:
             return tab in self._followed
 
     def wait(self, tab: str, view: ChatView, seconds: float) -> bool:
-        """Wait, at most until the tab shows something else. Returns True if it still shows ``view``."""
+        """Wait ``seconds``, or until the tab shows another view. Returns True if it still shows ``view``."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._views.get(tab) is not view, seconds)
 

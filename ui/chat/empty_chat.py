@@ -1,4 +1,4 @@
-"""What a chat without messages offers: to open a document, and to ask or summarize the sample."""
+"""The offers of an empty chat: open a document, or ask or summarize the sample."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ SAMPLE_QUESTION = "Who lights the lamp of the harbour?"
 WELCOME = """## Ask your documents
 
 Drop files anywhere on this page, then ask. They are read on this computer and stay on it."""
-_OFFERS = (  # the first opens the browser's choice of files (page.js) and asks nothing
+_OFFERS = (  # the first opens the browser's file dialog (page.js) and asks nothing
     (
         "",
         "Open a document",
@@ -35,8 +35,9 @@ def examples() -> list[Any]:
 
 
 def sample_question(chosen: gr.SelectData) -> dict[str, Any]:
-    """Return the question of a chosen offer and its file, as gr.MultimodalTextbox gives them; both empty if it asks
-    nothing.
+    """Return the question and file of a chosen offer in the format of gr.MultimodalTextbox.
+
+    Both are empty if the offer asks nothing.
     """
     text = _OFFERS[chosen.index][0]
     return {"text": text, "files": [SAMPLE_FILE] if text else []}

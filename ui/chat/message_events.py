@@ -1,4 +1,4 @@
-"""Events of the messages of a chat: edited questions, other answers, versions, and a chat that is full."""
+"""Event handlers for the messages of a chat: edited questions, other answers, and versions."""
 
 import html
 from collections.abc import Callable
@@ -13,8 +13,9 @@ from localctx.ui.window import AppWindow, Updates
 
 
 class MessageEvents:
-    """The handlers. ``show_chat`` returns updates that show a chat, and tells one that was deleted; ``begin`` has an
-    answer begun in it, and shows that. The question box stays as it is.
+    """The handlers. ``show_chat`` returns updates that show a chat or report its deletion.
+
+    ``begin`` starts an answer in a chat and returns updates that show it. The question box keeps its content.
     """
 
     def __init__(
@@ -29,19 +30,19 @@ class MessageEvents:
         self._show_chat, self._begin = show_chat, begin
 
     def edit(self, chat: str, until: str, hidden: int, edited: gr.EditData) -> Updates:
-        """Answer a question in other words."""
+        """Answer an edited question."""
         messages, text = self._shown.messages(chat), html.unescape(str(edited.value))
         if not messages:
             return self._show_chat(chat)
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
         try:
             of = hidden + self._shown.index_of(messages[hidden:], index)
-        except IndexError:  # it waits and is not stored yet, or another tab changed the chat
+        except IndexError:  # the question is queued and not stored yet, or another tab changed the chat
             return self._show_chat(chat)
         return self._begin(chat, lambda: self._asking.edit(chat, messages[:of], messages[of], text, until))
 
     def again(self, begin: Callable[[str, str], None]) -> Callable[[str, str], Updates]:
-        """Return a handler that has ``begin`` answer the last question of a chat, read up to a mark."""
+        """Return a handler that calls ``begin`` with the chat and the mark to read up to, to answer again."""
 
         def run(chat: str, until: str) -> Updates:
             if not self._shown.messages(chat):
@@ -55,9 +56,9 @@ class MessageEvents:
         action, _, message = str(chosen.value).partition(" ")
         if action == "continue":
             messages = self._shown.messages(chat)
-            if not messages or str(messages[-1].id) != message:  # it is not the last any more, in another tab
+            if not messages or str(messages[-1].id) != message:  # another tab has added messages
                 return self._show_chat(chat)
             return self._begin(chat, lambda: self._asking.continue_answer(chat))
-        with self._window.store() as store, suppress(ChatError):  # a chat that was deleted is told when it is shown
+        with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
             store.chats.select(store.chats.message(int(message)))
         return self._show_chat(chat)

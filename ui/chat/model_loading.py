@@ -1,4 +1,4 @@
-"""Loading the model while the first question is being typed."""
+"""Loads the model while the user types the first question."""
 
 from collections.abc import Generator, Iterator
 from math import isfinite
@@ -20,9 +20,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 def _ready_line(session: "Session") -> str:
-    """Return that the model is ready, how much text a prompt may have in its longest window, and what to think of the
-    demonstration.
-    """
+    """Return the line for a loaded model: its longest prompt, and advice if it is the demonstration model."""
     from localctx.engine.planning.cache_plan import longest_prompt
 
     advice = " It is a demonstration, often wrong: choose a larger one above." * (session.settings.model == FALLBACK)
@@ -32,7 +30,7 @@ def _ready_line(session: "Session") -> str:
 
 
 def load_model(window: AppWindow, status: gr.HTML, request: gr.Request) -> Iterator[Updates]:
-    """Download and load the model, and show the progress in ``status``."""
+    """Download and load the model. Yields updates that show the progress in ``status``."""
 
     def job(session: "Session") -> Generator[Any, None, None]:
         yield Note(_ready_line(session))

@@ -1,4 +1,4 @@
-"""A stored chat as the chat page shows it: its messages as parts of the conversation, and what is missing of it."""
+"""A stored chat as the chat page shows it: its messages as parts of the conversation, and notices about it."""
 
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
@@ -13,8 +13,8 @@ from localctx.ui.conversation import message_parts
 from localctx.ui.window import AppWindow
 
 DELETED = "This chat was deleted, maybe in another tab."
-RECENT = 30  # messages of a chat that are shown at first: gradio sends and draws all that is shown with every update
-EARLIER = 100  # messages that are shown more when they are asked for
+RECENT = 30  # messages shown at first: gradio sends and draws all shown messages with every update
+EARLIER = 100  # further messages shown by each click on "Show earlier messages"
 UNANSWERED = "(not answered yet)"
 
 
@@ -40,9 +40,10 @@ class ShownChat:
             return any(c.id == chat for c in store.chats.all())
 
     def parts(self, messages: Sequence[Message], store: Store | None = None, whole: bool = False) -> list[Any]:
-        """Return messages as parts of the conversation, each answer followed by its sources. A last question without an
-        answer gets a part in its place: only answers have a button to try again. If they are ``whole``, up to the last
-        of the chat, that can be continued.
+        """Return messages as parts of the conversation, each answer followed by its sources.
+
+        An unanswered last question gets a placeholder answer, because only answers have a retry button. ``whole``:
+        the messages include the chat's last one, which may then be continued.
         """
         if store is None:
             with self._window.store() as store:
@@ -64,30 +65,28 @@ class ShownChat:
             yield list(message_parts(m, store, versions.get(m.parent, ()), whole and m is messages[-1]))
 
     def was_asked(self, chat: str, question: str, known: Set[int]) -> bool:
-        """True if a chat has a question that is not one of its ``known`` messages (ids)."""
+        """True if a chat has this question in a message outside ``known`` (ids)."""
         return any(m.role == "user" and m.text == question and m.id not in known for m in self.messages(chat))
 
 
 def answered_messages(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages without a last question that has no answer; a next question takes its place."""
+    """Return messages without an unanswered last question, which the next question will replace."""
     return messages[:-1] if messages and messages[-1].role == "user" else messages
 
 
 def first_shown(messages: Sequence[Message], count: int = RECENT) -> int:
-    """Return the index of the first message that is shown, a question, where about the last ``count`` are."""
+    """Return the index of the first message to show: a question, so that about the last ``count`` are shown."""
     first = max(0, len(messages) - count)
     return next((i for i in range(first, -1, -1) if messages[i].role == "user"), 0) if messages else 0
 
 
 def earlier_button(first: int) -> Any:
-    """Return an update of the button that shows more; ``first`` messages are not shown."""
+    """Return an update of the button that shows earlier messages. The ``first`` messages are hidden."""
     return gr.update(visible=first > 0, value=f"Show earlier messages ({first:,})")
 
 
 def chat_notice(chat: str, opened: Chat | None) -> str:
-    """Return as HTML what must be known of a ``chat`` before anything is asked in it; ``opened`` is None if it was
-    deleted.
-    """
+    """Return a warning as HTML if a ``chat`` was deleted (``opened`` is None) or lost documents; else ""."""
     if chat and not opened:
         return render.note(DELETED, "error")
     names = opened.removed_documents if opened else ""
@@ -96,5 +95,5 @@ def chat_notice(chat: str, opened: Chat | None) -> str:
 
 
 def unsent_notice() -> str:
-    """Return as HTML that a chat was deleted before a question was asked in it."""
+    """Return the HTML notice that a chat was deleted before its question was asked."""
     return render.note(f"{DELETED} Your question is still below: ask it in a new chat.", "error")

@@ -1,4 +1,4 @@
-"""Buttons that offer to answer the last question from the whole of the documents, where only passages were read."""
+"""Buttons that offer to answer the last question from whole documents, after only passages were read."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ class WholeOffers:
     """The buttons, built inside a gr.Blocks."""
 
     def build(self) -> None:
-        """Build a row with a button for each way, which is shown while the last answer has offers."""
+        """Build a row with a button for each way. It is visible while the last answer has offers."""
         with gr.Row(visible=False, elem_id="whole-offers") as self.row:
             self.about = gr.HTML("<p>Only passages were read for this answer.</p>", elem_id="whole-about")
             self.buttons = [gr.Button("", size="sm", elem_id=f"whole-{way}", visible=False) for way in WAYS]
@@ -32,12 +32,12 @@ class WholeOffers:
     def wire(
         self, answer: "Callable[[WholeWay], Callable[..., Any]]", inputs: Sequence[Any], how: dict[str, Any]
     ) -> None:
-        """Connect the buttons: each calls what ``answer`` returns for its way, with ``inputs``, as ``how`` says."""
+        """Connect each button to the handler that ``answer`` returns for its way. ``how`` holds event arguments."""
         for way, button in zip(WAYS, self.buttons, strict=True):
             button.click(answer(way), list(inputs), **how)
 
     def show(self, messages: Sequence[Message]) -> Updates:
-        """Return the offers of the last answer of a chat."""
+        """Return updates that show the offers of a chat's last answer."""
         offered = messages[-1].stats.get("offered", {}) if messages else {}
         labels = {way: offer_label(way, offered[way]) for way in WAYS if way in offered}
         shown = {
@@ -47,5 +47,5 @@ class WholeOffers:
         return {self.row: gr.update(visible=bool(labels)), **shown}
 
     def hide(self) -> Updates:
-        """Return updates that hide the offers, while something is answered."""
+        """Return updates that hide the offers while an answer runs."""
         return {self.row: gr.update(visible=False)}

@@ -1,4 +1,4 @@
-"""The panel that adds documents: dropped or named files are read into the library one by one, with progress."""
+"""The panel that adds documents: reads dropped or named files into the library one by one and shows the progress."""
 
 import os
 import time
@@ -25,27 +25,27 @@ from localctx.ui.window import AppWindow, Updates, tab_id
 if TYPE_CHECKING:
     from localctx.session import Session
 
-MAX_IGNORED_LINES = 5  # ignored files that are listed by name
+MAX_IGNORED_LINES = 5  # ignored files listed by name
 
 
 def absolute_path(typed: str) -> str:
-    """Return the absolute path of what was typed; ``-`` is a file of that name, not the server's standard input."""
+    """Return a typed path as an absolute one. ``-`` means a file of that name, not the server's standard input."""
     return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
 
 
 class IgnoredFiles:
-    """Collects the files of a folder that are not read, with reasons."""
+    """Collects the ignored files of a folder with the reasons."""
 
     def __init__(self) -> None:
         self._ignored = list[IgnoredFile]()
 
     def __call__(self, file: str, why: str) -> None:
-        """Add a file and the reason why it is not read."""
+        """Add a file and the reason why it is ignored."""
         self._ignored.append(IgnoredFile(stored_path(file), why))
 
     @property
     def lines(self) -> list[str]:
-        """The first ignored files, a line each, and the number of the others."""
+        """One line for each of the first ignored files, then the number of the others."""
         lines = list(told(self._ignored))
         more = len(lines) - MAX_IGNORED_LINES
         return lines[:MAX_IGNORED_LINES] + ([f"{more:,} more ignored"] if more > 0 else [])
@@ -58,7 +58,7 @@ class AddingPanel:
         self._window = window
 
     def build(self) -> None:
-        """Build a field to drop files, one to name them, and the list of their progress."""
+        """Build the drop field, the path field, and the list that shows the files' progress."""
         self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
         self.path = gr.Textbox(
             "",
@@ -75,7 +75,7 @@ class AddingPanel:
         self.queue = gr.HTML("", elem_id="queue")
 
     def wire(self, refresh: Callable[[Any], Any]) -> None:
-        """Connect the event handlers. ``refresh`` gets each event after which the library has other documents."""
+        """Connect the event handlers. ``refresh`` receives each event that changes the library's documents."""
         outputs = [self.queue, self.cancel, self.drop, self.path]
         options: dict[str, Any] = {"outputs": outputs, "show_progress": "hidden", "api_visibility": "private"}
         refresh(self.drop.upload(self._dropped, [self.drop, self.ocr], concurrency_limit=None, **options))
@@ -96,7 +96,7 @@ class AddingPanel:
         yield from self._read([IncomingFile(f, f) for f in files], ignored.lines, ocr, request)
 
     def _read(self, entries: list[IncomingFile], notes: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
-        """Read files and show their progress. Each is a job of its own: jobs of other tabs can run in between."""
+        """Read files and show their progress. Each file is its own job, so that other tabs' jobs run in between."""
         if not entries:
             yield {self.queue: "".join(map(render.note, [*notes, "There is no document at that place."]))}
             return
@@ -136,7 +136,7 @@ class AddingPanel:
             yield
 
     def _index(self, documents: set[str], notes: list[str], request: gr.Request) -> Iterator[str]:
-        """Index new documents for search. Yields progress; ``notes`` gets the reason if there are no vectors."""
+        """Index new documents for search. Yields progress; adds a reason to ``notes`` if there are no vectors."""
 
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.library() as workflow:

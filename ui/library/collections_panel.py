@@ -1,4 +1,4 @@
-"""Collections on the library page: documents are shown by collection, put into one, and asked as one."""
+"""Collections on the library page: show one, put documents into it, take them out, ask it, delete it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +15,9 @@ CHOOSE_FIRST = "Choose documents in the table first."
 
 
 class CollectionsPanel:
-    """The choice of a collection and its buttons, built inside a gr.Blocks. ``ticks`` is the JavaScript that sends the
-    ids of the documents that are ticked.
+    """The choice of a collection and its buttons, built inside a gr.Blocks.
+
+    ``ticks`` is a JavaScript expression for the ids of the ticked documents.
     """
 
     def __init__(self, window: AppWindow, ticks: str) -> None:
@@ -48,8 +49,9 @@ class CollectionsPanel:
         self.message = gr.HTML("", elem_id="collection-said")
 
     def wire(self, ticked: gr.Textbox, refresh: Callable[[Any], Any], ask: Callable[..., Any]) -> None:
-        """Connect the event handlers. ``refresh`` gets events after which the table is drawn again, ``ask`` the
-        button that begins a chat.
+        """Connect the event handlers. ``refresh`` receives events after which the table is redrawn.
+
+        ``ask`` receives the button that begins a chat, and the choice of the collection.
         """
         options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         outputs = [*self.choosing, self.message]
@@ -70,8 +72,9 @@ class CollectionsPanel:
         return [self.shown, self.name, self.tools]
 
     def choices(self, shown: str | None) -> Updates:
-        """Return the choices as stored, with a collection (its id as text) shown; all documents if it was deleted. What
-        was typed or chosen meanwhile stays.
+        """Return the stored choices with the collection ``shown`` (its id as text); all documents if it was deleted.
+
+        Values that the user typed or chose meanwhile stay.
         """
         with self._window.store() as store:
             collections = store.collections.all()
@@ -84,7 +87,7 @@ class CollectionsPanel:
         }
 
     def show(self, shown: str | None) -> Updates:
-        """Return the choices with nothing typed and nothing said, after a collection was chosen or changed."""
+        """Return the choices after a collection was chosen or changed, and clear the name and the message."""
         updates = self.choices(shown)
         updates[self.name] |= {"value": None}
         updates[self.shown] = {"value": shown} | updates[self.shown]

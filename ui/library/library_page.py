@@ -1,4 +1,4 @@
-"""The library page: documents are added, listed, read ahead, pinned, deleted, exported, imported and searched."""
+"""The library page: add, list, read ahead, pin, delete, export, import and search documents."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -44,14 +44,13 @@ watch('value', () => {
     picks().forEach(box => { box.checked = ticked.has(box.value) })
     element.querySelectorAll('.lc-all').forEach(box => { box.checked = false })
 })
-"""  # gradio updates rows in place when the table changes: ticks are restored by document, not by row
+"""  # gradio updates table rows in place, so ticks are restored by document, not by row
 
 
 class LibraryPage:
-    """The page, built inside a gr.Blocks; questions are asked on the ``chat`` page, one of the ``tabs``.
+    """The page, built inside a gr.Blocks. Questions go to the ``chat`` page, one of the ``tabs``.
 
-    Only the browser knows which documents are ticked: each action sends them along, and a new table does not untick
-    them.
+    Only the browser knows which documents are ticked: each action sends their ids, and a redrawn table keeps the ticks.
     """
 
     def __init__(self, window: AppWindow, tabs: gr.Tabs, chat: ChatPage) -> None:
@@ -61,7 +60,7 @@ class LibraryPage:
         self.undo, self.deleted = UndoLine("undo-document"), RecentlyDeleted(window)
 
     def build(self) -> None:
-        """Build the panel that adds documents; beside it the table of documents and the search."""
+        """Build the panel that adds documents, and beside it the table of documents and the search."""
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
                 self._adding.build()
@@ -104,7 +103,7 @@ class LibraryPage:
         self.hits = gr.HTML("", elem_id="hits")
 
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
-        """Connect the components with their event handlers; ``tab`` is the tab of this page."""
+        """Connect the components with their event handlers. ``tab`` is the tab of this page."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         ticked = private | {"js": _TICKS}
         slow = private | {"concurrency_limit": None}  # the workers have queues of their own
@@ -159,7 +158,7 @@ class LibraryPage:
     # Actions on documents
 
     def _prepare(self, ticked: str, request: gr.Request) -> Iterator[Updates]:
-        """Prefill documents one after the other and store their pages. Yields progress."""
+        """Prefill documents one by one and store their pages. Yields progress."""
         lines: list[str] = [] if ticked else [render.note(CHOOSE_FIRST)]
         current = ""
 
@@ -199,7 +198,7 @@ class LibraryPage:
         return pin
 
     def _export(self, ticked: str) -> Updates:
-        """Write documents to files that the browser can download; they are deleted together with the uploads."""
+        """Write documents to files for download. The files are deleted together with the uploads."""
         files, lines = list[str](), list[str]()
         with self._window.store() as store:
             for document in filter(store.documents.has, ticked.split()):
@@ -223,7 +222,7 @@ class LibraryPage:
             return self._result(restored_line(store, list(map(int, deletions.split()))))
 
     def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
-        """Import an exported document, with its pages if the current model made them. Yields progress."""
+        """Import an exported document, with its pages if the current model can use them. Yields progress."""
         stream = self._window.submit(tab_id(request, "import"), lambda session: import_bundle(session, Path(file)))
         for line in progress_lines(stream):
             yield self._result(line.replace(render.escape(file), render.escape(Path(file).name)))
@@ -234,7 +233,7 @@ class LibraryPage:
         return self._chat.new_chat_about(ticked.split()) | {self._tabs: gr.update(selected="chat"), self.status: ""}
 
     def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
-        """Search the documents. Yields the progress of indexing, then the passages."""
+        """Search the documents. Yields the progress of indexing, then the passages found."""
         results, notes, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
@@ -264,7 +263,7 @@ class LibraryPage:
             yield render.note(error_text(e), "error")
 
     def _result(self, html: str) -> Updates:
-        """Return the result of an action; hide the line of deletions and the button that cancels."""
+        """Return updates that show the result of an action and hide the undo line and the cancel button."""
         return {
             self.status: html,
             **self.undo.hidden,
@@ -272,7 +271,7 @@ class LibraryPage:
         }
 
     def _guarded(self, action: Callable[[str], Updates]) -> Callable[[str], Updates]:
-        """Wrap an action on documents: its errors are shown."""
+        """Wrap an action on documents so that its errors are shown."""
 
         def run(documents: str) -> Updates:
             try:

@@ -1,4 +1,4 @@
-"""HTML of the library: the table of documents, files that are being read, and search results."""
+"""HTML of the library: the table of documents, the files being read, and search results."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ from localctx.ui.render import bar, escape, note
 from localctx.ui.viewer.document_viewer import open_link
 
 AROUND = 800  # characters shown before and after a passage
-SNIPPET = 160  # characters of it shown while it is closed
-MAX_LINES = 60  # files listed while they are read; of more, those that failed and those near the current one
+SNIPPET = 160  # characters of a passage shown while it is closed
+MAX_LINES = 60  # files listed during reading; beyond that, only failed files and those near the current one
 _HEADS = ("Name", "Characters", "Pages", "Read", "On disk", "Last used")
 _EMPTY = (
     "The library is empty. Drop documents into the field beside this, or name a folder of this machine; they are read "
@@ -32,8 +32,9 @@ _EMPTY = (
 
 
 def documents(store: Store, text: str, collection: int | None = None) -> str:
-    """Return a table of the documents with ``text`` in their names, each with a checkbox; only those of a collection,
-    given by its id.
+    """Return a table of the documents with ``text`` in their names, each with a checkbox.
+
+    ``collection`` (an id) restricts it to the documents of that collection.
     """
     rows, names = store.documents.all(), store.collections.names()
     if collection is not None:
@@ -72,7 +73,7 @@ def _row(store: Store, d: DocumentRow, collections: Sequence[str]) -> str:
 
 
 def _day(day: date) -> str:
-    """Return a day without its year if that is this one."""
+    """Return a day as text: "today", or the date, with the year unless it is the current one."""
     today = date.today()
     return "today" if day == today else f"{day:%d %b}" if day.year == today.year else f"{day:%d %b %Y}"
 
@@ -86,7 +87,7 @@ def _count(n: int) -> str:
 
 @dataclass
 class IncomingFile:
-    """A file that is being read into the library, shown as ``name``. ``id`` is its document's once it is read."""
+    """A file being read into the library, shown as ``name``. ``id`` is its document's id once it is read."""
 
     path: str
     name: str
@@ -98,7 +99,7 @@ class IncomingFile:
     id: str = ""
 
     def handle(self, event: Any) -> None:
-        """Update status and detail with an event of its job."""
+        """Update the status and detail from an event of the file's job."""
         match event:
             case Queued() if event.position:
                 self.detail = f"{event.position} before it"
@@ -114,17 +115,17 @@ class IncomingFile:
                     self.fail(event.why)
 
     def fail(self, why: str) -> None:
-        """Mark the file failed; the path of an upload is replaced by the name of the file."""
+        """Mark the file as failed. The reason shows the file's name instead of an upload's path."""
         self.status, self.detail = "failed", why.replace(self.path, self.name)
 
     def stop(self) -> None:
-        """Mark the file stopped unless it was read."""
+        """Mark the file as stopped unless it has ended."""
         if self.status in ("waiting", "reading"):
             self.status, self.detail = "stopped", ""
 
 
 def queue(entries: Sequence[IncomingFile]) -> str:
-    """Return the progress of all files, and a line for each."""
+    """Return the overall progress and a line for each listed file."""
     ended = [e for e in entries if e.status not in ("waiting", "reading")]
     failed = sum(e.status == "failed" for e in ended)
     counts = f"{len(ended):,} of {len(entries):,} files" + (f", {failed:,} failed" if failed else "")
@@ -152,7 +153,7 @@ def _line(e: IncomingFile) -> str:
 
 
 def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
-    """Return passages with the words marked; each opens to its surroundings.
+    """Return passages with the words marked. Each opens to the text around it.
 
     ``text_of`` returns a document's text by its id.
     """
@@ -178,7 +179,7 @@ def _open_text(p: Passage) -> str:
 
 
 def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:
-    """Return a line of the passage, from shortly before the first of the words."""
+    """Return a line of the passage that starts shortly before the first match."""
     first = pattern.search(text) if pattern else None
     start = max(0, first.start() - SNIPPET // 4) if first else 0
     line = " ".join(text[start : start + SNIPPET].split())

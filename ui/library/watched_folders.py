@@ -1,4 +1,4 @@
-"""The panel of watched folders: their documents are read before anybody asks, and it shows which are ready."""
+"""The panel of watched folders, whose documents are read ahead. It shows how many are ready."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +13,9 @@ from localctx.ui.job_events import error_text
 from localctx.ui.library.add_documents import absolute_path
 from localctx.ui.window import AppWindow, Updates
 
-REFRESH_INTERVAL = 1.5  # seconds between two looks at the watcher, while the page is shown
+REFRESH_INTERVAL = 1.5  # seconds between two reads of the watcher's status, while the page is shown
 TAB = "Library"
-MAX_FAILED = 20  # files that failed, listed by name
+MAX_FAILED = 20  # failed files listed by name
 WHEN = (("When this computer is idle", "auto"), ("Always", "always"), ("Never", "off"))
 _ON_CLICK = """
 element.addEventListener('click', event => {
@@ -26,13 +26,13 @@ element.addEventListener('click', event => {
 
 
 class WatchedFoldersPanel:
-    """The fields that watch a folder, and the list of those that are watched, built inside a gr.Blocks."""
+    """The fields that watch a folder, and the list of watched folders, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
 
     def build(self) -> None:
-        """Build the field to name a folder, the list of folders, and the choice when to read ahead."""
+        """Build the field for a folder's path, the list of folders, and the choice of when to read ahead."""
         self.path = gr.Textbox(
             "",
             label="Watch a folder",
@@ -54,7 +54,7 @@ class WatchedFoldersPanel:
         self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
 
     def wire(self, page: gr.Blocks, tabs: gr.Tabs, refresh: Callable[[Any], Any]) -> None:
-        """Connect the event handlers. ``refresh`` gets each event after which the library may have other documents."""
+        """Connect the event handlers. ``refresh`` receives each event that may change the library's documents."""
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         shown = [self.list, self.when, self.timer]
         tabs.select(self._tab_selected, None, shown, **quick)
@@ -68,7 +68,7 @@ class WatchedFoldersPanel:
         return self._show() if selected.value == TAB else {self.timer: gr.Timer(active=False)}
 
     def _show(self) -> Updates:
-        """Return the list of folders; it is looked at again while there are any."""
+        """Return updates that show the list of folders. The timer runs while there are any."""
         status = self._status()
         return {
             self.list: folder_list(status) if status.folders else "",
@@ -77,7 +77,7 @@ class WatchedFoldersPanel:
         }
 
     def _status(self) -> WatchStatus:
-        """Return what the watcher tells, of the folders that are watched now."""
+        """Return the watcher's status, restricted to the folders that are watched now."""
         status = self._window.watcher.status
         told = {one.folder.path: one for one in status.folders}
         with self._window.store() as store:
@@ -92,7 +92,7 @@ class WatchedFoldersPanel:
         return {self.path: "", **self._apply(lambda watch_list: watch_list.add(str(path)))}
 
     def _change(self, button: gr.SelectData) -> Updates:
-        """Pause a folder, go on with it, or watch it no longer: what the button in the list says."""
+        """Pause, resume or stop watching a folder, as the clicked button says."""
         actions: dict[str, Callable[[Any], Any]] = {
             "pause": lambda watch_list: watch_list.pause(button.value),
             "resume": lambda watch_list: watch_list.add(button.value),
@@ -118,12 +118,12 @@ class WatchedFoldersPanel:
         return self._shown()
 
     def _shown(self, error: str = "") -> Updates:
-        """Return the list of folders, and an error above it, if there was one."""
+        """Return updates that show the list of folders, and the error above it if there is one."""
         return {self.message: gr.update(value=render.note(error, "error"), visible=bool(error)), **self._show()}
 
 
 def folder_list(status: WatchStatus) -> str:
-    """Return the watched folders as a list, and what the watcher does now."""
+    """Return the HTML of the watched folders and of the watcher's current activity."""
     doing = f'<p class="lc-doing" role="status">{render.escape(_capital(status.doing))}</p>' if status.doing else ""
     return f'<ul class="lc-folders">{"".join(map(_folder, status.folders))}</ul>{doing}'
 
@@ -143,7 +143,7 @@ def _folder(status: FolderStatus) -> str:
 
 
 def _figures(status: FolderStatus) -> str:
-    """Return in words how many files are ready, waiting, failed and deleted."""
+    """Return the numbers of ready, waiting, failed and deleted files as text."""
     if status.missing:
         return "This folder is not there now"
     parts = [f"{status.ready:,} ready"]

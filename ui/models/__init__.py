@@ -1,1 +1,1 @@
-"""The model of the window: the choice, its download, and what each model is good for."""
+"""The model picker of the window: the choice of a model, its download, and the models' descriptions."""

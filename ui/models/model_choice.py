@@ -1,4 +1,4 @@
-"""ModelChoice: which models there are for this machine, and the change from one to another. It has no components."""
+"""ModelChoice: the models for this machine, and the switch from one to another. It has no components."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -19,11 +19,11 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 class ModelChoice:
-    """The models of one window. Its methods may take a second: the machine is measured once."""
+    """The models of one window. A method may take a second, because the machine is measured once."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
-        self._named = dict[str, "ListedModel"]()  # those that somebody has typed, by name
+        self._named = dict[str, "ListedModel"]()  # models that users typed, by name
 
     @property
     def is_first_run(self) -> bool:
@@ -38,10 +38,11 @@ class ModelChoice:
         return title_of(model) + (" · demonstration" if model == FALLBACK else "")
 
     def advice(self) -> "Advice":
-        """Return what this machine can run; the memory of the loaded model counts as free, because another one would
-        replace it. Raises ModelError.
+        """Return the models that this machine can run. Raises ModelError.
+
+        The memory of the loaded model counts as free, because another model would replace it.
         """
-        from localctx.engine.model_speeds import measured_speeds  # imports torch: the page is shown before it
+        from localctx.engine.model_speeds import measured_speeds  # imports torch: show the page first
         from localctx.models.choice.model_advice import advise
 
         used = self._window.answer_worker.in_use
@@ -51,7 +52,7 @@ class ModelChoice:
         return advise(replace(self._window.settings, weights="full"), own_bytes=own, measured=measured)
 
     def models(self, advice: "Advice") -> "list[ListedModel]":
-        """Return the models to choose from, those that were typed at the end."""
+        """Return the models to choose from, with typed ones at the end."""
         from localctx.models.choice.model_list import list_models
 
         listed = list_models(self._window.settings, advice)
@@ -59,7 +60,7 @@ class ModelChoice:
         return [*listed, *(m for m in self._named.values() if m.name not in names)]
 
     def find(self, name: str) -> "ListedModel":
-        """Return a model that somebody has typed, and list it from now on. Raises ModelError if it cannot be used."""
+        """Return a typed model and list it from now on. Raises ModelError if it cannot be used."""
         from localctx.models.choice.model_list import find_model
 
         found = find_model(name, self._window.settings, self.advice().machine)
@@ -67,11 +68,11 @@ class ModelChoice:
         return found
 
     def free_disk(self) -> int:
-        """Return the bytes that are free for downloads."""
+        """Return the free bytes on the disk of the models folder."""
         return measure_disk(self._window.settings.models).free
 
     def consequences(self, after: "ListedModel") -> list[str]:
-        """Return sentences on what the change to a model means; nothing where it costs nothing."""
+        """Return sentences about the cost of switching to a model; none if it costs nothing."""
         from localctx.ui.models import model_rows
 
         current = self._window.settings.model
@@ -86,7 +87,7 @@ class ModelChoice:
         return lines
 
     def change_job(self, model: "ListedModel") -> SessionJob:
-        """Return a job that loads a model and, if it loads, saves the choice. It must run alone. Raises ModelError."""
+        """Return a job that loads a model and then saves the choice. It must run alone. Raises ModelError."""
         window, changes = self._window, self._changes(model)
         wanted = with_changes(window.settings, changes)
 
@@ -108,7 +109,10 @@ class ModelChoice:
         self._window.save_settings({"model": FALLBACK})
 
     def _changes(self, model: "ListedModel") -> Mapping[str, Any]:
-        """Return the settings that a model needs: precision of its weights, and the engine where that cannot run it."""
+        """Return the settings to change for a model: its name, weight precision, and the engine if it cannot run it.
+
+        Raises ModelError if the environment sets the model.
+        """
         from localctx.models.choice.engine_choice import choose_engine
 
         if "model" in overrides():

@@ -1,4 +1,4 @@
-"""The line of a model's download: its progress, and buttons to cancel it, to go on with it, or to use the model."""
+"""The line of a model's download: its progress, and buttons to cancel or resume it, or to use the model."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ import gradio as gr
 from localctx.ui.running.model_downloads import ModelDownload, ModelDownloads
 from localctx.ui.window import Updates
 
-TICK = 1.0  # seconds between two looks at a download
+TICK = 1.0  # seconds between two refreshes
 _NEXT = {"failed": "Try again", "cancelled": "Resume download"}
 
 
 class ModelDownloadBar:
-    """The line, built inside a gr.Blocks; it is the same in every tab, and shows ``downloads``."""
+    """The line, built inside a gr.Blocks. It shows ``downloads`` and is the same in every tab."""
 
     def __init__(self, downloads: ModelDownloads) -> None:
         self._downloads = downloads
 
     def build(self) -> None:
-        """Build the line, which is visible while there is a download."""
+        """Build the line. It is visible while there is a download."""
         with gr.Row(visible=False, elem_id="model-download") as self.row:
             self.progress = gr.HTML("", elem_id="model-progress")
             self.cancel = gr.Button("Cancel download", size="sm", elem_id="model-cancel", scale=0, min_width=160)
@@ -32,21 +32,21 @@ class ModelDownloadBar:
         return [self.row, self.progress, self.cancel, self.next, self.hide, self.timer]
 
     def wire(self, how: dict[str, Any]) -> None:
-        """Connect the buttons that need nothing but the downloads; ``how`` has the options of all events."""
+        """Connect the buttons that need only the downloads. ``how`` holds event arguments."""
         self.cancel.click(self._cancel, None, **how)
         self.hide.click(self._hide, None, **how)
 
     @property
     def last(self) -> ModelDownload | None:
-        """The download that runs or, without one, the last that ended."""
+        """The first running or waiting download, or else the last one that ended."""
         downloads = self._downloads.all
         return next((d for d in downloads if d.active), downloads[-1] if downloads else None)
 
     def show(self) -> Updates:
-        """Return the line as it is now."""
+        """Return updates that show the current state of the download."""
         if not (shown := self.last):
             return {self.row: gr.update(visible=False), self.timer: gr.update(active=False)}
-        from localctx.ui.models.model_rows import progress  # imports torch: the page is shown before it
+        from localctx.ui.models.model_rows import progress  # imports torch: show the page first
 
         following = f"Use {shown.title}" if shown.state == "done" else _NEXT.get(shown.state, "")
         return {

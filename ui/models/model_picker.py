@@ -1,4 +1,4 @@
-"""The model above the question box: its name, the models for this machine, their downloads, and a first choice."""
+"""The model picker above the conversation: the model's name, the models for this machine, downloads, a first choice."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from localctx.ui.window import AppWindow, Updates, tab_id
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.models.choice.model_list import ListedModel
 
-QUIET = 20  # seconds to wait for the model to be loaded before the machine is measured beside it
+QUIET = 20  # longest wait in seconds for the model to load before the machine is measured
 _ON_CLICK = """
 element.addEventListener('click', event => {
     const button = event.target.closest('[data-do]')
@@ -46,10 +46,10 @@ class ModelPicker:
         self.download = ModelDownloadBar(window.downloads)
 
     def build(self) -> None:
-        """Build the bar with the model's name, the line of a download, and the panel, which is closed at first."""
+        """Build the bar with the model's name, the download line, and the closed panel."""
         with gr.Column(elem_id="model-picker"):
-            self.mode = gr.State("")  # of the panel: closed (""), the card of a "first" run, or "all" models
-            self.pending = gr.State("")  # the model that somebody is asked about
+            self.mode = gr.State("")  # mode of the panel: closed (""), the card of a "first" run, or "all" models
+            self.pending = gr.State("")  # the model that the user must confirm
             self.button = gr.Button(self._label(False), size="sm", elem_id="model-button", scale=0)
             self.said = gr.HTML("", elem_id="model-said")
             self.download.build()
@@ -86,7 +86,7 @@ class ModelPicker:
         return [*bar, *panel, self.other_row, self.other, self.first_row]
 
     def wire(self, page: gr.Blocks, chat: gr.Textbox) -> None:
-        """Connect the components with their event handlers; ``chat`` has the id of the open chat."""
+        """Connect the components with their event handlers. ``chat`` has the id of the open chat."""
         how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
         how |= {"outputs": self.outputs}
         page.load(self._open_page, None, **how).then(self._fill_first, [self.mode], **how)
@@ -102,25 +102,25 @@ class ModelPicker:
         self.download.timer.tick(self._tick, [self.mode], **how)
         self.download.next.click(self._go_on, [self.mode], **how)
 
-    # What is shown
+    # Showing the panel
 
     def _label(self, is_open: bool) -> str:
         return f"Model: {self._choice.label} {'▴' if is_open else '▾'}"
 
     def _open_page(self, request: gr.Request) -> Updates:
         first = self._choice.is_first_run and not request.query_params.get("chat")
-        # The panel is closed in a new page: closing it again would undo a click that came before this.
+        # A new page has a closed panel: closing it again would undo an earlier click.
         return (self._show_panel("first") if first else {self.button: self._label(False)}) | self.download.show()
 
     def _chat_changed(self, chat: str, mode: str) -> Updates:
-        """Hide the card of a first run once there is a conversation, and show it in an empty chat."""
+        """Show the card of a first run in an empty chat, and hide it once there is a conversation."""
         wanted = "first" if self._choice.is_first_run and not chat else ""
         if mode == "all" or mode == wanted:
             return {self.button: self._label(bool(mode))}
         return self._show_panel(wanted) | (self._filled(wanted) if wanted else {})
 
     def _show_panel(self, mode: str) -> Updates:
-        """Open the panel as the card of a first run or with all models, or close it (""); it is filled later."""
+        """Open the panel as the card of a first run or with all models, or close it (""). It is filled later."""
         return {
             self.mode: mode,
             self.pending: "",
@@ -134,7 +134,7 @@ class ModelPicker:
         }
 
     def _fill_first(self, mode: str) -> Iterator[Updates]:
-        """Fill the card of a first run: beside a model that is being loaded, the machine would seem slow."""
+        """Fill the card of a first run once the model is loaded: during loading, the machine would seem slow."""
         yield gr.skip()
         worker, end = self._window.answer_worker, time.monotonic() + QUIET
         while mode and is_complete(self._window.settings.models / FALLBACK) and time.monotonic() < end:
@@ -145,7 +145,7 @@ class ModelPicker:
             yield self._filled(mode)
 
     def _filled(self, mode: str) -> Updates:
-        """Return the introduction and the list of models."""
+        """Return updates of the introduction and the list of models."""
         from localctx.ui.models import model_rows
 
         try:
@@ -173,7 +173,7 @@ class ModelPicker:
 
     def _toggle(self, mode: str) -> Iterator[Updates]:
         yield self._show_panel("" if mode == "all" else "all") | {self.said: ""}
-        if mode != "all":  # opened once more: gradio loses what changes of a column that is not drawn yet
+        if mode != "all":  # open it again: gradio loses updates of a column that is not drawn yet
             yield self._filled("all") | {self.panel: gr.update(visible=True, elem_classes="")}
 
     def _show_all(self) -> Iterator[Updates]:
@@ -189,18 +189,18 @@ class ModelPicker:
     # Choosing a model
 
     def _act(self, mode: str, clicked: gr.SelectData, request: gr.Request) -> Iterator[Updates]:
-        """Do what the button of a row says."""
+        """Perform the action of a row's button: download a model or use it."""
         action, _, name = str(clicked.value).partition(" ")
         try:
             if action == "download":
                 yield self._start(name, mode)
             else:
                 yield from self._use(name, request)
-        except UserError as e:  # such as a device in the settings that is not there
+        except UserError as e:  # such as a missing device in the settings
             yield {self.said: render.note(error_text(e), "error")}
 
     def _use(self, name: str, request: gr.Request) -> Iterator[Updates]:
-        """Use a model, after a question where that costs something."""
+        """Switch to a model, after a confirmation if that has a cost."""
         listed = self._listed(name)
         if listed is None:
             yield {self.said: render.note("This model is no longer there. Open the list again.", "error")}
@@ -219,7 +219,7 @@ class ModelPicker:
         return next((m for m in self._choice.models(self._choice.advice()) if m.name == name), None)
 
     def _check(self, typed: str) -> Iterator[Updates]:
-        """Look at a model that was typed, and list it if it can be used."""
+        """Check a typed model, and list it if it can be used."""
         name = typed.strip()
         if not name:
             yield {self.said: render.note("Type a name or a path first.", "error")}
@@ -236,7 +236,7 @@ class ModelPicker:
         }
 
     def _switch(self, name: str, request: gr.Request) -> Iterator[Updates]:
-        """Load a model, and use it from then on; another one stays in use if it does not load."""
+        """Load a model and use it from then on. If it does not load, the previous model stays in use."""
         yield {self.confirm: gr.update(visible=False), self.said: render.note(f"Loading {title_of(name)} ...")}
         try:
             listed = self._listed(name)
@@ -260,7 +260,7 @@ class ModelPicker:
     # Downloads
 
     def _start(self, name: str, mode: str) -> Updates:
-        """Download a model that is listed, or go on with its download."""
+        """Start or resume the download of a listed model."""
         listed = self._listed(name)
         if not listed or listed.problem:
             return {self.said: render.note("This model cannot be downloaded. Open the list again.", "error")}
@@ -268,12 +268,12 @@ class ModelPicker:
         return {self.said: ""} | self.download.show() | (self._filled(mode) if mode else {})
 
     def _tick(self, mode: str) -> Updates:
-        """Show the progress; the list, too, once a download has ended."""
+        """Show the progress, and update an open list once no download is active."""
         shown = self.download.show()
         return shown | (self._filled(mode) if mode and not self._window.downloads.busy else {})
 
     def _go_on(self, mode: str, request: gr.Request) -> Iterator[Updates]:
-        """Use what was downloaded, or go on with the download."""
+        """Use the downloaded model, or resume its download."""
         last = self.download.last
         if last and last.state == "done":
             yield self._show_panel("all") | self._filled("all")
@@ -283,7 +283,7 @@ class ModelPicker:
 
 
 def _loading_line(events: list[Any], title: str) -> str:
-    """Return the last progress in everyday words; "" if nothing new is known."""
+    """Return the HTML of the last progress, or a line that says that the job waits or that the model is loading."""
     last = next((e for e in reversed(events) if isinstance(e, Progress)), None)
     if last and (last.total or last.phase == PREPARING):
         return render.progress_bar(last)

@@ -1,4 +1,4 @@
-"""Models in everyday words: how fast each one reads and answers here, what it needs, and what a change would mean."""
+"""Describes models in everyday words: speed and needs on this machine, and the consequences of a switch."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from localctx.ui.everyday import WORDS_OF_A_TOKEN
 from localctx.ui.render import escape, note
 from localctx.ui.running.model_downloads import ModelDownload
 
-PAGES = 20  # of the document that speeds are told of
+PAGES = 20  # pages of the example document for reading speeds
 TOKENS_PER_PAGE = 530  # 400 words
-CHARACTERS_PER_TOKEN = 4.2  # of English prose
+CHARACTERS_PER_TOKEN = 4.2  # in English prose
 _PHASES = {
     "waiting": "Waiting: another localctx downloads",
     "fetching": "Downloading",
@@ -33,7 +33,7 @@ def about(seconds: float) -> str:
 
 
 def speed(e: ModelEstimate) -> str:
-    """Return how fast a model reads and answers, and whether that was measured here."""
+    """Return a model's reading and answering speeds as text, and whether they were measured here."""
     if not (e.prefill_per_second and e.decode_per_second):
         return "How fast it is here is not known"
     reading = about(PAGES * TOKENS_PER_PAGE / e.prefill_per_second)
@@ -44,22 +44,23 @@ def speed(e: ModelEstimate) -> str:
 
 
 def fit(e: ModelEstimate, machine: Machine) -> str:
-    """Return whether a model runs on the machine."""
+    """Return a line that says whether a model runs on the machine."""
     if not e.fits:
         return f"Needs {format_bytes(e.needed)} of memory; {format_bytes(machine.free)} are free"
     return "Runs here" if e.good or not e.decode_per_second else "Runs here, but slowly"
 
 
 def runs(m: ListedModel, machine: Machine) -> bool:
-    """Return False for a model that cannot run on this machine, whatever is closed or deleted."""
+    """Return False for a model that can never run on this machine, even with all memory free."""
     return not m.problem and not (m.estimate and m.estimate.needed > machine.total)
 
 
 def rows(
     models: Sequence[ListedModel], machine: Machine, current: str, best: str, disk: int, active: Sequence[str]
 ) -> str:
-    """Return a list of models, each with a button for what can be done with it. ``disk`` bytes are free for downloads;
-    ``active`` names the models that are being downloaded.
+    """Return a list of models, each with a button for its next action.
+
+    ``disk`` is the free space for downloads in bytes. ``active`` names the models with an active download.
     """
     items = [_row(m, machine, m.name == current, m.name == best, disk, m.name in active) for m in models]
     return f'<ul class="lc-models">{"".join(items)}</ul>'
@@ -100,7 +101,7 @@ def _size(m: ListedModel) -> str:
 
 
 def _reason(m: ListedModel, machine: Machine, disk: int) -> str:
-    """Return why nothing can be done with a model; "" if something can."""
+    """Return the reason why a model cannot be used or downloaded; "" if it can."""
     if m.problem:
         return f"Cannot be used: {m.problem}"
     if not runs(m, machine):
@@ -121,7 +122,7 @@ def _button(m: ListedModel, best: bool) -> str:
 
 
 def recommendation(best: ListedModel, current: str) -> str:
-    """Return the sentence that begins the card of a first run."""
+    """Return the recommendation on the card of a first run."""
     if best.name == current:
         return "No larger model is expected to run well on this machine. You can look at all of them."
     return f"For answers you can rely on more, this machine runs {best.entry.short_title}."
@@ -131,7 +132,7 @@ def recommendation(best: ListedModel, current: str) -> str:
 
 
 def progress(d: ModelDownload) -> str:
-    """Return the progress of a download as HTML, or how it ended."""
+    """Return the progress or the outcome of a download as HTML."""
     match d.state:
         case "done":
             return note(f"{d.title} is downloaded and checked", "done")
@@ -166,8 +167,9 @@ def _figures(d: ModelDownload) -> str:
 
 
 def consequences(before: str, after: ListedModel, ready: dict[str, int], ready_after: dict[str, int]) -> list[str]:
-    """Return sentences on what happens to documents that the model ``before`` has read (their characters by id), of
-    which ``ready_after`` were read by the model ``after``.
+    """Return sentences on what a switch means for documents that were already read.
+
+    ``ready`` holds those read by the model ``before``, ``ready_after`` those read by ``after``: characters by id.
     """
     if not ready:
         return []

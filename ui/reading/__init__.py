@@ -1,1 +1,1 @@
-"""What a chat is about, and how far that is read."""
+"""The documents of a chat, and the card that shows how far they are read."""

@@ -1,4 +1,4 @@
-"""What a chat is about, beside the conversation: documents, a collection or the library, and how far they are read."""
+"""The scope of a chat, chosen beside the conversation: documents, a collection or the library, and a reading limit."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,13 +10,13 @@ from localctx.errors import ChatError
 from localctx.store.chats import Chat
 from localctx.ui.window import AppWindow, Updates
 
-LIBRARY = "library"  # what is asked, besides "": the documents of the chat, and ids of collections
+LIBRARY = "library"  # a scope; the others are "" for the chat's documents, and ids of collections
 
 _THESE, _ALL = ("The documents of this chat", ""), ("The whole library", LIBRARY)
 
 
 def chat_scope(chosen: str) -> dict[str, Any]:
-    """Return the settings of a chat that is about what was ``chosen``."""
+    """Return a chat's settings for the ``chosen`` scope."""
     return {"library": chosen == LIBRARY, "collection": int(chosen) if chosen not in ("", LIBRARY) else None}
 
 
@@ -27,8 +27,8 @@ class ChatDocuments:
         self._window = window
 
     def build(self) -> None:
-        """Build the list of documents, the choice of a collection, and the mark up to which they are read."""
-        with gr.Accordion("Documents of this chat", elem_id="chat-about"):  # which only phones can close
+        """Build the list of documents, the choice of a scope, and the field for the place to read up to."""
+        with gr.Accordion("Documents of this chat", elem_id="chat-about"):  # closable on narrow screens only
             self._build_fields()
 
     def _build_fields(self) -> None:
@@ -50,7 +50,7 @@ class ChatDocuments:
         return [self.documents, self.library, self.until]
 
     def wire(self, chat: gr.Textbox) -> None:
-        """Connect the components; ``chat`` has the id of the open chat."""
+        """Connect the components. ``chat`` has the id of the open chat."""
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         self.documents.focus(self._choices, self.documents, self.documents, **quiet)
         self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **quiet)
@@ -63,7 +63,7 @@ class ChatDocuments:
         )
 
     def show(self, opened: Chat | None) -> Updates:
-        """Return what the open chat is about; nothing for a new chat."""
+        """Return updates that show the scope of the open chat; an empty one for a new chat."""
         settings = opened.settings if opened else {}
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
         return {
@@ -73,12 +73,12 @@ class ChatDocuments:
         }
 
     def choose(self, documents: Sequence[str]) -> Updates:
-        """Return the list with these documents (ids) chosen, for a new chat."""
+        """Return updates that choose these documents (ids) for a new chat."""
         choices = self._window.document_choices(documents)
         return {self.documents: gr.update(choices=choices, value=list(documents)), self.library: ""}
 
     def choose_collection(self, collection: int) -> Updates:
-        """Return the choice of a collection, for a new chat."""
+        """Return updates that choose a collection for a new chat."""
         return {self.library: gr.update(choices=self._scopes(), value=str(collection))}
 
     def _scopes(self) -> list[tuple[str, str]]:
@@ -96,8 +96,8 @@ class ChatDocuments:
         return gr.update(choices=self._window.document_choices(chosen or ()))
 
     def save(self, chat: str, documents: list[str], library: str, until: str) -> None:
-        """Write what a chat (its id; "": none is open yet) is about."""
+        """Write the scope of a chat (its id; "": none is open yet)."""
         if chat:
-            with self._window.store() as store, suppress(ChatError):  # a chat that was deleted is told when it is shown
+            with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
                 store.chats.set_documents(chat, documents)
                 store.chats.set(chat, {**chat_scope(library), "until": until})

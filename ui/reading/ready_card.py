@@ -1,4 +1,4 @@
-"""The card above the question box: documents are read once they are dropped or chosen, and questions are suggested."""
+"""The card above the question box: reads documents as soon as they are dropped or chosen, and suggests questions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from localctx.ui.running.tab_reading import ReadingState, TabReading, Wanted
 from localctx.ui.window import AppWindow, Updates, tab_id
 
 SUGGESTIONS = 3
-FAST, SLOW = 0.4, 3.0  # seconds between two looks, while documents are read and afterwards
+FAST, SLOW = 0.4, 3.0  # seconds between two refreshes while documents are read, and afterwards
 _WANTED = """(question, chat, documents, scope, until) => [JSON.stringify(
     [(question?.files ?? []).map(file => file.path), chat, documents, scope, until])]"""
 
@@ -21,7 +21,7 @@ class ReadyCard:
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
-        self._sent: dict[str, str] = {}  # the card that each tab shows
+        self._sent: dict[str, str] = {}  # the card shown, by tab
 
     def build(self) -> None:
         """Build the card, its button to cancel, and the buttons with suggested questions."""
@@ -47,7 +47,7 @@ class ReadyCard:
         about: ChatDocuments,
         ask: Callable[[Any], Any],
     ) -> None:
-        """Connect the components. ``ask`` gets the event after which what stands in the ``question`` box is asked."""
+        """Connect the components. ``ask`` receives each event after which the ``question`` box is submitted."""
         how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
         sources = [question, chat, *about.outputs]
         changes = [question.change, chat.change, about.documents.change, about.library.change, about.until.change]
@@ -91,7 +91,7 @@ class ReadyCard:
         return self._window.readings.of(tab_id(request))
 
     def _show(self, state: ReadingState, request: gr.Request, changed_only: bool = False) -> Updates:
-        """Return the card as it is now; {} if it is ``changed_only`` that is wanted and nothing did."""
+        """Return updates that show the card. With ``changed_only``, returns {} if the tab already shows it."""
         html, busy = ready_text.card(state), state.busy
         asked = [] if state.wanted.begun and not state.wanted.files else list(state.questions)[:SUGGESTIONS]
         shown = "\n".join([html, *asked])
@@ -113,5 +113,5 @@ class ReadyCard:
 
 
 def _fill(suggestion: str, question: dict[str, Any]) -> dict[str, Any]:
-    """Put a suggested question into the question box, beside the files that are there."""
+    """Put a suggested question into the question box and keep the files there."""
     return {"text": suggestion, "files": (question or {}).get("files") or []}

@@ -1,4 +1,4 @@
-"""What the card above the question box says, as HTML: documents, how far they are read, and what that saves."""
+"""HTML of the card above the question box: documents, how far they are read, and the time saved."""
 
 from typing import TYPE_CHECKING
 
@@ -10,15 +10,15 @@ from localctx.ui.running.tab_reading import ReadDocument, ReadingState
 if TYPE_CHECKING:
     from localctx.workflows.ahead.readiness import Readiness
 
-CHARACTERS_OF_A_WORD = 6  # of English text, with the space: good for "about"
-MAX_LISTED = 5  # documents that are listed by name
+CHARACTERS_OF_A_WORD = 6  # rough average for English text, with the space
+MAX_LISTED = 5  # documents listed by name
 MAY_ASK = "You can ask already: your question comes first."
 STOPPED = "Not read ahead. It will be read when you ask."
 NO_MODEL = "It will be read as soon as there is a model that can: choose one above."
 
 
 def card(state: ReadingState) -> str:
-    """Return the card; "" where the chat has no documents."""
+    """Return the card; "" if the chat has no documents."""
     if not state.documents:
         return ""
     listed = [] if _is_short(state) else [_document(d) for d in state.documents[:MAX_LISTED]]
@@ -29,7 +29,7 @@ def card(state: ReadingState) -> str:
 
 
 def ready_sentence(ready: "Readiness") -> str:
-    """Return what is true of documents that are ready, with figures where they were measured."""
+    """Return a sentence about ready documents, with the measured figures if there are any."""
     if not ready.whole:
         start = f", and start in about {_seconds(ready.starts)}" if ready.starts is not None else ""
         return f"Ready: answers come from the passages that fit the question{start}."
@@ -40,7 +40,7 @@ def ready_sentence(ready: "Readiness") -> str:
 
 
 def offer_label(way: str, seconds: float | None) -> str:
-    """Return the words of a button that offers to answer from the whole of documents."""
+    """Return the label of a button that offers to answer from whole documents."""
     what = {"summarize": "Summarize the whole document", "everywhere": "Ask every passage"}[way]
     if seconds is None:
         return what
@@ -48,7 +48,7 @@ def offer_label(way: str, seconds: float | None) -> str:
 
 
 def _is_short(state: ReadingState) -> bool:
-    """True for a chat that was begun, with documents that are ready and none new: one line is enough."""
+    """True for a chat with messages whose documents are all ready and none new: one line is enough."""
     return state.wanted.begun and not state.wanted.files and state.ready is not None
 
 
@@ -68,7 +68,7 @@ def _line(state: ReadingState) -> str:
 
 
 def _ready_line(state: ReadingState, ready: "Readiness") -> str:
-    """Return that the documents are ready, and what is still read of them."""
+    """Return the line for ready documents, with an error and the progress of further reading."""
     sentence = ready_sentence(ready)
     if _is_short(state) and ready.whole and not ready.read:
         sentence = "Ready: already read."

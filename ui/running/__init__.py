@@ -1,1 +1,1 @@
-"""Work that goes on in the server, whether or not a page shows it."""
+"""Work that runs in the server, whether or not a page shows it."""

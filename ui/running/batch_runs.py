@@ -27,7 +27,7 @@ class BatchItem:
     """A document of a batch, shown as ``name``.
 
     ``state`` is waiting, reading, ready (its text is stored under the id ``document``), queued, running, or one of
-    FINISHED; ``detail`` is its progress, or why it failed.
+    FINISHED. ``detail`` is its progress, or the reason why it failed.
     """
 
     job: DocumentJob
@@ -40,12 +40,12 @@ class BatchItem:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The result as written to outputs; {} without one."""
+        """The result as outputs contain it; {} without one."""
         return dict(self.outcome.entry) if self.outcome else {}
 
     @property
     def tokens(self) -> int:
-        """Tokens read and generated for it."""
+        """Tokens read and generated for the document."""
         spent = self.entry.get("tokens", {})
         return spent.get("prompt", 0) + spent.get("generated", 0)
 
@@ -55,7 +55,7 @@ class BatchItem:
         return self.outcome.seconds if self.outcome else 0.0
 
     def handle(self, event: Any) -> None:
-        """Update state and detail with an event of its job."""
+        """Update the state and detail from an event of the document's job."""
         if self.state == "queued" and not (isinstance(event, Queued) and event.position):
             self.state = "running"
         match event:
@@ -67,19 +67,19 @@ class BatchItem:
                 self.detail = f"{words(self.written)} written"
 
     def set_state(self, state: str, detail: str = "") -> None:
-        """Set the state and why; the path of an upload is replaced by the name of the file."""
+        """Set the state and the reason. The reason shows the file's name instead of an upload's path."""
         self.state, self.detail = state, detail.replace(self.job.source, self.name)
 
     def reset(self) -> None:
-        """Forget the result and wait again."""
+        """Forget the result and set the state to waiting."""
         self.document, self.state, self.detail, self.written, self.outcome = "", "waiting", "", 0, None
 
 
 class BatchRuns:
     """Runs one batch at a time.
 
-    Files are read one after the other by ``library_worker``. Each document is then a background job of
-    ``answer_worker``, which runs up to ``max_parallel`` at a time and questions before them.
+    ``library_worker`` reads the files one by one. Each document is then a background job of ``answer_worker``, which
+    runs up to ``max_parallel`` of them at a time and lets questions overtake them.
     """
 
     def __init__(self, answer_worker: EngineWorker, library_worker: EngineWorker, max_parallel: int) -> None:
@@ -88,16 +88,16 @@ class BatchRuns:
         self._threads = list[threading.Thread]()
         self._streams = set[EventStream]()
         self._open = True
-        self._runs = 0  # times that the batch was started or resumed
-        self._resumed_at, self._bytes_before = 0.0, 0  # when it last was, and the bytes that were done then
+        self._runs = 0  # number of starts and resumes
+        self._resumed_at, self._bytes_before = 0.0, 0  # time of the last one, and the bytes done by then
         self.items: Sequence[BatchItem] = []
         self.task = SummaryTask()
         self.running = False
-        self.why = ""  # the error that stopped it, if one did
-        self.version = 0  # incremented with every change
+        self.why = ""  # the error that stopped the batch, if any
+        self.version = 0  # incremented on every change
 
     def begin(self, items: Sequence[BatchItem], task: SummaryTask) -> None:
-        """Run ``task`` on these documents, in place of the previous batch. Raises UsageError while one runs."""
+        """Run ``task`` on these documents and replace the previous batch. Raises UsageError while a batch runs."""
         with self._changed:
             if self.running:
                 raise UsageError("a batch is running", "pause it first, or wait for its end")
@@ -105,7 +105,7 @@ class BatchRuns:
         self.resume()
 
     def resume(self) -> None:
-        """Continue with documents that are not finished."""
+        """Continue with the unfinished documents."""
         with self._changed:
             self.running, self.why = any(item.state not in FINISHED for item in self.items), ""
             self._runs += 1
@@ -123,7 +123,7 @@ class BatchRuns:
         self.resume()
 
     def pause(self, why: str = "") -> None:
-        """Stop; documents in progress start again after ``resume``."""
+        """Stop. Documents in progress start again after ``resume``."""
         with self._changed:
             self.running, self.why = False, why
             streams = list(self._streams)
@@ -132,14 +132,14 @@ class BatchRuns:
             stream.cancel()
 
     def forget(self) -> None:
-        """Stop, and drop the list of documents. Results stay in the store."""
+        """Stop and drop the list of documents. Results stay in the store."""
         self.pause()
         with self._changed:
             self.items = []
             self._notify()
 
     def close(self) -> None:
-        """Stop, and end the threads."""
+        """Stop and wait for the threads to end."""
         self._open = False
         self.pause()
         for thread in self._threads:
@@ -152,9 +152,9 @@ class BatchRuns:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated from the bytes done since the batch was started or resumed; None before the first document is done.
+        """Estimated seconds left, from the bytes done since the batch was started or resumed.
 
-        Running documents count as half done.
+        Running documents count as half done. None while the batch is paused or before its first document is done.
         """
         done, half = self._bytes("done") - self._bytes_before, self._bytes("running") / 2
         if not self.running or not done:
@@ -170,14 +170,14 @@ class BatchRuns:
         self._changed.notify_all()
 
     def _start(self) -> None:
-        """Start a thread that has files read, and one for each document that may run."""
+        """Start one thread that reads files, and ``max_parallel`` threads that summarize documents."""
         roles = [("waiting", "reading", self._read), *[("ready", "queued", self._summarize)] * self._max_parallel]
         self._threads = [threading.Thread(target=self._process, args=role, daemon=True) for role in roles]
         for thread in self._threads:
             thread.start()
 
     def _process(self, state: str, active_state: str, run_item: Callable[[BatchItem], None]) -> None:
-        """Run items that are in ``state``, one after the other, until the batch is closed."""
+        """Run items in ``state`` one by one until the window closes."""
         while item := self._take(state, active_state):
             run = self._runs
             try:
@@ -202,7 +202,7 @@ class BatchRuns:
             return item
 
     def _fail(self, item: BatchItem, e: Exception, state: str, run: int) -> None:
-        """Record an error. One of a single document marks it failed; one that others would meet too pauses the run."""
+        """Record an error: a document's own error marks it failed, one that would hit others too pauses the batch."""
         from localctx.batch.run_batch import DOCUMENT_ERRORS
 
         if isinstance(e, UserError) and not isinstance(e, DOCUMENT_ERRORS):
@@ -213,7 +213,7 @@ class BatchRuns:
             item.set_state("failed", error_text(e))
 
     def _read(self, item: BatchItem) -> None:
-        """Read the file into the library now: an upload may be deleted before the document runs."""
+        """Read the file into the library now, because an upload may be deleted before the document runs."""
 
         def read(session: "Session") -> Generator[Any, None, None]:
             item.document = session.workflows.store([item.job.source])[0]
@@ -223,7 +223,7 @@ class BatchRuns:
         item.set_state("ready")
 
     def _summarize(self, item: BatchItem) -> None:
-        """Summarize the document, or answer the questions; the result is stored too."""
+        """Summarize the document or answer the questions. The result is also stored."""
         from localctx.batch.run_batch import Batch
 
         task, job = self.task, replace(item.job, source=item.document or item.job.source)
@@ -239,7 +239,7 @@ class BatchRuns:
         item.set_state(item.outcome.status, item.outcome.why)
 
     def _run(self, item: BatchItem, worker: EngineWorker, job: SessionJob) -> None:
-        """Run a job and update the item with its events. Raises what the job raised, Cancelled."""
+        """Run a job and update the item with its events. Raises the job's error, Cancelled."""
         with self._changed:
             if not self.running:
                 raise Cancelled

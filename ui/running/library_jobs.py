@@ -1,4 +1,4 @@
-"""What the library page has done by a session: importing an exported document; and the line for one that was read."""
+"""Library page jobs: the import of an exported document, and the line for a document that was read ahead."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]:
-    """Import an exported document; only its text if the current model cannot use its pages."""
+    """Import an exported document. Only its text is imported if its pages are unusable for the current model.
+
+    Yields a Note with the result.
+    """
     bundle, why = open_bundle(file), ""
     with session.workflows.library() as workflow:
         try:
@@ -33,7 +36,7 @@ def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]
 
 
 def prepared_line(r: dict[str, Any]) -> str:
-    """Return how much of a document was read ahead, how much of it before, and the time, from its report."""
+    """Return the line for a document that was read ahead, from its report: stored share, bytes and prefill time."""
     tokens, kept = r["tokens"], r["kept"]
     share = f"{100 * kept['tokens'] / tokens['prompt']:.0f} %" if tokens["prompt"] else "nothing"
     text = f"{r['name']}: {share} is read and kept ({format_bytes(kept['bytes'])})"

@@ -1,4 +1,4 @@
-"""Downloads of models. They run in the server, one after another, whether or not a page shows them."""
+"""Model downloads. They run in the server, one at a time, whether or not a page shows them."""
 
 import threading
 import time
@@ -13,14 +13,14 @@ from localctx.ui.job_events import error_text
 _ACTIVE = ("waiting", "running")
 
 Pull = Callable[[str, Path, Callable[[str, int, int], None]], object]
-"""A function that downloads a model into a folder and reports its phase, and what is done of how much of it."""
+"""A function that downloads a model into a folder and reports the phase, the amount done and the total."""
 
 
 @dataclass
 class ModelDownload:
-    """The download of the model ``name``. ``state``: waiting, running, done, failed or cancelled; ``why`` it failed.
+    """The download of the model ``name``. ``state`` is waiting, running, done, failed (``why``) or cancelled.
 
-    ``phase``, ``done`` and ``total`` are the current progress, in bytes while it is ``fetching``.
+    ``phase``, ``done`` and ``total`` are the current progress, in bytes during the phase ``fetching``.
     """
 
     name: str
@@ -29,27 +29,27 @@ class ModelDownload:
     done: int = 0
     total: int = 0
     why: str = ""
-    _since: tuple[float, int] = (0.0, 0)  # when the phase began, and what was done then
+    _since: tuple[float, int] = (0.0, 0)  # start time of the phase, and the amount done by then
 
     @property
     def title(self) -> str:
-        """How the model is called."""
+        """The model's display name."""
         return title_of(self.name)
 
     @property
     def active(self) -> bool:
-        """True while it waits or runs."""
+        """True while the download waits or runs."""
         return self.state in _ACTIVE
 
     @property
     def per_second(self) -> float:
-        """Bytes, or what is counted, a second since the phase began; 0 in its first second."""
+        """Bytes (or the phase's units) per second since the phase began; 0 in its first second."""
         began, before = self._since
         seconds = time.monotonic() - began
         return (self.done - before) / seconds if seconds >= 1 else 0.0
 
     def report(self, phase: str, done: int, total: int) -> None:
-        """Record the progress. Raises Cancelled if it was cancelled."""
+        """Record the progress. Raises Cancelled if the download was cancelled."""
         if self.state == "cancelled":
             raise Cancelled
         if phase != self.phase or done < self.done:
@@ -58,7 +58,7 @@ class ModelDownload:
 
 
 class ModelDownloads:
-    """Runs downloads in a thread of its own. ``pull`` downloads a model, as ``localctx.models.hub.resolve.pull``."""
+    """Runs downloads in its own thread. ``pull`` defaults to ``localctx.models.hub.resolve.pull``."""
 
     def __init__(self, pull: Pull | None = None) -> None:
         self._pull, self._changed = pull, threading.Condition()
@@ -68,13 +68,13 @@ class ModelDownloads:
 
     @property
     def all(self) -> list[ModelDownload]:
-        """All downloads since the window was started, that of each model once, the last begun at the end."""
+        """All downloads since the window started: the last one of each model, in the order of their start."""
         with self._changed:
             return list(self._downloads.values())
 
     @property
     def busy(self) -> bool:
-        """True while one runs or waits."""
+        """True while any download runs or waits."""
         return any(download.active for download in self.all)
 
     def get(self, name: str) -> ModelDownload | None:
@@ -83,7 +83,7 @@ class ModelDownloads:
             return self._downloads.get(name)
 
     def start(self, name: str, models: Path) -> None:
-        """Download a model into the folder ``models``, or go on where an earlier try ended, after those that wait."""
+        """Queue the download of a model into the folder ``models``. It resumes an earlier partial download."""
         with self._changed:
             if not self._open or ((last := self._downloads.get(name)) and last.active):
                 return
@@ -94,19 +94,19 @@ class ModelDownloads:
                 self._thread.start()
 
     def cancel(self, name: str) -> None:
-        """Stop a download; what has come stays on the disk, and the next try goes on from there."""
+        """Stop a download. The received part stays on disk, and the next try resumes from it."""
         with self._changed:
             if (download := self._downloads.get(name)) and download.active:
                 download.state = "cancelled"
 
     def forget(self, name: str) -> None:
-        """Show a download that has ended no longer."""
+        """Remove a download that has ended from the list."""
         with self._changed:
             if (download := self._downloads.get(name)) and not download.active:
                 del self._downloads[name]
 
     def close(self) -> None:
-        """Stop all downloads and wait for the end of the one that runs."""
+        """Stop all downloads and wait for the running one to end."""
         with self._changed:
             self._open, thread = False, self._thread
         for download in self.all:
@@ -115,7 +115,7 @@ class ModelDownloads:
             thread.join()
 
     def _run(self, models: Path) -> None:
-        """Run the thread: it ends when no download waits."""
+        """Run waiting downloads in the thread until none is left."""
         while download := self._next():
             self._download(download, models)
 

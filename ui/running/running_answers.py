@@ -1,4 +1,4 @@
-"""Answers that are being generated. They run in the server and belong to chats, whether or not a page shows them."""
+"""Running answers. They run in the server and belong to chats, whether or not a page shows them."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from localctx.ui.job_events import error_text
 
 @dataclass(frozen=True)
 class TypedQuestion:
-    """What was typed in the question box of a browser ``tab``, and the files that were dropped there."""
+    """The text typed in the question box of a browser ``tab``, and the files dropped there."""
 
     text: str
     files: Sequence[str]
@@ -24,11 +24,11 @@ class TypedQuestion:
 
 @dataclass
 class RunningAnswer:
-    """An answer that is being generated in a ``chat``; ``shown`` is what a page shows of it.
+    """An answer being generated in a ``chat``. ``shown`` is its state as pages show it.
 
-    ``typed`` is its question, if that was typed in a question box and not chosen in the conversation; ``known`` are the
-    ids of the messages that the chat had before. ``version`` is incremented with every change; ``failed`` is True if
-    it was stopped or ended with an error.
+    ``typed`` is its question if it was typed in a question box, not chosen in the conversation. ``known`` holds the ids
+    of the chat's earlier messages. ``version`` is incremented on every change. ``failed`` is True until the answer ends
+    without an error or a stop.
     """
 
     chat: str
@@ -43,14 +43,14 @@ class RunningAnswer:
     _stopped: bool = False
 
     def stop(self) -> None:
-        """Stop, also between two jobs. What was generated is stored."""
+        """Stop the answer, also between two jobs. The text generated so far is stored."""
         with self._lock:
             self._stopped, stream = True, self._stream
         if stream:
             stream.cancel()
 
     def run(self, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> None:
-        """Run jobs one after the other, until all have ended or one fails."""
+        """Run jobs one by one until all have ended or one fails."""
         shown, self.failed = self.shown, True
         try:
             for job, worker in jobs:
@@ -76,7 +76,7 @@ class RunningAnswer:
 
 
 class RunningAnswers:
-    """The answers that are being generated, one in a chat at a time, and those that ended while no page showed it."""
+    """The running answers, one per chat, and those that ended while no page showed them."""
 
     def __init__(self) -> None:
         self._answers: dict[str, RunningAnswer] = {}  # by chat
@@ -85,7 +85,7 @@ class RunningAnswers:
         self._lock = threading.Lock()
 
     def begin(self, answer: RunningAnswer, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> None:
-        """Generate an answer by running ``jobs`` in a thread. Raises UsageError if its chat is being answered."""
+        """Generate an answer by running ``jobs`` in a thread. Raises UsageError if its chat has a running answer."""
         with self._lock:
             if self._is_running(answer.chat):
                 raise UsageError("this chat is being answered", "stop that, or wait for its end")
@@ -96,46 +96,46 @@ class RunningAnswers:
             self._threads[-1].start()
 
     def of(self, chat: str) -> RunningAnswer | None:
-        """Return the answer that is being generated in a chat, or that ended and was not shown since; or None."""
+        """Return a chat's running answer, or one that ended but was not shown yet, or None."""
         with self._lock:
             return self._answers.get(chat)
 
     def is_running(self, chat: str) -> bool:
-        """True if a chat is being answered."""
+        """True if a chat has a running answer."""
         with self._lock:
             return self._is_running(chat)
 
     def begun(self, chat: str) -> int:
-        """Return the number of answers that were begun in a chat."""
+        """Return the number of answers begun in a chat since the window started."""
         with self._lock:
             return self._begun[chat]
 
     @property
     def chats(self) -> frozenset[str]:
-        """The chats that are being answered."""
+        """The chats with a running answer."""
         with self._lock:
             return frozenset(chat for chat in self._answers if self._is_running(chat))
 
     def note_shown(self, answer: RunningAnswer) -> None:
-        """Forget an answer that has ended: a page has shown how."""
+        """Forget an answer that has ended, because a page has shown its result."""
         with self._lock:
             if not answer.running and self._answers.get(answer.chat) is answer:
                 del self._answers[answer.chat]
 
     def stop(self, chat: str) -> None:
-        """Stop the answer of a chat, if it is being answered."""
+        """Stop a chat's running answer, if it has one."""
         if answer := self.of(chat):
             answer.stop()
 
     def stop_and_wait(self, chat: str, seconds: float = 3.0) -> None:
-        """Stop the answer of a chat, if it is being answered, and wait for its end, but no longer than that."""
+        """Stop a chat's running answer, if it has one, and wait for its end, at most ``seconds``."""
         self.stop(chat)
         end = time.monotonic() + seconds
         while self.is_running(chat) and time.monotonic() < end:
             time.sleep(0.01)
 
     def close(self) -> None:
-        """Stop all, and wait for their ends."""
+        """Stop all answers and wait for their threads to end."""
         for chat in self.chats:
             self.stop(chat)
         for thread in self._threads:

@@ -1,7 +1,7 @@
 """Reading ahead for one tab: the documents of its chat and the files in its question box, in the window's workers.
 
-A file is parsed as any other job of the library worker. What follows gives way to questions: it is cancelled when one
-comes, keeps what it has, and goes on afterwards.
+The library worker parses files as ordinary jobs. Prefilling gives way to questions: it is cancelled when another job
+arrives, keeps its pages, and continues afterwards.
 """
 
 import threading
@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
     from localctx.workflows.ahead.readiness import Readiness
 
-MAX_PASSAGES_READ = 150_000  # characters of documents whose passages are read; of others only questions choose some
-MODEL_CHECKS = 1.0  # seconds between two looks for a model that is not there yet
+MAX_PASSAGES_READ = 150_000  # characters of all documents up to which their passages are read ahead too
+MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed yet
 _DECIDING = (
     *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
     *("mode", "effective_context"),
@@ -33,8 +33,9 @@ _DECIDING = (
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a chat is about: the uploaded ``files`` that it will get, its ``documents`` (ids), and the mark up to which
-    they are read; ``begun``: it has messages. ``settings`` are those that decide what reading is worth.
+    """The target of reading ahead: uploaded ``files``, the chat's ``documents`` (ids), and the mark to read up to.
+
+    ``begun``: the chat has messages. ``settings``: values of the settings whose change invalidates what was read.
     """
 
     files: tuple[str, ...] = ()
@@ -46,15 +47,16 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ReadyEvent:
-    """An event of the job that makes documents ready: they are."""
+    """The event that reports that the documents are ready."""
 
     ready: "Readiness"
 
 
 @dataclass
 class ReadDocument:
-    """A document of the chat, or a file in the question box: its id once it is stored, of how many
-    ``parts`` of a kind it is, and the ``error`` that kept it from being parsed.
+    """A document of the chat, or a file in the question box. ``document`` is its id once it is stored.
+
+    ``parts`` counts its parts of the kind ``part``. ``error`` says why it could not be parsed.
     """
 
     source: str
@@ -68,8 +70,10 @@ class ReadDocument:
 
 @dataclass
 class ReadingState:
-    """What one tab sees. ``phase``: ``parsing``, ``no model``, ``reading``, ``ready``, ``stopped``, ``failed``, or ""
-    where there is nothing to read.
+    """The state of reading ahead that one tab shows.
+
+    ``phase`` is ``parsing``, ``no model``, ``reading``, ``ready``, ``stopped``, ``failed``, or "" if there is nothing
+    to read.
     """
 
     wanted: Wanted = Wanted()
@@ -82,12 +86,12 @@ class ReadingState:
 
     @property
     def busy(self) -> bool:
-        """True while it changes by itself."""
+        """True while the state changes by itself."""
         return self.phase in ("parsing", "no model", "reading")
 
 
 class TabReading:
-    """Reads ahead for one tab, in a thread of its own while there is something to do."""
+    """Reads ahead for one tab, in its own thread while there is work."""
 
     def __init__(
         self, settings: Callable[[], Settings], library_worker: EngineWorker, answer_worker: EngineWorker
@@ -98,7 +102,7 @@ class TabReading:
         self.state = ReadingState()
 
     def want(self, wanted: Wanted) -> None:
-        """Read these from now on, in place of others. What was parsed is not parsed again."""
+        """Set a new target. Documents that were already parsed are not parsed again."""
         wanted = _under(wanted, self._settings())
         with self._changed:
             if wanted == self.state.wanted:
@@ -113,13 +117,13 @@ class TabReading:
                 self._thread.start()
 
     def refresh(self) -> None:
-        """Read again what is wanted if the settings are others now, as for another model."""
+        """Read the target again if relevant settings changed, such as the model."""
         state = self.state
         if state.documents and state.phase != "stopped":
             self.want(state.wanted)
 
     def stop(self) -> None:
-        """Stop reading; what was read stays."""
+        """Stop reading. Stored pages stay."""
         with self._changed:
             if self.state.busy:
                 self.state.phase, self.state.progress = "stopped", None
@@ -131,7 +135,7 @@ class TabReading:
                 try:
                     self._advance(state)
                 except Cancelled:
-                    continue  # something else is wanted now, or a question came first
+                    continue  # the target changed, or a question came first
                 except Exception as e:
                     state.phase, state.error, state.progress = "failed", error_text(e), None
 
@@ -143,7 +147,7 @@ class TabReading:
             return self.state
 
     def _advance(self, state: ReadingState) -> None:
-        """Do what comes next: parse a file, look for a model, or read all documents."""
+        """Do the next step: parse a file, describe the documents, wait for a model, or read all documents."""
         if new := next((d for d in state.documents if not d.document and not d.error), None):
             self._parse(new)
         elif not (ids := list(dict.fromkeys(d.document for d in state.documents if d.document))):
@@ -158,7 +162,7 @@ class TabReading:
             self._make_ready(state, ids)
 
     def _enter(self, state: ReadingState, phase: str) -> None:
-        """Begin another phase. Raises Cancelled if reading was stopped meanwhile."""
+        """Set the phase. Raises Cancelled if reading was stopped meanwhile."""
         with self._changed:
             if state.phase == "stopped":
                 raise Cancelled
@@ -173,7 +177,7 @@ class TabReading:
                 new.part, new.parts, new.characters = event.part, event.pages, event.characters
 
     def _describe(self, state: ReadingState, ids: Sequence[str]) -> None:
-        """Find names and lengths of documents, and questions that they answer."""
+        """Find the names and lengths of the documents, and questions that they answer."""
         for event in self._events(_describing(ids, state.wanted.until), self._library_worker, lambda: _is(self, state)):
             if isinstance(event, ReadDocument):
                 for document in (d for d in state.documents if d.document == event.document):
@@ -184,7 +188,7 @@ class TabReading:
         self._enter(state, "reading")
 
     def _make_ready(self, state: ReadingState, ids: Sequence[str]) -> None:
-        """Make the documents ready; then read on what answers would have to read, of texts that are not very long."""
+        """Make the documents ready. For texts of moderate length, then read their passages ahead too."""
         self._enter(state, "reading")
         more = sum(document.characters for document in state.documents) <= MAX_PASSAGES_READ
         job = _making_ready(ids, state.wanted.until, more)
@@ -205,7 +209,7 @@ class TabReading:
     def _events(
         self, job: SessionJob, worker: EngineWorker, is_wanted: Callable[[], bool], yielding: bool = False
     ) -> Iterator[Any]:
-        """Run a job and yield its events. Raises Cancelled once it is not wanted any more, or a question came."""
+        """Run a job and yield its events. Raises Cancelled once it is no longer wanted, or a question came."""
         self.state.progress = None
         stream = worker.submit(job, yielding=yielding)
         for event in stream:
@@ -218,7 +222,7 @@ class TabReading:
 
 
 def _is(reading: TabReading, state: ReadingState) -> bool:
-    """True while ``state`` is what is wanted, and reading was not stopped."""
+    """True while ``state`` is the current target's and reading was not stopped."""
     return reading.state is state and state.busy
 
 

@@ -1,4 +1,4 @@
-"""What every tab of the window reads ahead."""
+"""Reading ahead for all tabs of the window."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from localctx.ui.running.tab_reading import TabReading
 
 
 class TabReadings:
-    """One ``TabReading`` for each tab, made when it is first needed."""
+    """One ``TabReading`` per tab, created on first use."""
 
     def __init__(
         self, settings: Callable[[], Settings], library_worker: EngineWorker, answer_worker: EngineWorker
@@ -19,18 +19,18 @@ class TabReadings:
         self._changed = threading.Lock()
 
     def of(self, tab: str) -> TabReading:
-        """Return the reading of a tab."""
+        """Return the ``TabReading`` of a tab."""
         with self._changed:
             return self._readings.setdefault(tab, self._make())
 
     def leave(self, tab: str) -> None:
-        """Stop what a tab that was closed reads."""
+        """Stop reading ahead for a closed tab."""
         with self._changed:
             reading = self._readings.pop(tab, None)
         if reading:
             reading.stop()
 
     def close(self) -> None:
-        """Stop what all tabs read."""
+        """Stop reading ahead for all tabs."""
         for tab in list(self._readings):
             self.leave(tab)

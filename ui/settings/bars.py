@@ -23,7 +23,7 @@ class BarPart(NamedTuple):
 
 
 def bar(title: str, parts: Sequence[BarPart], note: str = "") -> str:
-    """Return a bar of all ``parts``, with a legend of their sizes."""
+    """Return a bar of all ``parts`` with a legend of their sizes."""
     parts = [part._replace(nbytes=max(0, part.nbytes)) for part in parts]
     total = sum(part.nbytes for part in parts) or 1
     pieces = "".join(f'<i class="lc-{p.kind}" style="width:{100 * p.nbytes / total:.2f}%"></i>' for p in parts)
@@ -42,7 +42,7 @@ def page_cells(report: dict[str, Any], title: str) -> str:
     page_map = report["kv"]["map"]
     where, reused = page_map["where"], page_map["reused"]
     mass = [*page_map["looks"], *[0.0] * len(where)][: len(where)]
-    mass[:SINK_PAGES] = [0.0] * len(mass[:SINK_PAGES])  # sinks get attention whatever their text is
+    mass[:SINK_PAGES] = [0.0] * len(mass[:SINK_PAGES])  # sinks get attention whatever their text
     group = max(1, ceil(len(where) / MAX_CELLS))
     starts = range(0, len(where), group)
     max_mass = max((sum(mass[i : i + group]) for i in starts), default=0.0)  # 0 where attention was not recorded
@@ -55,7 +55,7 @@ def page_cells(report: dict[str, Any], title: str) -> str:
 
 
 def summary(where: str, mass: Sequence[float], reused: int, title: str) -> str:
-    """Return the page map in words. ``where`` has a letter per page, ``mass`` the attention mass of each."""
+    """Return a summary of the page map. ``where`` has one letter per page, ``mass`` its attention mass."""
     counts = Counter(where)
     tiers = {"d": "on the device", "h": "in RAM beside it", "s": "on disk", "p": "kept in part", "x": "dropped"}
     parts = [f"{counts[letter]:,} {name}" for letter, name in tiers.items() if counts[letter]]

@@ -1,4 +1,4 @@
-"""The codecs and keepers that the memory page offers for an engine, with what was measured of them."""
+"""The codecs and keepers that the memory page offers for an engine, with their measured quality."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ Choices = list[tuple[str, str]]
 
 
 def engine_of(settings: Settings) -> EngineName:
-    """Return the engine of the settings' model; torch for a model that cannot be read, which its plan tells."""
+    """Return the engine of the settings' model; torch if the model cannot be read (its plan shows the error)."""
     try:
         return choose_engine(settings.model, settings.engine)
     except (UserError, OSError):
@@ -34,7 +34,7 @@ def engine_of(settings: Settings) -> EngineName:
 
 
 def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Return labels and names of the codecs that an engine has, and of the ``chosen`` one."""
+    """Return labels and names of an engine's codecs, and of the ``chosen`` one if the engine lacks it."""
     if engine == "torch":
         codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
         codecs += [(f"{codec}: {_quality(results.get(codec))}", codec) for codec in FORMATS]
@@ -49,13 +49,13 @@ def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[st
 
 
 def keeper_choices(engine: EngineName, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Return labels and names of the keepers that an engine has."""
+    """Return labels and names of an engine's keepers."""
     offered = [keep for keep in KEEPER_LABELS if engine == "torch" or keep.partition(":")[0] in LLAMA_KEEPERS]
     return [(f"{keep}: {KEEPER_LABELS[keep]}{_keeper_quality(results, keep)}", keep) for keep in offered]
 
 
 def _quality(measured: dict[str, Any] | None) -> str:
-    """Return a measured quality in one line."""
+    """Return a measured quality as one line."""
     if not measured:
         return "not measured on this machine"
     marks = [mark for needles in measured["needles"].values() for mark in needles.values()]
@@ -67,7 +67,7 @@ def _quality(measured: dict[str, Any] | None) -> str:
 
 
 def _keeper_quality(results: Mapping[str, dict[str, Any]], keep: str) -> str:
-    """Return the last measured quality of a keeper, in whichever codec it was measured."""
+    """Return the last measured quality of a keeper, whatever its codec was."""
     measurements = [(m["measured"], name, m) for name, m in results.items() if name.endswith(f" {keep}")]
     if keep == "full":
         return ""

@@ -1,4 +1,4 @@
-"""The memory page, in the settings: what is in use, a conversation's page map, codec and keeper, what fits."""
+"""The memory part of the settings: memory in use, a conversation's page map, codec and keeper, capacity."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -36,9 +36,9 @@ class MemoryPage:
         self._window = window
 
     def build(self) -> None:
-        """Build the bars, the page map, the choice of codec and keeper, and the plot of what fits."""
+        """Build the bars, the page map, the choice of codec and keeper, and the capacity plot."""
         self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
-        self.page = gr.State("")  # of the settings, as selected last
+        self.page = gr.State("")  # the last selected page of the settings
         self.map_key = gr.State(None)  # chat and message of the report whose map is shown
         gr.Markdown("### Memory")
         self.bars = gr.HTML("", elem_id="bars")
@@ -48,7 +48,7 @@ class MemoryPage:
         self.message = gr.HTML("", elem_id="memory-said")
         with gr.Row(equal_height=False):
             with gr.Column(min_width=320):
-                settings = self._window.settings  # gradio may lose an update of what it has not shown yet
+                settings = self._window.settings  # gradio may lose updates of hidden components
                 codecs = codec_choices(engine_of(settings), settings.kv, {})
                 self.codec = gr.Radio(codecs, value=settings.kv, label="Memory precision", elem_id="codec")
             with gr.Column(min_width=320):
@@ -81,8 +81,9 @@ class MemoryPage:
             self.progress = gr.HTML("", elem_id="gate-progress")
 
     def wire(self, page: gr.Blocks, tabs: gr.Tabs, inner: gr.Tabs, chat: gr.Textbox) -> None:
-        """Connect the components with their event handlers; ``chat`` has the id of the open chat. ``inner`` are the
-        pages of the settings, which are one of the ``tabs``.
+        """Connect the components with their event handlers.
+
+        ``chat`` has the id of the open chat. ``inner`` are the pages of the settings, which are one of the ``tabs``.
         """
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         live = [self.bars, self.map, self.map_key]
@@ -107,7 +108,7 @@ class MemoryPage:
         self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._stop)
 
-    # What is shown
+    # Showing the page
 
     def _note_page(self, selected: gr.SelectData) -> str:
         return str(selected.value)
@@ -123,7 +124,7 @@ class MemoryPage:
             yield self._plan()
 
     def _live(self, chat: str, map_key: Any) -> Updates:
-        """Return the bars, and the page map if it is not the one shown."""
+        """Return updates of the bars, and of the page map if it changed."""
         updates: Updates = {self.bars: self._bars()}
         report = self._window.answer_worker.last_report(chat)
         key = (report["chat"], report["message"]) if report else ("", None)
@@ -162,7 +163,10 @@ class MemoryPage:
         return f'<div class="lc-bars">{"".join(drawn)}{self._disk()}</div>'
 
     def _kv_note(self) -> str:
-        """Return what the bar of RAM does not show: KV mapped from the store, and KV spilled to disk."""
+        """Return the note below the RAM bar: KV mapped from the store and KV spilled to disk.
+
+        Without either, it is the KV bytes of the last answer.
+        """
         kv, last = self._window.answer_worker.in_use.kv, self._window.answer_worker.last_report()
         places = [(kv.get("kept", 0), "of the cache used from disk"), (kv.get("disk", 0), "spilled to disk")]
         parts = [f"{format_bytes(n)} {what}" for n, what in places if n]
@@ -187,7 +191,7 @@ class MemoryPage:
     # Codec and keeper
 
     def _choices(self) -> Updates:
-        """Return codecs and keepers with their measured quality, and the documents of the library."""
+        """Return updates of the codecs and keepers with their measured quality, and of the documents."""
         s, over, engine = self._window.settings, overrides(), engine_of(self._window.settings)
         results = self._results()
         return {
@@ -200,12 +204,12 @@ class MemoryPage:
                 info=KEEPER_INFO[engine],
                 interactive="keep" not in over,
             ),
-            self.gate: gr.update(visible=engine == "torch"),  # it measures pages
+            self.gate: gr.update(visible=engine == "torch"),  # measuring needs torch's pages
             self.document: gr.update(choices=self._window.document_choices()),
         }
 
     def _plan(self) -> Updates:
-        from localctx.engine.planning.plan_memory import plan_memory  # imports torch: the page is shown before it
+        from localctx.engine.planning.plan_memory import plan_memory  # imports torch: show the page first
 
         results = self._results()
         try:
@@ -265,5 +269,5 @@ class MemoryPage:
 
 
 def _is_shown(inner: str, selected: gr.SelectData) -> bool:
-    """True if the page is shown now that a tab was selected; ``inner`` is the page of the settings selected last."""
+    """True if this page is visible after a tab was selected. ``inner`` is the last selected page of the settings."""
     return selected.value == TAB or (selected.value == OUTER_TAB and inner == TAB)

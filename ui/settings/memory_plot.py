@@ -1,4 +1,4 @@
-"""Bytes of KV by length of context, with the memory limits of this machine, as an SVG and a table."""
+"""KV bytes by context length with this machine's memory limits, as an SVG plot and a table."""
 
 from collections.abc import Sequence
 from math import ceil, floor, log2
@@ -9,12 +9,12 @@ from localctx.ui.render import escape
 
 WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 72, 110, 30, 46
-MIN_TOKENS = 1024  # at the left edge
+MIN_TOKENS = 1024  # tokens at the left edge
 LABEL_HEIGHT = 14  # pixels between two labels
 
 
 class Plane:
-    """Two logarithmic axes: ranges of tokens, to the right, and of bytes, upwards."""
+    """Two logarithmic axes: tokens to the right, bytes upwards."""
 
     def __init__(self, tokens: tuple[float, float], nbytes: tuple[float, float]) -> None:
         self.tokens, self.nbytes = tokens, nbytes
@@ -31,13 +31,13 @@ class Plane:
 
 
 def kv_bytes(report: dict[str, Any], codec: str, tokens: float) -> float:
-    """Return the bytes of a context of ``tokens`` in ``codec``, from a report of ``capacity``."""
+    """Return the KV bytes of a context of ``tokens`` in ``codec``, from a report of ``plan_memory``."""
     entry = report["codecs"][codec]
     return entry["bytes"] - (report["context"] - tokens) * entry["later_bytes_per_token"]
 
 
 def plot(report: dict[str, Any]) -> str:
-    """Return the plot as SVG, with a description in words."""
+    """Return the plot as SVG with a text description."""
     codecs = list({report["codecs"][c]["bytes_per_token"]: c for c in reversed(report["codecs"])}.values())[::-1]
     limits = _limits(report)
     plane = _plane(report, codecs, limits)
@@ -56,7 +56,7 @@ def plot(report: dict[str, Any]) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Return a table of codecs: bytes of a token, bytes of the model's window, the longest context that fits."""
+    """Return a table of codecs: bytes per token, bytes of the reported context, the longest context that fits."""
     head = ("codec", "bytes per token", f"{report['context']:,} tokens", "longest context in memory")
     rows = [
         (
@@ -78,7 +78,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def _limits(report: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return names and bytes of the limits of KV: on the device, with RAM added, with disk added."""
+    """Return names and bytes of the KV limits: the device, then with RAM added, then with disk added."""
     levels, total = list[tuple[str, float]](), 0.0
     for tier, name in (("device", f"memory ({report['device']})"), ("host", "and RAM"), ("disk", "and disk")):
         if nbytes := report["limits"][tier] or 0:
@@ -95,7 +95,7 @@ def _plane(report: dict[str, Any], codecs: Sequence[str], limits: Sequence[tuple
 
 
 def _grid(plane: Plane) -> list[str]:
-    """Return grid lines at powers of two, about ten at most in each direction, with labels."""
+    """Return labelled grid lines at powers of two, at most about ten in each direction."""
     parts = [
         f'<rect class="lc-frame" x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"/>'
     ]
@@ -137,7 +137,7 @@ def _edge(plane: Plane, name: str, tokens: float) -> str:
 
 
 def _lines(plane: Plane, report: dict[str, Any], codecs: Sequence[str]) -> list[str]:
-    """Return a line for each codec, with its name at its end; names do not overlap."""
+    """Return a line for each codec with its name at the end. Names do not overlap."""
     parts, above = list[str](), TOP - float(LABEL_HEIGHT)
     for codec in sorted(codecs, key=lambda c: -report["codecs"][c]["bytes_per_token"]):
         steps = [plane.tokens[0] * 2**n for n in range(round(log2(plane.tokens[1] / plane.tokens[0])) + 1)]

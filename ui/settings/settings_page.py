@@ -1,4 +1,4 @@
-"""The settings page: writes the settings file that the commands read too, and manages the data folder."""
+"""The settings page: writes the settings file, which the commands also read, and manages the data folder."""
 
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from localctx.session import Session
 
 TAB, ADVANCED_TAB = "Settings", "Advanced"
-CONFIRMATION = "delete everything"  # to be typed
+CONFIRMATION = "delete everything"  # the user must type this
 _SET_APPEARANCE = """(how) => {
   const system = matchMedia('(prefers-color-scheme: dark)').matches
   const inUrl = new URLSearchParams(location.search).has('__theme')
@@ -38,8 +38,9 @@ class SettingsPage:
         self._window = window
 
     def build(self, build_memory: Callable[[], None] | None = None) -> None:
-        """Build the settings that people change and the data folder; on a page behind them all others, with what
-        ``build_memory`` builds.
+        """Build a page with the common settings and the data folder, and a page with all others.
+
+        ``build_memory`` builds the memory part of the second page.
         """
         self.fields: dict[str, Any] = {}
         self.shown = gr.State(None)  # the values last written to the fields
@@ -89,8 +90,9 @@ class SettingsPage:
         self.reload = gr.Textbox("", visible=False)
 
     def wire(self, page: gr.Blocks, tabs: gr.Tabs, saved_elsewhere: Sequence[Any] = ()) -> None:
-        """Connect the components with their event handlers. ``saved_elsewhere`` are events of other pages after which
-        settings differ.
+        """Connect the components with their event handlers.
+
+        ``saved_elsewhere`` are events of other pages that change settings.
         """
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
@@ -110,13 +112,13 @@ class SettingsPage:
         self.reload.change(None, None, None, js=_RELOAD)
         page.unload(self._stop)
 
-    # What is shown
+    # Showing the page
 
     def _tab_selected(self, shown: dict[str, Any], selected: gr.SelectData) -> Updates:
         return self._show(shown) if selected.value == TAB else gr.skip()
 
     def _show(self, shown: dict[str, Any] | None = None) -> Updates:
-        """Return the data folder, and the fields whose settings differ from ``shown``: text typed in others stays."""
+        """Return updates of the data folder and of fields that differ from ``shown``. Text typed elsewhere stays."""
         settings, over = vars(self._window.settings), overrides()
         changed = [f for f in FIELDS if shown is None or settings[f.name] != shown[f.name]]
         updates = {self.fields[f.name]: self._field(f, settings[f.name], f.name in over) for f in changed}
@@ -183,7 +185,7 @@ class SettingsPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Progress("deleting", 0, 0)
             window.batches.forget()
-            for download in window.downloads.all if models else ():  # which holds its folder
+            for download in window.downloads.all if models else ():  # a running one holds its folder
                 window.downloads.cancel(download.name)
             with window.answer_worker.drained(), window.library_worker.drained():
                 window.answer_worker.clear_reports()
@@ -204,7 +206,7 @@ class SettingsPage:
 
 
 def _embedders(folder: Path) -> list[tuple[str, str]]:
-    """Return labels and names of the embedders to choose from, with size and licence."""
+    """Return labels, with size and licence, and names of the embedders to choose from."""
     local = {m.name: m for m in list_installed(folder) if m.state == "ready"}
     choices = [("none", "none")]
     for e in load_catalog().values():
@@ -217,7 +219,7 @@ def _embedders(folder: Path) -> list[tuple[str, str]]:
 
 
 def _clean(value: Any) -> Any:
-    """Return what was typed, None if the field is empty."""
+    """Return a typed value without surrounding spaces; None for an empty field."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 

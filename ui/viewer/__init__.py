@@ -1,1 +1,1 @@
-"""The document beside the chat, as the file shows it."""
+"""The document viewer beside the chat, which shows the pages of the file."""

@@ -1,6 +1,7 @@
-"""The viewer's requests: a page or section of a document as JSON, a page as a picture, and where words stand.
+"""The viewer's HTTP routes: a page or section of a document as JSON, a page as an image, and a search for words.
 
-A request names a document by its id and a page by its number, never a file. All say no to browsers that would store it.
+A request names a document by its id and a page by its number, never a file. Document responses forbid browsers to
+store them.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ _CANNOT_BE_DRAWN = "This page cannot be drawn: this is the text that was read fr
 
 
 def add_routes(app: FastAPI, window: AppWindow) -> None:
-    """Add the viewer's routes to ``app``, before it gets one that takes every path."""
+    """Add the viewer's routes to ``app``. Call this before a catch-all route is added."""
     pages = ViewerPages(window)
     for path, answer in (("part", pages.part), ("search", pages.search), ("pages/{number}", pages.image)):
         app.get(f"{PREFIX}{{document}}/{path}")(answer)
@@ -37,14 +38,16 @@ def add_routes(app: FastAPI, window: AppWindow) -> None:
 
 
 class ViewerPages:
-    """Answers the viewer's requests from the store of a window. A document that is not there is a 404."""
+    """Answers the viewer's requests from the store of a window. An unknown document is a 404."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._drawn = window, DrawnPages()
 
     def part(self, document: str, at: int = 0, number: int = 0, label: str | None = None) -> Response:
-        """Return the page or section with the character ``at``, or else with this ``number`` from 1 or this ``label``,
-        with its text and with the boxes of its words: start, end, and edges in 65,535ths of the page.
+        """Return one page or section as JSON, with its text and word boxes.
+
+        ``label`` chooses it if given, else ``number`` (from 1), else the character ``at``. A word box has the word's
+        start and end, and edges in 65,535ths of the page.
         """
         try:
             with self._window.store() as store:
@@ -61,7 +64,7 @@ class ViewerPages:
             return Response(status_code=503, headers=_UNSTORED)
 
     def search(self, document: str, words: str = "") -> Response:
-        """Return where ``words`` stand in the document's text: start and end of each hit."""
+        """Return the places of ``words`` in the document's text: start and end of each hit."""
         try:
             with self._window.store() as store:
                 stored = store.documents.stored(document)
@@ -87,7 +90,7 @@ class ViewerPages:
         return Response(drawing.png, media_type="image/png", headers=_UNSTORED)
 
     def _look(self, store: Store, shown: "_ShownPart") -> "tuple[_Look, str]":
-        """Return how the page looks, if it can be drawn, and what there is to say of it."""
+        """Return the page's size and word boxes (empty if it cannot be drawn), and a notice that says why."""
         document, index = shown.document, shown.index
         if not page_source.has_pages(document.row):
             return _Look(), ""
@@ -108,7 +111,7 @@ class ViewerPages:
         return _Look(drawing.boxes.width, drawing.boxes.height, words), ""
 
     def _draw(self, store: Store, document: StoredDocument, index: int) -> PageDrawing | str:
-        """Return a page, from 0, as it is drawn, or why it is not. Raises DocumentError."""
+        """Return the drawing of page ``index`` (from 0), or the reason why it has none. Raises DocumentError."""
         source = page_source.find_source(store, document.row)
         if isinstance(source, str):
             return source
@@ -117,7 +120,7 @@ class ViewerPages:
 
 @dataclass(frozen=True)
 class _Look:
-    """The size of a page in points, 0 if it cannot be drawn, and the boxes of its words."""
+    """The size of a page in points (0 if it cannot be drawn), and its word boxes."""
 
     width: float = 0.0
     height: float = 0.0
@@ -126,7 +129,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _ShownPart:
-    """A part of a document, with its index among ``total``."""
+    """A part of a document, with its index among ``total`` parts."""
 
     document: StoredDocument
     part: DocumentPart
@@ -134,7 +137,7 @@ class _ShownPart:
     total: int
 
     def json(self, look: _Look, notice: str) -> dict[str, Any]:
-        """Return what the viewer shows."""
+        """Return the JSON that the viewer shows."""
         part = self.part
         return {
             "document": self.document.id,

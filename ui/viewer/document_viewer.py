@@ -1,7 +1,7 @@
-"""The document beside the chat: viewer.js shows it; here are the links that open it, and what it does in the chat.
+"""The document viewer beside the chat. viewer.js shows the document; this module links to it and handles its requests.
 
 Any element of class ``lc-open-source`` with ``data-document``, ``data-start`` and ``data-end`` (characters of the
-document's text) opens it there. Those in one answer are its sources, between which the viewer's arrows go.
+document's text) opens the document there. The viewer's arrows go between the sources of one answer.
 """
 
 import json
@@ -15,7 +15,7 @@ from localctx.ui import render
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.window import AppWindow, Updates
 
-MAX_QUOTED = 2_000  # characters of a selection that go into the question
+MAX_QUOTED = 2_000  # characters of a selection that are put into the question
 _WITH_REQUEST = "(_, ...others) => [document.querySelector('#viewer').dataset.request, ...others]"
 _TO_QUESTION = """() => setTimeout(() => {
     const box = document.querySelector('#question textarea')
@@ -25,7 +25,7 @@ _TO_QUESTION = """() => setTimeout(() => {
 
 
 def open_link(document: str, name: str, text: str = "", start: int = 0, end: int = 0) -> str:
-    """Return a button that opens a document (its id) at characters ``start..end``; it says ``text``, else its name."""
+    """Return a button that opens a document (its id) at characters ``start..end``, labelled ``text`` or its name."""
     return (
         f'<button type="button" class="lc-open-source" data-document="{render.escape(document)}" data-start="{start}" '
         f'data-end="{end}" data-name="{render.escape(name)}">{render.escape(text or name)}</button>'
@@ -33,18 +33,18 @@ def open_link(document: str, name: str, text: str = "", start: int = 0, end: int
 
 
 class DocumentViewer:
-    """The links to the chat's documents, built inside a gr.Blocks, and what the viewer sends to the chat."""
+    """The links to the chat's documents, built inside a gr.Blocks, and the handler of the viewer's requests."""
 
     def __init__(self, window: AppWindow, about: ChatDocuments) -> None:
         self._window, self._about = window, about
 
     def build(self) -> None:
-        """Build the links, and the button, never seen, by which viewer.js sends what a user wants."""
+        """Build the links, and the invisible button through which viewer.js sends its requests."""
         self.links = gr.HTML("", elem_id="open-documents")
         self.request, self.send = gr.Textbox("", visible=False), gr.Button("Send", elem_id="viewer-send")
 
     def wire(self, chat: gr.Textbox, question: gr.MultimodalTextbox, tabs: gr.Tabs) -> None:
-        """Connect the components: ``chat`` has the id of the open chat; ``tabs`` has a tab ``chat``."""
+        """Connect the components. ``chat`` has the id of the open chat; ``tabs`` has a tab ``chat``."""
         hidden: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         about, self._question, self._tabs = self._about, question, tabs
         about.documents.change(self._links, about.documents, self.links, **hidden)
@@ -53,20 +53,20 @@ class DocumentViewer:
             [self.request, question, *about.outputs],
             [question, *about.outputs, tabs],
             js=_WITH_REQUEST,
-            trigger_mode="multiple",  # a second request while one is answered is not dropped
+            trigger_mode="multiple",  # accept a second request while one is handled
             **hidden,
         )
         asked.then(about.save, [chat, *about.outputs], None, api_visibility="private").then(js=_TO_QUESTION)
 
     def _links(self, documents: Sequence[str] | None) -> str:
-        """Return a link for each document that is chosen."""
+        """Return a link for each chosen document."""
         with self._window.store() as store:
             rows = filter(None, map(store.documents.get, documents or []))
             items = "".join(f"<li>{open_link(row.id, row.name, f'Open {row.name}')}</li>" for row in rows)
         return f"<ul>{items}</ul>" if items else ""
 
     def _use(self, request: str, question: dict[str, Any], documents: list[str], library: str, until: str) -> Updates:
-        """Put a selection into the question, or have the chat read a document only up to it."""
+        """Put a selection into the question, or make the chat read a document only up to it."""
         wanted = json.loads(request)
         with self._window.store() as store:
             stored = store.documents.stored(wanted["document"])
@@ -80,14 +80,14 @@ class DocumentViewer:
         return self._updates(documents, library, until) | {self._question: gr.update(value=value)}
 
     def _updates(self, documents: Sequence[str], library: str, until: str) -> Updates:
-        """Show the chat, about these documents, read up to ``until``."""
+        """Return updates that show the chat, about these documents, read up to ``until``."""
         about = self._about
         chosen = {about.library: library, about.until: until, self._tabs: gr.update(selected="chat")}
         return about.choose(documents) | chosen
 
 
 def _with_quotation(question: dict[str, Any], words: str) -> dict[str, Any]:
-    """Return what is in the question box, with ``words`` in quotation marks after it."""
+    """Return the content of the question box with ``words`` appended in quotation marks."""
     quoted = f"“{' '.join(words[:MAX_QUOTED].split())}”\n"
     before = (question["text"] or "").rstrip()
     return {"text": f"{before}\n{quoted}" if before else quoted, "files": question["files"] or []}

@@ -1,4 +1,4 @@
-"""The pages of PDFs that were drawn for the viewer, in memory: those looked at last, up to a number of bytes."""
+"""In-memory cache of PDF pages drawn for the viewer: the most recently used ones, up to MAX_BYTES."""
 
 import threading
 import time
@@ -9,19 +9,20 @@ from localctx.errors import DocumentError
 from localctx.library.parsers.sandbox import PageDrawing
 
 MAX_BYTES = 48 << 20
-RETRY_SECONDS = 30  # after which a page that could not be drawn is tried again: the machine may have been busy
+RETRY_SECONDS = 30  # until a page that could not be drawn is tried again: the machine may have been busy
 
 
 class DrawnPages:
-    """Keeps drawings by document and page. One page is drawn at a time: it takes a processor."""
+    """Caches drawings by document and page. One page is drawn at a time, because drawing keeps a processor busy."""
 
     def __init__(self) -> None:
         self._lock, self._drawn = threading.Lock(), OrderedDict[tuple[str, int], PageDrawing]()
-        self._failed = dict[tuple[str, int], tuple[DocumentError, float]]()  # and when
+        self._failed = dict[tuple[str, int], tuple[DocumentError, float]]()  # error and time
 
     def get(self, document: str, number: int, draw: Callable[[], PageDrawing]) -> PageDrawing:
-        """Returns page ``number`` of a document, drawn by ``draw`` unless it is kept. Raises DocumentError, for a while
-        without another try.
+        """Return page ``number`` of a document from the cache, or draw it with ``draw``. Raises DocumentError.
+
+        A failure is raised again for RETRY_SECONDS without another try.
         """
         with self._lock:
             key = document, number

@@ -1,4 +1,4 @@
-"""What the viewer shows of a document: its pages or, where it has none, sections of a few thousand characters."""
+"""The parts of a document that the viewer shows: its pages or, without pages, sections of a few thousand characters."""
 
 import re
 from bisect import bisect_right
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from localctx.library.page_source import has_pages
 from localctx.store.documents import StoredDocument
 
-SECTION = 6_000  # characters of a section at most
+SECTION = 6_000  # most characters of a section
 _SHORTEST = SECTION // 2
-_BREAKS = ("\n\n", "\n", " ")  # where a section may end, the best first
+_BREAKS = ("\n\n", "\n", " ")  # where a section may end, best first
 MAX_HITS = 1_000
 
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """Characters ``start..end`` of a document: its page or section called ``label``, under ``heading``."""
+    """Characters ``start..end`` of a document: the page or section ``label``, under ``heading``."""
 
     start: int
     end: int
@@ -25,8 +25,9 @@ class DocumentPart:
 
 
 def divide(document: StoredDocument) -> list[DocumentPart]:
-    """Returns the pages of a PDF, else the sections of a text: they begin at headings, rows or slides where these are
-    no more than SECTION characters apart.
+    """Return the pages of a PDF, or the sections of a text.
+
+    Sections begin at spans such as headings, rows or slides where these are close enough together.
     """
     pages = [span for span in document.spans if span.kind == "page"]
     if pages and has_pages(document.row):
@@ -50,8 +51,9 @@ def _sections(text: str, starts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _end(text: str, at: int, starts: Sequence[int]) -> int:
-    """Returns where the section that begins ``at`` ends: at the last start of a part, else after a paragraph, a line or
-    a word.
+    """Return the end of the section that begins ``at``, at most SECTION characters long.
+
+    It is the last of ``starts`` in its second half, else after a paragraph, a line or a word there.
     """
     first, last = at + _SHORTEST, at + SECTION
     before = bisect_right(starts, last)
@@ -62,12 +64,12 @@ def _end(text: str, at: int, starts: Sequence[int]) -> int:
 
 
 def part_at(parts: Sequence[DocumentPart], position: int) -> int:
-    """Returns the index of the part with the character at ``position``; of empty pages there, the last."""
+    """Return the index of the part with the character at ``position``; the last one if empty pages start there."""
     return max(0, bisect_right([part.start for part in parts], position) - 1)
 
 
 def part_called(parts: Sequence[DocumentPart], label: str) -> int | None:
-    """Returns the index of the part with this label, or with this number; None if there is none."""
+    """Return the index of the part with this label, else with this number (from 1); None if there is none."""
     wanted = label.strip().casefold()
     named = next((i for i, part in enumerate(parts) if part.label.casefold() == wanted), None)
     if named is None and wanted.isdecimal() and 1 <= int(wanted) <= len(parts):
@@ -76,7 +78,7 @@ def part_called(parts: Sequence[DocumentPart], label: str) -> int | None:
 
 
 def find_words(text: str, words: str) -> list[tuple[int, int]]:
-    """Returns where ``words`` stand in ``text``, at most MAX_HITS times, whatever their case and white space."""
+    """Return at most MAX_HITS places of ``words`` in ``text``, ignoring case and differences in white space."""
     pattern = r"\s+".join(map(re.escape, words.split()))
     if not pattern:
         return []

@@ -1,1 +1,1 @@
-"""Kernels for a processor, by numba: attention, decoder layers, products by weights; each compiled once."""
+"""CPU kernels in numba: attention, decoder layers and products with weights. Each is compiled once."""

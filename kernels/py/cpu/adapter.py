@@ -1,4 +1,4 @@
-"""Low-rank changes of linear layers (LoRA, arXiv:2106.09685) for some of the rows, on a processor."""
+"""Low-rank changes of linear layers (LoRA, arXiv:2106.09685) for some of the rows, on the CPU."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,16 @@ from localctx.kernels.cpu.linear import Blocks, exact_blocks, multiply_block, mu
 from localctx.kernels.llvm.vector_math import copy_into
 from localctx.kernels.llvm.weight_groups import WIDTH
 
-FEW = 16  # rows for which threads would cost more than the products of these small matrices
+FEW = 16  # up to this many rows, threads would cost more than the products of these small matrices
 
 _NOTHING = np.empty((0, 0, 0), np.uint8)
 
 
 class Change(NamedTuple):
-    """A change of a weight [out, in] by ``up`` [out, r] times ``down`` [r, in]: both as ``cpu.linear.Blocks`` have
-    their codes, with the kind of their numbers. ``down_codes`` are empty where nothing changes.
+    """A change of a weight [out, in] by ``up`` [out, r] times ``down`` [r, in].
+
+    Both are stored as codes of ``cpu.linear.Blocks`` with their number kinds. ``down_codes`` is empty if nothing
+    changes.
     """
 
     down_kind: int
@@ -37,15 +39,15 @@ NO_ROWS = np.empty(0, np.int64)
 
 
 def change_of(down: Tensor, up: Tensor) -> Change:
-    """The change by ``down`` [r, in] and ``up`` [out, r]."""
+    """Return the change of a weight by ``up`` [out, r] times ``down`` [r, in]."""
     a, b = exact_blocks(down), exact_blocks(up)
     return Change(a.kind, a.codes, b.kind, b.codes)
 
 
 @njit
 def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
-    """Add to these ``rows`` of out [n, >= out] what ``change`` makes of the same rows of x [n, in]. The result of a row
-    does not depend on the others.
+    """Add to these ``rows`` of out [n, >= out] the product of ``change`` with the same rows of x [n, in]. A row's
+    result does not depend on the other rows.
     """
     if len(rows) == 0 or len(change.down_codes) == 0:
         return
@@ -60,7 +62,7 @@ def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
 
 
 def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.ndarray) -> None:
-    """``add_change`` for the many rows of a chunk, with its products in bf16. The order of sums is the library's."""
+    """Compute ``add_change`` for the many rows of a chunk, with products in bf16. torch chooses the order of sums."""
     if not len(rows) or not len(change.down_codes):
         return
     down = Blocks(change.down_kind, change.down_codes, x.shape[1], change.up_codes.shape[1])
@@ -70,7 +72,7 @@ def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.
 
 @njit
 def _product(x, kind, codes):  # type: ignore[no-untyped-def]
-    """x [n, in] by the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
+    """Return x [n, in] times the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
     out = np.empty((len(x), len(codes) * WIDTH), np.float32)
     if len(x) > FEW:
         multiply_blocks(x, kind, codes, out)

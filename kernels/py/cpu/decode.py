@@ -1,6 +1,6 @@
-"""Attention and unpacking straight over page records in memory, for CPUs (numba, any vector width).
+"""Attention and unpacking directly over page records in memory, for CPUs (numba, any vector width).
 
-Records are given by address: they may lie in any mix of allocations and mapped files, and must outlive the call.
+Records are given by address. They may be in any mix of allocations and mapped files, and must outlive the call.
 """
 
 import math
@@ -30,14 +30,15 @@ from localctx.kernels.llvm.vector_math import (
 from localctx.kernels.quant import PAGE
 
 HIDDEN = np.float32(-1e30)  # the score of a hidden key
-SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
+SPLIT = 16  # pages per task; fixed, so that results do not depend on the number of threads
 _STARTED_WITH = numba.get_num_threads()
 
 
 class LayerLayout(NamedTuple):
-    """One layer's heads and widths, and a row for each record format: the number kinds of K and V (see
-    ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes, scales, zeros and V's codes, scales, zeros.
-    ``table`` is [formats, 8] int64.
+    """One layer's heads and widths, and a ``table`` [formats, 8] int64 with a row for each record format.
+
+    A row has the number kinds of K and V (see ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes,
+    scales, zeros and V's codes, scales, zeros.
     """
 
     heads: int
@@ -48,7 +49,7 @@ class LayerLayout(NamedTuple):
 
 @njit(fastmath=MATH)
 def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
-    """Decode one head's [rows, cols] block of a record into ``out``; below 16 bits a row has one scale, zero pair."""
+    """Decode one head's [rows, cols] block of a record into ``out``. Below 16 bits a row has one scale and zero."""
     n, bits = rows * cols, kind & 255
     flat = out.reshape(n)
     if kind == 32:
@@ -87,23 +88,23 @@ def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ig
 
 @njit(fastmath=MATH)
 def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """A head's keys of the record at ``address``, whose format is the ``row`` of the table, into ``out`` [D, 64]."""
+    """Decode a head's keys of the record at ``address`` into ``out`` [D, 64]. ``row`` is its format in the table."""
     t = lay.table[row]
     _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
 
 
 @njit(fastmath=MATH)
 def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """As ``load_k``: its values into ``out`` [64, Dv]."""
+    """Decode a head's values into ``out`` [64, Dv], like ``load_k``."""
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
 
 @njit(**INNER)
 def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
-    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row is
-    multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``_fold``;
-    the next record is ``ahead`` bytes on.
+    """Add x [n, rows] times a head's block [rows, columns] of a record to out, without decoding the block: each row's
+    scale is multiplied into x, and its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for
+    ``_fold``. The next record is ``ahead`` bytes further.
     """
     rows, bits = x.shape[1], kind & 255
     at = address + codes + head * rows * columns * bits // 8
@@ -119,8 +120,8 @@ def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled
 
 @njit(**INLINED)
 def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
-    """Fold scales and zeros of rows into x, so that codes need not be decoded: sets ``scaled`` [n, rows] to x times the
-    scale of each row, and adds x times its zero to out [n, columns]. ``scale`` and ``zero`` are addresses of float16;
+    """Fold the rows' scales and zeros into x, so that codes need no decoding: set ``scaled`` [n, rows] to x times each
+    row's scale, and add x times each row's zero to out [n, columns]. ``scale`` and ``zero`` are addresses of float16.
     ``wide`` [2, >= rows] is scratch memory.
     """
     n, rows = x.shape
@@ -137,8 +138,8 @@ def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
 
 @njit(**INLINED)
 def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
-    """Add ``extra`` to the scores [64] of a page's tokens, cap them and hide all but ``first..stop``, in place. Returns
-    the greatest.
+    """Add ``extra`` to the scores [64] of a page's tokens, cap them and hide all but ``first..stop``, in place.
+    Returns the greatest score.
     """
     for t in range(len(extra)):
         s[t] += extra[t]
@@ -154,9 +155,9 @@ def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-de
 
 @njit(**INNER)
 def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    """A KV head's queries q [group, D] over the pages of one part, into ``out`` [group, Dv], ``tops`` and ``totals``
-    [group]; ``extra`` and ``masses`` of these queries. ``room`` is for a page: two [group, 64], [group, D] and what
-    ``_fold`` needs.
+    """Attend with a KV head's queries q [group, D] to the pages of one part; add to ``out`` [group, Dv], ``tops`` and
+    ``totals`` [group]. ``extra`` and ``masses`` belong to these queries. ``room`` is scratch memory for a page: two
+    [group, 64], one [group, D], and ``wide`` of ``_fold``.
     """
     group, (_, first, stop, skip) = len(q), part
     scores, p, scaled, wide = room
@@ -183,12 +184,12 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
 
 @njit(fastmath=MATH)
 def attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    """The scaled queries of one KV ``head`` in q [n, Hq, D] over the pages of one ``part``: which query, the first page
-    it sees and the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats``
-    [1 or H, pages].
+    """Attend with the scaled queries of one KV ``head`` in q [n, Hq, D] to the pages of one ``part``: (query, first
+    page, end page, number of hidden tokens in the first page). ``addresses`` and ``formats`` are [1 or H, pages], with
+    one row for all heads or one per head.
 
-    Fills ``out`` [Hq, Dv] with weighted sums, ``totals`` [Hq] with the weights' sums, both relative to ``tops``; all of
-    them begin as zero or ``HIDDEN``. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
+    Fills ``out`` [Hq, Dv] with weighted sums, ``totals`` [Hq] with sums of weights, both relative to ``tops`` [Hq],
+    which begins as ``HIDDEN`` (others as zero). ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
     """
     group, own = q.shape[1] // lay.heads, head % len(addresses)
     some = slice(head * group, head * group + group)
@@ -226,7 +227,10 @@ def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-d
 
 
 def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout) -> tuple[np.ndarray, np.ndarray]:
-    """The keys [H, n * 64, D] and values [H, n * 64, Dv] of n records, float32, as the records hold them."""
+    """Return the decoded keys [H, n * 64, D] and values [H, n * 64, Dv] of n records in float32.
+
+    Rotated records stay rotated.
+    """
     tokens = len(addresses) * PAGE
     k = np.empty((layout.heads, tokens, layout.k_dim), np.float32)
     v = np.empty((layout.heads, tokens, layout.v_dim), np.float32)
@@ -235,5 +239,5 @@ def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout
 
 
 def set_threads(n: int) -> None:
-    """Let kernels use ``n`` threads, at most as many as numba started with."""
+    """Let kernels use ``n`` threads, but no more than numba started with."""
     numba.set_num_threads(max(1, min(n, _STARTED_WITH)))

@@ -1,4 +1,4 @@
-"""Attention of a few new tokens of one sequence or several in one call, which shares the overhead of calls."""
+"""Attention of a few new tokens, of one or several sequences, in one call to share the call overhead."""
 
 import math
 from typing import NamedTuple
@@ -13,8 +13,10 @@ from localctx.kernels.llvm.vector_math import address_of, as_pointer, bits_of_fl
 
 
 class BatchPages(NamedTuple):
-    """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as ``attend_part`` takes them, in the order
-    of rows, ``addresses`` and ``formats`` [1 or H, pages].
+    """Sealed pages of all rows, one row after another.
+
+    ``parts`` [S, 4] are in the order of rows, as ``attend_part`` takes them. ``addresses`` and ``formats`` are
+    [1 or H, pages].
     """
 
     parts: np.ndarray
@@ -23,8 +25,10 @@ class BatchPages(NamedTuple):
 
 
 class BatchOpenPages(NamedTuple):
-    """Open pages: ``addresses`` [n, 2] of k and v [H, 64, D] of ``bits`` (32, or 16: bf16), each with ``filled`` tokens
-    of which ``hidden`` are not seen. The new token is written behind them: the next may be of the same sequence.
+    """Open pages: ``addresses`` [n, 2] of k and v [H, 64, D] in ``bits`` (32, or 16: bf16).
+
+    Each page has ``filled`` tokens, of which the first ``hidden`` are not seen. The row's new token is written after
+    them, because the next row may belong to the same sequence.
     """
 
     addresses: np.ndarray
@@ -48,13 +52,13 @@ def attend_rows(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row i's token, q [n, Hq, D] with its own k [n, H, D] and v [n, H, Dv], over its pages, its open page and itself.
+    """Attend with one new token per row, q [n, Hq, D], k [n, H, D], v [n, H, Dv], to its pages, open page and itself.
 
-    Returns out [n, Hq, Dv] and, where ``masses`` are asked for, what share of its row's attention every page got
-    [Hq, pages] (else empty); all is float32. ``rotated``: pages hold what ``quant.rotate`` rotated. ``extra``
-    [Hq, pages * 64] is added to the scaled scores of pages, ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and
-    ``merge``. A row's result does not depend on the others. Split over the context as Flash-Decoding does, all rows of
-    a layer in one call as vLLM's PagedAttention (arXiv:2309.06180).
+    Returns out [n, Hq, Dv] and, with ``masses``, each page's share of its row's attention [Hq, pages] (else empty);
+    all are float32. ``rotated``: pages were rotated by ``quant.rotate``. ``extra`` [Hq, pages * 64] is added to the
+    scaled scores of pages. ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and ``merge``. A row's result does not
+    depend on the other rows. The context is split as in Flash-Decoding; all rows of a layer share one call as in vLLM's
+    PagedAttention (arXiv:2309.06180).
     """
     n, heads = q.shape[:2]
     q, cap = q * np.float32(scale), np.float32(softcap)
@@ -80,15 +84,15 @@ def attend_pages(
     extra: np.ndarray | None = None,
     masses: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq], masses), all float32.
+    """Attend with one query token q [Hq, D] float32 to sealed pages. Returns (out [Hq, Dv], lse [Hq], masses), float32.
 
-    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] where each KV head
-    has pages of its own; the first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is
-    added to the scaled scores. ``masses`` [Hq, n] is each page's own lse, empty where not asked for.
-    Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] if each KV head has
+    its own pages. The first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is added to
+    the scaled scores. ``masses`` [Hq, n] holds each page's own lse, or is empty if not requested. The context is split
+    as in Flash-Decoding, and a page is read once for all query heads of a KV head.
     """
     heads, pages = q.shape[0], addresses.shape[-1]
-    # copied: numba compiles anew for arrays that are read-only
+    # copied, because numba compiles again for read-only arrays
     addresses, formats = (np.array(np.atleast_2d(a), order="C") for a in (addresses, formats))
     parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
     parts[0, 3], q = skip, q[None] * np.float32(scale)
@@ -107,7 +111,7 @@ def attend_pages(
 
 @njit
 def attend_plainly(q, k, v, pages, tails, layout, scale, result):  # type: ignore[no-untyped-def]
-    """``attend_rows`` for compiled code, without its options: into ``result`` [n, Hq, Dv]."""
+    """Compute ``attend_rows`` without its options, for compiled code, into ``result`` [n, Hq, Dv]."""
     heads = q.shape[1]
     scaled, none = q * np.float32(scale), np.empty((heads, 0), np.float32)
     no_sinks, cap = np.empty(0, np.float32), np.float32(0)
@@ -128,7 +132,7 @@ def _rotate(x: np.ndarray) -> np.ndarray:
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, q_pages, k, v, parts, addresses, formats, tails, bits, filled, hidden, lay, cap, extra, masses):  # type: ignore[no-untyped-def]
-    """Attend to every part of pages, by ``q_pages``, and then to every open page with its new token, by ``q``.
+    """Attend with ``q_pages`` to every part of pages, and with ``q`` to every open page with its new token.
 
     Returns their outputs [S + n, Hq, Dv], and the tops and totals [S + n, Hq] of their weights.
     """
@@ -157,7 +161,7 @@ def _attend(q, q_pages, k, v, parts, addresses, formats, tails, bits, filled, hi
 
 @njit(fastmath=MATH)
 def _attend_tail(q, addresses, bits, head, places, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
-    """A KV head's queries q [group, D] over the tokens at ``places`` (first, end) of an open page."""
+    """Attend with a KV head's queries q [group, D] to the tokens at ``places`` (first, end) of an open page."""
     first, end = places
     keys = _tail(addresses[0], bits, head, end, lay.k_dim)
     values = _tail(addresses[1], bits, head, end, lay.v_dim)
@@ -180,7 +184,7 @@ def _attend_tail(q, addresses, bits, head, places, lay, softcap, out, tops, tota
 
 @njit(fastmath=MATH)
 def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
-    """Put a token's row of one head into an open page."""
+    """Write a token's row of one head into an open page."""
     at = (head * PAGE + place) * len(new)
     if bits == 32:
         f = carray(as_pointer(address + at * 4), (len(new),), np.float32)
@@ -188,12 +192,12 @@ def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
     else:
         h = carray(as_pointer(address + at * 2), (len(new),), np.uint16)
         for d in range(len(new)):
-            h[d] = np.uint16(bits_of_float(new[d]) >> np.int32(16))  # nothing is lost: it came as bf16
+            h[d] = np.uint16(bits_of_float(new[d]) >> np.int32(16))  # exact: the value came as bf16
 
 
 @njit(fastmath=MATH)
 def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
-    """The first ``end`` rows of one head of an open page."""
+    """Return the first ``end`` rows of one head of an open page."""
     n = PAGE * dim
     if bits == 32:
         return carray(as_pointer(address + head * n * 4), (end, dim), np.float32)
@@ -207,7 +211,7 @@ def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _merge(parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
-    """Merge the parts of each row and its open page, as ``reference.merge``; ``masses`` change from lse to
+    """Merge the parts of each row with its open page, like ``reference.merge``. ``masses`` change from lse to
     shares.
     """
     for row in prange(len(result)):

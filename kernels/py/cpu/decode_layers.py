@@ -1,5 +1,6 @@
-"""All layers of a plain decoder for a few new tokens, in one call: from Python, the calls of each layer would take as
-long as the arithmetic of a short context.
+"""All layers of a plain decoder for a few new tokens, in one call.
+
+Calling each layer from Python would take as long as the arithmetic of a short context.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,10 @@ from localctx.kernels.llvm.vector_math import as_pointer
 
 
 class PageSelection(NamedTuple):
-    """How the only row selects pages in the layers from ``dense`` on: ``selected`` of them by KV head, ``sinks``
-    always, in ``parts`` as those of ``BatchPages``. ``sketches`` are the ``arguments_of`` the Sketch of each of these
-    layers, of which ``candidates`` pages are read.
+    """Page selection for a batch of one row, in the layers from ``dense`` on.
+
+    Each KV head selects ``selected`` pages, always including the first ``sinks``. ``parts`` are as in ``BatchPages``.
+    ``sketches`` are ``arguments_of`` the Sketch of each of these layers; ``candidates`` pages of them are read.
     """
 
     dense: int
@@ -32,9 +34,11 @@ class PageSelection(NamedTuple):
 
 
 class LayerPages(NamedTuple):
-    """What the rows of a batch attend to in all layers: ``sealed`` pages with addresses and formats [layers, pages],
-    open pages (``tails``) with addresses [layers, n, 2], and their ``layout``, whose table is [layers, formats, 8] and
-    whose heads and widths are the same in every layer. ``selection`` is NO_SELECTION where all pages are seen.
+    """The pages of a batch in all layers: ``sealed`` ones with addresses and formats [layers, pages], and open ones
+    (``tails``) with addresses [layers, n, 2].
+
+    The table of ``layout`` is [layers, formats, 8]; its heads and widths are the same in every layer. ``selection`` is
+    NO_SELECTION if all pages are seen.
     """
 
     sealed: BatchPages
@@ -48,8 +52,10 @@ NO_SELECTION = PageSelection(_EVERY, 0, 0, 0, np.empty((0, 4), np.int64), np.emp
 
 
 def arguments_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
-    """The numbers, and the addresses and shapes of arrays, in each layer's (nested) tuples, in order: [layers, n]
-    int64. Compiled code takes these at once; numba would look at the type of each array. The arrays must outlive it.
+    """Flatten each layer's (nested) tuples into numbers, and addresses and shapes of arrays: [layers, n] int64.
+
+    Compiled code takes this one array quickly, whereas numba would check the type of each array. The arrays must
+    outlive the result.
     """
     return np.array([list(_numbers(layer)) for layer in layers], np.int64)
 
@@ -68,12 +74,12 @@ def _numbers(part: Any) -> Iterator[int]:
 
 @njit(cache=True)
 def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, pages):  # type: ignore[no-untyped-def]
-    """Change the rows x [n, hidden] of one new token each by all layers, as ``enter``, ``attend_rows`` and ``leave``
-    one after another do. ``weights`` are the ``arguments_of`` EntryWeights and ExitWeights, ``changes`` those of
-    LayerChanges, which apply to the rows ``changed``; there are ``queries`` heads of queries.
+    """Run the rows x [n, hidden], one new token each, through all layers in place, as ``enter``, ``attend_rows`` and
+    ``leave`` would. ``weights`` are ``arguments_of`` EntryWeights and ExitWeights, ``changes`` those of LayerChanges,
+    which apply to the rows ``changed``. ``queries`` is the number of query heads.
 
-    Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also in the open pages, and the
-    indices of the pages that were selected [selecting layers, H, count].
+    Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also written to the open pages, and
+    the indices of the selected pages [selecting layers, H, count].
     """
     layers, n = len(weights), len(x)
     sealed, tails, y, selection = pages
@@ -99,7 +105,7 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
 
 @njit
 def _select(q, selection, sketch, chosen):  # type: ignore[no-untyped-def]
-    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select by a ``sketch``."""
+    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select with a ``sketch``."""
     heads = len(chosen)
     queries = q.reshape(heads, len(q) // heads, q.shape[1])
     codes = carray(as_pointer(sketch[0]), (sketch[1], sketch[2], sketch[3], sketch[4]), np.uint8)
@@ -110,7 +116,7 @@ def _select(q, selection, sketch, chosen):  # type: ignore[no-untyped-def]
 
 @njit
 def _pages_at(chosen, parts, addresses, formats):  # type: ignore[no-untyped-def]
-    """The pages ``chosen`` [H, count] of a layer whose ``addresses`` and ``formats`` are [pages]."""
+    """Return the pages ``chosen`` [H, count] of a layer whose ``addresses`` and ``formats`` are [pages]."""
     own_addresses, own_formats = np.empty(chosen.shape, np.int64), np.empty(chosen.shape, np.uint8)
     for head in range(chosen.shape[0]):
         for i in range(chosen.shape[1]):

@@ -1,8 +1,8 @@
-"""A Llama-like decoder layer without its attention: two calls a layer, because calls cost most where rows are few.
+"""A Llama-like decoder layer without its attention, in two calls a layer because calls dominate for few rows.
 
-The result of a row does not depend on the others, to the last bit: the same code computes it, however many there are,
-and whether an adapter changes the weights of others or not.
-The functions for chunks differ: they multiply many rows in bf16, and their sums depend on how many rows there are.
+A row's result does not depend on the other rows, bit for bit: the same code computes it for any number of rows, with or
+without an adapter on other rows. The functions for chunks differ: they multiply many rows in bf16, and their sums
+depend on the number of rows.
 """
 
 import math
@@ -18,12 +18,13 @@ from localctx.kernels.cpu.linear import Blocks, multiply_blocks, multiply_in_bf1
 from localctx.kernels.llvm.vector_math import gate
 from localctx.kernels.llvm.weight_groups import WIDTH
 
-FEW = 16  # rows that one thread finishes before other threads have started
+FEW = 16  # up to this many rows, one thread finishes before others have started
 
 
 class EntryWeights(NamedTuple):
-    """The weights before attention: an RMS norm [hidden], q, k and v as one weight, its bias [out] (or empty), and the
-    norms of a head's q and k [D] (or empty).
+    """The weights before attention: an RMS norm [hidden], and q, k and v as one weight with its bias [out] (or empty).
+
+    ``q_norm`` and ``k_norm`` are the norms of a head's q and k [D] (or empty).
     """
 
     norm: np.ndarray
@@ -34,7 +35,7 @@ class EntryWeights(NamedTuple):
 
 
 class ExitWeights(NamedTuple):
-    """The weights after attention: the output's weight, an RMS norm [hidden], gate and up as one weight, and down."""
+    """The weights after attention: the output projection, an RMS norm [hidden], gate and up as one weight, and down."""
 
     output: Blocks
     norm: np.ndarray
@@ -43,7 +44,7 @@ class ExitWeights(NamedTuple):
 
 
 class LayerChanges(NamedTuple):
-    """The changes of a layer's weights by an adapter; the first is that of q, k and v."""
+    """An adapter's changes of a layer's weights. ``qkv`` changes q, k and v as one weight."""
 
     qkv: Change = NO_CHANGE
     output: Change = NO_CHANGE
@@ -53,8 +54,8 @@ class LayerChanges(NamedTuple):
 
 @njit(cache=True)
 def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Compute q [n, Hq, D], k [n, H, D] and v [n, H, Dv] of the rows x [n, hidden]; q and k are rotated by cos and sin
-    [n, <= D / 2] (RoPE, arXiv:2104.09864). For some ``rows`` the weight of q, k and v is changed by ``change``.
+    """Compute q [n, Hq, D], k [n, H, D] and v [n, H, Dv] of the rows x [n, hidden]. q and k are rotated by cos and sin
+    [n, <= D / 2] (RoPE, arXiv:2104.09864). ``change`` changes the weight of q, k and v for these ``rows``.
     """
     normed = normalize(x, entry.norm, eps)
     out = _times(normed, entry.qkv)
@@ -64,8 +65,8 @@ def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-un
 
 @njit(cache=True)
 def leave(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
-    """Add to the rows x [n, hidden] the projected attention output [n, Hq * Dv], then the output of the gated MLP. For
-    some ``rows`` the weights are changed by ``changes``, those of the layer.
+    """Add to the rows x [n, hidden] the projected attention output [n, Hq * Dv], then the output of the gated MLP.
+    ``changes`` are the layer's weight changes for these ``rows``.
     """
     _add(x, attended, exits.output, changes.output, rows)
     normed = normalize(x, exits.norm, eps)
@@ -75,7 +76,7 @@ def leave(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-de
 
 
 def enter_chunk(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """``enter`` for the many rows of a chunk, with its product in bf16."""
+    """Compute ``enter`` for the many rows of a chunk, with its product in bf16."""
     normed = normalize(x, entry.norm, eps)
     out = _times_in_bf16(normed, entry.qkv)
     add_change_in_bf16(out, normed, change, rows)
@@ -83,7 +84,7 @@ def enter_chunk(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore
 
 
 def leave_chunk(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
-    """``leave`` for the many rows of a chunk, with its products in bf16."""
+    """Compute ``leave`` for the many rows of a chunk, with its products in bf16."""
     added = _times_in_bf16(attended, exits.output)
     add_change_in_bf16(added, attended, changes.output, rows)
     x += added
@@ -102,7 +103,7 @@ def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
-    """Returns the rows of x [n, d] divided by the root of their mean square, times ``weight`` (RMSNorm,
+    """Return the rows of x [n, d] divided by the root of their mean square, times ``weight`` (RMSNorm,
     arXiv:1910.07467).
     """
     out = np.empty(x.shape, np.float32)
@@ -164,7 +165,7 @@ def _rotate(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _times(x, blocks):  # type: ignore[no-untyped-def]
-    """x [n, in] by a weight: [n, blocks * 32]."""
+    """Return x [n, in] times a weight: [n, blocks * 32]."""
     out = np.empty((len(x), len(blocks.codes) * WIDTH), np.float32)
     multiply_blocks(x, blocks.kind, blocks.codes, out)
     return out
@@ -186,7 +187,7 @@ def _add(x, y, blocks, change, rows):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, cache=True)
 def _gated(both, width):  # type: ignore[no-untyped-def]
-    """silu(gate) * up of rows that hold gate and then up, ``width`` of each (SwiGLU, arXiv:2002.05202)."""
+    """Return silu(gate) * up for rows with ``width`` gates, then ``width`` ups (SwiGLU, arXiv:2002.05202)."""
     out = np.empty((len(both), width), np.float32)
     if len(both) <= FEW:
         for row in range(len(both)):

@@ -1,6 +1,6 @@
-"""Matrices of many experts for processors: rows are multiplied by those of the expert that each row chose.
+"""Matrices of many experts (MoE) on the CPU: each row is multiplied by the matrix of the expert it chose.
 
-The matrices are in the blocks of ``localctx.kernels.cpu.linear``; those that no row chose are not read.
+The matrices are stored in the blocks of ``localctx.kernels.cpu.linear``. Matrices that no row chose are not read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from localctx.kernels.llvm.weight_groups import WIDTH
 
 
 class ExpertBlocks(NamedTuple):
-    """Weights [experts, out, in]: as ``Blocks``, whose codes have one more dimension, the first, for the expert."""
+    """Weights [experts, out, in], like ``Blocks`` with codes that have a further first dimension for the expert."""
 
     kind: int
     codes: np.ndarray
@@ -49,28 +49,28 @@ class ExpertBlocks(NamedTuple):
         return self.of(0).exact
 
     def of(self, expert: int) -> Blocks:
-        """The weight of one expert."""
+        """Return the weight of one expert."""
         return Blocks(self.kind, self.codes[expert], self.inputs, self.outputs)
 
 
 def exact_expert_blocks(weights: Tensor) -> ExpertBlocks:
-    """``weights`` [experts, out, in], float32 or 16 bits, as they are: in 16 bits where none of them needs more."""
+    """Store ``weights`` [experts, out, in], float32 or 16 bits, without loss: in 16 bits if none needs more."""
     dtype = narrowest(*weights)
     return _stacked(len(weights), (exact_blocks(weight, dtype) for weight in weights))
 
 
 def int8_expert_blocks(weights: Tensor) -> ExpertBlocks:
-    """``weights`` [experts, out, in] at 8 bits, as of ``int8_blocks``."""
+    """Quantize ``weights`` [experts, out, in] to 8 bits like ``int8_blocks``."""
     return _stacked(len(weights), map(int8_blocks, weights))
 
 
 def int4_expert_blocks(weights: Tensor) -> ExpertBlocks:
-    """``weights`` [experts, out, in] at 4 bits, as of ``int4_blocks``."""
+    """Quantize ``weights`` [experts, out, in] to 4 bits like ``int4_blocks``."""
     return _stacked(len(weights), map(int4_blocks, weights))
 
 
 def _stacked(count: int, matrices: Iterable[Blocks]) -> ExpertBlocks:
-    """The weights of ``count`` experts, which are blocked one after another: no two exist beside the result."""
+    """Stack the weights of ``count`` experts, made one at a time so that only one exists beside the result."""
     stack = np.empty(0)
     for expert, blocks in enumerate(matrices):
         if expert == 0:
@@ -80,10 +80,10 @@ def _stacked(count: int, matrices: Iterable[Blocks]) -> ExpertBlocks:
 
 
 def multiply_experts(x: Tensor, experts: Sequence[int], ends: Sequence[int], blocks: ExpertBlocks) -> Tensor:
-    """x [n, in] float32, its rows sorted by expert, times each row's own weight: [n, out] float32.
+    """Multiply x [n, in] float32, its rows sorted by expert, by each row's own weight: [n, out] float32.
 
-    Rows from ``ends[i - 1]`` (0 for the first) to ``ends[i]`` are of expert ``experts[i]``. The result of a row does
-    not depend on the other rows.
+    Rows ``ends[i - 1]`` (0 for the first) to ``ends[i]`` belong to expert ``experts[i]``. A row's result does not
+    depend on the other rows.
     """
     assert x.shape[1] == blocks.inputs, "another number of inputs"
     assert all(0 <= expert < len(blocks.codes) for expert in experts), "an expert that is not there"
@@ -95,7 +95,7 @@ def multiply_experts(x: Tensor, experts: Sequence[int], ends: Sequence[int], blo
 
 @njit(parallel=True, cache=True)
 def multiply_chosen(x, experts, ends, kind, codes, out):  # type: ignore[no-untyped-def]
-    """``multiply_experts`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
+    """Compute ``multiply_experts`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
     blocks, by_integers = codes.shape[1], kind in (SIGNED, NIBBLES)
     small = rounded(x if by_integers else x[:0])
     for task in prange(len(experts) * blocks):

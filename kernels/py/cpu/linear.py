@@ -1,8 +1,8 @@
-"""Linear layers for processors: weights in blocks that a vector unit reads in order, multiplied in float32.
+"""Linear layers on the CPU: weights in blocks that a vector unit reads in order, multiplied in float32.
 
-They are kept in the narrowest format that loses nothing, or at 8 or 4 bits, by which rows of bytes are multiplied
-(``integer_product``). One token costs reading the weights once; the result of a row does not depend on how many rows
-there are: every output is one chain of multiply-adds along the inputs.
+Weights are stored in the narrowest lossless format, or at 8 or 4 bits, where rows of bytes are multiplied
+(``integer_product``). One token costs one read of the weights. A row's result does not depend on the number of rows:
+every output is one chain of multiply-adds along the inputs.
 """
 
 from typing import NamedTuple
@@ -30,12 +30,12 @@ from localctx.kernels.llvm.vector_math import (
 )
 from localctx.kernels.llvm.weight_groups import WIDTH, Groups, int4_groups, int8_groups, pack, unpack
 
-ALONE = 4  # rows whose sums stay in a core's cache wherever they are
-MANY = 12  # rows; for more of them weights are not what takes time
-AHEAD = 16384  # bytes of weights that are prefetched: some processors' own prefetchers stop at the end of every page
+ALONE = 4  # rows whose sums stay in a core's cache whatever their addresses
+MANY = 12  # rows; with more, reading the weights is not the bottleneck
+AHEAD = 16384  # bytes of weights to prefetch: some processors' own prefetchers stop at the end of every page
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
-TALL = 96  # those of transposed rows
-PART = 512  # inputs of a tile that are transposed at a time: they stay in a core's first cache
+TALL = 96  # transposed rows of a task
+PART = 512  # inputs of a tile transposed at a time: they stay in a core's first-level cache
 TRANSPOSED = WIDEST == 16  # whether many rows are transposed in tiles; lower tiles of narrower vectors gain nothing
 
 _NARROW = torch.bfloat16, torch.float16
@@ -43,8 +43,10 @@ _STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT}
 
 
 class Blocks(NamedTuple):
-    """A weight [out, in]: the ``kind`` of its numbers, their bytes [blocks, in, 32 * size], or the records of
-    ``weight_groups`` [blocks, groups, bytes], and how many inputs and outputs there are: the last block is filled up.
+    """A weight [out, in] with ``inputs`` and ``outputs``. The last block is padded.
+
+    ``kind`` is its number kind. ``codes`` are the bytes of its numbers [blocks, in, 32 * size], or the records of
+    ``weight_groups`` [blocks, groups, bytes].
     """
 
     kind: int
@@ -64,21 +66,19 @@ class Blocks(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """True if nothing was rounded: its numbers are floats."""
+        """True if the weight is stored as floats, without rounding."""
         return self.kind in _STORED.values()
 
 
 def exact_blocks(weight: Tensor, dtype: torch.dtype | None = None) -> Blocks:
-    """``weight`` [out, in], float32 or 16 bits, as it is: in ``dtype``, or in 16 bits where no number of it needs
-    more.
-    """
+    """Store ``weight`` [out, in], float32 or 16 bits, in ``dtype``. The default is the narrowest lossless type."""
     numbers = weight.to(dtype or narrowest(weight))
     stored = _blocked(numbers).view(torch.uint8).numpy()
     return Blocks(_STORED[numbers.dtype], stored, weight.shape[1], len(weight))
 
 
 def narrowest(*weights: Tensor) -> torch.dtype:
-    """The narrowest type that loses nothing of ``weights``, which are of one type."""
+    """Return the narrowest type that stores ``weights`` (all of one type) without loss."""
     dtype = weights[0].dtype
     if dtype != torch.float32:
         return dtype
@@ -86,22 +86,22 @@ def narrowest(*weights: Tensor) -> torch.dtype:
 
 
 def grouped_blocks(groups: Groups) -> Blocks:
-    """A weight that is quantized in groups of 32 inputs."""
+    """Return the blocks of a weight that was quantized in groups of 32 inputs."""
     return Blocks(groups.kind, pack(groups).numpy(), groups.inputs, len(groups.codes))
 
 
 def int8_blocks(weight: Tensor) -> Blocks:
-    """``weight`` [out, in] at 8 bits, symmetric, a scale for every 32 inputs of an output."""
+    """Quantize ``weight`` [out, in] to 8 bits, symmetric, with a scale for every 32 inputs of an output."""
     return grouped_blocks(int8_groups(weight))
 
 
 def int4_blocks(weight: Tensor) -> Blocks:
-    """``weight`` [out, in] at 4 bits, a scale and a minimum for every 32 inputs of an output."""
+    """Quantize ``weight`` [out, in] to 4 bits, with a scale and a minimum for every 32 inputs of an output."""
     return grouped_blocks(int4_groups(weight))
 
 
 def dense(blocks: Blocks) -> Tensor:
-    """The weight [out, in] float32."""
+    """Return the weight [out, in] in float32."""
     if blocks.exact:
         return _stored(blocks).float().transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
     weight = unpack(blocks.kind, torch.from_numpy(blocks.codes))
@@ -109,13 +109,14 @@ def dense(blocks: Blocks) -> Tensor:
 
 
 def gather_rows(blocks: Blocks, rows: Tensor) -> Tensor:
-    """The ``rows`` [n] of an exact weight, [n, in] float32: what an embedding gives."""
+    """Return the ``rows`` [n] of an exact weight as [n, in] float32: an embedding lookup."""
     return _stored(blocks)[rows // WIDTH, :, rows % WIDTH].float()
 
 
 def multiply(x: Tensor, blocks: Blocks) -> Tensor:
-    """x [n, in] float32 times the weight: [n, out] float32. Where the weight is at 8 or 4 bits, x is rounded to int8 in
-    groups of 32 inputs, too.
+    """Return x [n, in] float32 times the weight: [n, out] float32.
+
+    For a weight at 8 or 4 bits, x is rounded to int8 in groups of 32 inputs too.
     """
     assert x.shape[1] == blocks.inputs, "another number of inputs"
     out = x.new_empty(len(x), len(blocks.codes) * WIDTH)
@@ -124,31 +125,31 @@ def multiply(x: Tensor, blocks: Blocks) -> Tensor:
 
 
 def multiply_in_bf16(x: Tensor, blocks: Blocks) -> Tensor:
-    """x [n, in] times an exact weight, both rounded to bf16 and summed in float32: [n, out] bf16.
+    """Return x [n, in] times an exact weight, both rounded to bf16 and summed in float32: [n, out] bf16.
 
-    A processor with bf16 instructions does this several times as fast as ``multiply`` where rows are many. The order of
-    the sums is the library's choice and depends on the number of rows.
+    With many rows, a processor with bf16 instructions does this several times as fast as ``multiply``. torch chooses
+    the order of the sums, which depends on the number of rows.
     """
     weight = _stored(blocks).to(torch.bfloat16).transpose(1, 2).reshape(-1, x.shape[1])[: blocks.outputs]
     return torch.nn.functional.linear(x.to(torch.bfloat16), weight)
 
 
 def _stored(blocks: Blocks) -> Tensor:
-    """[blocks, in, 32] of an exact weight, of the type its numbers are kept in."""
+    """Return an exact weight as [blocks, in, 32] in its stored type."""
     dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
     return torch.from_numpy(blocks.codes).view(dtype)
 
 
 def _blocked(x: Tensor) -> Tensor:
-    """[out, in] as [blocks, in, 32]."""
-    if missing := -len(x) % WIDTH:  # padding by nothing would still copy
+    """Return x [out, in] as [blocks, in, 32]."""
+    if missing := -len(x) % WIDTH:  # padding by zero rows would still copy
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
     return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
 
 
 @njit(parallel=True, cache=True)
 def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
-    """``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
+    """Compute ``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
     rows, blocks = len(x), len(codes)
     if kind in (SIGNED, NIBBLES):
         small, (strips, strip) = rounded(x), _strips(rows, STRIP)
@@ -175,14 +176,14 @@ def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _strips(count, most):  # type: ignore[no-untyped-def]
-    """Returns how many strips there are and their length, at most ``most``: about equal, for fair shares."""
+    """Return the number of strips and their length, at most ``most``. Strips are about equal, for a fair share."""
     strips = (count + most - 1) // most
     return strips, (count + strips - 1) // max(1, strips)
 
 
 @njit(parallel=True)
 def transposed(x):  # type: ignore[no-untyped-def]
-    """Returns the rows x [n, in] in tiles for ``multiply_tiles``: [tiles, in, HEIGHT], the last padded with zeros."""
+    """Return the rows x [n, in] in tiles for ``multiply_tiles``: [tiles, in, HEIGHT], the last padded with zeros."""
     rows, inputs = x.shape
     tiles = np.empty(((rows + HEIGHT - 1) // HEIGHT, inputs, HEIGHT), np.float32)
     if rows % HEIGHT:
@@ -204,8 +205,8 @@ def _transpose(x, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_tiles(tiles, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Multiply ``transposed`` rows [tiles, in, HEIGHT] by one block of an exact weight, like ``multiply_block``: into
-    out [n, 32]. The weights become float32 once for all rows.
+    """Multiply ``transposed`` rows [tiles, in, HEIGHT] by one block of an exact weight into out [n, 32], like
+    ``multiply_block``. The weights are converted to float32 once for all rows.
     """
     if kind == FLOAT:
         _multiply_floats(tiles, codes.view(np.float32), out)
@@ -220,7 +221,7 @@ def multiply_tiles(tiles, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _multiply_floats(tiles, weights, out):  # type: ignore[no-untyped-def]
-    """``multiply_tiles`` by weights [in, 32]."""
+    """Compute ``multiply_tiles`` with float32 weights [in, 32]."""
     inputs, whole, source = tiles.shape[1], len(out) // HEIGHT, address_of(weights)
     tiles_product(source, address_of(tiles), whole, inputs, address_of(out), out.strides[0] // 4)
     if whole < len(tiles):
@@ -232,7 +233,7 @@ def _multiply_floats(tiles, weights, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_block(x, kind, codes, out):  # type: ignore[no-untyped-def]
-    """``multiply_blocks`` for one block of an exact weight, whose codes are [in, 32 * size]: into out [n, 32]."""
+    """Compute ``multiply_blocks`` for one block of an exact weight, codes [in, 32 * size], into out [n, 32]."""
     (rows, inputs), width = x.shape, codes.shape[1]
     out[:] = np.float32(0)
     source, target, step = address_of(x), address_of(out), out.strides[0] // 4
@@ -242,14 +243,14 @@ def multiply_block(x, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_rounded(x, first, kind, codes, out):  # type: ignore[no-untyped-def]
-    """``multiply_blocks`` for one block at 8 or 4 bits, whose records are [groups, bytes], by ``rounded`` rows from
-    ``first`` on: into out [n, 32].
+    """Compute ``multiply_blocks`` for one block at 8 or 4 bits, records [groups, bytes], and the ``rounded`` rows from
+    ``first`` on, into out [n, 32].
     """
     if len(out) <= ALONE:
         out[:] = np.float32(0)
         add_block(x, first, len(out), kind, codes, out)
         return
-    sums = aligned_floats(len(out), WIDTH)  # rows of ``out`` may be a multiple of 4 KiB apart: a cache holds few such
+    sums = aligned_floats(len(out), WIDTH)  # rows of ``out`` a multiple of 4 KiB apart would collide in the cache
     sums[:] = np.float32(0)
     add_block(x, first, len(out), kind, codes, sums)
     for row in range(len(out)):

@@ -1,4 +1,4 @@
-"""Attention of a chunk of new tokens, for CPUs: sealed pages are decoded one at a time, into a core's cache."""
+"""Attention of a chunk of new tokens on the CPU. Sealed pages are decoded one at a time into a core's cache."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from localctx.kernels.cpu.decode import HIDDEN, PAGE, LayerLayout, finish_scores
 from localctx.kernels.llvm.simd import product
 from localctx.kernels.llvm.vector_math import INNER, MATH, address_of, aligned_floats, exp_below
 
-ROWS = 96  # queries of a task, which share a decoded page; their scores stay in the cache beside it
+ROWS = 96  # queries of a task, which share a decoded page; their scores stay in the cache beside the page
 
 
 def attend_chunk(
@@ -26,11 +26,11 @@ def attend_chunk(
     scale: float,
     softcap: float = 0,
 ) -> tuple[Tensor, Tensor]:
-    """The last T tokens, q [Hq, T, D], over n sealed pages and causally over the S >= T tokens after them, k [H, S, D]
-    and v [H, S, Dv], all float32: (out [Hq, T, Dv], lse [Hq, T]).
+    """Attend with the last T tokens q [Hq, T, D] to n sealed pages, and causally to the S >= T tokens after them.
 
-    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n]. After FlashAttention
-    (arXiv:2205.14135), with pages as the blocks of keys. A token's result does not depend on how many come at once.
+    Those have k [H, S, D] and v [H, S, Dv]. Returns (out [Hq, T, Dv], lse [Hq, T]); all tensors are float32.
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n]. Follows FlashAttention
+    (arXiv:2205.14135) with pages as the blocks of keys. A token's result does not depend on the chunk's length.
     """
     return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap)
 
@@ -47,10 +47,10 @@ def compute_chunk(
     softcap: float,
     *more: np.float32,
 ) -> tuple[Tensor, Tensor]:
-    """Calls ``attend``, compiled code with the arguments of ``_attend`` and ``more``, for ``attend_chunk``."""
+    """Run ``attend_chunk`` with the compiled function ``attend``: it takes ``_attend``'s arguments, then ``more``."""
     heads, tokens, _ = q.shape
     scaled = (q * scale).reshape(layout.heads, -1, q.shape[2]).contiguous()
-    out = torch.zeros(*scaled.shape[:2], layout.v_dim, dtype=torch.float32)  # whatever loading has made the default
+    out = torch.zeros(*scaled.shape[:2], layout.v_dim, dtype=torch.float32)  # loading may change the default type
     tops = torch.full(scaled.shape[:2], float(HIDDEN), dtype=torch.float32)
     totals = torch.zeros_like(tops)
     mine, before = (_paged(k).transpose(2, 3).contiguous(), _paged(v).contiguous()), k.shape[1] - tokens
@@ -58,7 +58,7 @@ def compute_chunk(
         scaled.numpy(),
         mine[0].numpy(),
         mine[1].numpy(),
-        addresses.copy(),  # numba compiles anew for arrays that are read-only
+        addresses.copy(),  # numba compiles again for read-only arrays
         formats.copy(),
         layout,
         tokens,
@@ -73,14 +73,14 @@ def compute_chunk(
 
 
 def _paged(x: Tensor) -> Tensor:
-    """[H, S, D] as [H, pages, 64, D], the last page padded with zeros, which are masked."""
+    """Return x [H, S, D] as [H, pages, 64, D]. The last page is padded with zeros, which are masked later."""
     return functional.pad(x, (0, 0, 0, -x.shape[1] % PAGE)).unflatten(1, (-1, PAGE))
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
-    """q [H, n, D] scaled, all queries of a KV head in a row; pages that are not sealed: ``keys`` [H, m, D, 64] and
-    ``values`` [H, m, 64, Dv]. ``out`` and ``totals`` begin as zeros, ``tops`` as HIDDEN.
+    """Attend with the scaled q [H, n, D], which has all queries of a KV head in a row. Unsealed pages are ``keys``
+    [H, m, D, 64] and ``values`` [H, m, 64, Dv]. ``out`` and ``totals`` begin as zeros, ``tops`` as HIDDEN.
     """
     blocks = (q.shape[1] + ROWS - 1) // ROWS
     for task in prange(lay.heads * blocks):
@@ -104,8 +104,8 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 @njit(**INNER)
 def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
-    """Set ``last`` [n] to how many tokens of a page each query sees, 0 to 64. Returns whether any query sees one.
-    ``before`` is the number of tokens from the page's beginning to the first of the chunk.
+    """Set ``last`` [n] to the number of tokens of a page that each query sees, 0 to 64. Returns True if any is seen.
+    ``before`` is the number of tokens from the page's beginning to the chunk's first token.
     """
     max_seen = 0
     for i in range(len(last)):
@@ -116,11 +116,11 @@ def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # type: ignore[no-untyped-def]
-    """Queries q [n, D], those from ``first`` on of a head, over a page's keys k [D, 64] and values v [64, Dv], of which
-    they see the first ``last`` [n].
+    """Attend with a head's queries from ``first`` on, q [n, D], to a page's keys k [D, 64] and values v [64, Dv], of
+    which they see the first ``last`` [n].
     """
     scores[:] = np.float32(0)
-    floats, here = np.int64(32), np.int64(0)  # typed as in decoding: numba compiles anew for literal numbers
+    floats, here = np.int64(32), np.int64(0)  # typed as in decoding: numba compiles again for literals
     product(floats, address_of(k), np.int64(PAGE), here, q, scores)
     for i in range(len(q)):
         top, at = finish_scores(scores[i], scores[i, :0], softcap, 0, last[i]), first + i

@@ -1,4 +1,4 @@
-"""The selection of pages by their sketches, on a processor."""
+"""Page selection by sketches, on the CPU."""
 
 import numpy as np
 import torch
@@ -11,25 +11,27 @@ from localctx.kernels.llvm.vector_math import INNER, LANES, MATH, address_of, do
 from localctx.kernels.quant import PAGE
 from localctx.kernels.sketch import LEAST, Score, Sketch, best_scores
 
-TASK = 16  # pages
+TASK = 16  # pages per task
 PROMISING = 2  # candidates per chosen page
-CANDIDATES = 64  # at least, by KV head: bounds tell little, and lose a fact where few are compared
-FEW = 128  # pages of which all are candidates
+CANDIDATES = 64  # minimum per KV head: bounds are loose, so too few candidates would lose a fact
+FEW = 128  # up to this many pages, all are candidates
 
 
 def choose(
     q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
 ) -> Tensor:
-    """The ``count`` pages that promise the most attention, ascending: [H, count] int64 from the scaled queries
-    q [H, Q, D]. The first ``sinks`` pages and the last are always among them; of equal ones the first.
+    """Return the ``count`` pages with the most expected attention, ascending: [H, count] int64.
 
-    A page's weight with a query is exp of its approximately greatest q . key. What it promises is its weight over the
-    ``count``-th greatest of that query, added over the Q queries. (By the greatest scores, queries with large scores
-    would choose for all; by parts of a softmax, pages that a query would choose first in a flat one count for little
-    beside any in a peaked one.) Of more than FEW pages, the sketches of those that promise little by their keys'
-    bounds (Quest, arXiv:2406.10774) are not read. A query is rounded to int8 for each page whose sketch is read.
-    ``extra`` [H, Q, n * 64] is added to the scores of single keys; then all sketches are read. ``score``, and devices
-    other than a processor, read all sketches and round no query.
+    q [H, Q, D] are scaled queries. The first ``sinks`` pages and the last one are always chosen; ties go to the first.
+    A page's weight for a query is exp of its approximately greatest q . key. Its rank is this weight divided by the
+    query's ``count``-th greatest weight, summed over the Q queries. (Ranking by the greatest scores would let queries
+    with large scores decide for all. Ranking by softmax shares would give a flat query's first choices less than
+    anything in a peaked query.)
+
+    With more than FEW pages, bounds on the keys (Quest, arXiv:2406.10774) rule out pages, whose sketches are not read.
+    A query is rounded to int8 for each sketch that is read. ``extra`` [H, Q, n * 64] is added to the scores of single
+    keys; then all sketches are read. With ``score``, and on devices other than the CPU, all sketches are read and no
+    query is rounded.
     """
     if score or q.device.type != "cpu":
         weights = (score or best_scores)(q, sketch, extra).softmax(-1)
@@ -47,21 +49,21 @@ def choose(
 
 
 def num_candidates(pages: int, count: int) -> int:
-    """The number of pages whose sketches are read to choose ``count`` of them."""
+    """Return the number of pages whose sketches are read to choose ``count`` of them."""
     return pages if pages <= FEW else min(pages, max(CANDIDATES, PROMISING * count))
 
 
 @njit
 def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """``choose`` for compiled code, without its options: into ``out`` [H, count]. ``scale`` and ``zero`` as uint16."""
+    """Compute ``choose`` without its options, for compiled code, into ``out`` [H, count]. Scales, zeros are uint16."""
     none = np.empty((len(q), q.shape[1], 0), np.float32)
     _choose(q, codes, scale, zero, none, max_pages, sinks, out)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """``choose``, compiled: the sketches of ``max_pages`` pages of each head are read. Only the loops are here:
-    variables assigned here would be shared by threads.
+    """Compute ``choose``, reading the sketches of ``max_pages`` pages of each head. Only the loops are here, because
+    threads would share variables assigned here.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
     count, bounds, places = out.shape[1], _scores(heads, queries, pages), _all_pages(heads, max_pages)
@@ -82,19 +84,19 @@ def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignor
 
 @njit
 def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
-    """Room for scores of pages, in whole vectors; those of no page are no greater than any other."""
+    """Return an array for scores of pages, padded to whole vectors. It begins as -inf, so padding is never chosen."""
     return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), np.float32(-np.inf))
 
 
 @njit
 def _rising(q):  # type: ignore[no-untyped-def]
-    """The part of queries q whose product with a key grows with its codes, times the greatest code."""
+    """Return the positive part of q, whose product with a key grows with its codes, times the greatest code."""
     return np.maximum(q, np.float32(0)) * np.float32(LEVELS)
 
 
 @njit
 def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
-    """The indices of all pages, [H, n]."""
+    """Return the indices of all pages, [H, n]."""
     places = np.empty((heads, pages), np.int64)
     for head in range(heads):
         for page in range(pages):
@@ -104,8 +106,8 @@ def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, Q, n], for some pages of a head, to an upper bound of the product of any key with the queries
-    q [H, Q, D]. ``rising`` is the part of q whose product grows with a code, times the greatest code.
+    """Set ``out`` [H, Q, n], for some pages of a head, to an upper bound of any key's product with the queries
+    q [H, Q, D]. ``rising`` is the result of ``_rising``.
     """
     pages = scale.shape[1]
     for page in range(first, min(pages, first + TASK)):
@@ -116,8 +118,8 @@ def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-un
 
 @njit(**INNER)
 def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, Q, m], for some of the pages ``places`` [H, m], to the greatest product of a key with the
-    queries q [H, Q, D]. ``room`` is scratch memory: bytes [D, 64], [5 * D] and float32 [64].
+    """Set ``out`` [H, Q, m], for some of the pages ``places`` [H, m], to the greatest product of a sketch key with
+    the queries q [H, Q, D]. ``room`` is scratch memory: bytes [D, 64], [5 * D] and float32 [64].
     """
     (queries, dim), max_pages, (spread, rounded, scores) = q.shape[1:], places.shape[1], room
     whole, score_at = dim // LANES * LANES, address_of(scores)
@@ -137,8 +139,8 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 
 @njit(fastmath=MATH)
 def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
-    """exp of the ``scores`` [Q, n] over the ``count``-th greatest of each query, added over the queries: [n], 0 from
-    ``pages`` on, which are never chosen before a page. Those always chosen are infinite.
+    """Return exp of the ``scores`` [Q, n] divided by each query's ``count``-th greatest, summed over queries: [n].
+    Padding from ``pages`` on is 0, so that any page comes first. Pages that are always chosen are infinite.
     """
     added = np.zeros(scores.shape[1], np.float32)
     for row in scores:

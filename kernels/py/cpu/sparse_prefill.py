@@ -1,4 +1,4 @@
-"""Sparse attention of a chunk of new tokens, for CPUs: 64 queries skip the pages that some of them hardly attend to."""
+"""Sparse attention of a chunk on the CPU: the 64 queries of a page skip pages that sampled queries hardly attend to."""
 
 import numpy as np
 from numba import njit, prange
@@ -9,9 +9,9 @@ from localctx.kernels.cpu.prefill import attend_page, compute_chunk, divide_rows
 from localctx.kernels.llvm.simd import product
 from localctx.kernels.llvm.vector_math import INNER, LANES, MATH, address_of, aligned_floats, exp_below, greatest
 
-SAMPLES = 8  # queries of a page that choose for all 64; the last one of every eighth
-_LEAST = 4  # sealed pages that are worth choosing from
-_HALVINGS = 20  # of the interval that the threshold of choice is sought in
+SAMPLES = 8  # queries of a page that choose for all 64: the last of each run of eight
+_LEAST = 4  # fewest sealed pages that are worth choosing from
+_HALVINGS = 20  # steps of the bisection for the threshold
 
 
 def attend_chunk_sparsely(
@@ -25,18 +25,18 @@ def attend_chunk_sparsely(
     softcap: float,
     loss: float,
 ) -> tuple[Tensor, Tensor]:
-    """As ``attend_chunk``, but the 64 queries that fill a page skip sealed pages, each query head its own: the lightest
-    ones, as long as no sampled query loses more than the share ``loss`` of its attention weights.
+    """Compute ``attend_chunk``, but let the 64 queries of a full page skip the lightest sealed pages per query head.
 
-    After SampleAttention (arXiv:2406.15486), with pages instead of columns and a bound for each sampled query. Keys
-    that are not sealed yet are not skipped, and queries that do not fill a page see everything.
+    No sampled query loses more than the share ``loss`` of its attention. Follows SampleAttention (arXiv:2406.15486),
+    with pages instead of columns and a bound for each sampled query. Unsealed keys are never skipped, and queries that
+    do not fill a page see everything.
     """
     return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, np.float32(loss))
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals, loss):  # type: ignore[no-untyped-def]
-    """As ``cpu.prefill``'s. A task is a KV head and the tokens of one page."""
+    """Attend like ``_attend`` of ``cpu.prefill``. A task is a KV head and the tokens of one page."""
     group, start = q.shape[1] // tokens, before % PAGE
     blocks = (start + tokens + PAGE - 1) // PAGE
     for task in prange(lay.heads * blocks):
@@ -71,8 +71,8 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 @njit(fastmath=MATH)
 def _choose(q, keys, addresses, formats, lay, head, tokens, first, before, softcap, loss, k, sees):  # type: ignore[no-untyped-def]
-    """Set ``sees`` [group, pages] to the pages that a head's 64 queries from ``first`` on attend to: q [group * tokens,
-    D], not sealed ``keys`` [m, D, 64]. ``k`` is room for a page's keys.
+    """Set ``sees`` [group, pages] to the pages that a head's 64 queries from ``first`` on attend to. q is [group *
+    tokens, D], the unsealed ``keys`` [m, D, 64]. ``k`` is scratch memory for a page's keys.
     """
     group, pages = sees.shape
     n, padded = group * SAMPLES, (pages + len(keys) + LANES - 1) // LANES * LANES
@@ -99,7 +99,7 @@ def _choose(q, keys, addresses, formats, lay, head, tokens, first, before, softc
 @njit(**INNER)
 def _sum_weights(q, k, last, shift, softcap, scores, highest, sums, at):  # type: ignore[no-untyped-def]
     """Set column ``at`` of ``highest`` and ``sums`` [n, pages]: each query's highest score in a page of keys k [D, 64],
-    of which it sees ``last`` [n] plus ``shift``, and the sum of its weights there relative to it.
+    and the sum of its weights there relative to that score. A query sees ``last`` [n] plus ``shift`` keys of the page.
     """
     scores[:] = np.float32(0)
     product(np.int64(32), address_of(k), np.int64(PAGE), np.int64(0), q, scores)
@@ -112,7 +112,7 @@ def _sum_weights(q, k, last, shift, softcap, scores, highest, sums, at):  # type
 
 @njit(**INNER)
 def _add_weights(highest, sums, weights):  # type: ignore[no-untyped-def]
-    """Raise ``weights`` [sealed pages] to the shares of one query's attention that its pages have."""
+    """Raise ``weights`` [sealed pages] to the pages' shares of one query's attention where these are greater."""
     exp_below(address_of(highest), greatest(address_of(highest), len(highest)), len(highest))
     total = np.float32(0)
     for page in range(len(sums)):
@@ -124,7 +124,7 @@ def _add_weights(highest, sums, weights):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def _keep_most(weights, loss, sees):  # type: ignore[no-untyped-def]
-    """Set ``sees`` [pages] to 0 for the lightest pages, whose weights sum to at most ``loss``."""
+    """Set ``sees`` [pages] to 0 for the lightest pages, whose weights sum to at most ``loss``, and to 1 for others."""
     low, high = np.float32(0), np.float32(1)
     for _ in range(_HALVINGS):
         middle, lost = (low + high) / 2, np.float32(0)

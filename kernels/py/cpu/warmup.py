@@ -1,8 +1,7 @@
-"""Compiles the CPU kernels: on the first run on a machine, which takes two minutes; then they load in tenths of a
-second.
+"""Compiles the CPU kernels. A machine's first run takes two minutes, later runs load them in tenths of a second.
 
-Numba compiles in one thread. Where there are two cores, another process compiles those of attention meanwhile
-(``python -m localctx.kernels.cpu.warmup``), and this one loads them from the files that numba caches.
+Numba compiles in one thread. With two cores or more, a helper process (``python -m localctx.kernels.cpu.warmup``)
+compiles the attention kernels meanwhile, and this process loads them from numba's cache files.
 """
 
 import os
@@ -43,33 +42,34 @@ _LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4
 
 
 def compiled() -> bool:
-    """Returns whether an earlier run has compiled these kernels: ``decode_layers``, which needs others, is the last."""
+    """True if an earlier run compiled these kernels. ``decode_layers``, which needs the others, is the last one."""
     return any(CACHE.rglob(f"decode_layers.decode_layers-*.py{sys.version_info[0]}{sys.version_info[1]}.nbi"))
 
 
 def warm() -> None:
-    """Compile the kernels, or load them compiled: then those of decoding follow in a thread, where numba allows that,
-    and a decode step that comes earlier waits for them.
+    """Compile the kernels or load them from the cache.
+
+    Cached decoding kernels load in a thread if numba allows it, and an earlier decode step waits for them.
     """
-    first = not compiled()  # then whoever waits is told why: for the kernels of decoding, too
+    first = not compiled()  # then wait for the decoding kernels too, while the user is told why
     if helper := _start_helper() if first else None:
         warm_layer()
         warm_selection()
-        helper.wait()  # what it has not compiled, for whatever reason, is compiled here
+        helper.wait()  # kernels that it failed to compile are compiled below
     warm_prefill()
-    later = Thread(target=warm_decoding, daemon=False)  # a process that ends has compiled them for the next
+    later = Thread(target=warm_decoding, daemon=False)  # an ending process still caches them
     later.start()
-    if first or threading_layer() == "workqueue":  # it ends the process where two threads compute at once
+    if first or threading_layer() == "workqueue":  # workqueue aborts if two threads compute at once
         later.join()
 
 
 def _start_helper() -> "subprocess.Popen[bytes] | None":
-    """Returns a process that compiles attention, which ends with this one; None where that gains nothing."""
+    """Return a process that compiles attention and ends with this one; None if it would gain nothing."""
     if getattr(sys, "frozen", False) or not sys.executable or get_num_threads() < 2 or not _writable(CACHE):
         return None
     flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    command = [sys.executable, "-P", "-m", "localctx.kernels.cpu.warmup"]  # -P: no modules of the folder it is run in
+    command = [sys.executable, "-P", "-m", "localctx.kernels.cpu.warmup"]  # -P: ignore modules in the working folder
     try:
         return subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing, creationflags=flags)
     except OSError:
@@ -77,7 +77,7 @@ def _start_helper() -> "subprocess.Popen[bytes] | None":
 
 
 def _writable(folder: Path) -> bool:
-    """Returns whether another process finds what numba writes in ``folder``, which it makes if needed."""
+    """True if numba can write to ``folder`` so that another process finds it. Makes the folder if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -86,7 +86,7 @@ def _writable(folder: Path) -> bool:
 
 
 def help_parent() -> None:
-    """Compile attention for the process that has started this one, unless that ends, which closes standard input."""
+    """Compile attention for the parent process. Exits early if the parent ends, which closes standard input."""
     Thread(target=_end_with_parent, daemon=True).start()
     warm_attention()
 
@@ -97,13 +97,13 @@ def _end_with_parent() -> None:
 
 
 def warm_prefill() -> None:
-    """Compile the kernels that a chunk of a prompt needs."""
+    """Compile the kernels for a chunk of a prompt."""
     warm_layer()
     _attend_chunk()
 
 
 def warm_layer() -> None:
-    """Compile a decoder layer without attention: of 8 numbers, one head and 16 gates."""
+    """Compile a decoder layer without attention: hidden size 8, one head, MLP size 16."""
     (entry, exits), angles = _layer(), _zeros(1, _DIM // 2)
     heads = [_zeros(1, 1, _DIM) for _ in range(3)]
     for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
@@ -114,39 +114,39 @@ def warm_layer() -> None:
 
 
 def warm_attention() -> None:
-    """Compile the attention of a chunk and of single tokens, which share much."""
+    """Compile the attention of a chunk and of single tokens, which share much code."""
     _attend_chunk()
     _attend_rows(*_pages())
 
 
 def warm_selection() -> None:
-    """Compile the selection of pages by their sketches."""
+    """Compile page selection by sketches."""
     choose(_tensor(1, 1, _DIM), make_sketch(_tensor(2, 1, _DIM, PAGE)), 2, 1)
 
 
 def warm_decoding() -> None:
-    """Compile a token over a page; first through all layers, which is what most models need."""
+    """Compile the decoding of a token over a page, first through all layers, as most models need."""
     sealed, open_pages = _pages()
     _decode(sealed, open_pages)
     _attend_rows(sealed, open_pages)
 
 
 def _attend_chunk() -> None:
-    """Two tokens over a record of one head."""
+    """Attend with two tokens to a record of one head."""
     unpack_pages(*_records(), _LAYOUT)
     new = _tensor(1, 2, _DIM)
     attend_chunk(new, new, new, *_records(), _LAYOUT, 1.0)
 
 
 def _attend_rows(sealed: BatchPages, open_pages: BatchOpenPages) -> None:
-    """A token over these pages, and over a record."""
+    """Attend with a token to these pages, and to a record."""
     row = _zeros(1, 1, _DIM)
     attend_rows(row, row, row, sealed, open_pages, _LAYOUT, 1.0)
     attend_pages(_zeros(1, _DIM), *_records(), _LAYOUT, 1.0)
 
 
 def _pages() -> tuple[BatchPages, BatchOpenPages]:
-    """A sealed page and an open one."""
+    """Return a sealed page and an open one."""
     addresses, formats = _records()
     tails = np.array([[_OPEN[0].ctypes.data, _OPEN[1].ctypes.data]], np.int64)
     nothing = np.zeros(1, np.int64)
@@ -155,7 +155,7 @@ def _pages() -> tuple[BatchPages, BatchOpenPages]:
 
 
 def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
-    """A token through one layer over these pages."""
+    """Decode a token through one layer over these pages."""
     pages = LayerPages(
         sealed,
         tails._replace(addresses=tails.addresses[None]),
@@ -168,30 +168,30 @@ def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
 
 
 def _layer() -> tuple[EntryWeights, ExitWeights]:
-    """A decoder layer of zeros."""
+    """Return a decoder layer of zeros."""
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
     return EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
 
 
 def warm_sparse_prefill() -> None:
-    """A chunk over the record of one head, sparsely."""
+    """Compile the sparse attention of a chunk over a record of one head."""
     new = _tensor(1, 2, _DIM)
     attend_chunk_sparsely(new, new, new, *_records(), _LAYOUT, 1.0, 0.0, 0.5)
 
 
 def warm_experts() -> None:
-    """A row by one expert."""
+    """Compile the product of a row with one expert."""
     multiply_experts(_tensor(1, _DIM), [0], [1], exact_expert_blocks(_tensor(1, _DIM, _DIM)))
 
 
 def _records() -> tuple[np.ndarray, np.ndarray]:
-    """The address of one record of zeros, and its format."""
+    """Return the address of one record of zeros, and its format."""
     return np.array([_RECORD.ctypes.data], np.int64), np.zeros(1, np.uint8)
 
 
 def _tensor(*shape: int) -> torch.Tensor:
-    """Zeros in float32, whatever default type transformers, which loads meanwhile, has set."""
+    """Return zeros in float32: transformers, which loads meanwhile, may have set another default type."""
     return torch.zeros(shape, dtype=torch.float32)
 
 

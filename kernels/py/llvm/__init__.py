@@ -1,1 +1,1 @@
-"""Vectors and integer products written for LLVM, from which the kernels for a processor are made."""
+"""Vector operations and integer products written for LLVM, the building blocks of the CPU kernels."""

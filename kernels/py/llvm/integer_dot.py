@@ -1,16 +1,16 @@
-"""Dot products of bytes, four terms to a lane, by the instruction that the processor has for them.
+"""Dot products of bytes, four terms per lane, with the processor's own instruction for them.
 
-All ways give the same integers. To use them in an intrinsic of your own, whose lanes are int32::
+All instructions give the same integers. To use them in your own intrinsic, whose lanes are int32::
 
-    way = WAY                                    # that of this processor, with ``way.lanes`` int32 in a vector
+    way = WAY                                    # this processor's, with ``way.lanes`` int32 in a vector
     x = four_everywhere(b, way, address)         # the same four int8 in every lane
     codes = bytes_at(b, way, address)            # four bytes for each lane
     sums = dot(b, way, SMALL, [(codes, x), ...]) # int32 of each lane
 
-``SMALL`` is for codes 0 to 15, of which at most 16 pairs may be given. ``SIGNED`` is for codes -128 to 127; where
-``way.offset`` is not 0, ``dot`` sums (code + offset) * x, because the instruction multiplies unsigned codes: begin the
-sums with -offset times the sum of x (the argument ``start``). Codes 0 to 255 are signed ones plus 128 (flip the highest
-bit). The numbers x are int8 from -127 to 127, not -128.
+``SMALL`` is for codes 0 to 15, with at most 16 pairs. ``SIGNED`` is for codes -128 to 127. If ``way.offset`` is not 0,
+``dot`` sums (code + offset) * x, because the instruction multiplies unsigned codes: pass -offset times the sum of x as
+``start``. Codes 0 to 255 are signed codes plus 128 (flip the highest bit). The numbers x are int8 from -127 to 127, not
+-128.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,14 @@ from localctx.kernels.llvm.vector_math import I32, everywhere
 
 I8, I16 = ir.IntType(8), ir.IntType(16)
 SMALL, SIGNED = "small", "signed"
-_CHAINS = 4  # sums that an instruction with a long latency adds to in turns
+_CHAINS = 4  # sums used in turns to hide the latency of a slow instruction
 _SLOW = "vnni", "sdot"
 
 
 class Way(NamedTuple):
-    """How bytes are multiplied: by ``vnni`` (AVX-512 VNNI or AVX-VNNI), ``avx2``, ``sdot`` (NEON) or plain code; with
-    so many int32 ``lanes`` in a vector.
+    """The instruction that multiplies bytes, and its number of int32 ``lanes`` in a vector.
+
+    ``name`` is ``vnni`` (AVX-512 VNNI or AVX-VNNI), ``avx2``, ``sdot`` (NEON) or ``plain``.
     """
 
     name: str
@@ -38,12 +39,12 @@ class Way(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """What is added to signed codes, see above."""
+        """The number that the instruction adds to signed codes, see the module's docstring."""
         return 128 if self.name == "vnni" else 0
 
 
 def way_of(features: str, lanes: int) -> Way:
-    """Returns the way for a processor with LLVM's ``features`` (``+avx2,-sse4a``) and vectors of ``lanes`` float32."""
+    """Return the way for a processor with LLVM's ``features`` (``+avx2,-sse4a``) and vectors of ``lanes`` float32."""
     there = set(features.split(","))
     if {"+avx512vnni", "+avx512vl"} <= there:
         return Way("vnni", lanes)
@@ -58,18 +59,18 @@ WAY = way_of(FEATURES, WIDEST)
 
 
 def bytes_at(b: Any, way: Way, address: Any) -> Any:
-    """Generates code that loads four bytes for each lane."""
+    """Generate code that loads four bytes for each lane."""
     return b.load(b.inttoptr(address, _bytes(way.lanes).as_pointer()), align=1)
 
 
 def four_everywhere(b: Any, way: Way, address: Any) -> Any:
-    """Generates code that loads four bytes into every lane."""
+    """Generate code that loads the same four bytes into every lane."""
     four = b.load(b.inttoptr(address, I32.as_pointer()), align=1)
     return b.bitcast(everywhere(b, four, _words(way.lanes)), _bytes(way.lanes))
 
 
 def dot(b: Any, way: Way, codes_are: str, pairs: Sequence[tuple[Any, Any]], start: Any = None) -> Any:
-    """Generates the sum of ``start`` (int32 lanes; None is 0) and of all products of ``pairs`` of codes and x."""
+    """Generate the sum of ``start`` (int32 lanes; None is 0) and all products of ``pairs`` of codes and x."""
     assert codes_are != SMALL or len(pairs) <= 16, "sums of 16 bits would overflow"
     if way.name == "avx2" and codes_are == SMALL:
         return _add(b, start, _in_sixteen_bits(b, pairs))
@@ -84,7 +85,7 @@ def dot(b: Any, way: Way, codes_are: str, pairs: Sequence[tuple[Any, Any]], star
 
 
 def _in_sixteen_bits(b: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
-    """Two terms are at most 2 * 15 * 127, so 16 bits have room for eight of these."""
+    """Generate the sum in 16 bits. Two terms are at most 2 * 15 * 127, so 16 bits hold eight such sums."""
     halves = []
     for some in (pairs[:8], pairs[8:]):
         parts = [_call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), codes, x) for codes, x in some]
@@ -97,7 +98,7 @@ def _in_sixteen_bits(b: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
 
 
 def _by_signs(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
-    """|codes| are unsigned, their signs go to x: two terms are at most 2 * 128 * 127, which 16 bits hold."""
+    """Generate products of unsigned |codes| and x with the codes' signs. Two terms (2 * 128 * 127) fit 16 bits."""
     positive = b.select(b.icmp_signed("<", codes, _same(lanes, 0)), b.sub(_same(lanes, 0), codes), codes)
     signed = _call(b, "llvm.x86.avx2.psign.b", _bytes(8), x, codes)
     pairs = _call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), positive, signed)

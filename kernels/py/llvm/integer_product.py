@@ -1,8 +1,8 @@
 """Products with weights at 8 or 4 bits: rows are rounded to int8, and bytes are multiplied by bytes.
 
-A row is rounded in groups of 32 inputs, each with a scale of its own (as llama.cpp does). The sums of a group are exact
-integers, by whatever instruction; then an output is one chain of multiply-adds along the groups. So a row's result
-depends neither on the rows beside it nor on the processor.
+A row is rounded in groups of 32 inputs, each with its own scale (as in llama.cpp). The sums of a group are exact
+integers with any instruction, and an output is one chain of multiply-adds along the groups. So a row's result depends
+neither on other rows nor on the processor.
 """
 
 from typing import Any
@@ -39,21 +39,21 @@ from localctx.kernels.llvm.vector_math import (
 from localctx.kernels.llvm.weight_groups import GROUP, RECORD, WIDTH
 
 ROW_GROUP = GROUP + 16
-"""Bytes of a group of a rounded row: int8 codes, then the scale, scale * sum of the codes (float32), and the sum."""
+"""Bytes of a group of a rounded row: int8 codes, the scale, scale * sum of codes (float32), the sum (int32)."""
 _SCALE, _SCALED_SUM, _SUM = GROUP, GROUP + 4, GROUP + 8
-_FEW = 16  # rows that one thread finishes before other threads have started
-_AHEAD = 16384  # bytes of weights that are prefetched
+_FEW = 16  # up to this many rows, one thread finishes before others have started
+_AHEAD = 16384  # bytes of weights to prefetch
 
 
 @intrinsic
 def _round_group(typingctx, x, out):  # type: ignore[no-untyped-def]
-    """Round 32 float32 at an address to int8, at another; not a number, if one of them is not finite."""
+    """Round 32 float32 at address ``x`` to int8 at ``out``. The scale is NaN if one of them is not finite."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         x, out = args
         parts = [_load(b, b.add(x, I64(4 * LANES * i)), VECTOR) for i in range(GROUP // LANES)]
         magnitudes = [call_intrinsic(b, "fabs", part) for part in parts]
-        top, wrong = magnitudes[0], b.fsub(parts[0], parts[0])  # infinity - infinity is not a number
+        top, wrong = magnitudes[0], b.fsub(parts[0], parts[0])  # infinity - infinity is NaN
         for part, magnitude in zip(parts[1:], magnitudes[1:], strict=True):
             top, wrong = greater(b, magnitude, top), b.fadd(wrong, b.fsub(part, part))
         most, wrong = joined(b, top, lambda x, y: greater(b, x, y)), joined(b, wrong, b.fadd)
@@ -75,8 +75,9 @@ def _round_group(typingctx, x, out):  # type: ignore[no-untyped-def]
 
 
 def _product_of(kind: int) -> Any:
-    """out [rows, 32] += rounded rows by one group of a block of this kind; all arguments are addresses and counts. Rows
-    of ``out`` are ``step`` numbers apart.
+    """Return an intrinsic that adds rounded rows times one group of a block of this kind to out [rows, 32].
+
+    Its arguments are addresses and counts. Rows of ``out`` are ``step`` numbers apart.
     """
 
     @intrinsic
@@ -95,10 +96,10 @@ def _product_of(kind: int) -> Any:
 
 
 def _add_vector(b: Any, kind: int, record: Any, x: Any, rows: Any, out: Any, step: Any, first: int) -> None:
-    """Generates ``add_group`` for the outputs of one vector, from ``first`` on."""
+    """Generate ``add_group`` for the outputs of one vector, from ``first`` on."""
     floats = ir.VectorType(F32, WAY.lanes)
     codes = _codes(b, kind, record, first)
-    minima = _halves(b, record, RECORD[kind] - 2 * WIDTH + 2 * first)  # at 8 bits the scales, which are last there
+    minima = _halves(b, record, RECORD[kind] - 2 * WIDTH + 2 * first)  # at 8 bits these are the scales
     scales = minima if kind == SIGNED else _halves(b, record, RECORD[kind] - 4 * WIDTH + 2 * first)
     with cgutils.for_range(b, rows, intp=I64) as loop:
         row = b.add(x, b.mul(loop.index, I64(ROW_GROUP)))
@@ -115,7 +116,7 @@ def _add_vector(b: Any, kind: int, record: Any, x: Any, rows: Any, out: Any, ste
 
 
 def _codes(b: Any, kind: int, record: Any, first: int) -> list[Any]:
-    """The codes of four inputs each of one vector of outputs, for all inputs of the group."""
+    """Generate the codes of one vector of outputs for all inputs of the group, four inputs at a time."""
     count = GROUP // 4 if kind == SIGNED else GROUP // 8
     found = [bytes_at(b, WAY, b.add(record, I64(4 * (i * WIDTH + first)))) for i in range(count)]
     if kind == SIGNED:
@@ -126,7 +127,7 @@ def _codes(b: Any, kind: int, record: Any, first: int) -> list[Any]:
 
 
 def _start(b: Any, kind: int, row: Any) -> Any:
-    """What the sums begin with, where the instruction adds an offset to signed codes."""
+    """Generate the start of the sums that cancels an instruction's offset of signed codes; None if there is none."""
     if kind == NIBBLES or not WAY.offset:
         return None
     total = b.mul(_load(b, b.add(row, I64(_SUM)), I32), I32(-WAY.offset))
@@ -134,7 +135,7 @@ def _start(b: Any, kind: int, row: Any) -> Any:
 
 
 def _halves(b: Any, record: Any, at: int) -> Any:
-    """A vector of float16 as float32."""
+    """Generate code that loads a vector of float16 as float32."""
     halves = _load(b, b.add(record, I64(at)), ir.VectorType(ir.HalfType(), WAY.lanes))
     return b.fpext(halves, ir.VectorType(F32, WAY.lanes))
 
@@ -157,7 +158,7 @@ _add_nibbles, _add_signed = _product_of(NIBBLES), _product_of(SIGNED)
 
 @njit(parallel=True)
 def rounded(x):  # type: ignore[no-untyped-def]
-    """Returns the rows x [n, in] rounded to int8: [groups, n, ROW_GROUP] uint8."""
+    """Return the rows x [n, in] rounded to int8: [groups, n, ROW_GROUP] uint8."""
     rows, inputs = x.shape
     out = np.empty(((inputs + GROUP - 1) // GROUP, rows, ROW_GROUP), np.uint8)
     if rows <= _FEW:
@@ -182,8 +183,8 @@ def _round_row(x, out, row):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def add_block(x, first, rows, kind, codes, out):  # type: ignore[no-untyped-def]
-    """out [rows, 32] += the ``rounded`` x [groups, n, ROW_GROUP], ``rows`` of them from ``first`` on, by a block's
-    records [groups, bytes] of this kind.
+    """Add ``rows`` rows from ``first`` on of the ``rounded`` x [groups, n, ROW_GROUP], times a block's records
+    [groups, bytes] of this kind, to out [rows, 32].
     """
     target, step = address_of(out), out.strides[0] // 4
     record, row, group_bytes = address_of(codes), address_of(x) + first * ROW_GROUP, x.strides[0]

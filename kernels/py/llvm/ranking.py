@@ -1,4 +1,4 @@
-"""The greatest of some numbers, by vectors: the k-th one, and where the greatest are."""
+"""Ranking with vectors: the k-th greatest of some numbers, and the indices of the greatest."""
 
 import numpy as np
 from llvmlite import ir
@@ -26,7 +26,7 @@ _INFINITE = 0x7F800000  # the bits of float32's infinity
 
 @intrinsic
 def _count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untyped-def]
-    """How many of ``count`` float32 at an address, whole vectors of them, are at least ``least``."""
+    """Return the number of float32 that are at least ``least``, among ``count`` (whole vectors) at an address."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         numbers, count, least = args
@@ -43,8 +43,8 @@ def _count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untype
 
 @njit(**INNER)
 def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
-    """The ``k``-th greatest of ``count`` float32 of at least 0 at an address, whole vectors of them. The bits of such
-    numbers are in their order: the range of them is halved until one is left.
+    """Return the ``k``-th greatest of ``count`` non-negative float32 (whole vectors) at an address. The bits of such
+    numbers sort like the numbers, so their range is halved until one value is left.
     """
     low, high = 0, _INFINITE + 1
     while high - low > 1:
@@ -58,8 +58,8 @@ def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def take_greatest(values, places):  # type: ignore[no-untyped-def]
-    """Set ``places`` to the indices of the greatest ``values``, ascending; of equal values the first. These are 0 or
-    more, fill whole vectors, and are no fewer than ``places``.
+    """Set ``places`` to the indices of the greatest ``values``, ascending; ties go to the first. The values are
+    non-negative, fill whole vectors, and are at least as many as ``places``.
     """
     at, size, count, taken = address_of(values), len(values), len(places), 0
     least = kth_greatest(at, size, count)

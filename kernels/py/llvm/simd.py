@@ -1,7 +1,7 @@
-"""Matrix products that a compiler does not vectorize by itself: sums stay in registers, codes are decoded in them.
+"""Matrix products that a compiler does not vectorize by itself. Sums stay in registers, and codes are decoded there.
 
-Linear layers and attention use them on a processor. An element of its result is one chain of
-multiply-adds along the inputs, in order: it does not depend on what else is computed.
+Linear layers and attention use them on the CPU. An element of a result is one chain of multiply-adds along the inputs,
+in order, so it does not depend on the other elements.
 """
 
 from collections.abc import Sequence
@@ -46,25 +46,29 @@ class Tile(NamedTuple):
     lanes: int
 
     def columns(self, kind: int) -> int:
-        """The columns it takes of codes of this number kind: bytes, where they hold several."""
+        """Return the columns that the tile takes of codes of this number kind; of packed codes, the bytes."""
         return self.lanes * self.vectors // PARTS.get(kind, 1)
 
 
 SMALL = [Tile(3, 4, 8), Tile(1, 4, 8)]
-"""The tiles of 32 columns by the rows that they take at a time: 12 of 16 vector registers are sums."""
+"""Tiles of 32 columns, tallest first. The sums take up to 12 of 16 vector registers."""
 LARGE = [Tile(6, 4, 16), Tile(3, 4, 16), Tile(1, 4, 16)] if WIDEST == 16 else []
-"""Those of 64 columns, where there are 32 registers of 16 lanes."""
+"""Tiles of 64 columns, for processors with 32 registers of 16 lanes."""
 WEIGHTS = [*(Tile(rows, 2, 16) for rows in (12, 8, 6, 4, 3, 2)), SMALL[1]] if WIDEST == 16 else SMALL
-"""Those for blocks of weights, which have 32 columns. A few rows, of drafts or of sequences side by side, are one tile
-or two, because each reads the weights and makes them float32.
+"""Tiles for blocks of weights, which have 32 columns.
+
+A few rows, of drafts or parallel sequences, fit one or two tiles, because each tile reads the weights and converts them
+to float32.
 """
 HEIGHT, _WIDTH = WEIGHTS[0].rows, WEIGHTS[0].columns(FLOAT)
-"""The rows and columns of the largest of these."""
+"""Rows and columns of the largest tile for weights."""
 
 
 def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
-    """A product of the rows x by columns of codes, as many as ``shape`` says: see ``_in_tiles`` for its arguments. If
-    ``transposed``, x is [inputs, rows] and contiguous, and out is set, not added to.
+    """Return an intrinsic that adds rows of x times columns of codes to out, for one tile of this ``shape``.
+
+    Its arguments are those of ``_in_tiles``. If ``transposed``, x is [inputs, rows] and contiguous, and out is set, not
+    added to.
     """
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
     rows, vectors, lanes = shape
@@ -79,7 +83,7 @@ def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
             cells = [(r, v) for r in range(rows) for v in range(vectors)]
             sums = {cell: cgutils.alloca_once(b, vector) for cell in cells}
             xs = [b.add(x, I64(4 * r) if transposed else b.mul(x_step, I64(4 * r))) for r in range(rows)]
-            runs = [b.mul(step, I64(4 * part)) for part in range(parts)]  # where the numbers of a part are, in out
+            runs = [b.mul(step, I64(4 * part)) for part in range(parts)]  # offsets of the parts in out
             outs = {
                 (r, v): b.inttoptr(
                     b.add(
@@ -105,7 +109,7 @@ def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
                 def add(r, v, x, y):  # type: ignore[no-untyped-def]
                     b.store(b.call(fused, [x, y, b.load(sums[r, v])]), sums[r, v])
 
-                # The fewer are loaded first: the compiler keeps this order, and would run out of registers.
+                # The smaller side is loaded first: the compiler keeps this order and else runs out of registers.
                 if rows > vectors:
                     weights = [weight(v) for v in range(vectors)]
                     for r in range(rows):
@@ -128,7 +132,7 @@ def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
 
 
 def _down(kind: int, shapes: Sequence[Tile]) -> Any:
-    """All rows from ``row`` on by the columns of one tile, in the tiles ``shapes``, which get smaller to one row."""
+    """Return a function for all rows from ``row`` on and one tile's columns. ``shapes`` shrink to one row."""
     tile, height = _product_of(kind, shapes[0]), shapes[0].rows
     smaller = _down(kind, shapes[1:]) if len(shapes) > 1 else None
 
@@ -147,10 +151,11 @@ def _down(kind: int, shapes: Sequence[Tile]) -> Any:
 
 
 def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
-    """out += x by codes, in tiles; all arguments are addresses. Codes of the next input are ``step`` bytes on,
-    rows ``x_step`` and ``out_step`` numbers. What is ``ahead`` bytes on is prefetched: processors cannot predict where
-    the next page is. Goes on from ``column``; returns how many of the ``columns`` (numbers, or bytes that hold several)
-    are done.
+    """Return a function that adds x times codes to out in tiles, from ``column`` on, and returns the columns done.
+
+    ``codes``, ``x`` and ``out`` are addresses. The codes of the next input are ``step`` bytes further, the next rows
+    ``x_step`` and ``out_step`` numbers. Data ``ahead`` bytes further is prefetched, because processors cannot predict
+    the address of the next page. ``columns`` counts numbers, or bytes of packed codes.
     """
     down, width, size = _down(kind, shapes), shapes[0].columns(kind), SIZES.get(kind, 1)
 
@@ -164,7 +169,7 @@ def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
 
 
 def _finished(kind: int) -> Any:
-    """As ``_in_tiles``, to the last whole vector: tiles get smaller."""
+    """Return a function like that of ``_in_tiles`` that uses ever smaller tiles, down to the last whole vector."""
     tiles = [LARGE, SMALL, [Tile(1, PARTS.get(kind, 1), LANES)]]
     large, small, least = (_in_tiles(kind, shapes or SMALL) for shapes in tiles)
 
@@ -184,7 +189,7 @@ _floats_to_end, _bfloats_to_end, _bytes, _nibbles, _crumbs, _e4m3 = map(_finishe
 
 @njit(**INNER)
 def _finished_of_kind(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """Do as ``_finished`` for a number kind of RECORD_KINDS."""
+    """Run the function of ``_finished`` for a number kind of RECORD_KINDS."""
     if kind == 32:
         _floats_to_end(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == 16:
@@ -204,8 +209,8 @@ _tile = _product_of(FLOAT, WEIGHTS[0], transposed=True)
 
 @njit(**INNER)
 def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-untyped-def]
-    """out [tiles * HEIGHT, 32] = transposed tiles of rows, x [tiles, inputs, HEIGHT], by float32 weights [inputs, 32];
-    all by address. A tile is read in order, whatever the number of inputs is.
+    """Set out [tiles * HEIGHT, 32] to transposed tiles of rows, x [tiles, inputs, HEIGHT], times float32 weights
+    [inputs, 32], all by address. A tile is read in order for any number of inputs.
     """
     for i in range(tiles):
         rows, target = x + i * inputs * HEIGHT * 4, out + i * HEIGHT * out_step * 4
@@ -214,7 +219,7 @@ def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-
 
 @njit(**INNER)
 def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """out += x by a block of weights (floats), whose columns fill large tiles; all by address, see ``_in_tiles``."""
+    """Add x times a block of float weights, whose columns fill whole tiles, to out. See ``_in_tiles``."""
     if kind == FLOAT:
         _floats(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
     elif kind == BFLOAT:
@@ -225,9 +230,9 @@ def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_st
 
 @njit(**INNER)
 def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
-    """out [rows, columns] += x [rows, inputs] by a record's block [inputs, columns] at the address ``codes``, of the
-    number kind ``kind`` (``RECORD_KINDS``); codes of fewer than 8 bits are packed as by ``quant.pack``. ``ahead`` as in
-    ``_in_tiles``.
+    """Add x [rows, inputs] times a record's block [inputs, columns] at the address ``codes`` to out [rows, columns].
+    ``kind`` is its number kind (``RECORD_KINDS``). Codes below 8 bits are packed as by ``quant.pack``. ``ahead`` is as
+    in ``_in_tiles``.
     """
     rows, inputs = x.shape
     bits = kind & 255
@@ -241,7 +246,7 @@ def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def
 
 @njit(**INNER)
 def _rest(kind, codes, run, columns, x, out):  # type: ignore[no-untyped-def]
-    """The columns at the end of each of the block's runs, fewer than a vector."""
+    """Compute the columns at the end of each of the block's runs that do not fill a vector."""
     bits = kind & 255
     inputs, width = x.shape[1], columns * bits // 8
     for k in range(inputs):

@@ -1,6 +1,6 @@
 """Scores of keys at two bits: queries are rounded to int8, and bytes are multiplied by bytes.
 
-The sums are exact integers, by whatever instruction. Rounding loses far less than two bits have lost.
+The sums are exact integers with any instruction. Rounding queries loses far less than storing keys at two bits.
 """
 
 from functools import partial
@@ -36,12 +36,12 @@ from localctx.kernels.sketch import BITS
 LEVELS = (1 << BITS) - 1
 STEP = PAGE * BITS // 8
 """Bytes of a channel of a page: byte i has the codes of the tokens i, i + 16, i + 32 and i + 48."""
-_GROUP = 4  # channels whose codes are beside each other in a lane
+_GROUP = 4  # channels whose codes share a lane
 
 
 @intrinsic
 def _spread_groups(typingctx, codes, groups, out):  # type: ignore[no-untyped-def]
-    """``groups`` of four channels at an address to bytes at another: four for each token, in the order of tokens."""
+    """Spread ``groups`` of four channels at ``codes`` to bytes at ``out``: four for each token, in token order."""
     both = ir.VectorType(I8, _GROUP * STEP)
     shorts = ir.VectorType(ir.IntType(16), _GROUP * STEP // 2)
     turned = ir.VectorType(I32, _GROUP * STEP)([c * STEP + i for i in range(STEP) for c in range(_GROUP)])
@@ -64,8 +64,8 @@ def _spread_groups(typingctx, codes, groups, out):  # type: ignore[no-untyped-de
 
 @intrinsic
 def _round_query(typingctx, q, scale, zero, count, scaled, codes):  # type: ignore[no-untyped-def]
-    """Round a query of ``count`` float32, whole vectors, times the ``scale`` of each channel, to int8 ``codes``; others
-    are addresses. Returns what a code is worth, and q . zero. ``scaled`` is scratch memory.
+    """Round a query of ``count`` float32 (whole vectors) times each channel's ``scale`` to int8 ``codes``. The other
+    arguments are addresses; ``scaled`` is scratch memory. Returns the value of one code step, and q . zero.
     """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
@@ -92,8 +92,8 @@ def _round_query(typingctx, q, scale, zero, count, scaled, codes):  # type: igno
 
 @intrinsic
 def _sum_groups(typingctx, spread, x, groups, step, base, scores):  # type: ignore[no-untyped-def]
-    """Set ``scores`` [64] to base + step * x . codes of each token, of int8 x and codes that ``_spread_groups`` wrote;
-    by address.
+    """Set ``scores`` [64] to base + step * x . codes for each token, with int8 x and codes from ``_spread_groups``. All
+    are given by address.
     """
     words = ir.VectorType(I32, WAY.lanes)
 
@@ -118,14 +118,14 @@ def _sum_groups(typingctx, spread, x, groups, step, base, scores):  # type: igno
 
 @njit(**INLINED)
 def spread_codes(codes, dim, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` to what ``score_keys`` takes as the codes [dim, 16] of a page: [dim, 64] bytes; by address."""
+    """Spread the codes [dim, 16] of a page to the [dim, 64] bytes that ``score_keys`` takes; both by address."""
     _spread_groups(codes, dim // _GROUP, out)
 
 
 @njit(**INLINED)
 def score_keys(q, dim, spread, scale, zero, room, scores):  # type: ignore[no-untyped-def]
-    """Set ``scores`` [64] to the products of a query q [dim] float32, whole vectors, with a page's keys, whose codes
-    are ``spread``, with a float16 ``scale`` and ``zero`` for each channel. ``room`` has 5 * dim bytes; all by address.
+    """Set ``scores`` [64] to the products of a query q [dim] float32 (whole vectors) with a page's keys. Their codes
+    are ``spread``; each channel has a float16 ``scale`` and ``zero``. ``room`` has 5 * dim bytes. All by address.
     """
     step, base = _round_query(q, scale, zero, dim, room, room + 4 * dim)
     _sum_groups(spread, room + 4 * dim, dim // _GROUP, step, base, scores)
@@ -133,8 +133,8 @@ def score_keys(q, dim, spread, scale, zero, room, scores):  # type: ignore[no-un
 
 @njit(**INLINED)
 def add_channel(q, codes, scale, zero, scores):  # type: ignore[no-untyped-def]
-    """Add to ``scores`` [64] the products of a number of a query with a channel of a page's keys, whose ``codes`` are
-    [16].
+    """Add the products of one number q of a query with one channel of a page's keys, ``codes`` [16], to ``scores``
+    [64].
     """
     for t in range(PAGE):
         code = (codes[t % STEP] >> (t // STEP * BITS)) & LEVELS

@@ -1,6 +1,6 @@
-"""Vectors of float32 that a compiler does not find by itself: reductions whose order is ours, exp, float16.
+"""Vector code for float32 that a compiler does not generate by itself: reductions in a fixed order, exp, float16.
 
-Most are by address; what is not a whole vector is left to the caller there.
+Most functions take addresses, and leave numbers that do not fill a vector to the caller.
 """
 
 import math
@@ -17,29 +17,33 @@ from numba.extending import intrinsic
 
 from localctx.kernels.llvm.processor import WIDEST
 
-MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
+MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast math that keeps infinities correct
 INNER: dict[str, Any] = {"fastmath": MATH, "_nrt": False}
-"""For functions in inner loops, which allocate nothing: numba does not count the users of their arrays, each of which
-would cost an atomic addition, and so as much as a small loop.
+"""Options for functions in inner loops, which must allocate nothing.
+
+Numba then counts no references to their arrays: each count is an atomic addition, which costs as much as a small loop.
 """
 INLINED = INNER | {"inline": "always"}
-"""For such functions that one other calls: numba would compile each by itself, too, with all that it calls. Also for
-those that are called with arrays for every page: to pass these takes as long as a small loop.
+"""Options for inner functions with a single caller: numba would also compile each on its own, with all its callees.
+
+Also for functions called with arrays for every page: passing an array takes as long as a small loop.
 """
 LINE = 64  # bytes of a cache line
-LANES = 8  # of a vector; a processor with narrower ones uses several
+LANES = 8  # float32 in a vector; a processor with narrower vectors uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS, E4M3 = range(8)
 """The kinds of stored numbers: three kinds of floats, int8 (of weights), uint8, codes of 4 or 2 bits, packed as by
 ``quant.pack``, and floats of 8 bits.
 """
-_E4M3_SCALE = np.float32(2.0**120)  # float32's bias of exponents is 127, that of e4m3 is 7
-SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
-PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
+_E4M3_SCALE = np.float32(2.0**120)  # float32's exponent bias is 127, e4m3's is 7
+SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes of a number if not 1
+PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte if not 1
 RECORD_KINDS = {32: FLOAT, 16: BFLOAT, 8: BYTE, 4: NIBBLES, 2: CRUMBS, 256 + 8: E4M3}
-"""The number format of a page record, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
-bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero map to numbers.
+"""The number format of a page record, by the number kind in a ``LayerLayout``'s table.
+
+The low byte of a kind is the bits of a number. Below 16 bits the numbers are codes, which a row's scale and zero map to
+values.
 """
 
 _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
@@ -47,7 +51,7 @@ _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
 @intrinsic
 def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
-    """An address as a pointer, for ``carray``."""
+    """Return an address as a pointer for ``carray``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
@@ -57,7 +61,7 @@ def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def address_of(typingctx, array):  # type: ignore[no-untyped-def]
-    """The address of an array's data. ``ctypes.data`` also changes a reference count, atomically, which takes time."""
+    """Return the address of an array's data. ``ctypes.data`` would also change a reference count, a slow atomic."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.args[0])(context, builder, args[0])
@@ -68,7 +72,7 @@ def address_of(typingctx, array):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
-    """The float32 that 32 bits mean."""
+    """Return the float32 with these 32 bits."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.bitcast(args[0], ir.FloatType())
@@ -78,7 +82,7 @@ def float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def bits_of_float(typingctx, x):  # type: ignore[no-untyped-def]
-    """The 32 bits of a float32."""
+    """Return the 32 bits of a float32."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.bitcast(args[0], ir.IntType(32))
@@ -88,7 +92,7 @@ def bits_of_float(typingctx, x):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
-    """The float32 that the 16 bits of a float16 mean."""
+    """Return the float32 value of a float16 given by its 16 bits."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
@@ -98,8 +102,8 @@ def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
 
 @njit
 def aligned_floats(rows, columns):  # type: ignore[no-untyped-def]
-    """Returns an array [rows, columns] float32, not set, that begins with a cache line: what is loaded across two lines
-    takes twice the time.
+    """Return an uninitialized array [rows, columns] float32 that begins at a cache line, because a load across two
+    lines takes twice the time.
     """
     room = np.empty(rows * columns + LINE // 4, np.float32)
     first = -address_of(room) % LINE // 4
@@ -108,8 +112,8 @@ def aligned_floats(rows, columns):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def copy_into(target, source):  # type: ignore[no-untyped-def]
-    """Set ``target`` [n] to the numbers of ``source`` [n]. ``target[:] = source`` would do so, but compiling its error
-    for other lengths takes seconds at every place.
+    """Copy ``source`` [n] to ``target`` [n]. ``target[:] = source`` would do the same, but compiling its error for
+    unequal lengths takes seconds at every use.
     """
     for i in range(len(source)):
         target[i] = source[i]
@@ -117,7 +121,7 @@ def copy_into(target, source):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def value_of_code(kind, code):  # type: ignore[no-untyped-def]
-    """The float32 that a record's code of at most 8 bits means, before scale and zero: ``widened`` for one number."""
+    """Return the float32 of a record's code of at most 8 bits, before scale and zero: ``widened`` for one number."""
     if kind == 256 + 8:  # as in ``widened``
         bits = (np.int64(code & 0x80) << 24) | (np.int64(code & 0x7F) << 20)
         return float_of_bits(np.int32(bits)) * _E4M3_SCALE
@@ -136,12 +140,12 @@ def _loader(kind: types.Type) -> Any:
 
 
 byte_at, word_at, float_at = (_loader(kind) for kind in (types.uint8, types.uint16, types.float32))
-"""The number at an address: uint8, uint16, float32."""
+"""Load the number at an address: uint8, uint16, float32."""
 
 
 @intrinsic
 def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
-    """Prefetch ``count`` bytes from an address on, which need not be allocated."""
+    """Prefetch ``count`` bytes from an address on. They need not be allocated."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         address, count = args
@@ -154,7 +158,7 @@ def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
-    """The greatest of ``count`` float32 at an address, whole vectors of them."""
+    """Return the greatest of ``count`` float32 (whole vectors) at an address."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         numbers, count = args
@@ -170,9 +174,9 @@ def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
-    """``count`` float32 at an address, whole vectors, to exp(score - top), where no score is above ``top``; their sum.
+    """Replace ``count`` float32 (whole vectors) at an address by exp(score - top) and return their sum.
 
-    To 2 ulp, by Cephes' expf. The sum is that of vectors of eight, however wide those of the processor are.
+    No score may exceed ``top``. exp is accurate to 2 ulp (Cephes' expf). Sums use vectors of eight on any processor.
     """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
@@ -191,7 +195,7 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def scale_bytes(typingctx, codes, scale, zero, out, count):  # type: ignore[no-untyped-def]
-    """``count`` uint8 at an address, whole vectors, times ``scale`` plus ``zero``, to float32 at ``out``."""
+    """Write ``count`` uint8 (whole vectors) at an address times ``scale`` plus ``zero`` as float32 to ``out``."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         codes, scale, zero, out, count = args
@@ -220,12 +224,12 @@ def _widening(kind: int) -> Any:
 
 
 widen_bfloats, _widen_halves = _widening(BFLOAT), _widening(HALF)
-"""``count`` numbers of 16 bits at an address to float32 at another, whole vectors of them."""
+"""Convert ``count`` 16-bit numbers (whole vectors) at one address to float32 at another."""
 
 
 @njit(**INLINED)
 def widen(halves, out):  # type: ignore[no-untyped-def]
-    """As many float16 at an address as ``out`` takes, to float32."""
+    """Convert float16 at an address to float32 in ``out``, as many as it has elements."""
     n = len(out)
     _widen_halves(halves, address_of(out), n)
     for i in range(n - n % LANES, n):
@@ -234,7 +238,7 @@ def widen(halves, out):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _dots_of_vectors(typingctx, x, y, halves, others, count):  # type: ignore[no-untyped-def]
-    """``dots_of_halves`` for ``count`` numbers, a multiple of 16."""
+    """Compute ``dots_of_halves`` for ``count`` numbers, a multiple of 16."""
     lanes = 2 * LANES
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
@@ -252,7 +256,7 @@ def _dots_of_vectors(typingctx, x, y, halves, others, count):  # type: ignore[no
 
 @njit(**INLINED)
 def dots_of_halves(x, y, halves, others):  # type: ignore[no-untyped-def]
-    """x . halves + y . others, of float32 x [n] and y [n] and as many float16 at two addresses."""
+    """Return x . halves + y . others for float32 x [n] and y [n], and n float16 at each of two addresses."""
     n = len(x)
     whole = n - n % (2 * LANES)
     total = _dots_of_vectors(address_of(x), address_of(y), halves, others, whole)
@@ -263,7 +267,7 @@ def dots_of_halves(x, y, halves, others):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _gate_vectors(typingctx, gates, ups, out, count):  # type: ignore[no-untyped-def]
-    """``gate`` for whole vectors, by address. The division is exact: estimates differ between processors."""
+    """Compute ``gate`` for whole vectors, by address. Division is exact, because estimates vary by processor."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         gates, ups, out, count = args
@@ -292,14 +296,15 @@ def gate(gates, ups, out):  # type: ignore[no-untyped-def]
 
 
 def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
-    """Generates a vector with one number in all lanes."""
+    """Generate a vector with one number in all lanes."""
     one = b.insert_element(vector(ir.Undefined), value, I32(0))
     return b.shuffle_vector(one, one, ir.VectorType(I32, vector.count)([0] * vector.count))
 
 
 def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) -> Any:
-    """Generates code that loads ``lanes`` numbers from the address ``where`` as float32; where bytes hold several, the
-    ``part``-th of each.
+    """Generate code that loads ``lanes`` numbers from the address ``where`` as float32.
+
+    If a byte packs several numbers, it loads the ``part``-th of each byte.
     """
     vector, integers = ir.VectorType(F32, lanes), ir.VectorType(I32, lanes)
     stored = _STORED.get(kind, ir.IntType(8))
@@ -313,7 +318,7 @@ def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) ->
     if kind == HALF:
         return b.fpext(found, vector)
     words = b.zext(found, integers)
-    if kind == E4M3:  # its bits in those of a float32, whose exponents count from another number
+    if kind == E4M3:  # move its bits into a float32, whose exponent bias differs
         sign = b.shl(b.and_(words, same(0x80)), same(24))
         rest = b.shl(b.and_(words, same(0x7F)), same(20))
         return b.fmul(b.bitcast(b.or_(sign, rest), vector), vector([2.0**120] * lanes))
@@ -322,27 +327,29 @@ def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) ->
     if kind in PARTS:
         bits = 8 // PARTS[kind]
         words = b.and_(b.lshr(words, same(part * bits)), same((1 << bits) - 1))
-    return b.sitofp(words, vector)  # a code is small: the sign is no matter, and the conversion is one instruction
+    return b.sitofp(words, vector)  # signed conversion is one instruction, and small codes have no sign bit
 
 
 def fetch_at(b: Any, address: Any) -> None:
-    """Generates code that prefetches an address."""
+    """Generate code that prefetches an address."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     found = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
-    b.call(found, [b.inttoptr(address, byte), I32(0), I32(2), I32(1)])  # to read, into the second cache, data
+    b.call(found, [b.inttoptr(address, byte), I32(0), I32(2), I32(1)])  # read, into the second-level cache, data
 
 
 @contextmanager
 def _each(b: Any, count: Any) -> Iterator[Any]:
-    """Generates a loop over the indices of the whole vectors of ``count`` numbers."""
+    """Generate a loop over the indices of the whole vectors of ``count`` numbers."""
     with cgutils.for_range(b, b.udiv(count, I64(LANES)), intp=I64) as loop:
         yield loop.index
 
 
 def each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
-    """Generates loops over ``count`` float32 at the address ``base``, whole vectors of eight: first by as many of these
-    as the widest vectors take, then one by one. Yields an address and the kind of the vector there, once a loop.
+    """Generate loops over ``count`` float32 (whole vectors of eight) at the address ``base``.
+
+    The first loop uses the widest vectors, the second the remaining vectors of eight. Yields an address and the vector
+    type there, once per loop.
     """
     done = I64(0)
     for lanes in sorted({WIDEST, LANES}, reverse=True):
@@ -354,19 +361,19 @@ def each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def eights(b: Any, vector: Any) -> list[Any]:
-    """The vectors of eight that a wider one consists of."""
+    """Generate the vectors of eight that a wider one consists of."""
     if vector.type.count == LANES:
         return [vector]
     return [_every(b, vector, range(first, first + LANES)) for first in range(0, vector.type.count, LANES)]
 
 
 def vector_at(b: Any, base: Any, index: Any) -> Any:
-    """The ``index``-th vector of float32 from the address ``base`` on."""
+    """Generate a pointer to the ``index``-th vector of float32 from the address ``base`` on."""
     return b.inttoptr(b.add(base, b.mul(index, I64(4 * LANES))), VECTOR.as_pointer())
 
 
 def _stored_at(b: Any, kind: int, base: Any, index: Any) -> Any:
-    """The address of the ``index``-th vector of the numbers stored from ``base`` on."""
+    """Generate the address of the ``index``-th vector of the numbers stored from ``base`` on."""
     return b.add(base, b.mul(index, I64(LANES * SIZES.get(kind, 1))))
 
 
@@ -375,12 +382,13 @@ def _zeros(b: Any) -> Any:
 
 
 def greater(b: Any, x: Any, y: Any) -> Any:
-    return b.select(b.fcmp_ordered(">", x, y), x, y)  # one instruction, as maxnum is not
+    return b.select(b.fcmp_ordered(">", x, y), x, y)  # one instruction, unlike maxnum
 
 
 def nearest(b: Any, x: Any) -> Any:
-    """Generates the integers nearest to a vector of float32 between -2 ** 22 and 2 ** 22; of two equally near ones the
-    even one. Where 1.5 * 2 ** 23 is added, they are the low bits. (Other conversions are made number by number.)
+    """Generate the nearest integers of a vector of float32 between -2 ** 22 and 2 ** 22, halves to even.
+
+    After adding 1.5 * 2 ** 23, the integers are in the low bits. (Other conversions work number by number.)
     """
     words = ir.VectorType(I32, x.type.count)
     moved = b.fadd(x, x.type([1.5 * 2.0**23] * words.count))
@@ -388,15 +396,16 @@ def nearest(b: Any, x: Any) -> Any:
 
 
 def step_of_codes(b: Any, most: Any) -> tuple[Any, Any]:
-    """Generates what a code from -127 to 127 is worth, for numbers up to ``most``, and its inverse; twice 0 where all
-    numbers are nearly 0, so that nothing is divided by zero.
+    """Generate the step between codes -127 to 127 for numbers up to ``most``, and its inverse.
+
+    Both are 0 if all numbers are nearly 0, to avoid a division by zero.
     """
     none = b.fcmp_unordered("<", most, F32(1e-30))
     return tuple(b.select(none, F32(0.0), b.fdiv(*x)) for x in ((most, F32(127.0)), (F32(127.0), most)))
 
 
 def joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Generates one number of a vector's: neighbours first, then neighbours of these."""
+    """Generate the reduction of a vector to one number by ``join``: neighbours first, then neighbours of these."""
     while (count := vector.type.count) > 1:
         vector = join(*(_every(b, vector, range(first, count, 2)) for first in (0, 1)))
     return b.extract_element(vector, I32(0))
@@ -407,7 +416,7 @@ def _every(b: Any, vector: Any, lanes: range) -> Any:
 
 
 def call_intrinsic(b: Any, name: str, *args: Any) -> Any:
-    """Generates LLVM's function ``name`` of vectors of float32 of one length, as "fma"."""
+    """Generate a call of LLVM's function ``name``, such as "fma", for vectors of float32 of one length."""
     vector = args[0].type
     kind = ir.FunctionType(vector, [vector] * len(args))
     return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{vector.count}f32"), args)

@@ -1,8 +1,8 @@
 """Weights at 8 or 4 bits in groups of 32 inputs, as the bytes that integer products read in order.
 
-A block is 32 outputs. Of each group of inputs it has one record: the codes, four inputs of an output side by side, then
-float16 scales of the 32 outputs and, at 4 bits, their minima. A weight is scale * code, or scale * code + minimum:
-what GGUF's Q8_0 and Q4_1 mean. Q4_0's codes are 8 above their values: its minimum is -8 * scale.
+A block is 32 outputs. It has one record for each group of inputs: the codes, four inputs of an output side by side,
+then float16 scales of the 32 outputs and, at 4 bits, their minima. A weight is scale * code, or scale * code + minimum,
+as in GGUF's Q8_0 and Q4_1. Q4_0's codes are 8 above their values, so its minimum is -8 * scale.
 """
 
 from typing import NamedTuple
@@ -18,13 +18,15 @@ RECORD = {SIGNED: GROUP * WIDTH + 2 * WIDTH, NIBBLES: GROUP * WIDTH // 2 + 4 * W
 """The bytes of a group of a block, by number kind: 8.5 or 5 bits a weight."""
 BITS = {kind: nbytes * 8 / (GROUP * WIDTH) for kind, nbytes in RECORD.items()}
 
-_AT_ONCE = 1024  # outputs that are quantized at a time: their floats take several times the memory
-_TINY, _LARGEST = 2.0**-24, 65504.0  # of float16
+_AT_ONCE = 1024  # outputs quantized at a time, because their floats take several times the memory
+_TINY, _LARGEST = 2.0**-24, 65504.0  # smallest and largest float16
 
 
 class Groups(NamedTuple):
-    """A quantized weight [out, in]: codes [out, groups, 32], int8 or (0 to 15) uint8; scales and minima [out, groups],
-    float16. At 8 bits there are no minima. Inputs are filled up to whole groups.
+    """A quantized weight [out, in]: codes [out, groups, 32] int8, or uint8 from 0 to 15 at 4 bits.
+
+    ``scales`` and ``minima`` are [out, groups] float16; at 8 bits there are no minima. Inputs are padded to whole
+    groups.
     """
 
     codes: Tensor
@@ -38,7 +40,7 @@ class Groups(NamedTuple):
         return SIGNED if self.minima is None else NIBBLES
 
     def join(self, *more: "Groups") -> "Groups":
-        """Returns the weight with the outputs of others of the same kind after its own."""
+        """Return this weight with the outputs of others of the same kind appended."""
         parts = self, *more
         assert {(p.kind, p.inputs) for p in parts} == {(self.kind, self.inputs)}, "matrices of another kind"
         minima = torch.cat([p.minima for p in parts if p.minima is not None]) if self.minima is not None else None
@@ -46,22 +48,22 @@ class Groups(NamedTuple):
 
 
 def int8_groups(weight: Tensor) -> Groups:
-    """``weight`` [out, in] at 8 bits, symmetric."""
+    """Quantize ``weight`` [out, in] to 8 bits, symmetric."""
     return _in_parts(_int8, weight)
 
 
 def int4_groups(weight: Tensor) -> Groups:
-    """``weight`` [out, in] at 4 bits: 16 even steps from the least to the greatest of a group."""
+    """Quantize ``weight`` [out, in] to 4 bits: 16 even levels from the least to the greatest of a group."""
     return _in_parts(_int4, weight)
 
 
 def group_bytes(kind: int, outputs: int, inputs: int) -> int:
-    """Bytes of a weight [outputs, inputs] in ``pack``."""
+    """Return the packed bytes of a weight [outputs, inputs]."""
     return -(-outputs // WIDTH) * -(-inputs // GROUP) * RECORD[kind]
 
 
 def pack(groups: Groups) -> Tensor:
-    """The records [blocks, groups, bytes] uint8; the last block is filled up by zeros."""
+    """Return the records [blocks, groups, bytes] uint8. The last block is padded with zeros."""
     codes = _blocked(groups.codes).view(torch.uint8).unflatten(-1, (-1, 4)).permute(0, 2, 3, 1, 4)  # [.., 8, 32, 4]
     if groups.kind == NIBBLES:
         codes = codes[:, :, ::2] | codes[:, :, 1::2] << 4
@@ -71,7 +73,7 @@ def pack(groups: Groups) -> Tensor:
 
 
 def unpack(kind: int, records: Tensor) -> Tensor:
-    """The weight [blocks * 32, groups * 32] float32 of records [blocks, groups, bytes]."""
+    """Return the weight [blocks * 32, groups * 32] float32 of records [blocks, groups, bytes]."""
     size = RECORD[kind] - (2 if kind == SIGNED else 4) * WIDTH
     codes = records[..., :size].unflatten(-1, (-1, WIDTH, 4))  # [blocks, groups, 8 or 4, 32, 4]
     codes = torch.stack([codes & 15, codes >> 4], 3).flatten(2, 3) if kind == NIBBLES else codes.view(torch.int8)
@@ -88,7 +90,7 @@ def _in_parts(quantize, weight: Tensor) -> Groups:  # type: ignore[no-untyped-de
 
 
 def _grouped(weight: Tensor) -> Tensor:
-    """[out, groups, 32]; a last group that is not full goes on with its last number."""
+    """Return a weight as [out, groups, 32]. A last group that is not full repeats its last number."""
     if missing := -weight.shape[1] % GROUP:
         weight = torch.cat([weight, weight[:, -1:].expand(-1, missing)], 1)
     return weight.unflatten(1, (-1, GROUP))
@@ -109,7 +111,7 @@ def _int4(weight: Tensor, inputs: int) -> Groups:
 
 
 def _scales(ranges: Tensor, steps: int) -> Tensor:
-    """Float16 scales of so many steps, rounded up where the last step would otherwise miss by more than half."""
+    """Return float16 scales of ``steps`` steps, rounded up where the last would miss the end by over half a step."""
     scales = (ranges.clamp_min(0) / steps).clamp_max(_LARGEST).half()
     short = (scales.float() * (steps + 0.5) < ranges) & (scales < _LARGEST)
     return torch.where(short, (scales.view(torch.int16) + 1).view(torch.float16), scales)
@@ -120,7 +122,7 @@ def _divisor(scales: Tensor) -> Tensor:
 
 
 def _blocked(x: Tensor) -> Tensor:
-    """[out, ...] as [blocks, 32, ...]."""
+    """Return x [out, ...] as [blocks, 32, ...], padded with zeros."""
     if missing := -len(x) % WIDTH:
         x = torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
     return x.unflatten(0, (-1, WIDTH))

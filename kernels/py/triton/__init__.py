@@ -1,1 +1,1 @@
-"""Kernels for NVIDIA GPUs, by Triton. Imported only where they run."""
+"""Triton kernels for NVIDIA GPUs. Imported only on machines that run them."""

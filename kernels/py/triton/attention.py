@@ -1,8 +1,8 @@
 """Attention of new tokens over page records in a GPU's memory (Triton).
 
-On a processor ``cpu.decode`` and ``cpu.decode_batch`` compute the same. Records and open pages are given by address:
-they may lie in any mix of allocations, and must outlive the call. A record begins at a multiple of 16 bytes. The
-reference is ``reference.attend_reference`` over what records decode to.
+On the CPU, ``cpu.decode`` and ``cpu.decode_batch`` compute the same. Records and open pages are given by address: they
+may be in any mix of allocations, and must outlive the call. A record begins at a multiple of 16 bytes. The reference is
+``reference.attend_reference`` over the decoded records.
 """
 
 from typing import NamedTuple
@@ -25,21 +25,21 @@ from localctx.kernels.triton.records import (
 from localctx.kernels.triton.rotation import rotate
 
 _HIDDEN = tl.constexpr(-1e30)
-_RESOURCES: dict[int, dict[str, int]] = {  # by width of a head
+_RESOURCES: dict[int, dict[str, int]] = {  # by head width
     64: {"num_warps": 4, "num_stages": 1},
-    128: {"num_warps": 4, "num_stages": 1, "maxnreg": 128},  # some are spilled; four programs instead of two are faster
+    128: {"num_warps": 4, "num_stages": 1, "maxnreg": 128},  # spills some, but four programs beat two
     256: {"num_warps": 8, "num_stages": 1},
 }
-_MERGED = 64  # parts one step of the merge reads
+_MERGED = 64  # parts that one step of the merge reads
 
 
 class TritonPages(NamedTuple):
-    """Sealed pages of n rows, one row's after another's: ``addresses`` int64 and ``formats`` uint8 (of the layout's)
-    [pages], or [H, pages] where each KV head has pages of its own.
+    """Sealed pages of n rows, one row after another.
 
-    ``parts`` [S, 4] int64, in the order of rows: the row, the first page it sees, the first it does not, how many
-    tokens of the first are hidden. A part's pages are of one format. Row i's are ``bounds[i]`` to ``bounds[i + 1]`` of
-    them (int64 [n + 1]). Zeros behind the last one's, and pages that none of them sees, change nothing.
+    ``addresses`` int64 and ``formats`` uint8 (of the layout) are [pages], or [H, pages] if each KV head has its own
+    pages. ``parts`` [S, 4] int64, in the order of rows, are (row, first page, end page, number of hidden tokens in the
+    first page). All pages of a part have one format. Row i has the parts ``bounds[i]`` to ``bounds[i + 1]`` (int64
+    [n + 1]). Zero parts after the last row's, and pages in no part, have no effect.
     """
 
     parts: Tensor
@@ -49,8 +49,10 @@ class TritonPages(NamedTuple):
 
 
 class TritonOpenPages(NamedTuple):
-    """Open pages: ``addresses`` [n, 2] int64 of k and v [H, 64, D] bf16, each with ``filled`` [n] tokens, fewer than
-    64, of which ``hidden`` [n] are not seen. The new token is written behind them.
+    """Open pages: ``addresses`` [n, 2] int64 of k and v [H, 64, D] bf16.
+
+    Each page has ``filled`` [n] tokens, fewer than 64, of which the first ``hidden`` [n] are not seen. The new token is
+    written after them.
     """
 
     addresses: Tensor
@@ -59,14 +61,15 @@ class TritonOpenPages(NamedTuple):
 
 
 def parts_wanted(heads: int) -> int:
-    """The parts that a row's pages are best cut into for layers of so many KV heads: enough programs for a GPU, and no
-    more than are soon merged.
+    """Return the best number of parts for a row's pages in layers with this many KV heads.
+
+    It gives a GPU enough programs, and is small enough for a quick merge.
     """
     return max(64, 512 // heads)
 
 
 def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
-    """``TritonPages.bounds`` of ``parts`` [S, 4], which are on the processor."""
+    """Return ``TritonPages.bounds`` of ``parts`` [S, 4], an array on the CPU."""
     return np.searchsorted(parts[:, 0], np.arange(rows + 1))
 
 
@@ -86,12 +89,12 @@ def attend_rows(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Row i's token, q [n, Hq, D] with its own k [n, H, D] and v [n, H, Dv], over its pages, its open page and itself.
+    """Attend with one new token per row, q [n, Hq, D], k [n, H, D], v [n, H, Dv], to its pages, open page and itself.
 
-    Returns out [n, Hq, Dv] in q's precision and, where ``masses`` are asked for, what share of its row's attention
-    every page got [Hq, pages]. The rest is as in ``cpu.decode_batch.attend_rows``: ``rotated`` pages hold what
-    ``quant.rotate`` rotated, ``extra`` [Hq, pages * 64] is added to the scaled scores, ``softcap`` and ``sinks`` [Hq]
-    are as in ``reference``.
+    Returns out [n, Hq, Dv] in q's precision and, with ``masses``, each page's share of its row's attention [Hq, pages]
+    (else None). The options are as in ``cpu.decode_batch.attend_rows``: ``rotated`` pages were rotated by
+    ``quant.rotate``, ``extra`` [Hq, pages * 64] is added to the scaled scores, ``softcap`` and ``sinks`` [Hq] are as in
+    ``reference``.
     """
     out, lse, each = _attend(q, (k, v, tails), pages, layout, scale, softcap, sinks, extra, rotated, masses)
     if each is None:
@@ -100,7 +103,7 @@ def attend_rows(
     row = torch.zeros(each.shape[1] + 1, dtype=torch.int64, device=q.device)
     for ends, by in ((first, 1), (stop, -1)):
         row.index_add_(0, ends, by * (pages.parts[:, 0] + 1))
-    row = row.cumsum(0)[:-1]  # of each page, from 1; 0 for a page that none sees
+    row = row.cumsum(0)[:-1]  # row of each page, from 1; 0 for a page in no part
     share = (each - lse[(row - 1).clamp_min(0)].T).exp()
     return out, share.masked_fill(row == 0, 0)
 
@@ -117,8 +120,10 @@ def attend_pages(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Queries q [n, Hq, D] over their sealed pages alone: out [n, Hq, Dv] in q's precision, lse [n, Hq] float32 and,
-    where ``masses`` are asked for, each page's own lse [Hq, pages]. Every query sees a page at least.
+    """Attend with queries q [n, Hq, D] to their sealed pages only. Every query must see at least one page.
+
+    Returns out [n, Hq, Dv] in q's precision, lse [n, Hq] float32 and, with ``masses``, each page's own lse [Hq, pages]
+    (else None).
     """
     return _attend(q, None, pages, layout, scale, softcap, None, extra, rotated, masses)
 
@@ -135,8 +140,9 @@ def _attend(
     rotated: bool,
     masses: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Two launches, as Flash-Decoding does: parts of the context, then their merge. All rows in one call, pages found
-    by table, as in PagedAttention (arXiv:2309.06180).
+    """Launch two kernels as in Flash-Decoding: one over parts of the context, one that merges them.
+
+    All rows share one call, and pages are found by a table, as in PagedAttention (arXiv:2309.06180).
     """
     (n, heads, _), device = q.shape, q.device
     q = q.contiguous() if rotated else q  # ``rotate`` returns a contiguous tensor, and both have one stride
@@ -181,7 +187,7 @@ def _attend_parts(  # type: ignore[no-untyped-def]
     K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr, K_BITS: tl.constexpr, V_BITS: tl.constexpr,
     SINK_K_BITS: tl.constexpr, SINK_V_BITS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """A part of a row's pages, or (from ``count`` on) a row's open page and new token, for a KV head's query heads."""
+    """Attend with a KV head's query heads to a part of a row's pages, or (from ``count`` on) to its open page."""
     part, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i, d, t = tl.arange(0, GROUPS), tl.arange(0, K_BLOCK)[None], tl.arange(0, PAGE)
     asks = (i[:, None] < GROUP) & (d < K_DIM)
@@ -230,8 +236,8 @@ def _over_pages(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr,
     K_BITS: tl.constexpr, V_BITS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """Queries over the pages ``first..stop``: the values' weighted sum, its columns in ``column_order``; the top score;
-    and the sum of weights. Weights are relative to the top.
+    """Attend to the pages ``first..stop``. Returns the weighted sum of values, the top score, the sum of weights, and
+    the ``column_order`` of the first. Weights are relative to the top score.
     """
     t, d = column_order(PAGE, K_BITS, PAGE), tl.arange(0, K_BLOCK)
     mine = query - head * GROUP < GROUP
@@ -243,7 +249,7 @@ def _over_pages(  # type: ignore[no-untyped-def]
     following = tl.load(addresses + first)
     for page in range(first, stop):
         at = following
-        following = tl.load(addresses + tl.minimum(page + 1, stop - 1))  # early: all else waits for it
+        following = tl.load(addresses + tl.minimum(page + 1, stop - 1))  # loaded early, because all else waits for it
         k = load_half(at + k_codes, at + k_scale, at + k_zero, head, d, K_DIM, PAGE, K_BITS, PAGE)
         v = load_half(at + v_codes, at + v_scale, at + v_zero, head, t, PAGE, V_DIM, V_BITS, V_BLOCK)
         s = tl.dot(queries, k) * scale
@@ -260,7 +266,7 @@ def _over_pages(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _see(s, seen, softcap, acc, top, total, CAPPED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Online softmax: the weights of 64 more scores, and what was summed so far, both relative to the new top."""
+    """Do a step of online softmax: return the weights of 64 more scores and the rescaled sums for the new top."""
     if CAPPED:
         s = softcap * (1 - 2 / (tl.exp(2 * s / softcap) + 1))
     s = tl.where(seen, s, _HIDDEN)
@@ -271,7 +277,7 @@ def _see(s, seen, softcap, acc, top, total, CAPPED: tl.constexpr):  # type: igno
 
 @triton.jit
 def _tail(address, new, end, head, DIM: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A head of an open page [64, BLOCK] with ``new`` as its row ``end``, where it is written too."""
+    """Return a head of an open page [64, BLOCK] with ``new`` as its row ``end``, and write it to the page too."""
     t, d = tl.arange(0, PAGE)[:, None], tl.arange(0, BLOCK)[None]
     place = tl.multiple_of(address.to(tl.pointer_type(tl.bfloat16)), 16) + (head * PAGE + t) * DIM + d
     token = tl.load(new + d + tl.zeros_like(t), mask=(t == end) & (d < DIM), other=0)
@@ -285,8 +291,8 @@ def _merge(  # type: ignore[no-untyped-def]
     out, tops, totals, bounds, sinks, result, out_rotated, lse, count, heads,
     TAIL: tl.constexpr, V_DIM: tl.constexpr, V_BLOCK: tl.constexpr, MERGED: tl.constexpr,
 ):  # fmt: skip
-    """Merge the parts of a row for a query head, as ``reference.merge``. With ``out_rotated``, what the pages
-    gave is stored there by itself, because it must be rotated back.
+    """Merge the parts of a row for a query head, like ``reference.merge``. With ``out_rotated``, the pages' output
+    is stored there separately, because it must be rotated back.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     e = tl.arange(0, V_BLOCK)

@@ -1,5 +1,6 @@
-"""Sealing pages into records in a GPU's memory, and reading them back as keys and values (Triton). Torch reference:
-``quant``.
+"""Seals pages into records in a GPU's memory, and reads them back as keys and values (Triton).
+
+Torch reference: ``quant``.
 """
 
 import torch
@@ -20,13 +21,14 @@ from localctx.kernels.triton.records import (
 from localctx.kernels.triton.rotation import rotate
 
 _TOKENS = PAGE.value
-_ROTATED_PAGES = 32  # rotated at a time
+_ROTATED_PAGES = 32  # pages rotated at a time
 
 
 @launching
 def seal(k: Tensor, v: Tensor, addresses: Tensor, layout: TritonLayerLayout, kind: int, rotated: bool = False) -> None:
-    """Write k [H, n * 64, D] and v [H, n * 64, Dv] as records of format ``kind`` into the pages at ``addresses`` [n],
-    Hadamard-rotated where ``rotated``: what ``quant.quantize`` and ``quant.pack`` make of them (KIVI's groups).
+    """Write k [H, n * 64, D] and v [H, n * 64, Dv] as records of format ``kind`` into the pages at ``addresses`` [n].
+
+    ``rotated``: Hadamard-rotate them first. Matches ``quant.quantize`` and ``quant.pack`` (KIVI's groups).
     """
     if rotated:
         k, v = rotate(k), rotate(v)
@@ -50,7 +52,7 @@ def _seal(x, addresses, offsets, head_stride, token_stride, dim_stride, DIM: tl.
 
 @triton.jit
 def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Encode [ROWS, COLS] numbers, a group a row, into a head of the record at ``address``."""
+    """Encode [ROWS, COLS] numbers, one group per row, into a head of the record at ``address``."""
     r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]
     inside = (r < ROWS) & (c < COLS)
     numbers = tl.load(x + r * row_stride + c * col_stride, mask=inside, other=0).to(tl.float32)
@@ -70,7 +72,7 @@ def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, 
         tl.store((address + tl.load(offsets + 2)).to(tl.pointer_type(tl.float16)) + meta, zero, mask=r < ROWS)
         packed = tl.zeros((ROW_BLOCK, COL_BLOCK), tl.uint8)
         mine = (r < ROWS) & (c < WIDTH)
-        for part in tl.static_range(8 // BITS):  # its numbers again, which the cache still has
+        for part in tl.static_range(8 // BITS):  # reload the numbers, which are still cached
             some = tl.load(x + r * row_stride + (part * WIDTH + c) * col_stride, mask=mine, other=0).to(tl.float32)
             packed |= code_of(some, scale, zero, LEVELS) << (part * BITS)
         tl.store(codes + (head * ROWS + r) * WIDTH + c, packed, mask=mine)
@@ -80,14 +82,15 @@ def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, 
 def unseal(
     addresses: Tensor, formats: Tensor, layout: TritonLayerLayout, dtype: torch.dtype, rotated: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Keys [H, n * 64, D] and values [H, n * 64, Dv] in ``dtype`` that the records at ``addresses`` [n], of ``formats``
-    [n], hold, rotated back where ``rotated``.
+    """Return the keys [H, n * 64, D] and values [H, n * 64, Dv] of records in ``dtype``, rotated back if ``rotated``.
+
+    The records are at ``addresses`` [n] in ``formats`` [n].
     """
     k, v = _keys_and_values(len(addresses), layout, dtype, addresses.device)
     if not rotated:
         _unseal_into(k, v, addresses, formats, layout)
         return k, v
-    for first in range(0, len(addresses), _ROTATED_PAGES):  # what is rotated is float32: a little at a time
+    for first in range(0, len(addresses), _ROTATED_PAGES):  # a few at a time, because rotation takes float32
         some, tokens = (slice(first * n, (first + _ROTATED_PAGES) * n) for n in (1, _TOKENS))
         keys, values = _keys_and_values(len(addresses[some]), layout, torch.float32, addresses.device)
         _unseal_into(keys, values, addresses[some], formats[some], layout)

@@ -1,5 +1,7 @@
-"""Page records in a GPU's memory (Triton): their layout, and what kernels share that read or write them. Records are
-given by address, a multiple of 16 as every part of a record is. Torch reference: ``quant``.
+"""Page records in a GPU's memory (Triton): their layout, and functions shared by kernels that read or write them.
+
+Records are given by address. An address is a multiple of 16, and so is the address of every part of a record. Torch
+reference: ``quant``.
 """
 
 from collections.abc import Callable
@@ -17,13 +19,14 @@ _Result = TypeVar("_Result")
 PAGE = tl.constexpr(64)
 _STEP, MOST = tl.constexpr(2.0**-24), tl.constexpr(65_000.0)  # as in ``quant``
 _INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))  # the interpreter runs no assembly
-_ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: what is added to it loses its fraction, halves to even
+_ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: adding it rounds a number to an integer, halves to even
 
 
 class TritonLayerLayout(NamedTuple):
-    """One layer's heads and widths, and each record format's K and V bits: one format, or the ordinary one and that of
-    sink pages. ``offsets`` [formats, 6] int64, on the device: the bytes from a page's address to K's codes, scales,
-    zeros and V's codes, scales, zeros.
+    """One layer's heads and widths, and the K and V ``bits`` of each record format.
+
+    There is one format, or the ordinary one and that of sink pages. ``offsets`` [formats, 6] int64, on the device, are
+    the bytes from a page's address to K's codes, scales, zeros and V's codes, scales, zeros.
     """
 
     heads: int
@@ -34,7 +37,7 @@ class TritonLayerLayout(NamedTuple):
 
 
 def launching(launch: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """``launch`` on the device of its first tensor: Triton takes the current one."""
+    """Make ``launch`` run on the device of its first tensor, because Triton uses the current device."""
 
     @wraps(launch)
     def launched(*given: _Given.args, **how: _Given.kwargs) -> _Result:
@@ -45,28 +48,28 @@ def launching(launch: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
 
 def block_of(n: int) -> int:
-    """The power of two that holds n, and no less than a matrix product wants."""
+    """Return the next power of two from n on, at least 16, the minimum of a matrix product."""
     return max(16, triton.next_power_of_2(n))
 
 
 @triton.jit
 def half_of(x):  # type: ignore[no-untyped-def]
-    """x as float16, which has more digits than bf16 and ends at 65,504."""
+    """Return x as float16, which has more digits than bf16 but ends at 65,504: x is clamped to 65,000."""
     return tl.minimum(tl.maximum(x.to(tl.float32), -MOST), MOST).to(tl.float16)
 
 
 @triton.jit
 def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """The codes [ROWS, COLS] at ``codes``, which float16 holds exactly, and their rows' scales and zeros, float32.
+    """Return the codes [ROWS, COLS] at ``codes`` as exact float16, and their rows' scales and zeros in float32.
 
-    What lies beyond has scale 0 and zero 0.
+    Rows beyond ROWS have scale 0 and zero 0.
     """
     r, c = tl.arange(0, ROW_BLOCK), tl.arange(0, COL_BLOCK)[None]
     inside = (r[:, None] < ROWS) & (c < COLS)
     WIDTH: tl.constexpr = COLS * BITS // 8
-    packed = tl.load(codes + r[:, None] * WIDTH + c % WIDTH, mask=inside, other=0)  # a byte of several from L1
+    packed = tl.load(codes + r[:, None] * WIDTH + c % WIDTH, mask=inside, other=0)  # repeated bytes come from L1
     code = packed if BITS == 8 else (packed >> (c // WIDTH * BITS).to(tl.uint8)) & ((1 << BITS) - 1)
-    x = (code.to(tl.uint16) | 0x6400).to(tl.float16, bitcast=True) - 1024.0  # faster than a conversion: 1024 + code
+    x = (code.to(tl.uint16) | 0x6400).to(tl.float16, bitcast=True) - 1024.0  # 1024 + code, faster than a conversion
     a = tl.load(scale + r, mask=r < ROWS, other=0).to(tl.float32)
     b = tl.load(zero + r, mask=r < ROWS, other=0).to(tl.float32)
     return x, a, b
@@ -74,7 +77,7 @@ def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.
 
 @triton.jit
 def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """``decode`` a head of the record at ``address``, whose codes, scales and zeros begin at three ``offsets``."""
+    """Return ``decode`` of a head of the record at ``address``. Three ``offsets`` give its codes, scales and zeros."""
     codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
     scale = tl.multiple_of((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)), 16)
     zero = tl.multiple_of((address + tl.load(offsets + 2)).to(tl.pointer_type(tl.float16)), 16)
@@ -85,8 +88,8 @@ def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: t
 
 @triton.jit
 def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The columns of rows of COLS numbers in the order in which ``load_half`` returns them, [BLOCK]; some may lie
-    beyond COLS. Codes are read in words, each byte of which has those of one column or several (``quant.pack``).
+    """Return the columns [BLOCK] of rows of COLS numbers in the order in which ``load_half`` returns them. Some may be
+    beyond COLS. Codes are read in words, each byte of which has the codes of one or several columns (``quant.pack``).
     """
     n = tl.arange(0, BLOCK)
     WIDTH: tl.constexpr = COLS * BITS // 8
@@ -101,8 +104,8 @@ def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  
 
 @triton.jit
 def load_half(codes, scale, zero, head, rows, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """The numbers [rows, BLOCK] of a head of a record as float16, whose 11 digits are more than any codec keeps: their
-    columns in ``column_order``. Rows beyond ROWS are zero. The record's codes, scales and zeros are given by address.
+    """Return the numbers [rows, BLOCK] of a head of a record in float16, whose 11 bits exceed any codec's precision.
+    Columns are in ``column_order``; rows beyond ROWS are zero. Codes, scales and zeros are given by address.
     """
     WIDTH: tl.constexpr = COLS * BITS // 8
     at, inside = head * ROWS + rows, rows < ROWS
@@ -125,7 +128,7 @@ def load_half(codes, scale, zero, head, rows, ROWS: tl.constexpr, COLS: tl.const
 
 @triton.jit
 def _parts_of(word, BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The codes in words [rows, n], each in a byte of its own: [rows, n * 8 // BITS]."""
+    """Unpack the codes in words [rows, n] to one byte each: words [rows, n * 8 // BITS]."""
     if BITS <= 4:
         word = _both(word & 0x0F0F0F0F, word >> 4 & 0x0F0F0F0F)
     if BITS == 2:
@@ -135,13 +138,13 @@ def _parts_of(word, BITS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _both(one, other):  # type: ignore[no-untyped-def]
-    """Two [rows, n] in turns: [rows, 2 * n]."""
+    """Interleave two [rows, n] into [rows, 2 * n]."""
     return tl.reshape(tl.join(one, other), (one.shape[0], one.shape[1] * 2))
 
 
 @triton.jit
 def _halves_of_bf16(word):  # type: ignore[no-untyped-def]
-    """Two bf16 in each of words [rows, n], in float16: [rows, n * 2]. What is too large for it becomes its largest."""
+    """Convert the two bf16 in each of words [rows, n] to float16 [rows, n * 2]. Too large values are clamped."""
     if _INTERPRETED:
         low = half_of((word << 16).to(tl.float32, bitcast=True))
         high = half_of((word >> 16 << 16).to(tl.float32, bitcast=True))
@@ -165,10 +168,10 @@ def _halves_of_bf16(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _halves_of_bytes(word):  # type: ignore[no-untyped-def]
-    """The bytes 0, 2, 1, 3 of words [rows, n] as float16 [rows, n * 4].
+    """Convert the bytes 0, 2, 1, 3 of words [rows, n] to float16 [rows, n * 4].
 
-    0x6400 with a byte below is 1,024 + the byte in float16: two instructions for two bytes, where conversions take 16
-    times as long. (As in Marlin, arXiv:2408.11743.)
+    0x6400 plus a byte is 1,024 + the byte in float16. That takes two instructions for two bytes, where conversions take
+    16 times as long (as in Marlin, arXiv:2408.11743).
     """
     if _INTERPRETED:
         b0, b1, b2, b3 = _half(word), _half(word >> 8), _half(word >> 16), _half(word >> 24)
@@ -200,7 +203,7 @@ def _half(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The scale and zero, float16, of groups from ``low`` to ``high``: see ``quant.quantize``."""
+    """Return the scale and zero, float16, of groups from ``low`` to ``high``, as in ``quant.quantize``."""
     zero = (low - tl.abs(low) * 0.00048828125 - _STEP).to(tl.float16)
     scale = tl.div_rn(high - zero.to(tl.float32), LEVELS + 0.0) * 1.0009765625 + _STEP
     return scale.to(tl.float16), zero
@@ -208,7 +211,7 @@ def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The nearest of LEVELS + 1 codes."""
+    """Return the nearest of LEVELS + 1 codes."""
     x = tl.minimum(tl.maximum(x, -MOST), MOST)
     steps = tl.div_rn(x - zero.to(tl.float32), scale.to(tl.float32) + tl.zeros_like(x))
     steps = tl.minimum(tl.maximum(steps, 0.0), LEVELS + 0.0)
@@ -217,7 +220,7 @@ def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-de
 
 @triton.jit
 def numbers_of(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """The numbers [ROWS, COLS] of a head of the record at ``address``, float32."""
+    """Return the numbers [ROWS, COLS] of a head of the record at ``address`` in float32."""
     if BITS == 16:
         r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]
         wide = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.bfloat16)), 16)

@@ -10,7 +10,7 @@ from localctx.kernels.triton.records import block_of, half_of, launching
 
 @launching
 def rotate(x: Tensor, more: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
-    """``quant.rotate`` of x [..., n], plus ``more`` where given, in ``dtype``."""
+    """Return ``quant.rotate`` of x [..., n], plus ``more`` if given, in ``dtype``."""
     n = x.shape[-1]
     rows = x.reshape(-1, n)
     out = torch.empty(rows.shape, dtype=dtype, device=x.device)
@@ -30,7 +30,7 @@ def rotate(x: Tensor, more: Tensor | None = None, dtype: torch.dtype = torch.flo
 
 @triton.jit(do_not_specialize=["rows"])
 def _rotate(x, more, out, rows, row_stride, col_stride, WIDTH: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # fmt: skip
-    """Rows times a block of the Hadamard matrix: the sign at (i, j) is the parity of i & j (Sylvester)."""
+    """Multiply rows by a block of the Hadamard matrix. The sign at (i, j) is the parity of i & j (Sylvester)."""
     r, i, j = tl.program_id(0) * 16 + tl.arange(0, 16), tl.arange(0, BLOCK), tl.arange(0, BLOCK)
     bits = i[:, None] & j[None]
     bits ^= bits >> 4

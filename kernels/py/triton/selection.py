@@ -1,5 +1,6 @@
-"""The pages that a query selects, chosen in a GPU's memory (Triton), without a word to the processor: a CUDA graph may
-capture it. Torch reference: ``sketch.choose``.
+"""Page selection in a GPU's memory (Triton), without a sync with the CPU, so that a CUDA graph can capture it.
+
+Torch reference: ``cpu.selection.choose`` with a ``score``.
 """
 
 from typing import NamedTuple
@@ -14,16 +15,18 @@ from localctx.kernels.triton.records import block_of, launching
 from localctx.kernels.triton.sketch import sketch_scores
 
 MAX_PAGES = 8192
-"""Pages of a sequence that one program has in its registers."""
+"""Most pages of a sequence: one program holds them all in its registers."""
 _WIDTHS = {1024: (4, 8), 2048: (4, 16), 4096: (2, 16), MAX_PAGES: (1, 16)}
-"""Pages that a program is compiled for: the queries it ranks at a time, and its warps, so that none spills."""
+"""By the number of pages that a program is compiled for: queries ranked at a time, and warps, so that none spills."""
 _LEAST = tl.constexpr(float(LEAST))
-_ALWAYS = tl.constexpr(0x7F800001)  # above the bits of any number
+_ALWAYS = tl.constexpr(0x7F800001)  # above the result of ``_bits`` for any number
 
 
 class TritonSketch(NamedTuple):
-    """A sketch by address: ``place`` [4] int64 has the addresses of its codes, scales and zeros, and the pages that
-    each head has room for. ``numbers`` [2] int64: its pages, and how many of them are chosen, at most as many.
+    """A sketch by address. ``place`` [4] int64: the addresses of its codes, scales and zeros, and each head's capacity
+    in pages.
+
+    ``numbers`` [2] int64: the number of its pages, and the number of pages to choose, at most as many.
     """
 
     place: Tensor
@@ -31,8 +34,9 @@ class TritonSketch(NamedTuple):
 
 
 class ChosenPages(NamedTuple):
-    """What each KV head chose, ascending: ``addresses``, ``formats`` and ``indices`` [H, room]. Behind the chosen
-    pages, indices are 0, and the rest has no meaning.
+    """The chosen pages of each KV head, ascending: ``addresses``, ``formats`` and ``indices`` [H, room].
+
+    After the chosen pages, indices are 0, and addresses and formats are undefined.
     """
 
     addresses: Tensor
@@ -44,10 +48,10 @@ class ChosenPages(NamedTuple):
 def choose(
     q: Tensor, scale: float, sketch: TritonSketch, addresses: Tensor, formats: Tensor, sinks: int, room: int
 ) -> ChosenPages:
-    """``sketch.choose`` for q [H, Q, D], to be scaled, from pages at ``addresses`` [most], of ``formats`` [most].
+    """Choose pages like ``cpu.selection.choose`` for unscaled q [H, Q, D].
 
-    The sketch may have fewer pages than these, and no more; ``room`` is for more pages than are chosen. Of pages that
-    promise the same, the first are chosen.
+    Pages are at ``addresses`` [most] in ``formats`` [most]. The sketch may have fewer pages, but not more. ``room`` is
+    at least the number of pages to choose. Ties go to the first pages.
     """
     scores, heads = best_scores(q, scale, sketch, len(addresses)), len(q)
     found = torch.empty(2, heads, room, dtype=torch.int64, device=q.device)
@@ -63,7 +67,7 @@ def choose(
 
 @launching
 def best_scores(q: Tensor, scale: float, sketch: TritonSketch, most: int) -> Tensor:
-    """``sketch.best_scores`` of ``q * scale``, [H, Q, most] float32; unknown beyond the sketch's pages."""
+    """Return ``sketch.best_scores`` of ``q * scale``, [H, Q, most] float32; undefined beyond the sketch's pages."""
     heads, queries, dim = q.shape
     assert q.stride(-1) == 1
     out = torch.empty(heads, queries, most, device=q.device)
@@ -94,7 +98,7 @@ def _choose(  # type: ignore[no-untyped-def]
     scores, numbers, addresses, formats, chosen_addresses, chosen_formats, indices, most, sinks, room,
     QUERIES: tl.constexpr, TOGETHER: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Choose for a KV head: pages are in the registers of one program."""
+    """Choose for one KV head. One program holds all pages in its registers."""
     head, page = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     pages, count = tl.load(numbers).to(tl.int32), tl.load(numbers + 1).to(tl.int32)
     promised = tl.zeros((WIDTH,), tl.float32)
@@ -117,7 +121,7 @@ def _choose(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _weights(scores, pages, count):  # type: ignore[no-untyped-def]
-    """The softmax of the scores [queries, WIDTH] of so many pages, over the ``count``-th greatest of each query."""
+    """Return exp of the ``pages`` scores [queries, WIDTH] divided by each query's ``count``-th greatest."""
     top = tl.max(scores, 1)[:, None]
     weights = tl.exp(scores - tl.where(top > float("-inf"), top, 0.0))
     page = tl.arange(0, scores.shape[1])[None]
@@ -127,20 +131,20 @@ def _weights(scores, pages, count):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _bits(x):  # type: ignore[no-untyped-def]
-    """The bits of numbers that are not negative, which have their order; whatever else x is, none is negative or above
-    those of infinity.
+    """Return the bits of non-negative numbers x, which sort like the numbers. The bits of any other x are clamped
+    between 0 and those of infinity.
     """
     return tl.minimum(tl.maximum(x.to(tl.int32, bitcast=True), 0), 0x7F800000)
 
 
 @triton.jit
 def _count_greatest(keys, count):  # type: ignore[no-untyped-def]
-    """The ``count``-th greatest of each row of keys [rows, WIDTH], of which as many at least are not negative. The
-    range that it is in is halved until no other key is in it, as with quantiles by bisection.
+    """Return the ``count``-th greatest of each row of keys [rows, WIDTH], at least ``count`` of which are >= 0. Its
+    range is halved until it has no other key, like a quantile by bisection.
     """
     low = tl.zeros_like(tl.max(keys, 1))
     high = low + (_ALWAYS + 1)
-    while tl.max(high - low, 0) > 1:  # there are ``count`` keys or more from low on, and fewer from high on
+    while tl.max(high - low, 0) > 1:  # at least ``count`` keys are >= low, fewer are >= high
         middle = low + (high - low) // 2
         found = tl.sum((keys >= middle[:, None]).to(tl.int32), 1)
         low = tl.where(found >= count, middle, low)
@@ -150,7 +154,7 @@ def _count_greatest(keys, count):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _greatest(keys, count):  # type: ignore[no-untyped-def]
-    """Which of the keys [WIDTH] are the ``count`` greatest, of equal ones the first, and their number among these."""
+    """Return a mask of the ``count`` greatest keys [WIDTH], ties to the first, and each one's index among them."""
     least = tl.max(_count_greatest(keys[None], count), 0)
     greater, equal = (keys > least).to(tl.int32), (keys == least).to(tl.int32)
     before = tl.cumsum(greater * 65_536 + equal, 0)  # two sums in one

@@ -1,4 +1,4 @@
-"""Sketches in a GPU's memory (Triton): keys at two bits, by which a query ranks pages. Torch reference: ``sketch``."""
+"""Sketches in a GPU's memory (Triton): keys at two bits, which rank pages for a query. Torch reference: ``sketch``."""
 
 import torch
 import triton
@@ -22,7 +22,7 @@ from localctx.kernels.triton.records import (
 
 @launching
 def make_sketch(addresses: Tensor, formats: Tensor, layout: TritonLayerLayout) -> Sketch:
-    """``sketch.make_sketch`` of the keys that the records of pages [n] hold."""
+    """Return ``sketch.make_sketch`` of the keys in the records at ``addresses`` [n]."""
     n, h, d, device = len(addresses), layout.heads, layout.k_dim, addresses.device
     codes = torch.empty(h, n, d, PAGE.value * BITS // 8, dtype=torch.uint8, device=device)
     scale, zero = torch.empty(2, h, n, d, dtype=torch.float16, device=device).unbind()
@@ -55,8 +55,9 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
 
 @launching
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """``sketch.best_scores``: the approximately greatest q . key of each page, [H, Q, n] float32 from q [H, Q, D]. The
-    sketch may be the first pages of a larger one.
+    """Return ``sketch.best_scores``: each page's approximately greatest q . key, [H, Q, n] float32 from q [H, Q, D].
+
+    The sketch may be the first pages of a larger one.
     """
     (h, queries, d), n = q.shape, sketch.codes.shape[1]
     assert all(part[0].is_contiguous() for part in sketch)
@@ -84,6 +85,6 @@ def _best(q, codes, scale, zero, extra, out, queries, head_stride, DIM: tl.const
 
 @triton.jit
 def sketch_scores(query, codes, scale, zero, DIM: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The products of queries [Q, BLOCK], float32, with the 64 keys of a page that its sketch tells approximately."""
+    """Return the approximate products of queries [Q, BLOCK], float32, with the 64 keys of a page's sketch."""
     keys, a, b = decode(codes, scale, zero, DIM, PAGE, 2, BLOCK, PAGE)
     return tl.dot(half_of(query * a[None]), keys) + tl.sum(query * b[None], 1)[:, None]
