@@ -74,6 +74,8 @@ SAME_FLOOR = {
     ("localctx.network", "localctx.errors"),
 }  # the store knows the format of pages
 
+MOST_MODULES = 26  # of a package, with its __init__
+
 # Every third-party library has one home, so that replacing it touches one room. Tensors and arrays are common ground.
 EVERYWHERE = {"torch", "numpy"}
 HOMES = {
@@ -349,6 +351,11 @@ def files() -> list[Path]:
 def test_the_package_list_is_what_is_on_disk():
     on_disk = {path.parent for path in files() if path.name == "__init__.py"}
     assert {folder.relative_to(ROOT) for folder in package_folders().values()} == on_disk
+
+
+def test_no_package_has_more_modules_than_one_reads_at_a_glance():
+    sizes = {name: len(list(folder.glob("*.py"))) for name, folder in package_folders().items()}
+    assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}
 
 
 def test_files_that_would_shadow_something_are_absent():
