@@ -151,11 +151,10 @@ def test_several_documents_are_asked_in_turn():
 
 
 def test_the_sample_is_asked_for_what_stands_in_it():
-    from pathlib import Path
 
     from localctx.library.read_document import read_document
 
-    document = read_document(str(Path(empty_chat.__file__).with_name("sample.md")))
+    document = read_document(empty_chat.SAMPLE_FILE)
     questions = suggest_questions(document.text, document.spans)
     assert "Who keeps the harbour?" in questions
     assert len(questions) == COUNT
