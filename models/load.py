@@ -54,7 +54,8 @@ def load_model(
         torch.set_num_threads(threads)
         set_threads(threads)
     with ThreadPoolExecutor() as pool:  # works while this thread imports or blocks weights
-        warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
+        warmed = pool.submit(warm if torch_device.type == "cpu" else lambda: None)
+        hashes = pool.submit(hash_weights, folder)
         if not packed and (native := _native_parts(folder, torch_device, precision)):
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)

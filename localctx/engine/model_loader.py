@@ -13,6 +13,7 @@ from localctx.engine.planning.plan import refuse_big_gguf, refuse_sparse_reading
 from localctx.kernels.cpu.warmup import warm_sparse_prefill
 from localctx.models.base import ForwardRequest, Model
 from localctx.models.choice.default_model import choose_model
+from localctx.models.choice.device_choice import pick_device
 from localctx.models.choice.engine_choice import choose_engine
 from localctx.models.hub.preparation import ProcessorPreparation
 from localctx.models.hub.resolve import resolve_gguf, resolve_model
@@ -64,7 +65,7 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
         if choose_engine(s.model, s.engine) == "llama.cpp":
             return _load_gguf(s, progress)
         refuse_sparse_reading(s)
-        preparation = ProcessorPreparation()
+        preparation = ProcessorPreparation(needed=pick_device(s.device).type == "cpu")
         folder = resolve_model(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
         refuse_too_big(folder, s)
         preparation.wait(lambda: progress(Progress(PREPARING, 0, 0)))

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.errors import NoRoom
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.block_table import BlockTable, PageParts, PlacedPage
 from localctx.kv.compaction import pack_tokens_by_score
@@ -181,7 +180,7 @@ class Cache:
         try:
             for i in range((self.tail + tokens) // PAGE):
                 self._add_pending(self.pool.kind_at(self.num_pages + i))
-        except NoRoom:
+        except BaseException:  # NoRoom, or memory ran out
             self.rollback()
             raise
 

@@ -107,7 +107,11 @@ class Pool:
             raise NoRoom(self.nbytes(), nbytes)
         self.make_room(nbytes)
         page = self._enter(kind, nbytes)
-        self.device_tier.new(page, nbytes)
+        try:
+            self.device_tier.new(page, nbytes)
+        except BaseException:  # memory ran out
+            self.references.release(page)
+            raise
         self._put_in(self.device_tier, page)
         self._open.add(page)
         return page
@@ -357,7 +361,7 @@ class Pool:
         self._room(below, len(payload))
         try:
             self.tiers[below].put(page, payload)
-        except OSError as e:
+        except (OSError, MemoryError, RuntimeError) as e:  # a full disk, or memory that cannot be had or pinned
             raise NoRoom(self.nbytes(), len(payload), str(e)) from e
         self._put_in(self.tiers[below], page)
         self.tiers[level].drop(page)

@@ -9,10 +9,12 @@ _SECOND = 1.0  # between two reports, so that a terminal shows the seconds that 
 
 
 class ProcessorPreparation:
-    """Background compilation of the CPU kernels, skipped if already done. It does not delay the end of the command."""
+    """Background compilation of the CPU kernels, skipped if already done or not ``needed``, as where a GPU computes. It
+    does not delay the end of the command.
+    """
 
-    def __init__(self) -> None:
-        self._thread = None if compiled() else Thread(target=warm, daemon=True)
+    def __init__(self, needed: bool = True) -> None:
+        self._thread = None if compiled() or not needed else Thread(target=warm, daemon=True)
         if self._thread:
             self._thread.start()
 

@@ -35,7 +35,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.kv.reencode import reencode
-from localctx.kv.tiers import DiskTier
+from localctx.kv.tiers import DiskTier, MemoryTier
 from localctx.models.catalog import CatalogEntry, ContextWindow
 from localctx.models.sampling import Sampler
 from localctx.session import Session
@@ -346,6 +346,37 @@ def test_a_smaller_chunk_is_read_and_the_answer_is_the_same(open_session, lakes,
     assert heard.report.to_json()["tokens"] == plain.report.to_json()["tokens"]
 
 
+def test_memory_for_pages_that_runs_out_leaves_no_step_open(open_session, lakes, monkeypatch):
+    with open_session() as s:
+        plain, new, count = ask(s, lakes), MemoryTier.new, iter(range(99))
+
+        def fails(tier, page, nbytes):
+            if next(count, 0) == 11:  # amid the second chunk's pages
+                raise torch.OutOfMemoryError("full")
+            return new(tier, page, nbytes)
+
+        monkeypatch.setattr(MemoryTier, "new", fails)
+        heard = ask(s, lakes)
+        assert s.runtime.pools.page_counts == {"device": 0, "host": 0, "disk": 0}
+    assert heard.ids == plain.ids
+    assert heard.notes == ["memory ran out: reading 256 tokens at a time"]
+
+
+def test_memory_of_the_host_that_cannot_be_had_is_no_room_and_loses_nothing(monkeypatch):
+    cache = filled(4 * PAGE, TierLimits(None, None, 0))
+    k, v = cache.read(0, 0, 4, torch.float32)
+    cache.pool.device_tier.limit = 2 * cache.pool.page_bytes(0)
+
+    def refuses(page, payload):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(cache.pool.host_tier, "put", refuses)
+    with pytest.raises(NoRoom, match="out of memory"):
+        cache.pool.make_room(0)
+    assert cache.pool.counts() == {"device": 4, "host": 0, "disk": 0}
+    assert all(torch.equal(a, b) for a, b in zip((k, v), cache.read(0, 0, 4, torch.float32), strict=True))
+
+
 def test_another_error_is_no_want_of_memory(open_session, lakes):
     with (
         open_session() as s,
@@ -493,6 +524,8 @@ def test_turned_sinks_move_along_to_another_codec(open_session, lakes):
         (MemoryError(), True),
         (torch.OutOfMemoryError("x"), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
         (RuntimeError("size mismatch"), False),
         (ValueError("allocate memory"), False),
     ],

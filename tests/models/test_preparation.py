@@ -3,7 +3,9 @@
 from threading import Event
 
 import pytest
+import torch
 
+from localctx.models import load
 from localctx.models.hub import preparation
 
 
@@ -30,3 +32,13 @@ def test_the_wait_is_reported_until_it_ends(compiling):
 def test_what_is_compiled_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(preparation, "compiled", lambda: True)
     preparation.ProcessorPreparation().wait(lambda: pytest.fail("nothing is to be reported"))
+
+
+def test_where_a_gpu_computes_nothing_is_compiled(compiling):
+    preparation.ProcessorPreparation(needed=False).wait(lambda: pytest.fail("nothing is to be reported"))
+
+
+def test_a_model_off_the_processor_loads_without_compiling(tiny_model, monkeypatch):
+    monkeypatch.setattr(load, "pick_device", lambda name: torch.device("meta"))  # what stands in for a GPU
+    monkeypatch.setattr(load, "warm", lambda: pytest.fail("nothing computes on a processor"))
+    assert load.load_model(tiny_model, "tiny").device.type == "meta"

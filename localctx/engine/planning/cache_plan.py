@@ -28,6 +28,8 @@ from localctx.shape import FORMATS, PAGE, KVShape
 
 TRUSTED = ("int8", "bf16", "f32")  # codecs used without a measurement
 NO_CAPS = TierLimits(None, None, None)
+MEMORY_ERRORS = ("allocate memory", "out of memory", "STATUS_ALLOC_FAILED")
+"""Texts of errors that mean that memory ran out: torch's on a CPU, CUDA's outside of torch's allocator, cuBLAS's."""
 MARGIN = 512  # tokens reserved for question and answer, so every question about a document gets the same window
 
 
@@ -195,10 +197,10 @@ def _reencoded(cache: Cache, codec: str) -> bool:
 
 
 def out_of_memory(e: BaseException) -> bool:
-    """Returns True if this is the error torch raises when the device or RAM is full."""
+    """Returns True if this is an error that torch, CUDA or cuBLAS raises when the device or RAM is full."""
     if isinstance(e, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(e, RuntimeError) and "allocate memory" in str(e)
+    return isinstance(e, RuntimeError) and any(text in str(e) for text in MEMORY_ERRORS)
 
 
 def smaller_codec(shape: KVShape, passed: Callable[[str], bool | None], codec: str) -> str | None:
