@@ -4,6 +4,7 @@ after the documents only: activated LoRA (arXiv:2504.12397). It is used for trai
 
 import json
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -95,8 +96,11 @@ class Rows:
 
     def __init__(self, tokens: slice, segments: Sequence[int] = (), prefix: KV | None = None) -> None:
         self.tokens, self._prefix, self._layer = tokens, prefix, 0
-        length = prefix[0][0].shape[2] if prefix else 0
-        self._chunks = [(chunk, _mask(segments[chunk], length)) for chunk in _chunks(segments)]
+        key = prefix[0][0] if prefix else torch.empty(1, 1, 0)
+        self._chunks = [
+            (chunk, _mask(segments[chunk], key.shape[2]).to(key.device, non_blocking=True))
+            for chunk in _chunks(segments)
+        ]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Returns the attention's output [T, Hq * D] of the next layer."""
@@ -158,7 +162,7 @@ class LoraDecoder(nn.Module):
         self.register_buffer("norm", tensors["model.norm.weight"].bfloat16())
         layers = range(config.num_hidden_layers)
         self.layers = nn.ModuleList(LoraLayer(config, tensors, f"model.layers.{i}", rank, alpha / rank) for i in layers)
-        self.frequencies, _ = frequencies(config.rope_parameters, config.head_dim)
+        self.register_buffer("frequencies", frequencies(config.rope_parameters, config.head_dim)[0])
 
     def forward(
         self, tokens: Tensor, positions: Tensor, rows: Sequence[Rows], adapted: bool
@@ -172,6 +176,15 @@ class LoraDecoder(nn.Module):
             for cache, kv in zip(caches, new, strict=True):
                 cache.append(kv)
         return functional.rms_norm(x, self.norm.shape, self.norm, self.config.rms_norm_eps), caches
+
+    @torch.no_grad()
+    def read(self, texts: Sequence[Sequence[int]]) -> list[KV]:
+        """Returns the keys and values of each of some texts, computed without adapters."""
+        ends = list(accumulate(map(len, texts)))
+        rows = [Rows(slice(end - len(text), end)) for text, end in zip(texts, ends, strict=True)]
+        positions = torch.cat([torch.arange(len(text)) for text in texts])
+        tokens = torch.tensor([token for text in texts for token in text])
+        return self(tokens.to(self.norm.device), positions.to(self.norm.device), rows, adapted=False)[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [n, hidden] to logits [n, vocabulary], float32."""

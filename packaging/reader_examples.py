@@ -1,8 +1,8 @@
 """Makes the examples that a reader is trained on: documents, questions about them, and short answers in their words.
 
 Four kinds of question are mixed: those that a document answers, those that it does not (taken from other paragraphs
-that are like it), questions that continue a conversation, and yes-or-no questions. Documents are single paragraphs or
-joined ones, of up to about 8,000 tokens.
+that are like it), questions that continue a conversation, and yes-or-no questions, of which a right and a wrong one
+stand together. Documents are single paragraphs or joined ones, of up to about 8,000 tokens.
 """
 
 import json
@@ -14,16 +14,18 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
+import yes_or_no
 
 from localctx.engine.prompt_wording import NOT_SAID
 
 HELD_OUT = 60  # of so many articles' paragraphs and stories one is not trained on
-LENGTHS = {0: 12, 200: 5, 400: 5, 700: 4, 1_400: 2, 2_800: 1, 5_600: 1}
+LENGTHS = {0: 10, 200: 5, 400: 5, 700: 4, 1_400: 3, 2_800: 3, 5_600: 2}
 """The words of an example's documents (0: one paragraph), and how often each length is drawn."""
-MAX_QUESTIONS = 20  # of one example, besides those that it does not answer
+MAX_QUESTIONS = 32  # of one example, besides those that it does not answer
 UNANSWERABLE = 0.4  # questions without an answer, for each one that has an answer
 CONTINUED = 0.12  # share of questions that become the second of a conversation
 YES_OR_NO = 0.4  # share of the questions that can be asked as yes-or-no questions, and are
+STATEMENTS = 0.5  # share of the statements that can be asked about, and are
 ELLIPTICAL = "when", "where", "who", "why", "how"
 _WORD = re.compile(r"\w+")
 
@@ -134,7 +136,9 @@ def _of_articles(paragraphs: Sequence[Paragraph], likeness: _Likeness, rng: rand
             del left[i]
         chosen = list(group)
         rng.shuffle(chosen)
-        foreign = [q for i in chosen for near in likeness.nearest[i][:12] for q in paragraphs[near].questions]
+        near_them = [paragraphs[near] for i in chosen for near in likeness.nearest[i][:12]]
+        foreign = [q for near in near_them for q in near.questions]
+        foreign += [q for near in near_them[:12] for q in yes_or_no.of_text(near.text, rng)]
         joined = wanted > 1_000 or rng.random() < 0.3
         yield _example([paragraphs[i] for i in chosen], foreign, rng, joined)
 
@@ -171,6 +175,8 @@ def _example(group: Sequence[Paragraph], foreign: Sequence[Turn], rng: random.Ra
     whole = " ".join(texts).lower()
     for paragraph in group:
         example.conversations += _conversations(paragraph.questions, rng)
+        statements = yes_or_no.of_text(paragraph.text, rng)
+        example.conversations += [[turn] for turn in statements if rng.random() < STATEMENTS]
     if len(example.conversations) > MAX_QUESTIONS:
         example.conversations = rng.sample(example.conversations, MAX_QUESTIONS)
     unanswered = [q for q, answer in foreign if answer.lower() not in whole]
@@ -180,14 +186,18 @@ def _example(group: Sequence[Paragraph], foreign: Sequence[Turn], rng: random.Ra
 
 
 def _conversations(questions: Sequence[Turn], rng: random.Random) -> Iterator[list[Turn]]:
-    """Yield each question once: alone, or after another one, shortened where that one says what is asked about."""
+    """Yield each question once: alone, or after another one, shortened where that one says what is asked about, or as
+    two yes-or-no questions.
+    """
     for i, turn in enumerate(questions):
         earlier = questions[i - 1] if i else questions[-1]
         shortened = _shortened(earlier[0], turn[0])
         if earlier != turn and (shortened or rng.random() < CONTINUED):
             yield [earlier, (shortened or turn[0], turn[1])]
+        elif rng.random() < YES_OR_NO and (pair := yes_or_no.of_turn(turn, questions, rng)):
+            yield from ([one] for one in pair)
         else:
-            yield [yes_or_no(turn, questions, rng) if rng.random() < YES_OR_NO else turn]
+            yield [turn]
 
 
 def _shortened(earlier: str, question: str) -> str:
@@ -195,48 +205,3 @@ def _shortened(earlier: str, question: str) -> str:
     (first, *before), (word, *after) = (_WORD.findall(q.lower()) or [""] for q in (earlier, question))
     shared = len(set(before) & set(after)) / max(1, len(set(after)))
     return f"And {word}?" if word in ELLIPTICAL and word != first and shared >= 0.6 else ""
-
-
-_PLACE_OR_TIME = re.compile(
-    r"(?:when|where|in (?:what|which) year) (was|were|did|is|are|does|do) (.+?)\s*\?*", re.IGNORECASE
-)
-_PERSON_OR_THING = re.compile(
-    r"(?:who|what|which \w+) (was|is|were|are) ((?:the|an?|in|called|known|named) .+?)\s*\?*", re.IGNORECASE
-)
-_DOER = re.compile(
-    r"who ((?!was|is|were|are|did|does|do|had|has|have|will|would|could|can)\w+ .+?)\s*\?*", re.IGNORECASE
-)
-_PREPOSITION = re.compile(r"(in|on|at|by|after|before|during|from|near|under|since|until)\b", re.IGNORECASE)
-
-
-def yes_or_no(turn: Turn, questions: Sequence[Turn], rng: random.Random) -> Turn:
-    """Returns a question that asks whether the answer of ``turn`` is right, or whether a wrong one is, which is that of
-    another one of the paragraph's ``questions`` or has another number. Its answer is yes or no, and the right words.
-
-    Returns ``turn`` itself where it cannot be asked like this.
-    """
-    question, answer = turn
-    if len(answer.split()) > 6 or not answer[:1].isalnum():
-        return turn
-    right = answer.rstrip(".")
-    wrong = _wrong_answer(turn, questions, rng) if rng.random() < 0.5 else ""
-    asked, said = wrong or right, "No" if wrong else "Yes"
-    if found := _PLACE_OR_TIME.fullmatch(question):
-        asked, right = (text if _PREPOSITION.match(text) else f"in {text}" for text in (asked, right))
-        return f"{found[1].capitalize()} {found[2]} {asked}?", f"{said}, {right}."
-    if found := _DOER.fullmatch(question):
-        return f"Was it {asked} who {found[1]}?", f"{said}, {right}."
-    if found := _PERSON_OR_THING.fullmatch(question):
-        return f"{found[1].capitalize()} {asked} {found[2]}?", f"{said}, {right}."
-    return turn
-
-
-def _wrong_answer(turn: Turn, questions: Sequence[Turn], rng: random.Random) -> str:
-    """Returns a wrong answer of the same kind; empty if none is known."""
-    (question, answer), kind = turn, turn[0].split()[0].lower()
-    others = [a.rstrip(".") for q, a in questions if q.split()[0].lower() == kind and a != answer and q != question]
-    others = [other for other in others if len(other.split()) <= 6 and other.lower() not in answer.lower()]
-    if found := re.search(r"\d+", answer):
-        number = abs(int(found.group()[:9]) + rng.choice((-20, -10, -3, -2, 2, 3, 5, 10, 30)))
-        others.append(f"{answer[: found.start()]}{number}{answer[found.end() :]}".rstrip("."))
-    return rng.choice(others) if others else ""

@@ -3,8 +3,9 @@
 A reader is an adapter that answers questions from the text before them, in its words, or says that nothing there does.
 It acts on question and answer only (activated LoRA, arXiv:2504.12397), so that documents' pages stay the model's own.
 DATA is a folder with squad-train.json and fairytale-train.json. An interrupted run goes on where it was last saved, and
-a new one from the adapter in OUTPUT, if there is one. Documents are read by the engine, as they are in use, without
-gradient; the questions of an example stand behind them, blind to each other.
+a new one from the adapter in OUTPUT, if there is one. Documents are read without gradient: on a processor by the
+engine, as they are in use, on a GPU (--device cuda) by the decoder that is trained. The questions of an example stand
+behind them, blind to each other.
 """
 
 import argparse
@@ -13,8 +14,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from lora_decoder import KV, LoraDecoder, Rows
@@ -38,6 +40,7 @@ WARMUP = 20  # steps
 CHUNK = 512  # tokens of a document that are read at a time
 REPORTED = 16  # held-out examples that the figures are of
 IGNORED = -100
+TOGETHER = 12_000_000  # pairs of a token and one that it attends to, that are computed at once on a GPU
 
 
 @dataclass
@@ -66,22 +69,26 @@ class Packer:
 
     def pack(self, example: Example) -> Packed:
         """The tokens of an example."""
-        packed = Packed([], [], [], [], [], [])
+        question = example.conversations[0][0][0]
+        prompt = make_prompt(self._tokenizer, example.texts, question, (), READER).tokens
+        packed = Packed(prompt[: self._invoked(prompt)], [], [], [], [], [])
+        assert prompt[len(packed.prefix) :] == self._behind(question, ()), "it does not depend on the documents"
         for number, turns in enumerate(example.conversations):
-            self._add(packed, example.texts, turns, number)
+            self._add(packed, turns, number)
         return packed
 
-    def _add(self, packed: Packed, texts: Sequence[str], turns: Sequence[tuple[str, str]], number: int) -> None:
+    def _behind(self, question: str, history: Sequence[tuple[str, str]]) -> list[int]:
+        """The tokens behind documents, whatever these are."""
+        prompt = make_prompt(self._tokenizer, ["A."], question, history, READER).tokens
+        return prompt[self._invoked(prompt) :]
+
+    def _add(self, packed: Packed, turns: Sequence[tuple[str, str]], number: int) -> None:
         """Append one conversation; answers and the stop tokens after them are learned."""
-        tokens, targets, start = list[int](), list[int](), 0
+        tokens, targets = list[int](), list[int]()
         for i, (question, answer) in enumerate(turns):
-            prompt = make_prompt(self._tokenizer, texts, question, turns[:i], READER).tokens
-            if i == 0:
-                start = self._invoked(prompt)
-                packed.prefix = packed.prefix or prompt[:start]
-                assert packed.prefix == prompt[:start], "documents are encoded the same whatever follows"
-            assert prompt[start : start + len(tokens)] == tokens, "a conversation begins as it did before"
-            new = prompt[start + len(tokens) :]
+            prompt = self._behind(question, turns[:i])
+            assert prompt[: len(tokens)] == tokens, "a conversation begins as it did before"
+            new = prompt[len(tokens) :]
             reply = [*self._tokenizer.encode(answer), self._stop]
             targets += [*[IGNORED] * (len(new) - 1), *reply, IGNORED]  # each token has the next one as its target
             tokens += [*new, *reply]
@@ -104,8 +111,11 @@ class DocumentReader:
     def __init__(self, model: PagedModel, codec: str = "int8") -> None:
         self._model, self._codec = model, codec
 
-    def read(self, tokens: Sequence[int]) -> KV:
-        """The keys and values [1, kv_heads, T, D] of ``tokens``, bf16, by layer."""
+    def read(self, texts: Sequence[Sequence[int]]) -> list[KV]:
+        """The keys and values [1, kv_heads, T, D] of each of ``texts``, bf16, by layer."""
+        return [self._read(tokens) for tokens in texts]
+
+    def _read(self, tokens: Sequence[int]) -> KV:
         cache = Cache(Pool(self._model.shape, self._codec, rope=self._model.rope), self._model.dtype)
         for start in range(0, len(tokens), CHUNK):
             self._model.forward(tokens[start : start + CHUNK], cache)
@@ -120,13 +130,20 @@ class DocumentReader:
         return key.clone(), value.clone()  # not inference tensors
 
 
+class Reader(Protocol):
+    """Computes the keys and values of documents: a DocumentReader, or the decoder itself."""
+
+    def read(self, texts: Sequence[Sequence[int]]) -> list[KV]:
+        """The keys and values [1, kv_heads, T, D] of each of ``texts``, bf16, by layer."""
+
+
 class Trainer:
     """Trains the adapters of a decoder for so many ``steps`` (0: for ``hours``); ``work`` is the folder where it saves
     where it is.
     """
 
     def __init__(
-        self, decoder: LoraDecoder, reader: DocumentReader, work: Path, *, steps: int, hours: float, rate: float
+        self, decoder: LoraDecoder, reader: Reader, work: Path, *, steps: int, hours: float, rate: float
     ) -> None:
         self.decoder, self.reader, self._state = decoder, reader, work / "state.pt"
         self._steps, self._hours, self._rate = steps, hours, rate
@@ -165,8 +182,8 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * self._schedule()
         count, total = sum(t != IGNORED for e in examples for t in e.targets), 0.0
-        for example in examples:
-            loss, _, _ = evaluate(self.decoder, self.reader, example)
+        for some in together(examples, self.decoder.norm.is_cuda):
+            loss, _, _ = evaluate(self.decoder, self.reader, some)
             (loss / count).backward()
             total += float(loss.detach())
         torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
@@ -182,20 +199,42 @@ class Trainer:
         return 0.01 + 0.99 * (1 + math.cos(math.pi * min(1.0, self.done))) / 2
 
 
+def together(examples: Sequence[Packed], on_gpu: bool) -> list[Sequence[Packed]]:
+    """The examples that are computed at once: on a GPU, which wants much to do, all that fit; else one by one."""
+    groups, tokens = list[list[Packed]](), TOGETHER
+    for example in examples:
+        cost = len(example.tokens) * (len(example.prefix) + len(example.tokens))
+        if not on_gpu or tokens + cost > TOGETHER:
+            groups, tokens = [*groups, []], 0
+        groups[-1].append(example)
+        tokens += cost
+    return list(groups)
+
+
 def evaluate(
-    decoder: LoraDecoder, reader: DocumentReader, example: Packed
+    decoder: LoraDecoder, reader: Reader, examples: Sequence[Packed]
 ) -> tuple[Tensor, int, list[tuple[bool, bool]]]:
     """Returns the summed loss, the number of predicted tokens and, of each answer, whether it should be NOT_SAID and
     whether all of its tokens are the likeliest ones, so that it would be generated.
     """
-    rows = Rows(slice(0, len(example.tokens)), example.segments, reader.read(example.prefix))
-    targets = torch.tensor(example.targets)
-    hidden, _ = decoder(torch.tensor(example.tokens), torch.tensor(example.positions), [rows], adapted=True)
+    ends = accumulate(len(e.tokens) for e in examples)
+    prefixes = reader.read([e.prefix for e in examples])
+    rows = [
+        Rows(slice(end - len(e.tokens), end), e.segments, prefix)
+        for e, end, prefix in zip(examples, ends, prefixes, strict=True)
+    ]
+    tokens, positions, targets = (
+        torch.tensor([n for e in examples for n in getattr(e, what)], device=decoder.norm.device)
+        for what in ("tokens", "positions", "targets")
+    )
+    hidden, _ = decoder(tokens, positions, rows, adapted=True)
     wanted = targets != IGNORED
     logits = decoder.logits(hidden[wanted])
     loss = functional.cross_entropy(logits, targets[wanted], reduction="sum")
-    hits = (logits.detach().argmax(-1) == targets[wanted]).split(_answer_lengths(example))
-    return loss, int(wanted.sum()), list(zip(example.not_said, (bool(hit.all()) for hit in hits), strict=True))
+    lengths = [n for e in examples for n in _answer_lengths(e)]
+    hits = (logits.detach().argmax(-1) == targets[wanted]).cpu().split(lengths)
+    not_said = [one for e in examples for one in e.not_said]
+    return loss, int(wanted.sum()), list(zip(not_said, (bool(hit.all()) for hit in hits), strict=True))
 
 
 def _answer_lengths(example: Packed) -> list[int]:
@@ -216,6 +255,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=28, help="questions of a step, at least (28)")
     parser.add_argument("--seed", type=int, default=1, help="another one has other examples and another order")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--work", type=Path, help="where progress is saved (OUTPUT/../NAME.training)")
     given = parser.parse_args()
     if given.threads:
@@ -230,10 +270,10 @@ def run(given: argparse.Namespace, work: Path) -> None:
     settings = load_settings(model=given.model, weights="int4", threads=given.threads)
     model = ModelLoader().load(settings, lambda progress: None)[0]
     folder = resolve_model(given.model, settings.models, lambda *progress: None)
-    decoder = LoraDecoder(folder, given.rank, 2.0 * given.rank)
-    packer = Packer(model.tokenizer)
+    decoder = LoraDecoder(folder, given.rank, 2.0 * given.rank).to(given.device)
+    packer, reader = Packer(model.tokenizer), DocumentReader(model) if given.device == "cpu" else decoder
     data = ReaderData(given.data)
-    trainer = Trainer(decoder, DocumentReader(model), work, steps=given.steps, hours=given.hours, rate=given.rate)
+    trainer = Trainer(decoder, reader, work, steps=given.steps, hours=given.hours, rate=given.rate)
     if not trainer.resume() and (given.output / WEIGHTS).exists():
         decoder.load(given.output)
     held_out = [packer.pack(example) for example in ReaderData(given.data, held_out=True).epoch(1)[:REPORTED]]
@@ -284,7 +324,7 @@ def loop(
 @torch.no_grad()
 def held_out_figures(decoder: LoraDecoder, reader: DocumentReader, held_out: Sequence[Packed]) -> dict[str, float]:
     """The loss, the share of answers generated word for word, and of questions without an answer that are told so."""
-    results = [evaluate(decoder, reader, example) for example in held_out]
+    results = [evaluate(decoder, reader, some) for some in together(held_out, decoder.norm.is_cuda)]
     outcomes = [outcome for _, _, some in results for outcome in some]
     answered, unanswered = ([hit for not_said, hit in outcomes if not_said == kind] for kind in (False, True))
     return {

@@ -53,7 +53,7 @@ def short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def train(data: Path, tied: Path, output: Path, steps: int = 16) -> torch.Tensor:
     """Train for some steps; returns the adapters as one row."""
     options = {"model": str(tied), "rank": 2, "rate": 2e-2, "questions": 4, "seed": 3, "steps": steps, "hours": 0}
-    options |= {"threads": 0}
+    options |= {"threads": 0, "device": "cpu"}
     train_reader.run(Namespace(data=data, output=output, **options), output.with_suffix(".training"))
     state = torch.load(output.with_suffix(".training") / "state.pt", weights_only=True)
     return torch.cat([p.flatten() for p in state["parameters"]])
@@ -129,11 +129,8 @@ def test_peft_computes_the_same(data: Path, tied: Path, tmp_path: Path) -> None:
     decoder.load(tmp_path / "reader")
     tokenizer = ModelLoader().load(load_settings(model=str(tied)), lambda progress: None)[0].tokenizer
     packed = train_reader.Packer(tokenizer).pack(Example(["House 1 is red."], [[("What is red?", "House 1")]]))
-    before, whole = slice(0, len(packed.prefix)), slice(0, len(packed.tokens))
     with torch.no_grad():
-        read = torch.tensor(packed.prefix), torch.arange(len(packed.prefix)), [Rows(before)]
-        prefix = decoder(*read, adapted=False)[1][0]
-        rows = [Rows(whole, packed.segments, prefix)]
+        rows = [Rows(slice(0, len(packed.tokens)), packed.segments, decoder.read([packed.prefix])[0])]
         hidden, _ = decoder(torch.tensor(packed.tokens), torch.tensor(packed.positions), rows, adapted=True)
         mine = decoder.logits(hidden)
         reference = AutoModelForCausalLM.from_pretrained(tied, dtype=torch.bfloat16)
@@ -155,7 +152,7 @@ def test_documents_keep_the_bias_of_their_keys(tmp_path: Path) -> None:
     make_tokenizer().save_pretrained(tmp_path)
     loaded = ModelLoader().load(load_settings(model=str(tmp_path)), lambda progress: None)[0]
     tokens = [i % 250 for i in range(200)]
-    rounded, exact = (train_reader.DocumentReader(loaded, codec).read(tokens) for codec in ("int8", "bf16"))
+    rounded, exact = (train_reader.DocumentReader(loaded, codec).read([tokens])[0] for codec in ("int8", "bf16"))
     for (key, _), (expected, _) in zip(rounded, exact, strict=True):
         error = (key.float() - expected.float()).norm(dim=(1, 3)) / expected.float().norm(dim=(1, 3))
         assert error.max() < 0.05
