@@ -181,3 +181,15 @@ def test_the_nearest_sentence_has_the_words_of_the_question():
     nearest = nearest_sentence([document(GERMAN), document(ENGLISH)], "Are bicycles insured?")
     assert nearest.quote == "The tenant may keep bicycles in the cellar."
     assert nearest.weight == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Harbour\n\nBoats come.\n\n## Who keeps the harbour\n\nThe **warden** lives in the tower.\n\nRain falls.",
+        "Harbour\n\nBoats come.\n\nWho keeps the harbour\n\nThe **warden** lives in the tower.\n\nRain falls.",
+    ],
+)
+def test_the_sentence_below_a_heading_is_nearest_not_the_heading(text):
+    nearest = nearest_sentence([document(text)], "Who keeps the harbour?")
+    assert nearest.quote == "The **warden** lives in the tower."

@@ -11,10 +11,12 @@ from typing import NamedTuple
 from localctx.document_parts import Citation, Source
 from localctx.library.citations.evidence import EvidenceRange, EvidenceScorer, ScoredRange, evidence_of
 from localctx.library.search.search import Passage
+from localctx.library.wording.sentences import ENDS
 from localctx.store.documents import StoredDocument, labels, part_labels
 
 ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain to be cited as its support
 ALIKE = 0.8  # other evidence that contains the answer is cited from this share of the best one's rank
+TITLE = 10  # words that a heading has at most
 MAX_CITED = 3  # citations of an answer from documents that were read whole
 ATTENTION = 0.5  # the evidence with the most attention has its rank raised by this share
 
@@ -189,6 +191,21 @@ def _enough(scorer: EvidenceScorer, sources: Sequence[_CitableText]) -> list[_Fo
 
 
 def _nearest(scorer: EvidenceScorer, sources: Sequence[_CitableText], share: float = 0.0) -> list[_Found]:
-    """Returns the sentence or clause with the most words of the question, the first on a tie; [] if there are none."""
+    """Returns the sentence or clause with the most words of the question, the first on a tie; [] if there are none.
+
+    A heading is no evidence: the sentence below it is returned instead.
+    """
     every = [_Found(source, evidence, share) for source in sources for evidence in scorer.each(source.ranges)]
-    return [max(every, key=lambda one: (one.evidence.question, one.evidence.answer))] if every else []
+    if not every:
+        return []
+    best = max(every, key=lambda one: (one.evidence.question, one.evidence.answer))
+    below = [one for one in every if one.source is best.source and one.evidence.start >= best.evidence.end]
+    return [next((one for one in (best, *below) if not _is_heading(one)), best)]
+
+
+def _is_heading(found: _Found) -> bool:
+    """True of a line by itself that starts with #, or that is short and does not end as a sentence does."""
+    text, (start, end) = found.source.text, found.range
+    line = text[start:end].strip()
+    is_line = text[end:].startswith("\n\n") and text[:start].rstrip(" #")[-1:] in ("\n", "")
+    return line.startswith("#") or (is_line and len(line.split()) <= TITLE and line[-1:] not in f":;{ENDS}")
