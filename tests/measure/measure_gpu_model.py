@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 import torch
 from measure_gpu import BF16, LLAMA_3_8B, made_model
 
+from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.models.decoder.attention_function import use_our_attention
 from localctx.models.decoder.transformers_model import TransformersModel
+from localctx.shape import LayerShape
 
 WAYS = ("bf16", "int8", "k8v4", "int4", "int8 select:1/8")
 STEPS = 24
@@ -54,11 +56,12 @@ def main() -> None:
 
 def timed(step: Callable[[int], object], count: int) -> Iterator[float]:
     """Milliseconds of each of ``count`` steps."""
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     for i in range(count):
-        torch.cuda.synchronize()
+        wait()
         start = time.perf_counter()
         step(i)
-        torch.cuda.synchronize()
+        wait()
         yield 1000 * (time.perf_counter() - start)
 
 
@@ -76,20 +79,21 @@ def step_of(model: TransformersModel, way: str, tokens: int) -> Callable[[int], 
 
 def filled(model: TransformersModel, codec: str, keep: str, tokens: int) -> Cache:
     """A cache of random keys and values, in which an answer is about to be decoded."""
-    pool = Pool(model.shape, codec, model.device, model.rope, in_place=False, triton=True)
+    pool = Pool(model.shape, codec, model.device, model.rope, in_place=False, triton=has_triton(model.device))
     cache = Cache(pool, BF16, make_keeper(keep, tokens))
     with torch.inference_mode():
         cache.begin(tokens)
         for layer, shape in enumerate(model.shape.layers):
-            cache.extend(layer, *(made(shape.kv_heads, tokens, dim) for dim in (shape.k_dim, shape.v_dim)))
+            cache.extend(layer, *made(shape, tokens, model.device))
         cache.commit()
     cache.enter_phase("answering")
     return cache
 
 
-def made(heads: int, tokens: int, dim: int) -> torch.Tensor:
-    """Random keys or values."""
-    return torch.randn(heads, tokens, dim, dtype=BF16, device="cuda")
+def made(shape: LayerShape, tokens: int, device: torch.device) -> list[torch.Tensor]:
+    """Random keys and values of a layer."""
+    dims = shape.k_dim, shape.v_dim
+    return [torch.randn(shape.kv_heads, tokens, dim, dtype=BF16, device=device) for dim in dims]
 
 
 def dynamic_step(model: TransformersModel, tokens: int) -> Callable[[int], object]:
@@ -99,11 +103,11 @@ def dynamic_step(model: TransformersModel, tokens: int) -> Callable[[int], objec
     module, cache = model._module, DynamicCache(config=model._module.config)
     module.set_attn_implementation("sdpa")
     for layer, shape in enumerate(model.shape.layers):
-        cache.update(made(shape.kv_heads, tokens, 128)[None], made(shape.kv_heads, tokens, 128)[None], layer)
+        cache.update(*(x[None] for x in made(shape, tokens, model.device)), layer)
 
     @torch.inference_mode()
     def step(i: int) -> object:
-        token = torch.tensor([[i + 5]], device="cuda")
+        token = torch.tensor([[i + 5]], device=model.device)
         return module(input_ids=token, past_key_values=cache, use_cache=True, logits_to_keep=1).logits.argmax(-1).item()
 
     return step
@@ -117,7 +121,7 @@ def compiled_step(model: TransformersModel, tokens: int) -> Callable[[int], obje
     module.set_attn_implementation("sdpa")
     cache = StaticCache(config=module.config, max_cache_len=tokens + 2 * STEPS)
     for layer, shape in enumerate(model.shape.layers):
-        cache.update(made(shape.kv_heads, tokens, 128)[None], made(shape.kv_heads, tokens, 128)[None], layer)
+        cache.update(*(x[None] for x in made(shape, tokens, model.device)), layer)
     forward = torch.compile(module.forward, mode="reduce-overhead", fullgraph=True)
 
     @torch.inference_mode()

@@ -2,9 +2,10 @@
 
 A random model with Llama 3 8B's layers decodes behind random keys and values in int8, all on the GPU; an eighth there
 and the rest in RAM; an eighth there, an eighth in RAM, the rest on disk. Beside the time of a step: what was copied to
-the GPU, how long that takes at the bandwidth of one large copy, and the share of the copying during which other
-kernels ran; and how far the logits are from those with all on the GPU. ``by kernel`` are copies of records by our
-kernel, ``by driver`` one by one.
+the GPU, how long that takes at the bandwidth of one large copy, and alone, as these records are copied; the share of
+the copying during which other kernels ran, by a profile and by the times; and how far the logits are from those with
+all on the GPU. ``by kernel`` are copies of records by our kernel, ``by driver`` one by one. Steps on the GPU alone are
+timed with captured graphs, as they are, and without, as the others.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from localctx.budget import TierLimits
 from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
+from localctx.kv.page_format import ORDINARY
 from localctx.kv.pool import Pool
 from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE
@@ -32,7 +34,8 @@ WARM, STEPS, CHUNK = 4, 8, 4096
 KEEPS = ("full", "select:1/8")
 TINY = {"vocab_size": 512, "hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8}
 HEAD = (
-    "| pages | keep | by | device/host/disk | ms a token | tokens/s | MB copied | limit ms | of it | hidden | off by |"
+    "| pages | keep | by | device/host/disk | ms a token | tokens/s | MB copied | alone ms | limit ms | of it | hidden "
+    "| off by |"
 )
 
 
@@ -48,13 +51,15 @@ def main() -> None:
     model = made_model(device, {**(TINY if options.tiny else LLAMA_3_8B), "num_hidden_layers": options.layers})
     bandwidth = copy_bandwidth(device)
     print(f"{name_of(device)}; one large copy from pinned memory {bandwidth / 1e9:.1f} GB/s; torch {torch.__version__}")
-    print(f"\n{HEAD}\n|{'---|' * 11}", flush=True)
+    print(f"\n{HEAD}\n|{'---|' * 12}", flush=True)
     for name, limits in tiers(model, options.tokens).items():
         try:
             measure_tiers(model, name, limits, options.tokens, bandwidth)
         except Exception:
             print(f"| {name} | failed |\n{traceback.format_exc()}", flush=True)
         release(device)
+    if model.graphs and model.graphs.refused:
+        print(f"\nno capture: {model.graphs.refused}")
     print(f"\n{time.perf_counter() - began:.0f} s", flush=True)
 
 
@@ -72,19 +77,30 @@ def measure_tiers(model: TransformersModel, name: str, limits: TierLimits, token
     """Print the rows of one way to divide the pages among tiers."""
     with tempfile.TemporaryDirectory() as folder:
         cache = filled(model, limits, tokens, Path(folder))
-        backend = cache.pool.backend
+        backend, graphs = cache.pool.backend, model.graphs
+        if limits.device is None:
+            print_rows(model, cache, f"{name}, captured", bandwidth)
+        model.graphs = None
         for gathers in [True, False] if backend.gathers and limits.device else [backend.gathers]:
             backend.gathers = gathers  # type: ignore[misc]
-            for keep in KEEPS:
-                try:
-                    print_row(model, cache, name, keep, bandwidth)
-                except Exception:
-                    print(f"| {name} | {keep} | failed |\n{traceback.format_exc()}", flush=True)
+            print_rows(model, cache, name, bandwidth)
+        model.graphs = graphs
         cache.drop()
+
+
+def print_rows(model: TransformersModel, cache: Cache, name: str, bandwidth: float) -> None:
+    """Print a row for every keeper; one that fails prints why."""
+    for keep in KEEPS:
+        try:
+            print_row(model, cache, name, keep, bandwidth)
+        except Exception:
+            print(f"| {name} | {keep} | failed |\n{traceback.format_exc()}", flush=True)
 
 
 expected: dict[str, torch.Tensor] = {}
 """The logits with all pages on the device, by keeper."""
+without_copies: dict[str, float] = {}
+"""The milliseconds of a step with all pages on the device, without a graph, by keeper."""
 
 
 def print_row(model: TransformersModel, read: Cache, name: str, keep: str, bandwidth: float) -> None:
@@ -105,11 +121,31 @@ def print_row(model: TransformersModel, read: Cache, name: str, keep: str, bandw
     limit = 1e3 * nbytes / bandwidth
     hidden = hidden_share(step) if pool.device.type == "cuda" and nbytes else ""
     del pool.copy_records  # type: ignore[attr-defined]
+    if not nbytes:
+        without_copies[keep] = median  # of the last way without copies
+    alone = copied_alone(cache) if nbytes and keep == "full" else 0.0
+    by_times = f"; {1 - (median - without_copies.get(keep, 0.0)) / alone:.0%} by times" if alone else ""
     where = "/".join(str(n) for n in pool.counts(cache.pages).values())
     by = "-" if not nbytes else "kernel" if pool.backend.gathers else "driver"
-    cells = [name, keep, by, where, f"{median:.2f}", f"{1e3 / median:.0f}", f"{nbytes / 1e6:.0f}", f"{limit:.2f}"]
-    print(f"| {' | '.join(cells)} | {limit / median:.0%} | {hidden} | {off:.0e} |", flush=True)
+    speed = [f"{median:.2f}", f"{1e3 / median:.0f}", f"{nbytes / 1e6:.0f}", f"{alone:.2f}", f"{limit:.2f}"]
+    cells = [name, keep, by, where, *speed, f"{limit / median:.0%}", f"{hidden}{by_times}"]
+    print(f"| {' | '.join(cells)} | {off:.0e} |", flush=True)
     cache.drop()
+
+
+def copied_alone(cache: Cache) -> float:
+    """Milliseconds of copying the records of all layers that are not on the device, while nothing else runs."""
+    pool = cache.pool
+    far = [page for page in cache.pages if page not in pool.device_tier]
+    far = [page for page, kind in zip(far, pool.kinds(far), strict=True) if kind == ORDINARY]
+    out = torch.empty(len(far), pool.record_bytes(far[0], 0), dtype=torch.uint8, device=pool.device)
+
+    def copy() -> None:
+        for layer in range(len(pool.shape.layers)):
+            pool.copy_records(far, layer, out, range(len(far)))
+        synchronize(pool.device)
+
+    return min(timed(copy, pool.device) for _ in range(3))
 
 
 def filled(model: TransformersModel, limits: TierLimits, tokens: int, spill: Path) -> Cache:
