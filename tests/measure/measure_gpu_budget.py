@@ -110,7 +110,7 @@ def measure(case: Case, device: torch.device) -> float:
     how = f"{case.name} | {case.codec} | {case.chunk:,} | {case.context:,}"
     sizes = " | ".join(f"{n / 2**20:,.0f}" for n in (model.nbytes, kv, working, planned, memory.highest))
     seconds = time.perf_counter() - start
-    print(f"| {how} | {sizes} | {off:+.1%} | {reserved(device) / 2**20:,.0f} | {seconds:.1f} |", flush=True)
+    print(f"| {how} | {sizes} | {off:+.1%} | {memory.reserved / 2**20:,.0f} | {seconds:.1f} |", flush=True)
     print_parts("measured", {"weights": weights, **found})
     of_chunk, of_run = ((n - m) / SLACK_GPU for n, m in ((working, fixed), (fixed, FIXED_GPU)))
     print_parts("planned", {"chunk": of_chunk, "run of pages and logits": of_run, "fixed": FIXED_GPU})
@@ -179,10 +179,12 @@ def peaks_of_parts(model: TransformersModel, memory: "Memory", found: dict[str, 
 
 
 class Memory:
-    """What torch has allocated on a device, beyond what it had at first; ``highest`` is its peak."""
+    """What torch has allocated on a device, beyond what it had at first; ``highest`` is its peak, and ``reserved`` the
+    most that torch had taken from the driver, in all.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._first, self.highest = device, 0, 0
+        self._device, self._first, self.highest, self.reserved = device, 0, 0, 0
         self.free_workspaces()
         if device.type == "cuda":
             torch.cuda.empty_cache()
@@ -192,7 +194,7 @@ class Memory:
     def begin(self) -> int:
         """Forget the peak so far; returns what is held."""
         self.take_peak()
-        self.highest = 0
+        self.highest = self.reserved = 0
         return self.held
 
     @property
@@ -205,6 +207,7 @@ class Memory:
         if self._device.type != "cuda":
             return 0
         peak = torch.cuda.max_memory_allocated(self._device) - self._first
+        self.reserved = max(self.reserved, torch.cuda.max_memory_reserved(self._device))
         torch.cuda.reset_peak_memory_stats(self._device)
         self.highest = max(self.highest, peak)
         return peak
@@ -218,11 +221,6 @@ class Memory:
         before = self.held
         torch._C._cuda_clearCublasWorkspaces()
         return before - self.held
-
-
-def reserved(device: torch.device) -> int:
-    """Bytes that torch has taken from the driver."""
-    return torch.cuda.memory_reserved(device) if device.type == "cuda" else 0
 
 
 def print_noticed() -> None:

@@ -103,7 +103,8 @@ def dynamic_step(model: TransformersModel, tokens: int) -> Callable[[int], objec
     module, cache = model._module, DynamicCache(config=model._module.config)
     module.set_attn_implementation("sdpa")
     for layer, shape in enumerate(model.shape.layers):
-        cache.update(*(x[None] for x in made(shape, tokens, model.device)), layer)
+        keys, values = made(shape, tokens, model.device)
+        cache.update(keys[None], values[None], layer)
 
     @torch.inference_mode()
     def step(i: int) -> object:
@@ -121,7 +122,8 @@ def compiled_step(model: TransformersModel, tokens: int) -> Callable[[int], obje
     module.set_attn_implementation("sdpa")
     cache = StaticCache(config=module.config, max_cache_len=tokens + 2 * STEPS)
     for layer, shape in enumerate(model.shape.layers):
-        cache.update(*(x[None] for x in made(shape, tokens, model.device)), layer)
+        keys, values = made(shape, tokens, model.device)
+        cache.update(keys[None], values[None], layer)
     forward = torch.compile(module.forward, mode="reduce-overhead", fullgraph=True)
 
     @torch.inference_mode()

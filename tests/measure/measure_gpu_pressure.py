@@ -119,7 +119,7 @@ def print_row(model: TransformersModel, read: Cache, name: str, keep: str, bandw
     ms = [timed(step, pool.device) for _ in range(STEPS)]
     nbytes, median = sum(copied) / STEPS, statistics.median(ms)
     limit = 1e3 * nbytes / bandwidth
-    hidden = hidden_share(step) if pool.device.type == "cuda" and nbytes else ""
+    hidden = profiled_share(step) if pool.device.type == "cuda" and nbytes else ""
     del pool.copy_records  # type: ignore[attr-defined]
     if not nbytes:
         without_copies[keep] = median  # of the last way without copies
@@ -201,6 +201,14 @@ def copy_bandwidth(device: torch.device) -> float:
 # --- What ran at the same time
 
 Range = tuple[float, float]
+
+
+def profiled_share(step: Callable[[], object]) -> str:
+    """``hidden_share``, or why there is none."""
+    try:
+        return hidden_share(step)
+    except Exception as e:
+        return f"no profile ({type(e).__name__}: {e})"
 
 
 def hidden_share(step: Callable[[], object]) -> str:

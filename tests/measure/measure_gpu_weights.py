@@ -1,10 +1,10 @@
 """Decoding with weights at fewer bits on a GPU: ``python measure_gpu_weights.py [--layers 8] [--tokens 4096]``.
 
 A random model of Llama 3 8B's shape is written to a temporary folder, and loaded as the product loads it: in bf16, and
-in nf4 and int8 by bitsandbytes. It decodes behind random keys and values, with captured graphs where they can be,
-beside transformers' step with the same weights, a DynamicCache and SDPA. Weights in int4, and the 4-bit blocks that a
-model was published in, are for processors: on a GPU the product refuses the first and has no use for the second, which
-the last row tells. A way that fails prints why.
+in nf4 by bitsandbytes (``--weights full,nf4,int8``: in int8, too). It decodes behind random keys and values, with
+captured graphs where they can be, beside transformers' step with the same weights, a DynamicCache and SDPA. Weights in
+int4, which are also the 4-bit blocks that a model was published in, are for processors: on a GPU the product refuses
+them, which the last row tells. A way that fails prints why.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
 
 TINY = {"vocab_size": 512, "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 8}
-WEIGHTS, WAYS = "full,nf4,int8,int4", ("DynamicCache", "int8", "bf16")
+WEIGHTS, WAYS = "full,nf4,int4", ("DynamicCache", "int8", "bf16")
 HEAD = "| weights | KV | ms a token | least | times as fast | weights GiB | peak GiB | loaded in s |"
 
 
@@ -61,6 +61,7 @@ def save_model(folder: Path, device: torch.device, size: dict[str, int]) -> None
     """Write a random model and a tokenizer, as a model folder."""
     made_model(device, size)._module.save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
+    gc.collect()
 
 
 def measure(folder: Path, device: str, weights: str, tokens: int) -> None:
