@@ -25,7 +25,7 @@ OTHER_KINDS = frozenset(("moe", "mlp", "dummy"))
 """Names of layers that cache nothing."""
 FIXED = 16 << 20  # bytes that threads and matrix kernels use, whatever the model
 SLACK = 1.5  # for heap fragmentation, which grows with the cache
-SLACK_GPU = 1.25  # meta tensors predict the peak within a fifth; not measured on a GPU yet
+SLACK_GPU = 1.1  # torch's blocks are up to 1 MiB larger than asked; not measured on a GPU yet
 FIXED_GPU = 32 << 20  # bytes of the cuBLAS workspace on Hopper; smaller on other GPUs
 
 
@@ -146,19 +146,22 @@ class Geometry:
         return not (self.eager or self.masked or old) and itemsize == 2 and width <= FLASH_WIDTH and width % 8 == 0
 
     def _kernel_bytes(self, chunk: int, context: int, itemsize: int) -> int:
-        """Estimate the peak bytes of a layer's tensors in torch, in attention or in the MLP, whichever is larger.
+        """Estimate the peak bytes of a layer's tensors in torch: where a run of pages is decoded, where parts are
+        merged, in RoPE or in the MLP, whichever is largest.
 
-        Embeddings, the layer's input and the normed input exist throughout. One run of pages is decoded at a time.
-        Merging holds float32 outputs twice, and RoPE holds q four times.
+        Embeddings, the layer's input and the normed input exist throughout. One run of pages is decoded at a time, and
+        they are attended to before the open page and the new tokens are. Merging holds float32 outputs twice. RoPE
+        holds q three times.
         """
-        run = min(WIDE_RUN * PAGE, max(context, chunk))
-        parts = self._parts(context, WIDE_RUN)
-        merged = parts * (self.outputs * itemsize + 3 * self.heads * 4) + self.outputs * (2 * 4 + itemsize)
-        attended = (self.queries + 2 * self.fresh) * itemsize + max(merged, 3 * self.queries * itemsize)
-        normed = self.hidden * 2 * 4
-        per_token = 3 * self.hidden * itemsize + max(attended, (self.hidden + self.inner) * itemsize, normed)
-        logits = self.vocabulary * (itemsize + 4)
-        return FIXED_GPU + int(SLACK_GPU * (chunk * per_token + run * self.history * itemsize + logits))
+        runs, parts = min(-(-context // (WIDE_RUN * PAGE)), MAX_PARTS), self._parts(context, WIDE_RUN)
+        run = min(WIDE_RUN * PAGE, max(context, chunk)) * self.history * itemsize
+        attended = (self.queries + self.fresh + self.outputs) * itemsize
+        decoding = attended + runs * (self.outputs * itemsize + self.heads * 4)
+        merging = attended + parts * (self.outputs * itemsize + 3 * self.heads * 4) + self.outputs * 2 * 4
+        rotating = (3 * self.queries + self.fresh) * itemsize
+        per_token = max(merging, rotating, self.inner * itemsize, self.hidden * 2 * 4)
+        throughout = chunk * 3 * self.hidden * itemsize + self.vocabulary * (itemsize + 4)
+        return FIXED_GPU + int(SLACK_GPU * (throughout + max(chunk * decoding + run, chunk * per_token)))
 
     @property
     def fresh_width(self) -> int:
@@ -220,8 +223,8 @@ def largest_chunk(
     """
     base, step = (geometry.activation_bytes(n, context, itemsize, device) for n in (0, PAGE))
     chunk = PAGE * max(1, min(int((free - base) // (step - base)), wanted // PAGE))
-    while chunk > max(PAGE, context) and geometry.activation_bytes(chunk, chunk, itemsize, device) > free:
-        chunk -= PAGE  # a chunk longer than ``context`` attends to more than ``context``
+    while chunk > PAGE and geometry.activation_bytes(chunk, max(chunk, context), itemsize, device) > free:
+        chunk -= PAGE  # long chunks take more for each token: one longer than ``context``, or on a GPU the MLP's
     return chunk
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from localctx import cli
 from localctx.engine.planning.capacity import largest_context
-from localctx.models.architecture.geometry import Geometry, geometry_of, largest_chunk, shape_of
+from localctx.models.architecture.geometry import FIXED_GPU, Geometry, geometry_of, largest_chunk, shape_of
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 
 LLAMA_70B = {
@@ -204,6 +204,22 @@ def test_the_largest_chunk_fits_and_is_whole_pages(free, wanted, context, device
     assert chunk % PAGE == 0
     assert PAGE <= chunk <= max(PAGE, wanted)
     assert chunk == PAGE or geometry.activation_bytes(chunk, max(chunk, context), 2, device) <= free
+
+
+@pytest.mark.parametrize(
+    ("geometry", "chunk", "context", "counted"),
+    [
+        (Geometry(4096, 32, 4096, 4096, 2048, 2048, 3 * 14_336, 128_256, eager=False), 512, 32_768, 88),
+        (Geometry(4096, 32, 4096, 4096, 2048, 2048, 3 * 14_336, 128_256, eager=False), 2048, 16_384, 217),
+        (Geometry(1536, 12, 1536, 1536, 512, 512, 3 * 8960, 151_936, eager=False), 2048, 32_768, 124),
+        (Geometry(4096, 32, 4096, 4096, 8192, 8192, 3 * 11_008, 32_000, eager=False), 512, 16_384, 276),
+        (Geometry(4096, 32, 4096, 4096, 8192, 8192, 3 * 11_008, 32_000, eager=False), 2048, 8192, 209),
+    ],
+)
+def test_the_working_memory_on_a_gpu_is_about_what_was_counted(geometry, chunk, context, counted):
+    """MiB of all tensors that a chunk made in one layer at their peak, beside pages, counted as torch made them."""
+    planned = geometry.activation_bytes(chunk, context, 2, "cuda") - FIXED_GPU
+    assert 1 <= planned / (counted << 20) <= 1.36
 
 
 def test_experts_count_for_the_tokens_they_are_given():
