@@ -119,8 +119,19 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "precision": precision_name(dtype, settings.weights),
         "vectors": f"{WIDEST} float32 at once ({INSTRUCTIONS})",
         "threads": torch.get_num_threads(),
+        **({"attention": _gpu_attention(device)} if device.type == "cuda" else {}),
         "memory": _measured(measure_device(str(device))),
     }
+
+
+def _gpu_attention(device: Any) -> str:
+    from localctx.kernels.device import has_triton
+
+    if not has_triton(device):
+        return "by torch, because Triton's kernels do not run here"
+    from localctx.kv.backends.attention_check import describe  # which imports Triton
+
+    return describe(device)
 
 
 def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:

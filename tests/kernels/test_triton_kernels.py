@@ -24,7 +24,9 @@ from localctx.kernels.triton import records as records_triton
 from localctx.kernels.triton import rotation as rotation_triton
 from localctx.kernels.triton import selection as selection_triton
 from localctx.kernels.triton import sketch as sketch_triton
+from localctx.kernels.triton import word_attention
 from localctx.kv.attention import attend_cache
+from localctx.kv.backends import attention_check, triton_backend
 from localctx.kv.batches.batching import make_decode_batch
 from localctx.kv.batches.decode_batch import DecodeBatch
 from localctx.kv.cache import Cache
@@ -40,6 +42,7 @@ from localctx.shape import PAGE, KVShape, LayerShape
 BF16 = torch.bfloat16
 CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
 SHAPES = {"gqa": (LayerShape(2, 32, 32), 6), "uneven": (LayerShape(1, 24, 40), 2)}
+WIDE = {"wide": (LayerShape(2, 128, 128), 6)}  # as ``word_attention`` attends to, in Gluon
 
 
 assert triton  # whose tests are slow by its interpreter (conftest.is_quick)
@@ -85,14 +88,15 @@ def near(found, expected, atol=4e-3):
 # --- Kernels
 
 
-@pytest.mark.parametrize("case", SHAPES)
+@pytest.mark.parametrize("case", [*SHAPES, *WIDE])
 @pytest.mark.parametrize("name", CODECS)
 def test_pages_are_attended_as_what_they_decode_to(name, case):
-    """Two rows, the first of three parts; the second begins within a page."""
-    shape, heads = SHAPES[case]
+    """Two rows, the first of three parts; the second begins within a page. A zero part after them is nothing."""
+    shape, heads = (SHAPES | WIDE)[case]
     _records, at, (k, v) = stored(name, shape, 11)
     parts = np.array([[0, 0, 4, 0], [0, 4, 8, 0], [0, 8, 9, 0], [1, 9, 11, 63]])
     pages = measure_gpu.pages_in_parts(parts, 2, at, kinds_of(*[0] * 11))
+    pages = pages._replace(parts=torch.cat((pages.parts, torch.zeros_like(pages.parts[:1]))))
     q = rand(2, heads, shape.k_dim)
     out, lse, masses = attention_triton.attend_pages(q, pages, layout_of(shape, name, "bf16"), 0.2, masses=True)
     for row, seen in enumerate((slice(0, 9 * PAGE), slice(9 * PAGE + 63, None))):
@@ -102,8 +106,9 @@ def test_pages_are_attended_as_what_they_decode_to(name, case):
         near(masses[:, 9 * row : 9 + 2 * row].logsumexp(1), expected_lse[:, 0])
 
 
-def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap():
-    shape, heads = SHAPES["gqa"]
+@pytest.mark.parametrize("case", ["gqa", *WIDE])
+def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap(case):
+    shape, heads = (SHAPES | WIDE)[case]
     kept, at, (k, v) = stored("int4", shape, 6)
     sinks, sinks_at, (sink_k, sink_v) = stored("bf16", shape, 1)
     assert len(kept) + len(sinks) == 7
@@ -112,7 +117,10 @@ def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap
     kinds = kinds_of(1, 0, 0, 0).expand(2, 4).contiguous()
     pages = measure_gpu.pages_in_parts(np.array([[0, 0, 1, 0], [0, 1, 3, 0], [0, 3, 4, 0]]), 1, addresses, kinds)
     q, extra = rand(1, heads, shape.k_dim), rand(heads, 4 * PAGE)
-    out, lse, _ = attention_triton.attend_pages(q, pages, layout_of(shape, "int4", "bf16"), 0.2, softcap=3, extra=extra)
+    out, lse, masses = attention_triton.attend_pages(
+        q, pages, layout_of(shape, "int4", "bf16"), 0.2, softcap=3, extra=extra, masses=True
+    )
+    near(masses.logsumexp(1), lse[0])
     for head in range(2):
         mine = slice(head * 3, head * 3 + 3)
         keys, values = (
@@ -124,24 +132,26 @@ def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap
         near(lse[0, mine], scores.logsumexp(-1))
 
 
+@pytest.mark.parametrize("case", ["gqa", *WIDE])
 @pytest.mark.parametrize("rotated", [False, True])
-def test_rows_see_their_pages_their_open_page_and_themselves(rotated):
-    """The second row has no page and hides two tokens; both write what is new."""
-    shape, heads = SHAPES["gqa"]
-    k, v = rand(2, 3 * PAGE, 32), rand(2, 3 * PAGE, 32)
+def test_rows_see_their_pages_their_open_page_and_themselves(rotated, case):
+    """The second row has no page and hides 21 tokens; both write what is new."""
+    shape, heads = (SHAPES | WIDE)[case]
+    width = shape.k_dim
+    k, v = rand(2, 3 * PAGE, width), rand(2, 3 * PAGE, width)
     codec = make_codec("int8+hadamard" if rotated else "int8", shape)
     records = codec.encode(k, v)
     k, v = codec.decode(records, torch.float32)
     pages = measure_gpu.pages_in_parts(np.array([[0, 0, 3, 5]]), 2, addresses_of(records), kinds_of(0, 0, 0))
-    open_k, open_v = (rand(2, 2, PAGE, 32 + i)[..., :32].contiguous().to(BF16) for i in range(2))
+    open_k, open_v = (rand(2, 2, PAGE, width + i)[..., :width].contiguous().to(BF16) for i in range(2))
     at = on_device(*([open_k[i].data_ptr(), open_v[i].data_ptr()] for i in range(2)))
-    tails = attention_triton.TritonOpenPages(at, on_device(0, 9), on_device(0, 2))
-    q, new_k, new_v = (rand(n, 2, 32).to(BF16).transpose(0, 1) for n in (heads, 2, 2))
+    tails = attention_triton.TritonOpenPages(at, on_device(0, 41), on_device(0, 21))
+    q, new_k, new_v = (rand(n, 2, width).to(BF16).transpose(0, 1) for n in (heads, 2, 2))
     before, sinks = (open_k.clone(), open_v.clone()), rand(heads)
     out, masses = attention_triton.attend_rows(
-        q, new_k, new_v, pages, tails, layout_of(shape, "int8"), 0.2, sinks=sinks, rotated=rotated, masses=True
+        q, new_k, new_v, pages, tails, layout_of(shape, "int8", "bf16"), 0.2, sinks=sinks, rotated=rotated, masses=True
     )
-    for row, (first, stop) in enumerate(((0, 0), (2, 9))):
+    for row, (first, stop) in enumerate(((0, 0), (21, 41))):
         parts = [A.attend_reference(q[row][:, None].float(), k[:, 5:], v[:, 5:], 0.2)] if row == 0 else []
         keys, values = (
             torch.cat((was[row][:, first:stop], new[row][:, None]), 1).float()
@@ -154,7 +164,7 @@ def test_rows_see_their_pages_their_open_page_and_themselves(rotated):
         assert torch.equal(open_v[row][:, stop], new_v[row])
         if row == 0:
             near(masses.sum(1), (parts[0][1] - lse).exp()[:, 0])
-    assert torch.equal(open_k[1][:, :9], before[0][1][:, :9])
+    assert torch.equal(open_k[1][:, :41], before[0][1][:, :41])
 
 
 @pytest.mark.parametrize("case", SHAPES)
@@ -279,6 +289,62 @@ def test_of_pages_that_promise_the_same_the_first_are_chosen(scale):
         assert torch.equal(found, expected)
     assert len(found.unique()) == 12
     assert {0, 29} <= {*found[0].tolist()}
+
+
+# --- A kernel that is wrong on a device
+
+
+class Launched:
+    """``word_attention``'s kernel, which notes that it was launched; then its output is multiplied or it fails."""
+
+    def __init__(self, factor=1.0, error=None):
+        self.kernel, self.factor, self.error, self.times = word_attention.attend_parts, factor, error, 0
+
+    def __getitem__(self, grid):
+        def launch(*given, **how):
+            self.times += 1
+            if self.error:
+                raise self.error
+            self.kernel[grid](*given, **how)
+            given[12].mul_(self.factor)  # out
+
+        return launch
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"),
+    [
+        (Launched(), "by the faster kernel, which agrees with the slower one here"),
+        (Launched(1.1), "it is off by 1e-01 of the largest number with int8 pages; is off by 1e-01"),
+        (Launched(float("nan")), "it is off by inf of the largest number with int8 pages"),
+        (Launched(error=RuntimeError("no such layout")), "it does not run (RuntimeError) with int8 pages"),
+    ],
+)
+def test_a_kernel_that_is_wrong_on_this_device_is_noticed_and_not_used(kernel, told, monkeypatch, caplog):
+    monkeypatch.setattr(word_attention, "attend_parts", kernel)
+    monkeypatch.setattr(triton_backend, "_layouts", {})
+    attention_check.doubt_about.cache_clear()
+    right = kernel.factor == 1 and not kernel.error
+    try:
+        pool = Pool(KVShape((WIDE["wide"][0],)), "int8", DEVICE, in_place=False, triton=True)
+        assert kernel.times == (1 if kernel.error else 2), "once as most tokens are decoded, once with all options"
+        assert pool.backend.layouts[0].by_words == right
+        assert told in attention_check.describe(DEVICE)
+        assert [record.levelname for record in caplog.records] == ([] if right else ["WARNING"] * 2)
+        before = kernel.times
+        cache = Cache(pool, BF16)
+        cache.begin(2 * PAGE)
+        k, v = (rand(2, 2 * PAGE, 127 + i)[..., :128].to(BF16) for i in (1, 2))
+        cache.extend(0, k, v)
+        cache.commit()
+        q = rand(6, 1, 128).to(BF16)
+        cache.begin(1)
+        out = attend_cache(cache, 0, q, k[:, :1], v[:, :1], 0.1)
+        assert kernel.times - before == right
+        expected = A.attend_reference(q.float(), *(torch.cat((x, x[:, :1]), 1).float() for x in (k, v)), 0.1)
+        near(out, expected[0], atol=2e-2)
+    finally:
+        attention_check.doubt_about.cache_clear()
 
 
 # --- What calls them

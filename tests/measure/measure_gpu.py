@@ -39,8 +39,11 @@ def main(tokens: list[int]) -> None:
         sys.exit("this needs an NVIDIA GPU, Ampere (sm_80) or later, with torch for CUDA (which brings Triton) and gcc")
     from triton.testing import do_bench
 
+    from localctx.kv.backends.attention_check import describe
+
     limit = 2 * (1 << 30) / do_bench(large_copy(device), return_mode="median") / 1e6  # GB/s, read and written
-    print(f"{torch.cuda.get_device_name()}, copies {limit:,.0f} GB/s; torch {torch.__version__}\n")
+    print(f"{torch.cuda.get_device_name()}, copies {limit:,.0f} GB/s; torch {torch.__version__}")
+    print(f"attention: {describe(device)}\n")
     print("| kernel | codec | tokens | off by | µs | GB/s | of a copy |\n|---|---|---|---|---|---|---|")
     wrong = []
     for count in tokens:
@@ -126,9 +129,7 @@ def kernels_of_codec(given: Inputs, name: str) -> Generator[Measured, None, sket
     records = torch.empty(pages, record_layout(shape, name).total, dtype=torch.uint8, device=device)
     order = torch.randperm(pages, device=device)
     at = records.data_ptr() + order * records.shape[1]
-    parts = split_rows_evenly(
-        np.array([0, pages]), [(0, 0)], attention_triton.parts_wanted(shape.kv_heads), np.zeros(pages)
-    )
+    parts = split_rows_evenly(np.array([0, pages]), [(0, 0)], attention_triton.parts_wanted(layout), np.zeros(pages))
     seen = pages_in_parts(parts, 1, at, kinds)
 
     def held() -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from localctx.kernels.triton import word_attention
+from localctx.kernels.triton.layouts import HAS_GLUON
 from localctx.kernels.triton.records import (
     PAGE,
     TritonLayerLayout,
@@ -30,7 +32,8 @@ _RESOURCES: dict[int, dict[str, int]] = {  # by head width
     128: {"num_warps": 4, "num_stages": 1, "maxnreg": 128},  # spills some, but four programs beat two
     256: {"num_warps": 8, "num_stages": 1},
 }
-_MERGED = 64  # parts that one step of the merge reads
+_MERGED = 128  # parts that one step of the merge reads
+_SLICE = 32  # values that a program of it merges
 
 
 class TritonPages(NamedTuple):
@@ -60,12 +63,24 @@ class TritonOpenPages(NamedTuple):
     hidden: Tensor
 
 
-def parts_wanted(heads: int) -> int:
-    """Return the best number of parts for a row's pages in layers with this many KV heads.
+def parts_wanted(layout: TritonLayerLayout) -> int:
+    """Return the best number of parts for a row's pages in layers like this one.
 
     It gives a GPU enough programs, and is small enough for a quick merge.
     """
-    return max(64, 512 // heads)
+    return max(128, 1024 // layout.heads) if attends_by_words(layout) else max(64, 512 // layout.heads)
+
+
+def attends_by_words(layout: TritonLayerLayout) -> bool:
+    """Return whether ``word_attention`` attends to pages of this layout (of at most 8 query heads per KV head)."""
+    width = word_attention.WIDTH
+    return (
+        HAS_GLUON
+        and layout.by_words
+        and (layout.k_dim, layout.v_dim) == (width, width)
+        and layout.bits[0] in word_attention.BITS
+        and layout.bits[-1] == (16, 16)
+    )
 
 
 def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
@@ -154,25 +169,32 @@ def _attend(
     per_head = pages.addresses.shape[-1]
     each = torch.full((heads, per_head), float("-inf"), device=device) if masses else None
     k, v, tails = new or (None, None, TritonOpenPages(None, None, None))  # type: ignore[arg-type]
-    few, many = layout.bits[0], layout.bits[-1]
-    wide = max(64, block_of(layout.k_dim), block_of(layout.v_dim))
-    _attend_parts[(slots, layout.heads)](
+    given = (
         q, rotate(q) if rotated else q, k, v, pages.parts, pages.addresses, pages.formats, layout.offsets,
         tails.addresses, tails.filled, tails.hidden, None if extra is None else extra.contiguous(),
         out, tops, totals, each, count, per_head, per_head if pages.addresses.dim() == 2 else 0,
         float(scale), float(softcap), *q.stride()[:2], *(k.stride()[:2] if k is not None else (0, 0)),
         *(v.stride()[:2] if v is not None else (0, 0)),
-        HEADS=layout.heads, GROUP=group, GROUPS=block_of(group), K_DIM=layout.k_dim, V_DIM=layout.v_dim,
-        K_BLOCK=block_of(layout.k_dim), V_BLOCK=block_of(layout.v_dim), K_BITS=few[0], V_BITS=few[1],
-        SINK_K_BITS=many[0], SINK_V_BITS=many[1], CAPPED=softcap > 0,
-        **_RESOURCES[min(wide, 256)],
     )  # fmt: skip
+    few, many = layout.bits[0], layout.bits[-1]
+    if attends_by_words(layout) and group <= word_attention.MOST_HEADS:
+        word_attention.attend_parts[(slots, layout.heads)](
+            *given, HEADS=layout.heads, GROUP=group, K_BITS=few[0], V_BITS=few[1], CAPPED=softcap > 0, num_warps=1
+        )
+    else:
+        wide = max(64, block_of(layout.k_dim), block_of(layout.v_dim))
+        _attend_parts[(slots, layout.heads)](
+            *given, HEADS=layout.heads, GROUP=group, GROUPS=block_of(group), K_DIM=layout.k_dim, V_DIM=layout.v_dim,
+            K_BLOCK=block_of(layout.k_dim), V_BLOCK=block_of(layout.v_dim), K_BITS=few[0], V_BITS=few[1],
+            SINK_K_BITS=many[0], SINK_V_BITS=many[1], CAPPED=softcap > 0,
+            **_RESOURCES[min(wide, 256)],
+        )  # fmt: skip
     result = torch.empty(n, heads, layout.v_dim, dtype=torch.float32 if rotated else q.dtype, device=device)
     out_rotated = torch.empty_like(result) if rotated else None
     lse = torch.empty(n, heads, device=device)
-    _merge[(n, heads)](
+    _merge[(n, heads, -(-layout.v_dim // _SLICE))](
         out, tops, totals, pages.bounds, sinks, result, out_rotated, lse, count, heads,
-        TAIL=new is not None, V_DIM=layout.v_dim, V_BLOCK=block_of(layout.v_dim), MERGED=_MERGED, num_warps=8,
+        TAIL=new is not None, V_DIM=layout.v_dim, SLICE=_SLICE, MERGED=_MERGED, num_warps=4,
     )  # fmt: skip
     return (result if out_rotated is None else rotate(out_rotated, result, q.dtype)), lse, each
 
@@ -289,15 +311,15 @@ def _tail(address, new, end, head, DIM: tl.constexpr, BLOCK: tl.constexpr):  # t
 @triton.jit(do_not_specialize=["count"])
 def _merge(  # type: ignore[no-untyped-def]
     out, tops, totals, bounds, sinks, result, out_rotated, lse, count, heads,
-    TAIL: tl.constexpr, V_DIM: tl.constexpr, V_BLOCK: tl.constexpr, MERGED: tl.constexpr,
+    TAIL: tl.constexpr, V_DIM: tl.constexpr, SLICE: tl.constexpr, MERGED: tl.constexpr,
 ):  # fmt: skip
-    """Merge the parts of a row for a query head, like ``reference.merge``. With ``out_rotated``, the pages' output
-    is stored there separately, because it must be rotated back.
+    """Merge the parts of a row for some values of a query head, like ``reference.merge``. With ``out_rotated``, the
+    pages' output is stored there separately, because it must be rotated back.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    e = tl.arange(0, V_BLOCK)
-    own = tl.zeros((V_BLOCK,), tl.float32)
-    pages = tl.zeros((V_BLOCK,), tl.float32)
+    e = tl.program_id(2) * SLICE + tl.arange(0, SLICE)
+    own = tl.zeros((SLICE,), tl.float32)
+    pages = tl.zeros((SLICE,), tl.float32)
     top, total = tl.full((), _HIDDEN, tl.float32), tl.full((), 0, tl.float32)
     if TAIL:
         tail = (count + row) * heads + head
@@ -326,6 +348,6 @@ def _merge(  # type: ignore[no-untyped-def]
     place = query * V_DIM + e
     if out_rotated is not None:
         tl.store(out_rotated + place, pages / total, mask=e < V_DIM)
-        pages = tl.zeros((V_BLOCK,), tl.float32)
+        pages = tl.zeros((SLICE,), tl.float32)
     tl.store(result + place, ((own + pages) / total).to(result.dtype.element_ty), mask=e < V_DIM)
     tl.store(lse + query, top + tl.log(total))

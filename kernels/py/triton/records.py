@@ -26,7 +26,8 @@ class TritonLayerLayout(NamedTuple):
     """One layer's heads and widths, and the K and V ``bits`` of each record format.
 
     There is one format, or the ordinary one and that of sink pages. ``offsets`` [formats, 6] int64, on the device, are
-    the bytes from a page's address to K's codes, scales, zeros and V's codes, scales, zeros.
+    the bytes from a page's address to K's codes, scales, zeros and V's codes, scales, zeros. ``by_words`` False keeps
+    ``word_attention`` from these pages.
     """
 
     heads: int
@@ -34,6 +35,7 @@ class TritonLayerLayout(NamedTuple):
     v_dim: int
     bits: tuple[tuple[int, int], ...]
     offsets: Tensor
+    by_words: bool = True
 
 
 def launching(launch: Callable[_Given, _Result]) -> Callable[_Given, _Result]:

@@ -13,6 +13,7 @@ from localctx.kernels.triton import record_copy as record_copy_triton
 from localctx.kernels.triton import records as records_triton
 from localctx.kernels.triton import selection as selection_triton
 from localctx.kernels.triton import sketch as sketch_triton
+from localctx.kv.backends.attention_check import doubt_about
 from localctx.kv.backends.backend import PageAddresses, PageAttention, TorchBackend
 from localctx.kv.page_format import ORDINARY, PageFormat
 from localctx.kv.row_parts import split_rows_evenly
@@ -79,7 +80,7 @@ class TritonBackend(TorchBackend):
         tokens, count = q.shape[1], indices.shape[-1] // q.shape[1]
         kinds = pages.kinds[indices]
         known = kinds.cpu().numpy() if pages.mixed else np.tile(np.arange(count) == 0, tokens)
-        wanted = attention_triton.parts_wanted(self.layouts[layer].heads)
+        wanted = attention_triton.parts_wanted(self.layouts[layer])
         parts = split_rows_evenly(np.arange(tokens + 1) * count, [(0, skip)] * tokens, wanted, known)
         bounds = attention_triton.bounds_of(parts, tokens)
         seen = attention_triton.TritonPages(self._sent(parts), self._sent(bounds), pages.bases[indices], kinds)
@@ -122,4 +123,8 @@ def _make_layouts(page_format: PageFormat, device: torch.device) -> Iterator[rec
     for layer, (heads, k_dim, v_dim, table, *_) in enumerate(page_format.layouts):
         offsets = torch.from_numpy(table[:, 2:] + page_format.offsets[:, layer, None])
         bits = tuple((int(k), int(v)) for k, v in table[:, :2])
-        yield records_triton.TritonLayerLayout(heads, k_dim, v_dim, bits, offsets.to(device))
+        layout = records_triton.TritonLayerLayout(heads, k_dim, v_dim, bits, offsets.to(device))
+        if attention_triton.attends_by_words(layout):
+            both = (codecs[layer] for codecs in page_format.codecs)
+            layout = layout._replace(by_words=not doubt_about(*both, device))
+        yield layout

@@ -156,7 +156,7 @@ class TritonDecodeBatch(DecodeBatch):
         super().report_attention()
 
     def _split(self, part: int, seen: Sequence[tuple[int, int]]) -> np.ndarray:
-        wanted = attention_triton.parts_wanted(self._layouts[0].heads)
+        wanted = attention_triton.parts_wanted(self._layouts[0])
         return split_rows_evenly(self._starts, seen, wanted, self._kinds[part])
 
     @cached_property
@@ -164,7 +164,7 @@ class TritonDecodeBatch(DecodeBatch):
         """The parts of the selected pages. Sinks are always selected and are the only pages of another kind."""
         kinds, count = self._kinds[FULL], self._caches[0].keeper.pages_seen(len(self._kinds[FULL]))
         assert (kinds[SINK_PAGES:] == ORDINARY).all()
-        wanted = attention_triton.parts_wanted(self._layouts[0].heads)
+        wanted = attention_triton.parts_wanted(self._layouts[0])
         return split_rows_evenly(np.array([0, count]), [(0, 0)], wanted, kinds[:count])
 
     @cached_property
