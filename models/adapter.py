@@ -68,7 +68,7 @@ class Adapter:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     def measured_count(self, name: str) -> int:
-        """Returns a measured number, ``effective`` (context in tokens) or ``passages``; 0 if not measured."""
+        """Returns a measured number: ``effective`` or ``focused`` (context in tokens), or ``passages``; 0 if not measured."""
         value = self.measured.get(name)
         return value if _is_count(value) else 0
 
@@ -188,7 +188,7 @@ def _text(folder: Path, reader: Mapping[str, Any], key: str) -> str:
 
 def _measured(folder: Path, reader: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the measured values. Callers check the values that are not checked here."""
-    for key in ("effective", "passages"):
+    for key in ("effective", "focused", "passages"):
         if key in reader and not _is_count(reader[key]):
             raise damaged(folder, f"{key} in {READER} is not a number above 0")
     if reader.get("answers", "free") not in ("free", "quote"):

@@ -54,6 +54,7 @@ class Request:
     started: float  # clock when the request was built
     seconds: dict[str, float]  # by phase
     continues: bool = False  # the question follows others
+    asked_before: str = ""  # the question before this one
     begun: str = ""  # beginning of a continued answer, included in text and texts
     sharing: Sharing | None = None  # in-memory prefix cache
     planned_chunk: int = 0  # before memory relief shrank it

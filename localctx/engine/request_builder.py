@@ -139,6 +139,7 @@ class RequestBuilder:
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             continues=bool(conversation.history),
+            asked_before=conversation.history[-1][0] if conversation.history else "",
             begun=conversation.begun,
             sharing=sharing,
             planned_chunk=planned.chunk,

@@ -4,7 +4,7 @@ A step appends the same tokens to every layer, layer by layer: ``begin``, ``exte
 ``rollback`` instead of ``commit`` restores the sequence as it was before ``begin``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
 
@@ -268,6 +268,10 @@ class Cache:
         self.sketches.clear()
         self.history.reset(self.num_pages)
 
+    def keep_pages(self, kept: Container[int]) -> None:
+        """Evict all sealed pages whose index is not in ``kept``. The positions of later tokens do not change."""
+        self._evict_pages([i for i in range(self.num_pages) if i not in kept])
+
     def use_pool(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
         """Continue in ``pool``, which holds ``pages``, copies of the sealed pages, and ``originals``, copies of the
         original sinks. The sequence is no longer exact.
@@ -351,13 +355,16 @@ class Cache:
     def _evict(self) -> None:
         """Evict the pages that the keeper does not keep."""
         evicted = self.keeper.pages_to_evict(self.num_pages, self.history.mean_mass)
-        if not evicted:
-            return
-        tokens = [self.table.placed[i].token for i in evicted]
-        self.evictions.add(*(EvictedRange(token, token + PAGE) for token in tokens))
-        self._remove(evicted)
-        if self.keeper.unbounded_positions:
-            move_sinks_to_window(self.table, self.keeper.sink_pages)
+        if evicted:
+            self._evict_pages(evicted)
+            if self.keeper.unbounded_positions:
+                move_sinks_to_window(self.table, self.keeper.sink_pages)
+
+    def _evict_pages(self, indices: list[int]) -> None:
+        if indices:
+            tokens = [self.table.placed[i].token for i in indices]
+            self.evictions.add(*(EvictedRange(token, token + PAGE) for token in tokens))
+            self._remove(indices)
 
     def _remove(self, indices: list[int]) -> None:
         self.history.keep(self.table.remove(indices))

@@ -50,8 +50,7 @@ def main() -> None:
 
         def ask(said: str, question: str, mode: str) -> str:
             text.write_text(said, encoding="utf-8")
-            *_, done = sessions[mode].ask([str(text)], question)
-            return done.report.to_json()["answer"]
+            return sessions[mode].ask(question, [str(text)]).text
 
         compared = []
         articles = json.loads(given.file.read_text())[: given.articles]

@@ -9,6 +9,7 @@ from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.answer_strategies import (
     CHECK,
     CONFIDENT,
+    FOCUS,
     LIKELIER,
     NEAREST,
     QUOTE,
@@ -20,12 +21,14 @@ ADAPTER = SimpleNamespace(measured={"answers": "quote"})
 WHOLE = {"documents": ["d"]}
 PASSAGES = WHOLE | {"passages": ["p"]}
 NAMES = {CHECK: "check", NEAREST: "nearest", LIKELIER: "likelier", CONFIDENT: "confident", QUOTE: "quote"}
+NAMES[FOCUS] = "focus"
 
 
 def case_of(question: str, request: dict, **settings) -> AnswerCase:
     plain = {"documents": (), "passages": (), "everywhere": None, "begun": "", "adapter": None, "continues": False}
     how = load_settings(**{"careful": "auto", "model": "/of/nobody", **settings})
-    return AnswerCase(None, SimpleNamespace(**plain | request), question, how)
+    asked = SimpleNamespace(**{"cache": SimpleNamespace()} | plain | request)
+    return AnswerCase(None, asked, question, how)
 
 
 @pytest.mark.parametrize(

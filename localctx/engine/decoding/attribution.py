@@ -1,4 +1,4 @@
-"""Attribution: maps the attention mass of the cache's pages to characters of the documents."""
+"""Attribution: maps pages of the cache, and their attention mass, to characters of the documents."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -41,6 +41,20 @@ def attention_by_text(
     total = sum(mass[page] for page in {page for _, page, _, _ in parts}) or 1.0
     shares = [AttentionShare(i, start, end, float(mass[page] / total)) for i, page, start, end in parts]
     return sorted(_join_unknown(shares), key=lambda part: -part.share)
+
+
+def pages_of_text(
+    tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str], ranges: Sequence[tuple[int, int, int]]
+) -> set[int]:
+    """Returns the pages of ``tokens`` with characters of ``ranges``: (index of the text, start, end).
+
+    ``tokens``: the part of the prompt that contains the ``texts``, in order. From the first text that the tokens do not
+    spell, ranges are left out.
+    """
+    page_starts, prompt = _decode_pages(tokenizer, tokens)
+    places = list(_locate_texts(prompt, texts))
+    located = [(places[i][0], start, end) for i, start, end in ranges if i < len(places)]
+    return {page for place in located for page, _, _ in _split_at_pages(page_starts, *place)}
 
 
 def _informative_mass(cache: SequenceCache, tokens: int, pages: int) -> np.ndarray:

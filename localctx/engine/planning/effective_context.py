@@ -24,10 +24,18 @@ models.
 
 @dataclass(frozen=True)
 class EffectiveContext:
-    """The most ``tokens`` of documents that are read whole, and the source of that number."""
+    """The most ``tokens`` of documents that a question attends to, and the source of that number. Longer documents, of
+    up to ``focused`` tokens, are read whole too, but questions attend only to their best passages (0: not measured).
+    """
 
     tokens: int
     source: Literal["setting", "measured here", "reader", "catalogue", "guess"]
+    focused: int = 0
+
+    @property
+    def whole(self) -> int:
+        """The most tokens of documents that are read whole."""
+        return max(self.tokens, self.focused)
 
     @property
     def description(self) -> str:
@@ -37,7 +45,7 @@ class EffectiveContext:
             "setting": " (as you set it)",
             "measured here": " (as measured here)",
         }
-        return f"{self.tokens:,} tokens{origin.get(self.source, '')}"
+        return f"{self.whole:,} tokens{origin.get(self.source, '')}"
 
 
 def effective_context(
@@ -48,10 +56,11 @@ def effective_context(
     """
     if settings.effective_context:
         return EffectiveContext(settings.effective_context, "setting")
+    focused = adapter.measured_count("focused") if adapter else 0
     if report := measured():
-        return EffectiveContext(int(report["effective"]), "measured here")
+        return EffectiveContext(int(report["effective"]), "measured here", focused)
     if adapter and (tokens := adapter.measured_count("effective")):
-        return EffectiveContext(tokens, "reader")
+        return EffectiveContext(tokens, "reader", focused)
     entry = load_catalog().get(settings.model)
     if entry and entry.effective:
         return EffectiveContext(entry.effective, "catalogue")

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from localctx.document_parts import Citation
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
+from localctx.kv.cache import Cache
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
+from localctx.workflows.answer.effective_length import effective_context_of
 from localctx.workflows.answer.question_kind import asks_of_the_whole, is_instruction
 
 
@@ -38,6 +41,18 @@ class AnswerCase:
     def reads_passages(self) -> bool:
         """Returns True if the prompt has passages, not whole documents."""
         return bool(self.request.passages)
+
+    def focuses(self) -> bool:
+        """Returns True if the documents were read whole but are longer than what the model uses at once, and the
+        question is about parts of them.
+        """
+        request = self.request
+        if self.settings.mode != "auto" or not request.documents or request.passages or request.everywhere:
+            return False
+        if is_instruction(self.question) or asks_of_the_whole(self.question) or not _shows_all_pages(request.cache):
+            return False
+        effective = effective_context_of(self.builder)
+        return bool(effective.focused) and request.boundary > effective.tokens
 
     def is_greedy(self) -> bool:
         """Returns True if one answer of the likeliest tokens is wanted."""
@@ -73,6 +88,11 @@ class AnswerCase:
         """
         compares = self.reads_passages() and self.may_abstain() and not self.wants_confidence()
         return compares and not asks_of_the_whole(self.question)
+
+
+def _shows_all_pages(cache: SequenceCache) -> bool:
+    """Returns True of a cache in our pages of which nothing is evicted, and which has no states besides."""
+    return isinstance(cache, Cache) and cache.keeper.name == "full" and not cache.pool.shape.states
 
 
 Condition = Callable[[AnswerCase], bool]

@@ -13,6 +13,7 @@ from localctx.workflows.answer.answer_case import AnswerCase as Case
 from localctx.workflows.answer.answer_case import Condition
 from localctx.workflows.answer.checked_answer import check_sentences
 from localctx.workflows.answer.everywhere import ask_every_passage
+from localctx.workflows.answer.focus import focus_on_passages
 from localctx.workflows.answer.nearest_passage import offer_nearest
 from localctx.workflows.answer.prompt_answer import answer_from_prompt, continue_answer, quote_first
 from localctx.workflows.answer.quoted_answer import answer_in_quotes
@@ -28,6 +29,7 @@ class Stage:
     conditions: tuple[Condition, ...]
 
 
+FOCUS = Stage(focus_on_passages, (Case.focuses,))  # shows the question only its passages' pages
 CHECK = Stage(check_sentences, (Case.reads_documents,))  # reports each sentence with its supporting passage
 NEAREST = Stage(offer_nearest, (Case.reads_documents,))  # after an answer that says that nothing answers
 LIKELIER = Stage(give_if_likelier, (Case.compares_likelihoods,))  # generates only if the question is likelier
@@ -47,14 +49,14 @@ class Strategy:
 
 STRATEGIES = (
     Strategy("everywhere", (Case.asks_every_passage,), lambda case: ask_every_passage(case, answer_passage), ()),
-    Strategy("continued", (Case.continues_answer,), continue_answer, (CHECK,)),
+    Strategy("continued", (Case.continues_answer,), continue_answer, (FOCUS, CHECK)),
     Strategy(
         "quoted",
         (Case.reads_documents, Case.is_greedy, Case.may_be_quoted, Case.quotes),
         answer_in_quotes,
-        (CHECK, NEAREST, LIKELIER, CONFIDENT),
+        (FOCUS, CHECK, NEAREST, LIKELIER, CONFIDENT),
     ),
-    Strategy("free", (), answer_from_prompt, (CHECK, NEAREST, LIKELIER, CONFIDENT, QUOTE)),
+    Strategy("free", (), answer_from_prompt, (FOCUS, CHECK, NEAREST, LIKELIER, CONFIDENT, QUOTE)),
 )
 
 

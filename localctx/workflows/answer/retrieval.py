@@ -3,7 +3,7 @@ the best ones answer. The pages of every passage are persisted, so that ranking 
 """
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from localctx.engine.blending import CachedPassage, blend
@@ -15,22 +15,13 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import PrepareReport
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
-from localctx.library.search.search import (
-    Passage,
-    all_passages,
-    cut_passages,
-    index_all,
-    join_adjacent,
-    search,
-    try_with_embedder,
-)
+from localctx.library.search.search import Passage, join_adjacent, try_with_embedder
 from localctx.library.wording.language import language_warnings
-from localctx.models.catalog import load_catalog
-from localctx.models.embedder import Embedder
-from localctx.store.documents import DocumentBeginning, StoredDocument
+from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.answer.every_passage import open_store, part_of
-from localctx.workflows.answer.question_kind import asks_of_the_whole, with_adapter
+from localctx.workflows.answer.find_passages import FoundPassages, find_passages, make_searchable, passage_count
+from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.answer.question_likelihood import without_question
 from localctx.workflows.answer.several_documents import measured_blending
 from localctx.workflows.answer.whole_offers import offer_whole
@@ -47,15 +38,6 @@ class _Question:
     why: str
     persist: bool
     conversation: Conversation
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """The passages found by search, their documents by id, and a warning about the search, if any."""
-
-    passages: list[Passage]
-    documents: dict[str, StoredDocument]
-    warning: str | None
 
 
 class RetrievalWorkflow:
@@ -87,7 +69,8 @@ class RetrievalWorkflow:
         with store_errors(runtime.store.home):
             runtime.store.documents.add(*document)
             try_with_embedder(
-                lambda: runtime.embedder, lambda embedder: self._index(runtime.store, embedder, [document.id])
+                lambda: runtime.embedder,
+                lambda embedder: make_searchable(runtime, runtime.store, embedder, [document.id]),
             )
         tokens = estimate_tokens(self._builder.model.tokenizer, [document.text], 0)
         return PrepareReport(
@@ -101,13 +84,8 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """Number of passages in the prompt: the setting, else the number measured with the adapter, else the
-        catalogue's number for the model, else 1.
-        """
-        settings, adapter = self._runtime.settings, self._runtime.adapter
-        measured = adapter.measured_count("passages") if adapter else 0
-        entry = load_catalog().get(settings.model)
-        return settings.passages or measured or (entry.passages if entry else 0) or 1
+        """Number of passages in the prompt."""
+        return passage_count(self._runtime)
 
     def _open(
         self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question
@@ -117,7 +95,11 @@ class RetrievalWorkflow:
             if documents is not None and not question.conversation.chat:  # a chat's documents are stored with it
                 for document in documents:
                     store.documents.add(*document.whole)
-            found = self._find(store, documents, question)
+            top = max(MAX_RANKED, self.count)
+            found = find_passages(self._runtime, store, documents, question.text, top)
+            if not found.passages:
+                what = f"{question.why}, and nothing in the documents is like the question"
+                raise NothingFound(what, "say it in other words")
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
         alone = replace(NO_CONVERSATION, max_tokens=question.conversation.max_tokens)
@@ -137,31 +119,6 @@ class RetrievalWorkflow:
         request.started -= searched
         request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return request
-
-    def _find(self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question) -> _Candidates:
-        ids = None if documents is None else [document.id for document in documents]
-        rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
-
-        def find(embedder: Embedder | None) -> list[Passage]:
-            self._index(store, embedder, rows)
-            top, beginning = max(MAX_RANKED, self.count), _beginning(documents)
-            before = len(beginning.text) if beginning else None
-            passages = search(store, question.text, embedder, list(rows), top, before).passages
-            if not passages and asks_of_the_whole(question.text):  # it may match no passage
-                passages = all_passages(store, list(rows))[:top]
-            return cut_passages(passages, beginning) if beginning else passages
-
-        passages, warning = try_with_embedder(lambda: self._runtime.embedder, find)
-        if not passages:
-            what = f"{question.why}, and nothing in the documents is like the question"
-            raise NothingFound(what, "say it in other words")
-        text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
-        named = {p.document for p in passages}
-        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
-        return _Candidates(passages, found, warning)
-
-    def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
-        index_all(store, embedder, documents, self._runtime.report, self._runtime.cancelled)
 
     def _build(
         self,
@@ -191,7 +148,7 @@ class RetrievalWorkflow:
         )
 
     def _best(
-        self, store: Store, requests: Sequence[Request], found: _Candidates, question: _Question
+        self, store: Store, requests: Sequence[Request], found: FoundPassages, question: _Question
     ) -> EngineCoroutine[Request]:
         """Rank the passages; returns the request that answers from the best ones, and closes the others."""
         open_requests = list(requests)
@@ -262,8 +219,3 @@ class RetrievalWorkflow:
             raise
         request.passages = passages
         return request
-
-
-def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:
-    """Returns the one document that is read only up to a mark, if there is one."""
-    return next((document for document in documents or () if isinstance(document, DocumentBeginning)), None)

@@ -1,0 +1,40 @@
+"""Focus: a question about a long document that was read whole attends only to the pages of its best passages.
+
+Small models are distracted by what is like the answer elsewhere. As in Quest (arXiv:2406.10774) few pages are seen, but
+a search of the text chooses them, once for all layers. The pages stay kept for other questions.
+"""
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.attribution import pages_of_text
+from localctx.engine.run_request import prefill_request
+from localctx.library.search.search import Passage
+from localctx.shape import SINK_PAGES
+from localctx.store.store import store_errors
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.every_passage import open_store
+from localctx.workflows.answer.find_passages import find_passages, passage_count
+
+
+def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Read the documents, evict the pages without passages that the question is about, then run ``answering``. If
+    search finds nothing, all pages are seen.
+    """
+    request = case.request
+    yield from prefill_request(request, request.boundary)
+    if passages := _passages(case):
+        indices = {document.id: i for i, document in enumerate(request.documents)}
+        ranges = [(indices[p.document], p.start, p.end) for p in passages]
+        texts = [document.text for document in request.documents]
+        pages = pages_of_text(request.model.tokenizer, request.tokens[: request.boundary], texts, ranges)
+        request.paged_cache.keep_pages(pages | set(range(SINK_PAGES)))
+    yield from answering
+
+
+def _passages(case: AnswerCase) -> list[Passage]:
+    """Returns the passages that the question, and the one before it, are about."""
+    request, runtime = case.request, case.builder.runtime
+    asked = f"{request.asked_before} {case.question}".strip()
+    with open_store(runtime, request.persister is not None) as store, store_errors(store.home):
+        for document in request.documents:
+            store.documents.add(*document.whole)
+        return find_passages(runtime, store, request.documents, asked, passage_count(runtime)).passages
