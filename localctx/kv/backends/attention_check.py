@@ -71,13 +71,14 @@ def _difference(ordinary: Codec, sink: Codec, device: torch.device, full: bool) 
     pages = attention_triton.TritonPages(
         sent(_PARTS), sent([0, len(_PARTS)]), torch.where(kinds == 1, sinks, some), kinds.to(torch.uint8)
     )
-    q, new, open_page = rand(1, queries, width), rand(2, 1, heads, width), rand(2, heads, PAGE, width).bfloat16()
+    q, new_k, new_v = (rand(1, n, width).bfloat16() for n in (queries, heads, heads))
+    open_page = rand(2, heads, PAGE, width).bfloat16()
     extra, found = rand(queries, count * PAGE) if full else None, list[list[Tensor]]()
     for by_words in (True, False):
         opened = open_page.clone()
         places = sent([[x.data_ptr() for x in opened]]), sent([_FILLED]), sent([_HIDDEN])
         out, masses = attention_triton.attend_rows(
-            q.bfloat16(), *new.bfloat16(), pages, attention_triton.TritonOpenPages(*places),
+            q, new_k, new_v, pages, attention_triton.TritonOpenPages(*places),
             _layout(ordinary, sink, device)._replace(by_words=by_words), width**-0.5,
             softcap=3 * full, extra=extra, masses=full,
         )  # fmt: skip
