@@ -273,13 +273,17 @@ def _length_note(r: dict[str, Any], max_tokens: int) -> str:
 
 
 def _eviction_notes(r: dict[str, Any]) -> Iterator[str]:
-    """Yield a note if the keeper dropped tokens of the prompt."""
+    """Yield a note if the answer did not see all tokens of the prompt."""
     kv = r["kv"]
     if kv["evicted"]:
         prompt = r["tokens"]["prompt"]
         dropped = round(
             sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in kv["evicted"])
         )
+        if kv["keeper"] == "full":
+            seen = f"{prompt - dropped:,} of {prompt:,} tokens"
+            yield f"the answer saw {seen}, of the passages most like the question; --mode full shows it all"
+            return
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
         tokens = f"{dropped:,} of {prompt:,} tokens (from {where}{more})"

@@ -89,3 +89,12 @@ def test_pages_of_text_are_those_that_spell_it(home, sharp_model):
         pages = pages_of_text(tokenizer, tokens, texts, [(0, 100, 130), (1, 0, 1)])
     first, second = len(heading) + 100, len(heading + texts[0] + between)
     assert pages == {first // PAGE, (first + 29) // PAGE, second // PAGE}
+
+
+def test_the_command_says_how_much_the_answer_saw(run, sharp_model, reader, rivers):
+    """And how to show it all."""
+    how = ("--model", sharp_model, "--adapter", reader, "--effective-context", 0, "--max-tokens", 4)
+    seen, whole = (run("ask", rivers, QUESTION, *how, "--mode", mode).stderr for mode in ("auto", "full"))
+    assert "the answer saw" in seen
+    assert "--mode full shows it all" in seen
+    assert "the answer saw" not in whole
