@@ -47,7 +47,7 @@ class TooLong(UserError):
     """The documents and the question do not fit into the model's context window."""
 
 
-class NoRoom(UserError):
+class OutOfKVMemory(UserError):
     """No tier has room for ``needed`` more bytes of KV. ``used`` is the bytes in use by tier."""
 
     def __init__(self, used: dict[str, int], needed: int, why: str = "") -> None:

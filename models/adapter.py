@@ -68,7 +68,9 @@ class Adapter:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     def measured_count(self, name: str) -> int:
-        """Returns a measured number: ``effective`` or ``focused`` (context in tokens), or ``passages``; 0 if not measured."""
+        """Returns a measured number: ``effective`` or ``focused`` (context in tokens), or ``passages``; 0 if not
+        measured.
+        """
         value = self.measured.get(name)
         return value if _is_count(value) else 0
 

@@ -148,5 +148,5 @@ class PagedModel(Model, Protocol):
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """Returns the keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.
 
-        Layers above ``layer`` are not computed, and ``cache`` does not change. Raises NoRoom.
+        Layers above ``layer`` are not computed, and ``cache`` does not change. Raises OutOfKVMemory.
         """

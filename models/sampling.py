@@ -13,7 +13,7 @@ COLDEST = 1e-6  # lower temperatures are greedy, because float32 cannot divide b
 
 class Sampler:
     """Chooses tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch these filters off. The same
-    ``seed`` gives the same tokens. ``processors`` change the logits first. With ``top``, ``told`` holds the last
+    ``seed`` gives the same tokens. ``processors`` change the logits first. With ``top``, ``logprobs`` holds the last
     token's logprobs (see ``likeliest``), computed from the unprocessed logits.
     """
 
@@ -27,7 +27,7 @@ class Sampler:
         top: int | None = None,
     ) -> None:
         self._processors, self._top = processors, top
-        self.told: tuple[float, list[tuple[int, float]]] | None = None
+        self.logprobs: tuple[float, list[tuple[int, float]]] | None = None
         self.greedy = temperature < COLDEST
         self._temperature, self._top_p, self._top_k = temperature, top_p, top_k
         self._total, self._tokens = 0.0, 0
@@ -50,7 +50,7 @@ class Sampler:
         token = self._choose(logits)
         for processor in self._processors:
             processor.accept(token)
-        self.told = None if self._top is None else likeliest(own, token, self._top)
+        self.logprobs = None if self._top is None else likeliest(own, token, self._top)
         return token
 
     def _choose(self, logits: Tensor) -> int:

@@ -12,7 +12,7 @@ from localctx.batch.outputs import Output, ResultEntry
 from localctx.budget import measure_process
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Event
-from localctx.errors import DocumentError, NoRoom, TooLong
+from localctx.errors import DocumentError, OutOfKVMemory, TooLong
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.read_sources import read_sources
@@ -22,7 +22,7 @@ from localctx.workflows.summary_task import SummaryTask
 
 Value = TypeVar("Value")
 
-DOCUMENT_ERRORS = (DocumentError, TooLong, NoRoom)  # errors that concern one document only
+DOCUMENT_ERRORS = (DocumentError, TooLong, OutOfKVMemory)  # errors that concern one document only
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Batch:
             result = stored or (yield from self._compute(document))
         except DOCUMENT_ERRORS as e:
             spent = time.perf_counter() - start
-            return Outcome(job, "failed", str(e), seconds=spent, retry=isinstance(e, NoRoom))
+            return Outcome(job, "failed", str(e), seconds=spent, retry=isinstance(e, OutOfKVMemory))
         named = {"document": document[0].id, "name": document[0].name, "path": job.path}
         entry = {**named, "status": "done", "recipe": self._recipe, **result}
         status, why = "skipped" if stored else "done", ""

@@ -76,7 +76,7 @@ class _ReopenedDocument:
         cache = self._engine.start()
         cleanup.callback(self._engine.reset)
         persister.restore(cache)
-        persister.enter(cache)
+        persister.register(cache)
         cleanup.callback(persister.close, cache)
         self._engine.read_more(self._tokens[cache.length :], persister)
         self._engine.read_more(self._question)

@@ -138,8 +138,8 @@ def blend(
 
     ``passages`` are in the order of the prompt. The rest, with the question, is left to ``prefill``. Copied keys and
     values differ from prefilled ones: ``cache.exact`` becomes False, so that its pages are never persisted. Raises
-    ModelError for a model whose keys cannot be re-rotated; Cancelled and NoRoom, with the tokens done so far in the
-    cache.
+    ModelError for a model whose keys cannot be re-rotated; Cancelled and OutOfKVMemory, with the tokens done so far in
+    the cache.
     """
 
     def prefill_to(stop: int) -> EngineCoroutine[None]:

@@ -138,14 +138,14 @@ class SentenceChecked:
 @dataclass(frozen=True)
 class Token:
     """A generated token. ``text`` is empty while a character is incomplete. ``answer`` is the index of the answer it
-    belongs to, if several are generated. ``told``, if requested: the text and logprob of the token, then of the
+    belongs to, if several are generated. ``logprobs``, if requested: the text and logprob of the token, then of the
     likeliest tokens at its step.
     """
 
     text: str
     id: int
     answer: int = 0
-    told: tuple[tuple[str, float], ...] | None = None
+    logprobs: tuple[tuple[str, float], ...] | None = None
 
 
 @dataclass(frozen=True)

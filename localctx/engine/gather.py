@@ -7,7 +7,7 @@ from typing import TypeVar
 from localctx.engine.coroutine import EngineCoroutine, Result
 from localctx.engine.scheduler import Batcher
 from localctx.engine.sequence import Sequence
-from localctx.errors import NoRoom
+from localctx.errors import OutOfKVMemory
 
 Item = TypeVar("Item")
 
@@ -18,8 +18,8 @@ def gather(
     """Run the coroutine that ``start`` returns for each of ``items``, at most ``limit`` at a time; yields their events
     and returns their results in order.
 
-    No coroutine is started while memory is short for the running ones. One that raises NoRoom beside others starts
-    again after another has ended. Raises what a coroutine raises, Cancelled too, and closes all coroutines.
+    No coroutine is started while memory is short for the running ones. One that raises OutOfKVMemory beside others
+    starts again after another has ended. Raises what a coroutine raises, Cancelled too, and closes all coroutines.
     """
     batcher, waiting = Batcher(in_order=True), deque(enumerate(items))
     running, results = dict[Sequence[Result], tuple[int, Item]](), dict[int, Result]()
@@ -35,7 +35,7 @@ def gather(
                 index, item = running.pop(sequence)
                 if sequence.error is None:
                     results[index] = sequence.result
-                elif isinstance(sequence.error, NoRoom) and running:
+                elif isinstance(sequence.error, OutOfKVMemory) and running:
                     waiting.appendleft((index, item))
                     limit = len(running)
                 else:

@@ -101,7 +101,7 @@ class Request:
     def begin_persisting(self) -> None:
         """Register the documents and the cache in the store, before prefill."""
         if self.persister:
-            self.persister.enter(self.cache)
+            self.persister.register(self.cache)
 
     @property
     def paged_cache(self) -> Cache:

@@ -37,7 +37,7 @@ SURELY_COUNTED = 8  # characters per token of the window; a longer text is first
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _PromptSpec:
     """Parameters of a request: ask ``question`` of ``texts``, or prefill them (None). ``part`` names the part of
     ``documents`` they are (empty: all).
     """
@@ -50,7 +50,7 @@ class _Wanted:
 
 
 @dataclass(frozen=True)
-class _Sequence:
+class _TokenizedPrompt:
     """The ``tokens`` to compute: ``prompt`` and the beginning of an answer, if any. Chunks end at ``cuts``. The
     ``persisted`` tokens are restored and stored; those before ``boundary`` are the same for any question. For
     ``ranking`` see ``_ranking_prompt``.
@@ -101,23 +101,23 @@ class RequestBuilder:
         anything is persisted; UsageError for a keeper that would leave nothing to persist.
         """
         started, settings = time.perf_counter(), self._settings_of(conversation)
-        wanted = _Wanted(documents, texts, question, part, conversation)
-        sequence = self._sequence(wanted)
-        planned = self._planned(settings, len(sequence.tokens))
-        dropped = _drops(planned, len(sequence.tokens), documents[0].name if question is None else "")
+        spec = _PromptSpec(documents, texts, question, part, conversation)
+        tokenized = self._tokenize(spec)
+        planned = self._planned(settings, len(tokenized.tokens))
+        dropped = _drops(planned, len(tokenized.tokens), documents[0].name if question is None else "")
         cache = self.engine.open_cache(planned)
-        cache.activation = sequence.activation
+        cache.activation = tokenized.activation
         persists = persist and (not dropped or conversation.chat is not None)  # a chat resumes from before the eviction
         with _dropped_on_error(cache):
-            persister = self._persister(wanted, sequence, planned) if persists else None
+            persister = self._persister(spec, tokenized, planned) if persists else None
             restoring = time.perf_counter()
             restore_notes = persister.restore(cache) if persister else []
-            sharing = self.engine.sharing(planned, sequence.tokens) if conversation.is_verbatim else None
+            sharing = self.engine.sharing(planned, tokenized.tokens) if conversation.is_verbatim else None
             if sharing:
                 sharing.begin(cache)
             plan = self.engine.plan(
                 planned,
-                tokens=len(sequence.tokens),
+                tokens=len(tokenized.tokens),
                 reused=cache.length,
                 answer=conversation.max_tokens or settings.max_tokens,
                 per_second=persister.rate if persister else None,
@@ -127,10 +127,10 @@ class RequestBuilder:
             model=self.model,
             model_name=settings.model,
             documents=documents,
-            tokens=sequence.tokens,
-            boundary=sequence.boundary,
-            cuts=sequence.cuts,
-            ranking=sequence.ranking,
+            tokens=tokenized.tokens,
+            boundary=tokenized.boundary,
+            cuts=tokenized.cuts,
+            ranking=tokenized.ranking,
             adapter=conversation.adapter,
             cache=cache,
             persister=persister,
@@ -143,7 +143,7 @@ class RequestBuilder:
             begun=conversation.begun,
             sharing=sharing,
             planned_chunk=planned.chunk,
-            document_ends=() if part or conversation.is_verbatim else self._document_ends(sequence.prompt, texts),
+            document_ends=() if part or conversation.is_verbatim else self._document_ends(tokenized.prompt, texts),
             restored=cache.length,
             restore_notes=restore_notes,
             next_prompt=lambda answer: self._next_prompt(texts, conversation, question or "", answer),
@@ -178,21 +178,21 @@ class RequestBuilder:
         self.engine.stretch(rope)
         return prompt
 
-    def _sequence(self, wanted: _Wanted) -> _Sequence:
+    def _tokenize(self, spec: _PromptSpec) -> _TokenizedPrompt:
         """Returns the tokens of the request, and where they are cut. Raises TooLong."""
-        conversation, question = wanted.conversation, wanted.question or ""
-        prompt = self.prompt(wanted.texts, question, conversation)
-        ranking = self._ranking_prompt(prompt, wanted.texts, question, wanted.part, conversation)
+        conversation, question = spec.conversation, spec.question or ""
+        prompt = self.prompt(spec.texts, question, conversation)
+        ranking = self._ranking_prompt(prompt, spec.texts, question, spec.part, conversation)
         boundary = _boundary(prompt, ranking)
-        document_tokens = min(boundary, prompt.documents) if wanted.documents else 0
+        document_tokens = min(boundary, prompt.documents) if spec.documents else 0
         tokens = [*prompt.tokens, *(self.model.tokenizer.encode(conversation.begun) if conversation.begun else [])]
         cuts = sorted({document_tokens, *([boundary] if ranking else self.engine.cuts(prompt))} - {0})
         if len(tokens) > len(prompt.tokens):  # the answer so far was persisted; recompute its last token
             cuts.append(len(tokens) - 1)
         activation = prompt.activation(conversation.adapter) if conversation.adapter else None
         persisted = tokens[: cuts[-1]]
-        read = persisted if wanted.question is None else tokens
-        return _Sequence(prompt, ranking, read, cuts, persisted, boundary, document_tokens, activation)
+        read = persisted if spec.question is None else tokens
+        return _TokenizedPrompt(prompt, ranking, read, cuts, persisted, boundary, document_tokens, activation)
 
     def _planned(self, settings: Settings, tokens: int) -> PlannedCache:
         planned = self.engine.plan_cache(settings, tokens)
@@ -200,18 +200,18 @@ class RequestBuilder:
             refuse_too_long(tokens, self.model.context, self.model.name)
         return planned
 
-    def _persister(self, wanted: _Wanted, sequence: _Sequence, planned: PlannedCache) -> Persister:
+    def _persister(self, spec: _PromptSpec, tokenized: _TokenizedPrompt, planned: PlannedCache) -> Persister:
         identity = CacheIdentity(
             self.engine.fingerprint(planned.codec),
             self.runtime.settings.model,
             planned.codec,
-            wanted.part or _how_far(wanted.documents),
-            wanted.conversation.chat,
-            activation=sequence.activation,
-            document_tokens=sequence.document_tokens,
+            spec.part or _how_far(spec.documents),
+            spec.conversation.chat,
+            activation=tokenized.activation,
+            document_tokens=tokenized.document_tokens,
         )
-        remote = not wanted.part  # a passage is not worth a request to a remote store
-        return self.engine.persister(wanted.documents, sequence.persisted, identity, sequence.boundary, remote)
+        remote = not spec.part  # a passage is not worth a request to a remote store
+        return self.engine.persister(spec.documents, tokenized.persisted, identity, tokenized.boundary, remote)
 
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings

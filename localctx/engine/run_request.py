@@ -15,7 +15,7 @@ from localctx.engine.decoding.prefill_decode import decode, decode_each, likelih
 from localctx.engine.events import Event, Token
 from localctx.engine.prompt import common
 from localctx.engine.request import Request
-from localctx.errors import Cancelled, NoRoom
+from localctx.errors import Cancelled, OutOfKVMemory
 from localctx.models.base import Tokenizer
 from localctx.models.constraint import Constraint
 from localctx.models.sampling import Sampler
@@ -43,7 +43,7 @@ def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCor
 def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None]:
     """Prefill the rest of the prompt and generate the answer, or several; their attention is recorded.
 
-    Raises Cancelled, NoRoom; tokens generated before remain.
+    Raises Cancelled, OutOfKVMemory; tokens generated before remain.
     """
     if request.logits is None:
         yield from prefill_request(request)
@@ -61,7 +61,7 @@ def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None
 
 def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutine[None]:
     """Prefill the prompt up to token ``stop`` (None: all of it), and persist pages behind it. Sets ``request.logits``
-    at the end of the prompt. Raises Cancelled, NoRoom.
+    at the end of the prompt. Raises Cancelled, OutOfKVMemory.
     """
     start, tokens = time.perf_counter(), request.tokens[:stop]
     if request.cache.length >= len(tokens):
@@ -86,7 +86,7 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
     """Prefill the passage; returns the log-likelihood of the question after it, computed without the adapter. The
-    request's cache then ends with the passage. Raises Cancelled, NoRoom.
+    request's cache then ends with the passage. Raises Cancelled, OutOfKVMemory.
     """
     assert request.ranking, "only passages are ranked"
     yield from prefill_request(request, request.boundary)
@@ -128,7 +128,7 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
     same = min(cache.length, common([*request.tokens, *(t.id for t in request.answers[0])], tokens))
     cache.trim(cache.trimmable(same))
     request.persister.extend(cache, tokens, branch)
-    with suppress(Cancelled, NoRoom):
+    with suppress(Cancelled, OutOfKVMemory):
         if cache.length < len(tokens):
             stops = request.persister.stops(cache)
             rest = prefill(cache, tokens, chunk=request.relief, cuts=[len(tokens)], stops=stops)

@@ -138,7 +138,9 @@ class Cache:
         self.phase = phase
 
     def finish_prefill(self) -> None:
-        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises NoRoom."""
+        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises
+        OutOfKVMemory.
+        """
         if self.phase == "asking":
             self.keeper.after_prefill(self)
         self.phase = "answering"
@@ -165,8 +167,8 @@ class Cache:
     # --- A step
 
     def begin(self, tokens: int) -> None:
-        """Start a step of ``tokens`` tokens, and release pages that sliding layers no longer see. Raises NoRoom, with
-        every token unchanged.
+        """Start a step of ``tokens`` tokens, and release pages that sliding layers no longer see. Raises
+        OutOfKVMemory, with every token unchanged.
         """
         assert not self._step, "a step is open"
         assert tokens > 0
@@ -180,7 +182,7 @@ class Cache:
         try:
             for i in range((self.tail + tokens) // PAGE):
                 self._add_pending(self.pool.kind_at(self.num_pages + i))
-        except BaseException:  # NoRoom, or memory ran out
+        except BaseException:  # OutOfKVMemory, or memory ran out
             self.rollback()
             raise
 
@@ -260,7 +262,7 @@ class Cache:
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Replace the sealed pages between the sinks and page ``stop`` with ``slots`` pages that hold the tokens of the
-        best ``score``, per head. A sliding layer keeps its last pages. Raises NoRoom.
+        best ``score``, per head. A sliding layer keeps its last pages. Raises OutOfKVMemory.
         """
         pages, positions = pack_tokens_by_score(self.table, slots, stop, score)
         start, end = self.table.replace(SINK_PAGES, stop, pages, positions)
@@ -347,7 +349,7 @@ class Cache:
         return length == 0 or self.table.has_window(self.position - (self.length - length), pages)
 
     def _add_pending(self, kind: int) -> None:
-        """Add a page, in every part, for the open step to fill. Raises NoRoom."""
+        """Add a page, in every part, for the open step to fill. Raises OutOfKVMemory."""
         for part, pending in enumerate(self._pending):
             if part == FULL or self.pool.shape.window:
                 pending.append(self.pool.new(kind, part))
@@ -371,7 +373,9 @@ class Cache:
         self.sketches.clear()
 
     def _rebase(self) -> None:
-        """Rebase positions to zero and re-rotate the keys. Raises NoRoom, and the next call then continues the work."""
+        """Rebase positions to zero and re-rotate the keys. Raises OutOfKVMemory, and the next call then continues the
+        work.
+        """
         rebase_pages(self.table, self.keeper.sink_pages)
         if by := self.num_pages * PAGE + self.tail - self.position:
             self.open_page.rerotate(by)

@@ -18,7 +18,7 @@ def pack_tokens_by_score(
 
     Returns the new pages and, for each sliding layer, the positions of all its pages afterwards (None for other
     layers). A sliding layer keeps its last pages. Keys stay at their positions. ``score`` is a ``TokenScore``, see
-    ``Keeper``. The table is unchanged. Raises NoRoom.
+    ``Keeper``. The table is unchanged. Raises OutOfKVMemory.
     """
     # A packed page mixes positions, so the bias of each key is unknown: such pages keep full precision.
     layers, last = range(len(table.pool.shape.layers)), table.placed[stop - slots : stop]

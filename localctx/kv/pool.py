@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from localctx.budget import TierLimits
-from localctx.errors import NoRoom
+from localctx.errors import OutOfKVMemory
 from localctx.kernels.device import has_triton
 from localctx.kv.backends.backend import Backend, TorchBackend
 from localctx.kv.backends.numba_backend import NumbaBackend
@@ -98,13 +98,13 @@ class Pool:
 
     def new(self, kind: int, part: int = FULL) -> int:
         """Allocate one part of a new page of this kind, to be filled layer by layer. Returns its own page id. Raises
-        NoRoom.
+        OutOfKVMemory.
         """
         nbytes = self.format.page_bytes(kind, part)
         while self._spare() < nbytes and self.give_up(self):
             pass
         if self._spare() < nbytes:
-            raise NoRoom(self.nbytes(), nbytes)
+            raise OutOfKVMemory(self.nbytes(), nbytes)
         self.make_room(nbytes)
         page = self._enter(kind, nbytes)
         try:
@@ -147,7 +147,7 @@ class Pool:
     def close(self, pages: Iterable[int]) -> None:
         """Mark new pages as sealed: every layer is filled, and they may be moved."""
         self._open.difference_update(pages)
-        with suppress(NoRoom):  # a step may exceed the limit; a page without room now raises at the next one
+        with suppress(OutOfKVMemory):  # a step may exceed the limit; a page without room now raises at the next one
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
@@ -278,7 +278,7 @@ class Pool:
                 self.version += 1
 
     def make_room(self, nbytes: int) -> None:
-        """Push pages down until the device has room for ``nbytes``. Raises NoRoom, and loses nothing."""
+        """Push pages down until the device has room for ``nbytes``. Raises OutOfKVMemory, and loses nothing."""
         self._room(0, nbytes)
 
     def trim(self) -> None:
@@ -296,7 +296,7 @@ class Pool:
     def shrink(self) -> int:
         """Limit the device to half of what it holds, permanently. Returns how many pages moved down."""
         before, self.device_tier.limit = len(self.device_tier), self.device_tier.nbytes // 2
-        with suppress(NoRoom):
+        with suppress(OutOfKVMemory):
             self.make_room(0)
         self.trim()
         return before - len(self.device_tier)
@@ -331,38 +331,38 @@ class Pool:
         return free + self._stored.nbytes
 
     def _room(self, level: int, nbytes: int) -> None:
-        """Push pages of a tier down until it has room for ``nbytes``. Raises NoRoom."""
+        """Push pages of a tier down until it has room for ``nbytes``. Raises OutOfKVMemory."""
         tier = self.tiers[level]
         while tier.limit is not None and tier.nbytes + nbytes > tier.limit:
             if self.give_up(self):
                 continue
             victim = self._least_needed(tier)
             if level + 1 == len(self.tiers) or (victim is None and not tier.nbytes and not self._below(level, nbytes)):
-                raise NoRoom(self.nbytes(), nbytes)
+                raise OutOfKVMemory(self.nbytes(), nbytes)
             if victim is None:
                 return  # every page here is being filled: this step may exceed the limit, the next pushes them down
             try:
                 self._move_down(victim, level)
-            except NoRoom:
+            except OutOfKVMemory:
                 if (victim := self._least_needed(tier, stored=True)) is None or not self._map_stored(victim):
                     raise
 
     def _move_down(self, page: int, level: int) -> None:
         """Move a page to the next tier below that is large enough, or to its stored copy instead of the disk.
 
-        Where attention reads in place, host memory is no faster than the store's mapping. Raises NoRoom.
+        Where attention reads in place, host memory is no faster than the store's mapping. Raises OutOfKVMemory.
         """
         payload = self.payload(page)
         below = self._below(level, len(payload))
         if (self.in_place or not below or self.tiers[below] is self.disk_tier) and self._map_stored(page):
             return
         if not below:
-            raise NoRoom(self.nbytes(), len(payload))
+            raise OutOfKVMemory(self.nbytes(), len(payload))
         self._room(below, len(payload))
         try:
             self.tiers[below].put(page, payload)
         except (OSError, MemoryError, RuntimeError) as e:  # a full disk, or memory that cannot be had or pinned
-            raise NoRoom(self.nbytes(), len(payload), str(e)) from e
+            raise OutOfKVMemory(self.nbytes(), len(payload), str(e)) from e
         self._put_in(self.tiers[below], page)
         self.tiers[level].drop(page)
         self.version += 1

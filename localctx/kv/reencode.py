@@ -10,7 +10,7 @@ from localctx.kv.pool import Pool
 def reencode(cache: Cache, codec: str) -> None:
     """Hold ``cache`` in ``codec`` from now on. Its pages then no longer match their names and are not persisted.
 
-    Other sequences keep the pages they share with it. If it fails, with NoRoom or out of memory, the cache is
+    Other sequences keep the pages they share with it. If it fails, with OutOfKVMemory or out of memory, the cache is
     unchanged.
     """
     pool = cache.pool.with_codec(codec)

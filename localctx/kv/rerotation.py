@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from localctx.errors import NoRoom
+from localctx.errors import OutOfKVMemory
 from localctx.kv.block_table import BlockTable, PageParts
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE
@@ -20,12 +20,12 @@ def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Ten
 
 
 def rerotated_page(pool: Pool, parts: PageParts, by: int) -> PageParts:
-    """Returns copies of ``parts`` with their keys ``by`` positions later. Raises NoRoom."""
+    """Returns copies of ``parts`` with their keys ``by`` positions later. Raises OutOfKVMemory."""
     copies = list[int]()
     try:
         for part, page in enumerate(parts.ids):
             copies.append(_rerotated_part(pool, page, part, by))
-    except NoRoom:
+    except OutOfKVMemory:
         pool.release(copies)
         raise
     return PageParts(*copies)
@@ -46,7 +46,7 @@ def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
     """Re-rotate the first ``sink_pages`` pages to the positions before the following page
     (StreamingLLM, arXiv:2309.17453).
 
-    Starts from the originals, so that rounding errors do not add up. Raises NoRoom.
+    Starts from the originals, so that rounding errors do not add up. Raises OutOfKVMemory.
     """
     window = table.placed[sink_pages].position
     for i in range(sink_pages):
@@ -57,7 +57,7 @@ def rebase_pages(table: BlockTable, sink_pages: int) -> None:
     """Rebase positions to zero and re-rotate the keys, so that nothing exceeds the model's window. Sinks start from
     their originals.
 
-    Raises NoRoom. The next call then continues with the pages not moved yet.
+    Raises OutOfKVMemory. The next call then continues with the pages not moved yet.
     """
     for i, placed in enumerate(table.placed):
         if placed.position == i * PAGE:

@@ -78,7 +78,9 @@ class SequenceCache(Protocol):
         """Set the phase of the tokens processed from now on. Keepers depend on it."""
 
     def finish_prefill(self) -> None:
-        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises NoRoom."""
+        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises
+        OutOfKVMemory.
+        """
 
     def trimmable(self, length: int) -> int:
         """Returns the longest length, up to ``length``, to which the sequence can be trimmed without loss."""

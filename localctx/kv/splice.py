@@ -17,8 +17,8 @@ from localctx.shape import PAGE
 def splice_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
     """Append tokens ``start..stop`` of ``source``, of the same model, to ``cache``. They are encoded once more.
 
-    ``cache`` is not exact from then on. The pools and their codecs may differ. Raises NoRoom, or ModelError if keys
-    cannot be re-rotated, and leaves the cache unchanged.
+    ``cache`` is not exact from then on. The pools and their codecs may differ. Raises OutOfKVMemory, or ModelError if
+    keys cannot be re-rotated, and leaves the cache unchanged.
     """
     cache.begin(stop - start)
     try:

@@ -9,7 +9,16 @@ from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from localctx.errors import Cancelled, DocumentError, ModelError, NoRoom, NothingFound, TooLong, UsageError, UserError
+from localctx.errors import (
+    Cancelled,
+    DocumentError,
+    ModelError,
+    NothingFound,
+    OutOfKVMemory,
+    TooLong,
+    UsageError,
+    UserError,
+)
 from localctx.serving.answer_stream import AnswerStream, Heartbeat
 from localctx.serving.api_error import ApiError
 from localctx.serving.api_metrics import ApiMetrics
@@ -92,7 +101,7 @@ def api_error_of(error: UserError | Cancelled) -> ApiError:
     """Returns the API error for a job that ended with ``error``."""
     if isinstance(error, TooLong):
         return ApiError(f"the context length is exceeded: {error}", "messages", code="context_length_exceeded")
-    if isinstance(error, NoRoom | Cancelled):
+    if isinstance(error, OutOfKVMemory | Cancelled):
         return ApiError(str(error) or SHUTTING_DOWN, status=503)
     if isinstance(error, DocumentError | NothingFound):
         return ApiError(str(error), status=404, code="not_found")

@@ -155,7 +155,7 @@ class AnswerStream:
         if answer.cut.stopped:
             return None
         answer.tokens += 1
-        likely = logprob(token) if token.told else None
+        likely = logprob(token) if token.logprobs else None
         if likely:
             answer.likely.append(likely)
         text = answer.add(token.text)

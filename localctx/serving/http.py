@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from localctx.error_log import explain
 from localctx.errors import UsageError
 from localctx.network import is_this_machine, refuse_offline
-from localctx.serving.patient_protocol import PatientProtocol
+from localctx.serving.request_timeout import RequestTimeoutProtocol
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -104,7 +104,7 @@ def server_config(app: App) -> uvicorn.Config:
     """
     return uvicorn.Config(
         ErrorGuard(app),
-        http=PatientProtocol,
+        http=RequestTimeoutProtocol,
         ws="none",
         log_config=None,
         log_level="warning",

@@ -132,9 +132,9 @@ def tool_call(call: ToolCall) -> dict[str, Any]:
 
 def logprob(token: Token) -> dict[str, Any]:
     """Return a token's probabilities in the form of ``logprobs``."""
-    assert token.told, "probabilities were asked for"
+    assert token.logprobs, "probabilities were asked for"
     own, *top = (
-        {"token": text, "logprob": max(value, -9999.0), "bytes": [*text.encode()]} for text, value in token.told
+        {"token": text, "logprob": max(value, -9999.0), "bytes": [*text.encode()]} for text, value in token.logprobs
     )
     return {**own, "top_logprobs": top}
 

@@ -39,8 +39,8 @@ def reply(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) 
     """Answer ``asked``; the plan comes first, Done last.
 
     Pages are reused if the conversation begins like an earlier one or like a kept document, and stay in memory for
-    later ones. Only pages of ``documents`` are persisted. Raises TooLong, NoRoom, DocumentError; UsageError for an
-    unusable grammar.
+    later ones. Only pages of ``documents`` are persisted. Raises TooLong, OutOfKVMemory, DocumentError; UsageError for
+    an unusable grammar.
     """
     runtime = builder.runtime
     with runtime.running():

@@ -46,7 +46,7 @@ class GeneratedAnswer:
 class TextGenerator(Protocol):
     """Generates text about one document with the model named ``model``; ``token_counts`` adds up its tokens.
 
-    Raises TooLong before generating if a text is too long. All methods raise Cancelled, NoRoom.
+    Raises TooLong before generating if a text is too long. All methods raise Cancelled, OutOfKVMemory.
     """
 
     model: str

@@ -96,7 +96,7 @@ class LlamaMemory:
         """Append ``tokens`` to each of ``sequences``. Returns the logits of the last ``num_logits`` tokens of each.
 
         On any exception sequences are as before, except that one that cannot be trimmed becomes ``lost``. Raises
-        Cancelled, NoRoom.
+        Cancelled, OutOfKVMemory.
         """
         done = dict[int, Tensor]()
         with self._lock:
@@ -143,7 +143,7 @@ class LlamaMemory:
         tokens: Sequence[Sequence[int]],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """Compute one native batch, making room for it as long as possible. Raises NoRoom, Cancelled."""
+        """Compute one native batch, making room for it as long as possible. Raises OutOfKVMemory, Cancelled."""
         computed = [sequences[i] for i, *_ in batch]
         while True:
             self._residents.separate([s for s in computed if s.gap], sequences)
@@ -279,7 +279,7 @@ class LlamaMemory:
     def append(self, sequence: NativeSequence, stop: int, state: np.ndarray) -> None:
         """Append a ``snapshot`` of the tokens from the sequence's end to ``stop``.
 
-        Checks the result in native memory. Raises StateRefused, with the sequence empty; NoRoom.
+        Checks the result in native memory. Raises StateRefused, with the sequence empty; OutOfKVMemory.
         """
         with self._lock:
             start = sequence.length
@@ -297,7 +297,9 @@ class LlamaMemory:
                 raise StateRefused(f"it holds no tokens {start:,} to {stop:,}")
 
     def _set_state(self, state: np.ndarray, cells: int, keep: Sequence[NativeSequence]) -> None:
-        """Restore a state into the scratch sequence, making room while that may help. Raises StateRefused, NoRoom."""
+        """Restore a state into the scratch sequence, making room while that may help. Raises StateRefused,
+        OutOfKVMemory.
+        """
         while True:
             try:
                 return self._native.set_state(self._native.scratch, state)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from localctx.errors import ModelError, NoRoom
+from localctx.errors import ModelError, OutOfKVMemory
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper
 from localctx.models.llama_cpp.context import LlamaContext, StateRefused
@@ -139,8 +139,8 @@ class ResidentSequences:
         return self._context
 
     def make_resident(self, sequences: Sequence[NativeSequence]) -> None:
-        """Give each of ``sequences`` a native id and restore its preempted state. Raises NoRoom, and ModelError for a
-        lost sequence.
+        """Give each of ``sequences`` a native id and restore its preempted state. Raises OutOfKVMemory, and ModelError
+        for a lost sequence.
         """
         if new := [s for s in sequences if s.id is None and s.preempted is None]:
             self.forget()
@@ -168,7 +168,7 @@ class ResidentSequences:
                 self._preempt(other)
 
     def _resume(self, sequence: NativeSequence, state: np.ndarray, keep: Sequence[NativeSequence]) -> None:
-        """Restore a sequence's preempted ``state``. Raises NoRoom, with the sequence preempted again."""
+        """Restore a sequence's preempted ``state``. Raises OutOfKVMemory, with the sequence preempted again."""
         while not self._restored(sequence, state):
             self._give_back(sequence)
             sequence.preempted = state
@@ -210,7 +210,7 @@ class ResidentSequences:
 
     def make_room(self, need: int, keep: Sequence[NativeSequence]) -> None:
         """Make room in a full context: release the retained sequence, grow, or preempt a sequence not in ``keep``.
-        Raises NoRoom if none of these is possible.
+        Raises OutOfKVMemory if none of these is possible.
         """
         if self.forget():
             return
@@ -222,7 +222,7 @@ class ResidentSequences:
         elif grows:
             self._grow(max(need, self.cells + 1))
         else:
-            raise NoRoom({"device": self.cells}, need, f"llama.cpp's context has {self.cells:,} tokens")
+            raise OutOfKVMemory({"device": self.cells}, need, f"llama.cpp's context has {self.cells:,} tokens")
 
     def _grow(self, tokens: int) -> None:
         """Make a context for ``tokens``, at least twice the current size if allowed, and preempt resident sequences."""

@@ -28,7 +28,9 @@ def surplus(sequence: NativeSequence) -> range:
 
 
 def evict(residents: ResidentSequences, sequences: Sequence[NativeSequence]) -> None:
-    """Remove the tokens that the keepers of ``sequences`` evict. Raises NoRoom if one cannot be made resident."""
+    """Remove the tokens that the keepers of ``sequences`` evict. Raises OutOfKVMemory if one of them cannot be made
+    resident.
+    """
     for sequence in sequences:
         if tokens := surplus(sequence):
             residents.make_resident([sequence])

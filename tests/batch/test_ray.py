@@ -23,7 +23,7 @@ from localctx.batch.ray_cluster import RayCluster
 from localctx.batch.ray_generator import RayGenerator
 from localctx.batch.run_batch import Batch, Outcome
 from localctx.engine.events import Note
-from localctx.errors import ChatFull, DocumentError, ModelError, NoRoom, TooLong, UsageError, UserError
+from localctx.errors import ChatFull, DocumentError, ModelError, OutOfKVMemory, TooLong, UsageError, UserError
 from localctx.settings import Settings
 from localctx.workflows.summary_task import SummaryTask
 
@@ -205,7 +205,7 @@ def test_what_no_machine_has_is_told(settings, cpus, why):
 
 @pytest.mark.parametrize("kind", [DocumentError, TooLong, ChatFull, ModelError, UsageError])
 def test_an_error_comes_from_another_process_as_it_was(kind):
-    for error in (kind("what", "do"), NoRoom({"disk": 5}, 7)):
+    for error in (kind("what", "do"), OutOfKVMemory({"disk": 5}, 7)):
         copy = pickle.loads(pickle.dumps(error))
         assert type(copy) is type(error)
         assert (str(copy), copy.problem, copy.remedy) == (str(error), error.problem, error.remedy)

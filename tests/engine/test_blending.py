@@ -137,7 +137,7 @@ def test_encoding_anew_costs_about_what_encoding_cost(models, family, codec):
 
 
 def test_no_room_leaves_the_cache_as_it_was(models):
-    from localctx.errors import NoRoom
+    from localctx.errors import OutOfKVMemory
 
     model = models["llama"]
     source, small = new_cache(model), TierLimits(2 * model.shape.page_bytes("f32"), 0, 0)
@@ -145,7 +145,7 @@ def test_no_room_leaves_the_cache_as_it_was(models):
     model.forward(TOKENS[:300], source)
     model.forward(TOKENS[400:470], cache)
     before = kept(cache, 2)
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfKVMemory):
         splice_tokens(cache, source, 0, 300)
     assert cache.length == 70
     assert cache.exact

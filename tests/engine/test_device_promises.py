@@ -12,7 +12,7 @@ from ask_in_process import session
 from triton_device import DEVICE
 
 from localctx.engine.events import Note, Token
-from localctx.errors import NoRoom
+from localctx.errors import OutOfKVMemory
 from localctx.kv.pool import Pool
 from localctx.shape import FORMATS
 
@@ -107,6 +107,6 @@ def test_memory_that_runs_out_in_an_answer_is_told_and_the_next_request_works(as
                 "forward_each",
                 lambda model, requests, *how: requests[0].cache.phase == "answering" and next(times, False),
             )
-            with pytest.raises(NoRoom, match="memory ran out"):
+            with pytest.raises(OutOfKVMemory, match="memory ran out"):
                 heard(s, document)
         assert heard(s, document) == (plain, [])

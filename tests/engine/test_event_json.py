@@ -24,7 +24,7 @@ from localctx.engine.events import (
     WholeOffered,
 )
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
-from localctx.errors import Cancelled, NoRoom, UserError
+from localctx.errors import Cancelled, OutOfKVMemory, UserError
 
 CITATION = {"document": "d", "name": "a.txt", "page": None, "quote": "«é\u2028»", "start": 3, "weight": 0.25}
 KV = KVReport(
@@ -76,7 +76,8 @@ def test_every_event_is_known_and_has_an_example():
 
 
 @pytest.mark.parametrize(
-    "kind", [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, UserError) and k is not NoRoom]
+    "kind",
+    [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, UserError) and k is not OutOfKVMemory],
 )
 def test_an_error_comes_back_as_it_was(kind):
     with pytest.raises(kind, match="it is broken; mend it") as raised:
@@ -86,8 +87,8 @@ def test_an_error_comes_back_as_it_was(kind):
 
 
 def test_an_error_with_words_of_its_own_comes_back_with_them():
-    error = NoRoom({"device": 1 << 20}, 1 << 21)
-    with pytest.raises(NoRoom) as raised:
+    error = OutOfKVMemory({"device": 1 << 20}, 1 << 21)
+    with pytest.raises(OutOfKVMemory) as raised:
         event_from_line(error_to_line(error))
     assert str(raised.value) == str(error)
 

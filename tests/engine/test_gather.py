@@ -10,7 +10,7 @@ from localctx.engine.decoding.prefill_decode import decode, prefill
 from localctx.engine.events import Token
 from localctx.engine.gather import gather
 from localctx.engine.scheduler import Scheduler
-from localctx.errors import Cancelled, NoRoom
+from localctx.errors import Cancelled, OutOfKVMemory
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.sampling import Sampler
@@ -128,17 +128,17 @@ def test_one_without_room_beside_others_starts_again_and_fails_alone_if_it_must(
     def start(length):
         tried.append(length)
         if length == 65 and tried.count(65) < 3:
-            raise NoRoom({}, 1)
+            raise OutOfKVMemory({}, 1)
         return (yield from answered(model, length))
 
     assert run_to_end(gather(start, LENGTHS, 4), compute_alone(model)) == alone(model)
     assert tried.count(65) == 3
 
     def never(length):
-        raise NoRoom({}, 1)
+        raise OutOfKVMemory({}, 1)
         yield
 
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfKVMemory):
         run_to_end(gather(never, LENGTHS, 4), compute_alone(model))
 
 

@@ -30,7 +30,7 @@ from localctx.engine.planning.cache_plan import (
     out_of_memory,
     plan_cache,
 )
-from localctx.errors import Cancelled, NoRoom, TooLong, UserError
+from localctx.errors import Cancelled, OutOfKVMemory, TooLong, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
@@ -231,7 +231,7 @@ def test_without_a_disk_for_spilling_stored_pages_still_leave_memory():
     pool, page = cache.pool, cache.pool.page_bytes(0)
     k, v = cache.read(0, 0, 8, torch.float32)
     pool.allow(TierLimits(0, 0, 0), TierLimits(None, 0, 0))
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfKVMemory):
         grow(cache, PAGE)
     for i in cache.pages[2:]:  # the pages used longest ago are not stored
         pool.add_stored_copy(i, partial(stored_copy(pool, i).view))
@@ -371,7 +371,7 @@ def test_memory_of_the_host_that_cannot_be_had_is_no_room_and_loses_nothing(monk
         raise RuntimeError("CUDA error: out of memory")
 
     monkeypatch.setattr(cache.pool.host_tier, "put", refuses)
-    with pytest.raises(NoRoom, match="out of memory"):
+    with pytest.raises(OutOfKVMemory, match="out of memory"):
         cache.pool.make_room(0)
     assert cache.pool.counts() == {"device": 4, "host": 0, "disk": 0}
     assert all(torch.equal(a, b) for a, b in zip((k, v), cache.read(0, 0, 4, torch.float32), strict=True))
@@ -421,7 +421,10 @@ def test_a_codec_that_passed_meanwhile_is_taken_and_nothing_more_is_kept(open_se
 def test_when_nothing_helps_it_is_told_and_the_next_question_works(open_session, lakes, document):
     with open_session() as s:
         plain, caches = ask(s, document), []
-        with failing(s, lambda cache: cache.length > 600, MemoryError(), caches.append), pytest.raises(NoRoom) as told:
+        with (
+            failing(s, lambda cache: cache.length > 600, MemoryError(), caches.append),
+            pytest.raises(OutOfKVMemory) as told,
+        ):
             ask(s, lakes)
         assert isinstance(told.value, UserError)
         assert "--memory" in told.value.remedy
@@ -439,7 +442,7 @@ def test_memory_that_runs_out_in_the_answer_is_told(open_session, document):
             return forward_each(feeds, *cancelled)
 
         s.model.forward_each = fails
-        with pytest.raises(NoRoom, match="memory ran out"):
+        with pytest.raises(OutOfKVMemory, match="memory ran out"):
             ask(s, document)
 
 

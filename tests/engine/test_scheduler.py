@@ -10,7 +10,7 @@ from localctx.engine.coroutine import compute_alone, drive
 from localctx.engine.decoding.prefill_decode import decode, prefill
 from localctx.engine.events import Token
 from localctx.engine.scheduler import Scheduler
-from localctx.errors import Cancelled, NoRoom
+from localctx.errors import Cancelled, OutOfKVMemory
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.decoder.transformers_model import TransformersModel
@@ -116,7 +116,7 @@ def test_who_finds_no_room_fails_alone(model):
     for seat, event in scheduler.run():
         if seat is other and isinstance(event, Token):
             said.append(event.id)
-    assert isinstance(poor.error, NoRoom)
+    assert isinstance(poor.error, OutOfKVMemory)
     assert said == answer_alone(model, PROMPTS[4])
 
 
@@ -126,7 +126,7 @@ def test_steps_may_know_a_way_on_and_what_they_raise_is_theirs(model):
             yield from steps(
                 model, prompt(8, 500), Cache(Pool(model.shape, "int8", limits=TierLimits(0, 0, 0)), torch.float32)
             )
-        except NoRoom:
+        except OutOfKVMemory:
             return "went on"
 
     def careless():

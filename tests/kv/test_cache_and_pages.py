@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from localctx.budget import TierLimits
-from localctx.errors import NoRoom
+from localctx.errors import OutOfKVMemory
 from localctx.kv.cache import Cache
 from localctx.kv.pages import PageReferences, pack_tokens, page_names
 from localctx.kv.pool import Pool
@@ -303,7 +303,7 @@ def test_a_full_machine_is_told_and_nothing_is_lost():
     cache = Cache(Pool(PLAIN, "f32", limits=limits), torch.float32)
     append(cache, list(range(5 * PAGE)))
     assert cache.pool.counts() == {"device": 2, "host": 1, "disk": 2}
-    with pytest.raises(NoRoom, match="--memory"):
+    with pytest.raises(OutOfKVMemory, match="--memory"):
         append(cache, list(range(PAGE)))
     assert cache.length == 5 * PAGE
     assert contents(cache, 0)[0].shape[1] == 5 * PAGE
@@ -319,7 +319,7 @@ def test_a_disk_that_refuses_is_told_and_nothing_is_lost(monkeypatch):
 
     with monkeypatch.context() as broken:
         broken.setattr("localctx.kv.tiers._reserve", full)
-        with pytest.raises(NoRoom, match="No space left"):
+        with pytest.raises(OutOfKVMemory, match="No space left"):
             append(cache, list(range(PAGE)))
     append(cache, list(range(PAGE)))
     assert cache.pool.counts() == {"device": 1, "host": 0, "disk": 1}

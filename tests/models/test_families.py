@@ -7,7 +7,7 @@ from native_models import plain
 from small_families import FAMILIES, HEAD, SIZE, build
 
 from localctx.budget import TierLimits
-from localctx.errors import ModelError, NoRoom
+from localctx.errors import ModelError, OutOfKVMemory
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.architecture.geometry import shape_of
@@ -68,7 +68,7 @@ def test_when_one_of_several_has_no_room_all_are_as_before(way):
     )
     for cache in (wide, narrow):
         model.forward(list(range(3, 103)), cache)
-    with pytest.raises(NoRoom):
+    with pytest.raises(OutOfKVMemory):
         model.forward_each([ForwardRequest(list(range(3, 103)), wide), ForwardRequest(list(range(3, 103)), narrow)])
     assert (wide.length, narrow.length) == (100, 100)
     model.forward_each([ForwardRequest([5], wide), ForwardRequest([5], narrow)])

@@ -29,7 +29,7 @@ def test_probabilities_are_the_models_own():
     sampler = Sampler(processors=[Penalties(TokenControls(bias={2: 100.0}))], top=2)
     logits = torch.tensor([1.0, 2.0, 0.0])
     assert sampler(logits) == 2
-    logprob, best = sampler.told
+    logprob, best = sampler.logprobs
     assert logprob == pytest.approx(float(logits.log_softmax(0)[2]))
     assert [token for token, _ in best] == [1, 0]
 

@@ -12,7 +12,7 @@ from clock import seconds_since
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from localctx.serving import patient_protocol
+from localctx.serving import request_timeout
 from localctx.serving.http import listen, server_config
 
 SECRET = "the rent is 900 euros"
@@ -45,7 +45,7 @@ def served(application):
 @pytest.fixture
 def server(home, monkeypatch):
     """A server that waits half a second for a request."""
-    monkeypatch.setattr(patient_protocol, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(request_timeout, "REQUEST_SECONDS", 0.5)
     with served(app) as both:
         yield both
 
@@ -101,7 +101,7 @@ def test_whole_requests_of_one_connection_are_answered(server):
 
 
 def test_a_slow_answer_is_waited_for(home, monkeypatch):
-    monkeypatch.setattr(patient_protocol, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(request_timeout, "REQUEST_SECONDS", 0.2)
 
     async def slow(scope, receive, send):
         if scope["type"] == "http":

@@ -61,7 +61,7 @@ def persister(store: Store, tokens: Sequence[int] = TOKENS, fingerprint: bytes =
 def keep(store: Store, tokens: Sequence[int] = TOKENS) -> None:
     cache, mine = RecordingCache(), persister(store, tokens)
     assert mine.restore(cache) == []
-    mine.enter(cache)
+    mine.register(cache)
     while cache.length < len(tokens):
         cache.length = min(cache.length + 512, len(tokens))
         mine(cache)

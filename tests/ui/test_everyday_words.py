@@ -3,7 +3,7 @@
 import pytest
 
 from localctx.engine.events import PREPARING, Planned, Progress
-from localctx.errors import NoRoom, TooLong
+from localctx.errors import OutOfKVMemory, TooLong
 from localctx.ui import render
 from localctx.ui.everyday import in_everyday_words, phase_name, words
 from localctx.ui.job_events import error_text
@@ -35,7 +35,7 @@ def test_amounts_and_settings_are_named_as_the_window_names_them():
     assert "in Settings" in in_everyday_words("raise --disk")
     assert in_everyday_words("use --mode everywhere").endswith("Every passage, one by one” in Settings")
     assert "tokens" not in error_text(TooLong("it has 9,000 tokens", "see localctx plan"))
-    assert "KV" not in error_text(NoRoom({"device": 1 << 30}, 1 << 20))
+    assert "KV" not in error_text(OutOfKVMemory({"device": 1 << 30}, 1 << 20))
 
 
 def test_phases_are_named_by_what_is_done_and_files_without_their_folders():

@@ -69,13 +69,13 @@ def test_whole_texts_are_seen_whole(home, sharp_model, reader, rivers, monkeypat
 
 
 def test_a_follow_up_is_searched_with_the_question_before_it(home, sharp_model, reader, rivers, monkeypatch):
-    """"And how long?" alone says nothing about the river."""
+    """ "And how long?" alone says nothing about the river."""
     kept, keep = [], Cache.keep_pages
     monkeypatch.setattr(Cache, "keep_pages", lambda cache, pages: (kept.append(pages), keep(cache, pages))[1])
     with session(home, sharp_model, adapter=str(reader), effective_context=0, max_tokens=4, careful="off") as s:
         chat = s.workflows.chats.start([str(rivers)]).id
         for question in ("Which boats sail on river 7?", "And how long?"):
-            *_, done = s.run(s.workflows.chats.ask(chat, question))
+            list(s.run(s.workflows.chats.ask(chat, question)))
     assert kept[0] == kept[1]
 
 

@@ -14,7 +14,7 @@ from localctx.engine.decoding.drafting import PromptLookup
 from localctx.engine.decoding.repetition import Repetition
 from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.planning.cache_plan import MemoryRelief, out_of_memory
-from localctx.errors import NoRoom
+from localctx.errors import OutOfKVMemory
 from localctx.kv.dispatch import max_tokens_at_once
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest, Tokenizer
@@ -36,8 +36,8 @@ def prefill(
     A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses kept pages then
     computes exactly what a full prefill computes. A chunk also ends at each of ``stops``. When memory runs out, a
     ``MemoryRelief`` given as ``chunk`` makes room and prefill goes on. ``total`` is for progress if ``tokens`` are only
-    the beginning of a prompt. Raises Cancelled, with the finished chunks in the cache; NoRoom if nothing is left to
-    try.
+    the beginning of a prompt. Raises Cancelled, with the finished chunks in the cache; OutOfKVMemory if nothing is
+    left to try.
     """
     relief = chunk if isinstance(chunk, MemoryRelief) else MemoryRelief(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -49,7 +49,7 @@ def prefill(
         cache.enter_phase("reading" if at < min(cuts, default=0) else "asking")
         try:
             logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)
-        except (MemoryError, RuntimeError, NoRoom) as e:
+        except (MemoryError, RuntimeError, OutOfKVMemory) as e:
             yield Note(_relieve(relief, cache, e))
             continue
         after_chunk(cache)
@@ -67,7 +67,7 @@ def likelihood(cache: SequenceCache, tokens: Sequence[int], start: int) -> Engin
     """Prefill ``tokens[cache.length:]`` in one forward pass; returns the summed log-probability of ``tokens[start:]``.
 
     Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
-    Cancelled, NoRoom.
+    Cancelled, OutOfKVMemory.
     """
     cache.enter_phase("asking")
     with out_of_memory_as_no_room(cache):
@@ -94,7 +94,7 @@ def decode(
     ``logits`` [vocabulary] follow the tokens in ``cache``. ``lookup`` drafts tokens, which are verified in the same
     pass as the token before them; a greedy answer does not change. ``repetition`` ends the answer when it detects one,
     and withholds tokens that may belong to one. ``at_once`` returns how many tokens of a cache may be verified in one
-    pass. Raises Cancelled or NoRoom; tokens yielded before remain valid.
+    pass. Raises Cancelled or OutOfKVMemory; tokens yielded before remain valid.
     """
     text_of, withheld = tokenizer.stream(), deque[Token]()
     drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)
@@ -103,7 +103,7 @@ def decode(
             token = sampler(logits)
             if token in tokenizer.stop_ids:
                 break
-            withheld.append(Token(text_of(token), token, answer, _told(sampler, token, tokenizer)))
+            withheld.append(Token(text_of(token), token, answer, _logprobs(sampler, token, tokenizer)))
             released = repetition.add(token, "\n" in withheld[-1].text) if repetition else len(withheld)
             if repetition and repetition.found:
                 return
@@ -113,13 +113,13 @@ def decode(
         yield from withheld
 
 
-def _told(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple[str, float], ...] | None:
-    """Returns the logprobs of the token and its alternatives, see ``Token.told``. Text is empty for an incomplete UTF-8
-    sequence.
+def _logprobs(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple[str, float], ...] | None:
+    """Returns the logprobs of the token and its alternatives, see ``Token.logprobs``. Text is empty for an incomplete
+    UTF-8 sequence.
     """
-    if sampler.told is None:
+    if sampler.logprobs is None:
         return None
-    logprob, likeliest = sampler.told
+    logprob, likeliest = sampler.logprobs
     return tuple((tokenizer.stream()(one), value) for one, value in ((token, logprob), *likeliest))
 
 
@@ -175,18 +175,18 @@ def decode_each(
 def _relieve(relief: MemoryRelief, cache: SequenceCache, error: Exception) -> str:
     """Make room after an out-of-memory ``error``; returns a sentence that says what was done.
 
-    Raises NoRoom if nothing is left to try, and re-raises any other error.
+    Raises OutOfKVMemory if nothing is left to try, and re-raises any other error.
     """
-    if not (isinstance(error, NoRoom) or out_of_memory(error)):
+    if not (isinstance(error, OutOfKVMemory) or out_of_memory(error)):
         raise error
-    if action := relief(cache, of_budget=isinstance(error, NoRoom)):
+    if action := relief(cache, of_budget=isinstance(error, OutOfKVMemory)):
         return action
-    raise error if isinstance(error, NoRoom) else _no_room(cache) from error
+    raise error if isinstance(error, OutOfKVMemory) else _no_room(cache) from error
 
 
 @contextmanager
 def out_of_memory_as_no_room(cache: SequenceCache) -> Iterator[None]:
-    """Raise NoRoom instead of torch's out-of-memory errors."""
+    """Raise OutOfKVMemory instead of torch's out-of-memory errors."""
     try:
         yield
     except (MemoryError, RuntimeError) as e:
@@ -195,8 +195,8 @@ def out_of_memory_as_no_room(cache: SequenceCache) -> Iterator[None]:
         raise _no_room(cache) from e
 
 
-def _no_room(cache: SequenceCache) -> NoRoom:
-    return NoRoom(cache.pool.nbytes(), cache.pool.bytes_of_page, "the device's memory ran out")
+def _no_room(cache: SequenceCache) -> OutOfKVMemory:
+    return OutOfKVMemory(cache.pool.nbytes(), cache.pool.bytes_of_page, "the device's memory ran out")
 
 
 def _report_evicted(cache: SequenceCache, dropped: int) -> Iterator[Evicted]:

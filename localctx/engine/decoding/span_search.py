@@ -76,7 +76,7 @@ class SpanSearch:
     def run(self, cache: SequenceCache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
         """Returns complete answers, best first; none only if the texts have no words.
 
-        ``logits`` [vocabulary] follow the tokens in ``cache``, which is not changed. Raises Cancelled, NoRoom.
+        ``logits`` [vocabulary] follow the tokens in ``cache``, which is not changed. Raises Cancelled, OutOfKVMemory.
         """
         self._extend(_Partial(0.0, (), self._index.begin("bare", "spaced")), [], logits[None])
         passes = 0
@@ -194,7 +194,7 @@ def likelihood_of(
     cache: SequenceCache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
 ) -> EngineCoroutine[float]:
     """Returns the log-likelihood, in nats, of an answer of these ``tokens`` and a stop token after ``cache``, which is
-    not changed. ``logits`` [vocabulary] follow the tokens in ``cache``. Raises Cancelled, NoRoom.
+    not changed. ``logits`` [vocabulary] follow the tokens in ``cache``. Raises Cancelled, OutOfKVMemory.
     """
     fork = cache.fork(recording=False)
     try:

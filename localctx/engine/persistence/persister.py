@@ -76,7 +76,7 @@ class Persister(ABC, Generic[AnyCache]):
         """Returns the tokens where a prefill chunk must end, so that snapshots can be taken there."""
         return ()
 
-    def enter(self, cache: AnyCache) -> None:
+    def register(self, cache: AnyCache) -> None:
         """Register the documents and their cache in the store. Call it once the plan is accepted."""
         self._try(lambda store: self._enter(store, cache))
 
@@ -92,7 +92,7 @@ class Persister(ABC, Generic[AnyCache]):
 
     def close(self, cache: AnyCache, rate: float | None = None) -> None:
         """Write the rest and commit; a complete cache is marked ready. ``rate``, the measured prefill rate in tokens
-        per second, is stored for the next plan. Does nothing unless ``enter`` was called.
+        per second, is stored for the next plan. Does nothing unless ``register`` was called.
         """
         if not self._writer:
             return
@@ -103,7 +103,7 @@ class Persister(ABC, Generic[AnyCache]):
         self._writer.close()
 
     def note_answer_rate(self, per_second: float) -> None:
-        """Store the decode rate in tokens per second. Does nothing unless ``enter`` was called."""
+        """Store the decode rate in tokens per second. Does nothing unless ``register`` was called."""
         if self._writer:
             self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, per_second, ANSWER_RATE))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from localctx.engine.persistence.persister import CacheIdentity, Persister
-from localctx.errors import NoRoom
+from localctx.errors import OutOfKVMemory
 from localctx.models.llama_cpp.cache import LlamaCache
 from localctx.models.llama_cpp.context import StateRefused
 from localctx.store.documents import StoredDocument
@@ -55,8 +55,8 @@ class SnapshotPersister(Persister[LlamaCache]):
         self.rate = store.caches.rate(self._identity.fingerprint)
         try:
             fault = self._append(cache, found)
-        except (StateRefused, NoRoom) as e:
-            fault = None if isinstance(e, NoRoom) else f"llama.cpp refused a kept snapshot ({e.what})"
+        except (StateRefused, OutOfKVMemory) as e:
+            fault = None if isinstance(e, OutOfKVMemory) else f"llama.cpp refused a kept snapshot ({e.what})"
             cache.trim(0)
             self._keys, self._at, self.nbytes = [], 0, 0
         if cache.length == len(self._tokens):

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from localctx.budget import TierLimits, measure_device, measure_limits
-from localctx.errors import NoRoom, UsageError
+from localctx.errors import OutOfKVMemory, UsageError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import Keeper, make_keeper
 from localctx.kv.keepers.full import Full
@@ -189,8 +189,8 @@ def _reencoded(cache: Cache, codec: str) -> bool:
     """Re-encode the pages of ``cache``; returns False if memory could not hold both copies."""
     try:
         reencode(cache, codec)
-    except (MemoryError, RuntimeError, NoRoom) as e:
-        if isinstance(e, NoRoom) or out_of_memory(e):
+    except (MemoryError, RuntimeError, OutOfKVMemory) as e:
+        if isinstance(e, OutOfKVMemory) or out_of_memory(e):
             return False
         raise
     return True

@@ -43,7 +43,7 @@ class KeptSequence(Protocol):
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. A sliding
-        layer keeps its last pages. Raises NoRoom.
+        layer keeps its last pages. Raises OutOfKVMemory.
         """
 
 
@@ -99,7 +99,7 @@ class Keeper:
         """Hook: receives one layer's measured ``weights``, as requested by ``observes``."""
 
     def after_prefill(self, sequence: KeptSequence) -> None:
-        """Hook: called when the whole prompt, including the question, has been read. Raises NoRoom."""
+        """Hook: called when the whole prompt, including the question, has been read. Raises OutOfKVMemory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,7 +67,7 @@ def choose_strategy(case: Case) -> Strategy:
 
 def make_answer(case: Case) -> Answering:
     """Returns the coroutine that prefills the rest of the prompt and answers. It sets the request's citations, and the
-    sources of its sentences. Raises Cancelled, NoRoom; tokens generated before remain.
+    sources of its sentences. Raises Cancelled, OutOfKVMemory; tokens generated before remain.
     """
     strategy = choose_strategy(case)
     answering = strategy.run(case)

@@ -140,7 +140,7 @@ class AskWorkflow:
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
         """Returns the coroutine that answers a request, by its strategy in ``answer_strategies``. ``cited`` are the
-        citations of a continued answer. Raises Cancelled, NoRoom; tokens generated before remain.
+        citations of a continued answer. Raises Cancelled, OutOfKVMemory; tokens generated before remain.
         """
         return make_answer(AnswerCase(self._builder, request, question, settings, cited))
 

@@ -96,7 +96,7 @@ class PassageQuestion:
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
-        """Ask one passage; ``persist`` its pages. Yields only notes. Raises Cancelled, NoRoom."""
+        """Ask one passage; ``persist`` its pages. Yields only notes. Raises Cancelled, OutOfKVMemory."""
         self._builder.runtime.check_cancelled()
         request = self._build(passage, persist)
         try:

@@ -52,7 +52,8 @@ class _Source(NamedTuple):
 def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     """Emit the likeliest answer made of words of the text, after the sentence that contains it.
 
-    Its citations are the sentences of its words; that of a yes or no is about the question. Raises Cancelled, NoRoom.
+    Its citations are the sentences of its words; that of a yes or no is about the question. Raises Cancelled,
+    OutOfKVMemory.
     """
     request = case.request
     if request.logits is None:

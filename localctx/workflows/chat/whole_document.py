@@ -57,7 +57,9 @@ class WholeDocumentWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """Answer a request, from ``open`` or elsewhere, like ``AskWorkflow.answer``. Raises Cancelled, NoRoom."""
+        """Answer a request, from ``open`` or elsewhere, as ``AskWorkflow.answer`` does. Raises Cancelled,
+        OutOfKVMemory.
+        """
         if request.plan.mode == "summarize":
             yield from self._summarize(request)
         else:

@@ -50,7 +50,7 @@ class SummarizeWorkflow:
         self, document: StoredDocument, task: SummaryTask, persist: bool = False
     ) -> EngineCoroutine[dict[str, Any]]:
         """Do ``task`` on a document; returns the result as JSON. ``persist``: keep the pages of a document that is read
-        whole. Raises DocumentError, TooLong or NoRoom if this document cannot be done; Cancelled.
+        whole. Raises DocumentError, TooLong or OutOfKVMemory if this document cannot be done; Cancelled.
         """
         start = time.perf_counter()
         if task.method(self.runtime.settings).extracts:

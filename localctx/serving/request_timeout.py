@@ -10,7 +10,7 @@ BYTES_PER_SECOND = 20_000  # minimum rate of a large body
 _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
 
 
-class PatientProtocol(H11Protocol):
+class RequestTimeoutProtocol(H11Protocol):
     """Closes a connection whose request is still incomplete REQUEST_SECONDS after its first byte or after connecting.
     Each byte received extends the limit at BYTES_PER_SECOND. Nothing times out while the application does not read.
     """
