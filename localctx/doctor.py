@@ -129,7 +129,7 @@ def _gpu_attention(device: Any) -> str:
 
     if not has_triton(device):
         return "by torch, because Triton's kernels do not run here"
-    from localctx.kv.backends.attention_check import describe  # which imports Triton
+    from localctx.kv.backends.triton_check import describe  # which imports Triton
 
     return describe(device)
 

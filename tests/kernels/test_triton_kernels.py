@@ -26,7 +26,7 @@ from localctx.kernels.triton import selection as selection_triton
 from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kernels.triton import word_attention
 from localctx.kv.attention import attend_cache
-from localctx.kv.backends import attention_check, triton_backend
+from localctx.kv.backends import triton_backend, triton_check
 from localctx.kv.batches.batching import make_decode_batch
 from localctx.kv.batches.decode_batch import DecodeBatch
 from localctx.kv.cache import Cache
@@ -323,13 +323,13 @@ class Launched:
 def test_a_kernel_that_is_wrong_on_this_device_is_noticed_and_not_used(kernel, told, monkeypatch, caplog):
     monkeypatch.setattr(word_attention, "attend_parts", kernel)
     monkeypatch.setattr(triton_backend, "_layouts", {})
-    attention_check.doubt_about.cache_clear()
+    triton_check.doubt_about.cache_clear()
     right = kernel.factor == 1 and not kernel.error
     try:
         pool = Pool(KVShape((WIDE["wide"][0],)), "int8", DEVICE, in_place=False, triton=True)
         assert kernel.times == (1 if kernel.error else 2), "once as most tokens are decoded, once with all options"
         assert pool.backend.layouts[0].by_words == right
-        assert told in attention_check.describe(DEVICE)
+        assert told in triton_check.describe(DEVICE)
         assert [record.levelname for record in caplog.records] == ([] if right else ["WARNING"] * 2)
         before = kernel.times
         cache = Cache(pool, BF16)
@@ -344,7 +344,7 @@ def test_a_kernel_that_is_wrong_on_this_device_is_noticed_and_not_used(kernel, t
         expected = A.attend_reference(q.float(), *(torch.cat((x, x[:, :1]), 1).float() for x in (k, v)), 0.1)
         near(out, expected[0], atol=2e-2)
     finally:
-        attention_check.doubt_about.cache_clear()
+        triton_check.doubt_about.cache_clear()
 
 
 # --- What calls them

@@ -39,7 +39,7 @@ def main(tokens: list[int]) -> None:
         sys.exit("this needs an NVIDIA GPU, Ampere (sm_80) or later, with torch for CUDA (which brings Triton) and gcc")
     from triton.testing import do_bench
 
-    from localctx.kv.backends.attention_check import describe
+    from localctx.kv.backends.triton_check import describe
 
     limit = 2 * (1 << 30) / do_bench(large_copy(device), return_mode="median") / 1e6  # GB/s, read and written
     print(f"{torch.cuda.get_device_name()}, copies {limit:,.0f} GB/s; torch {torch.__version__}")

@@ -13,8 +13,8 @@ from localctx.kernels.triton import record_copy as record_copy_triton
 from localctx.kernels.triton import records as records_triton
 from localctx.kernels.triton import selection as selection_triton
 from localctx.kernels.triton import sketch as sketch_triton
-from localctx.kv.backends.attention_check import doubt_about
 from localctx.kv.backends.backend import PageAddresses, PageAttention, TorchBackend
+from localctx.kv.backends.triton_check import doubt_about
 from localctx.kv.page_format import ORDINARY, PageFormat
 from localctx.kv.row_parts import split_rows_evenly
 from localctx.shape import KVShape
