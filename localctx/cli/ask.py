@@ -282,7 +282,7 @@ def _eviction_notes(r: dict[str, Any]) -> Iterator[str]:
         )
         if kv["keeper"] == "full":
             seen = f"{prompt - dropped:,} of {prompt:,} tokens"
-            yield f"the answer saw {seen}, of the passages most like the question; --mode full shows it all"
+            yield f"the answer saw {seen}: the passages most like the question; --mode full shows it all"
             return
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""

@@ -53,8 +53,7 @@ class Request:
     relief: MemoryRelief  # for when memory runs out
     started: float  # clock when the request was built
     seconds: dict[str, float]  # by phase
-    continues: bool = False  # the question follows others
-    asked_before: str = ""  # the question before this one
+    asked_before: str = ""  # the question that this one follows in a chat
     begun: str = ""  # beginning of a continued answer, included in text and texts
     sharing: Sharing | None = None  # in-memory prefix cache
     planned_chunk: int = 0  # before memory relief shrank it
@@ -102,6 +101,11 @@ class Request:
         """Register the documents and the cache in the store, before prefill."""
         if self.persister:
             self.persister.register(self.cache)
+
+    @property
+    def continues(self) -> bool:
+        """True if the question follows another one in a chat."""
+        return bool(self.asked_before)
 
     @property
     def paged_cache(self) -> Cache:

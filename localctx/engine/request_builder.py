@@ -138,7 +138,6 @@ class RequestBuilder:
             relief=self.engine.relief(planned),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
-            continues=bool(conversation.history),
             asked_before=conversation.history[-1][0] if conversation.history else "",
             begun=conversation.begun,
             sharing=sharing,

@@ -15,15 +15,15 @@ INTERPRETED = bool(triton.knobs.runtime.interpret)
 HAS_GLUON = INTERPRETED
 
 
-class _Room:
-    """Shared memory."""
+class _SharedMemory:
+    """Shared memory of a program: a tensor, or tensors by index."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, _Room] = {}
+        self._parts: dict[int, _SharedMemory] = {}
         self.value: Any = None
 
-    def index(self, i: Any) -> "_Room":
-        return self._parts.setdefault(int(i), _Room())
+    def index(self, i: Any) -> "_SharedMemory":
+        return self._parts.setdefault(int(i), _SharedMemory())
 
     def load(self, layout: object) -> Any:
         return self.value
@@ -33,9 +33,9 @@ class _Copies:
     """Copies to shared memory, which are done when they are waited for, and no earlier."""
 
     def __init__(self) -> None:
-        self._groups: list[list[tuple[_Room, Any]]] = [[]]
+        self._groups: list[list[tuple[_SharedMemory, Any]]] = [[]]
 
-    def async_copy_global_to_shared(self, room: _Room, place: Any) -> None:
+    def async_copy_global_to_shared(self, room: _SharedMemory, place: Any) -> None:
         self._groups[-1].append((room, place))
 
     def commit_group(self) -> None:
@@ -62,8 +62,8 @@ class _Language:
     def convert_layout(self, x: Any, layout: object, assert_trivial: bool = False) -> Any:
         return x
 
-    def allocate_shared_memory(self, dtype: object, shape: object, layout: object) -> _Room:
-        return _Room()
+    def allocate_shared_memory(self, dtype: object, shape: object, layout: object) -> _SharedMemory:
+        return _SharedMemory()
 
 
 def _dot(a: Any, b: Any, acc: Any) -> Any:

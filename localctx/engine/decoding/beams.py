@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.decoding.prefill_decode import out_of_memory_as_no_room
+from localctx.engine.decoding.prefill_decode import out_of_memory_as_kv_error
 from localctx.engine.events import Progress, Token
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest, Tokenizer
@@ -78,6 +78,6 @@ def _extend(
         beam.cache.drop()
     live[:] = going_on  # so that a cancel drops the caches that are open now
     for beam in going_on:
-        with out_of_memory_as_no_room(beam.cache):
+        with out_of_memory_as_kv_error(beam.cache):
             beam.logits = (yield ForwardRequest(beam.tokens[-1:], beam.cache))[-1]
     return going_on

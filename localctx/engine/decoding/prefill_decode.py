@@ -70,7 +70,7 @@ def likelihood(cache: SequenceCache, tokens: Sequence[int], start: int) -> Engin
     Cancelled, OutOfKVMemory.
     """
     cache.enter_phase("asking")
-    with out_of_memory_as_no_room(cache):
+    with out_of_memory_as_kv_error(cache):
         logits = yield ForwardRequest(tokens[cache.length :], cache, len(tokens) - start + 1)
     cache.finish_prefill()
     logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(tokens[start:], device=logits.device)[:, None])
@@ -144,7 +144,7 @@ class _DraftedLogits:
             return self._logits.pop(0)
         self.close()
         draft = self._lookup.draft(min(left, self._at_once(self._cache)) - 1) if self._lookup.max_draft else []
-        with out_of_memory_as_no_room(self._cache):
+        with out_of_memory_as_kv_error(self._cache):
             logits = yield ForwardRequest([token, *draft], self._cache, 1 + len(draft))
         self._drafted, self._draft, self._logits = len(draft), draft, list(logits[1:])
         return logits[0]
@@ -181,21 +181,21 @@ def _relieve(relief: MemoryRelief, cache: SequenceCache, error: Exception) -> st
         raise error
     if action := relief(cache, of_budget=isinstance(error, OutOfKVMemory)):
         return action
-    raise error if isinstance(error, OutOfKVMemory) else _no_room(cache) from error
+    raise error if isinstance(error, OutOfKVMemory) else _out_of_kv_memory(cache) from error
 
 
 @contextmanager
-def out_of_memory_as_no_room(cache: SequenceCache) -> Iterator[None]:
+def out_of_memory_as_kv_error(cache: SequenceCache) -> Iterator[None]:
     """Raise OutOfKVMemory instead of torch's out-of-memory errors."""
     try:
         yield
     except (MemoryError, RuntimeError) as e:
         if not out_of_memory(e):
             raise
-        raise _no_room(cache) from e
+        raise _out_of_kv_memory(cache) from e
 
 
-def _no_room(cache: SequenceCache) -> OutOfKVMemory:
+def _out_of_kv_memory(cache: SequenceCache) -> OutOfKVMemory:
     return OutOfKVMemory(cache.pool.nbytes(), cache.pool.bytes_of_page, "the device's memory ran out")
 
 

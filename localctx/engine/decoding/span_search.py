@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from localctx.engine.coroutine import EngineCoroutine, ForwardGroup
-from localctx.engine.decoding.prefill_decode import out_of_memory_as_no_room
+from localctx.engine.decoding.prefill_decode import out_of_memory_as_kv_error
 from localctx.engine.decoding.span_index import Form, Place, SpanIndex, SpanState
 from localctx.engine.events import Progress
 from localctx.kv.sequence_cache import SequenceCache
@@ -115,7 +115,7 @@ class SpanSearch:
         ahead = [self._only_continuation(partial) for partial in partials]
         forks = [cache.fork(recording=False) for _ in partials]
         try:
-            with out_of_memory_as_no_room(cache):
+            with out_of_memory_as_kv_error(cache):
                 logits = yield ForwardGroup(
                     [
                         ForwardRequest([*partial.tokens, *more], fork, partial.unscored + 1 + len(more))
@@ -198,7 +198,7 @@ def likelihood_of(
     """
     fork = cache.fork(recording=False)
     try:
-        with out_of_memory_as_no_room(cache):
+        with out_of_memory_as_kv_error(cache):
             after = yield ForwardRequest(tokens, fork, len(tokens))
     finally:
         fork.drop()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.decoding.prefill_decode import out_of_memory_as_no_room
+from localctx.engine.decoding.prefill_decode import out_of_memory_as_kv_error
 from localctx.engine.decoding.span_index import Place, SpanIndex
 from localctx.engine.decoding.span_search import QuotedAnswer, SpanSearch
 from localctx.engine.events import Quoted, Token
@@ -81,7 +81,7 @@ def _search(
     search = SpanSearch(index, ends, limit=limit, max_runs=MAX_RUNS, length_penalty=style.length_penalty)
     try:
         if style.prefix:
-            with out_of_memory_as_no_room(cache):
+            with out_of_memory_as_kv_error(cache):
                 logits = (yield ForwardRequest(tokenizer.encode(style.prefix), cache))[-1]
         return (yield from search.run(cache, logits))
     finally:
