@@ -75,7 +75,7 @@ GPU = machine(22.5, 1000, 150_000, "bfloat16", "cuda")
         (GPU, "qwen3-14b", "nf4", "fits and answers at least 4 tokens a second"),
         (machine(79, 2000, 400_000, "bfloat16", "cuda"), "qwen3-14b", "full", "the largest known model"),
         (machine(7.5, 300, 60_000, "bfloat16", "cuda"), "granite-4.1-8b", "nf4", "Qwen3 14B, needs 10.3 GiB"),
-        (machine(3.7, 200, 40_000, "bfloat16", "cuda"), "qwen3-4b-instruct-2507", "nf4", "Qwen3 8B, needs 6.4 GiB"),
+        (machine(3.7, 200, 40_000, "bfloat16", "cuda"), "qwen3-4b-instruct-2507", "nf4", "Qwen3 8B, needs 6.3 GiB"),
         (Machine("cuda", "full", "bfloat16", GIB, 8 * GIB, Rates()), FALLBACK, "full", "no larger known model"),
     ],
 )
@@ -189,7 +189,7 @@ def test_what_does_not_fit_or_is_slow_is_said_in_a_few_words():
     assert describe_estimate(estimate(KNOWN["qwen3-8b"], TINY), TINY) == "too large"
     assert describe_memory(estimate(KNOWN["qwen3-8b"], TINY)) == "12.0 GiB, int8"
     assert describe_memory(estimate(KNOWN["granite-4.1-8b"], TINY)) == "40.9 GiB"
-    assert describe_memory(estimate(KNOWN["qwen3-8b"], replace(GPU, free=GIB))) == "6.4 GiB, nf4"
+    assert describe_memory(estimate(KNOWN["qwen3-8b"], replace(GPU, free=GIB))) == "6.3 GiB, nf4"
     assert describe_estimate(estimate(KNOWN["qwen3-0.6b"], LAPTOP), LAPTOP) == "about 15 tokens/s"
     slow = machine(50, 20, 150)
     assert describe_estimate(estimate(KNOWN["qwen3-8b"], slow), slow) == "about 1.0 tokens/s, slow"
