@@ -19,7 +19,8 @@ from localctx.store.store import Store
 class Added:
     """The result for one file: ``status`` is added, unchanged, new version or failed. ``why`` is the error.
 
-    ``pages`` counts parts of the kind ``part``: pages, slides, rows or messages.
+    ``pages`` counts parts of the kind ``part``: pages, slides, rows or messages. ``unread`` names the parts that could
+    not be read, a line each.
     """
 
     path: str
@@ -30,6 +31,7 @@ class Added:
     pages: int
     seconds: float
     part: str = "page"
+    unread: tuple[str, ...] = ()
 
 
 def add_documents(
@@ -50,7 +52,8 @@ def add_documents(
         try:
             row, status = _add(store, source, progress, ocr, cancelled, disk)
             part, count = store.documents.count_parts(row.id)
-            result = Added(path, row.id, status, "", row.chars, count, time.perf_counter() - start, part)
+            seconds, unread = time.perf_counter() - start, row.unread_lines
+            result = Added(path, row.id, status, "", row.chars, count, seconds, part, unread)
         except DocumentError as e:
             result = Added(path, "", "failed", str(e), 0, 0, time.perf_counter() - start)
         yield result

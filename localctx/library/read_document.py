@@ -71,7 +71,7 @@ def read_document(
     if not text.strip():
         raise DocumentError(f"{shown} is empty", "give a file with text in it")
     row = DocumentRow(text_id(text), name, path, parsed.format, len(data), len(text), now, now, modified)
-    row = replace(row, content=content_id(data))
+    row = replace(row, content=content_id(data), unread="\n".join(parsed.unread))
     return Document(row, text, tuple(make_spans(parsed.marks, len(text))), parsed.boxes)
 
 

@@ -30,7 +30,8 @@ class DocumentRow:
 
     ``encoding``: of a plain text, or the format it was parsed from (pdf, docx, eml, ...). ``modified``: the file's
     modification time in nanoseconds (0: unknown). ``superseded``: the id of the next version read from the same path.
-    A ``pinned`` document's pages are never evicted. ``content``: SHA-256 of the file in hex ("": unknown).
+    A ``pinned`` document's pages are never evicted. ``content``: SHA-256 of the file in hex ("": unknown). ``unread``
+    names the parts of the file that could not be read, a line each.
     """
 
     id: str
@@ -45,6 +46,12 @@ class DocumentRow:
     superseded: str | None = None
     pinned: bool = False
     content: str = ""
+    unread: str = ""
+
+    @property
+    def unread_lines(self) -> tuple[str, ...]:
+        """The lines of ``unread``."""
+        return tuple(self.unread.splitlines())
 
 
 class StoredDocument(NamedTuple):

@@ -48,7 +48,7 @@ def checksum_sql(columns: Sequence[tuple[str, str]], of: str = "") -> str:
 def add_checksums(db: Database, table: str) -> None:
     """Add the checksum column and its triggers to a table, and compute the checksums of its rows.
 
-    A migration that adds a column to such a table drops both triggers and calls this again.
+    A migration that adds a column to such a table calls ``drop_triggers`` before and this after it.
     """
     register(db.conn)
     columns = checked_columns(db, table)
@@ -62,6 +62,12 @@ def add_checksums(db: Database, table: str) -> None:
             f"""CREATE TRIGGER [{table}_{name}] AFTER {event} ON [{table}]
             BEGIN {update.format(checksum_sql(columns, "new."))} WHERE rowid = new.rowid; END"""
         )
+
+
+def drop_triggers(db: Database, table: str) -> None:
+    """Drop what ``add_checksums`` creates, before a column is added."""
+    for name in ("inserted", "updated"):
+        db.execute(f"DROP TRIGGER [{table}_{name}]")
 
 
 def _bytes(value: Any) -> bytes:

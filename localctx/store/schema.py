@@ -2,7 +2,7 @@
 
 from sqlite_utils import Database, Migrations
 
-from localctx.store.row_checksum import CHECKED, add_checksums
+from localctx.store.row_checksum import CHECKED, add_checksums, drop_triggers
 from localctx.store.search_words import signs_apart, words_of_chunks
 
 migrate = Migrations("localctx")
@@ -291,3 +291,11 @@ def parts_of_words(db: Database) -> None:
         if (before := signs_apart(text)) != words:
             db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [chunk, before])
             db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
+
+
+@migrate()
+def unread_parts(db: Database) -> None:
+    """Add the parts of a document's file that could not be read, a line each."""
+    drop_triggers(db, "documents")
+    db.table("documents").add_column("unread", str, not_null_default="")
+    add_checksums(db, "documents")

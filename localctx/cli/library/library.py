@@ -90,6 +90,8 @@ def _print_result(result: "Added", as_json: bool) -> None:
         pages = f"{count_parts(result.part, result.pages)}, " if result.pages else ""
         details = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
         print_line(f"{result.path}: {result.status}, {details}")
+        for line in result.unread:
+            print_line(f"  not read: {line}")
 
 
 @library.command("list")
@@ -151,6 +153,8 @@ def library_show(document: str, as_json: bool) -> None:
     print_line(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
     if row.superseded:
         print_line(f"an older version; the next is {row.superseded[:12]}")
+    for line in row.unread_lines:
+        print_line(f"not read: {line}")
     readings: dict[tuple[str, str], list[Any]] = {}  # of the whole document, of passages, of chats
     for c in caches:
         readings.setdefault((c.model, c.codec), []).append(c)

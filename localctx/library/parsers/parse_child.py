@@ -2,8 +2,8 @@
 
 Standard input: a line of JSON (kind, number of bytes, limits), then the bytes. Standard output: JSON lines
 ``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for new limits, and last ``{"text", "marks", "format",
-"boxes"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or ``{"problem", "remedy"}``. The
-process ends when its parent does.
+"boxes", "unread"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or ``{"problem",
+"remedy"}``. The process ends when its parent does.
 """
 
 import json
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from localctx.library.parsers.archive import Archive
 
 _PARTS_A_SECOND = 5  # pages or messages; a full page of a PDF takes a twentieth of a second
+_MAX_UNREAD = 100  # lines
 _parts_read = count(1)
 _Progress = Callable[[int, int], None]
 
@@ -48,7 +49,8 @@ def _result(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         if len(text) > request["characters"]:
             raise DocumentError(f"holds more than {request['characters']:,} characters", "split it into parts")
         boxes = [(page, width, height, _base64(words)) for page, width, height, words in builder.boxes]
-        return {"text": text, "marks": marks, "format": document_format, "boxes": boxes}
+        found = {"text": text, "marks": marks, "format": document_format}
+        return {**found, "boxes": boxes, "unread": builder.unread[:_MAX_UNREAD]}
     except DocumentError as e:
         return {"problem": e.problem, "remedy": e.remedy}
     except MemoryError:

@@ -48,12 +48,16 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class Parsed:
-    """The result of a parser: format, text, the starts of pages and headings, and the word boxes of a PDF's pages."""
+    """The result of a parser: format, text, the starts of pages and headings, and the word boxes of a PDF's pages.
+
+    ``unread`` names the parts that could not be read, a line each.
+    """
 
     format: str
     text: str
     marks: list[Mark]
     boxes: tuple[PageBoxes, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,8 @@ def _result(message: dict[str, Any]) -> Parsed:
         boxes = tuple(map(_page_boxes, message["boxes"]))
     except (ValueError, TypeError):
         boxes = ()  # word boxes are optional: the text is complete
-    return Parsed(message["format"], message["text"], marks, boxes)
+    unread = tuple(map(_one_line, message["unread"]))
+    return Parsed(message["format"], message["text"], marks, boxes, unread)
 
 
 def _raise_problem(message: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ class TextBuilder:
         self._newlines = 2  # newlines at the end of the text so far
         self.length = 0
         self.boxes: list[tuple[int, float, float, bytes]] = []
+        self.unread: list[str] = []
 
     def words(self, text: str) -> None:
         """Append running text; runs of white space become one space."""
@@ -82,6 +83,11 @@ class TextBuilder:
         The words' starts count from the page's start.
         """
         self.boxes.append((page, width, height, pack(words)))
+
+    def note_unread(self, line: str) -> None:
+        """Note in one line a part of the document that could not be read, such as ``the chart on slide 3``."""
+        if line not in self.unread:
+            self.unread.append(line)
 
     def done(self) -> tuple[str, list[Mark]]:
         """Returns the text and its marks in order."""
