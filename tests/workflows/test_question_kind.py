@@ -11,6 +11,7 @@ from localctx.workflows.answer.question_kind import (
     is_instruction,
     is_small_talk,
     may_be_english,
+    summary_of_all,
     without_instruction,
 )
 
@@ -37,6 +38,38 @@ def kinds(question: str) -> list[bool]:
 )
 def test_kinds_are_told_by_english_words(question, found):
     assert kinds(question) == found
+
+
+@pytest.mark.parametrize(
+    ("question", "length", "style"),
+    [
+        ("Summarize it.", "medium", "prose"),
+        ("Please summarise this document in two sentences", "short", "prose"),
+        ("Sum up the whole report in about 120 words.", "120", "prose"),
+        ("Give me a short summary of the lease", "short", "prose"),
+        ("Can you summarize both contracts in five bullet points?", "medium", "bullets"),
+        ("Summarize everything as bullet points", "medium", "bullets"),
+        ("summarize report.pdf in three paragraphs", "long", "prose"),
+        ("TL;DR", "short", "prose"),
+    ],
+)
+def test_a_summary_of_all_has_the_length_that_is_asked_for(question, length, style):
+    assert summary_of_all(question) == (length, style)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Summarize the clause on repairs.",
+        "What is the overall rent?",
+        "Who wrote the summary?",
+        "Summarize what Dick says about work.",
+        "Fasse das Dokument zusammen.",
+        "Give me the names of the rivers.",
+    ],
+)
+def test_other_questions_ask_for_no_summary_of_all(question):
+    assert summary_of_all(question) is None
 
 
 @pytest.mark.parametrize(

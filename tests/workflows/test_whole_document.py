@@ -66,13 +66,26 @@ def test_what_is_read_whole_and_other_questions_are_offered_nothing(opened, vall
         assert not kinds(asked(s, document, "Summarize the rivers.")[1], WholeOffered)
 
 
-def test_a_summary_is_offered_even_where_no_passage_is_like_the_question(opened, valley):
+def test_a_chat_that_is_asked_for_a_summary_summarizes_and_looks_up_no_passage(opened, valley):
     with opened(summaries="extract") as s:
         chat, events = asked(s, valley, "Summarize it.")
-        assert kinds(events, WholeOffered)
-        assert s.store.chats.messages(chat)[-1].stats["offered"] == {"summarize": None}, "a reload shows it again"
+        assert [plan.mode for plan in kinds(events, Planned)] == ["summarize"]
+        assert not kinds(events, WholeOffered)
+        assert "offered" not in s.store.chats.messages(chat)[-1].stats
+
+
+def test_a_summary_that_takes_minutes_to_write_is_extracted_and_offered(opened, valley):
+    with opened(summaries="write") as s:
+        s.store.caches.note_rate(s.workflows.chats._builder.fingerprint, 1.0, "characters summarized (write)")
+        chat, events = asked(s, valley, "Summarize it in two sentences.")
+        (plan,) = kinds(events, Planned)
+        message = s.store.chats.messages(chat)[-1]
+        assert plan.mode == message.stats["mode"] == "extract"
+        assert set(message.stats["offered"]) == {"summarize"}, "a reload shows it again"
+        assert all(cited["quote"] in valley.read_text() for cited in events[-1].report.citations)
         *_, done = s.run(s.workflows.chats.ask_whole(chat, "summarize"))
         assert "offered" not in s.store.chats.messages(chat)[-1].stats
+    assert done.report.mode == "summarize"
     assert done.report.answer
 
 

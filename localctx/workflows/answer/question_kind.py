@@ -30,6 +30,25 @@ _INSTRUCTION = re.compile(
     r"rewrite|rephrase|paraphrase|outline|discuss|list|enumerate|give me|tell me|show me|make|create|draft|suggest)\b",
     re.IGNORECASE,
 )
+_PLEASE = r"\W*(?:(?:please|can you|could you|now|then|and) )*"
+_SUMMARIZE = (
+    r"(?:summari[sz]e|sum up|(?:give|write|make|show) (?:me |us )?(?:an?|the) (?:short |brief |quick |written )?"
+    r"(?:summary|overview)(?: of)?|(?:an? |the )?(?:short |brief )?summary(?: of)?|tl;?dr)"
+)
+_DOCUMENT = (
+    r"(?: (?:it|this|that|these|them|everything|(?:all of |all )?(?:the|this|that|these|my|our|your|both|whole|entire)"
+    r"(?: whole| entire| full| attached| two)?"
+    r"(?: (?:document|file|text|book|novel|story|paper|report|article|letter|contract|agreement|lease|manual|guide|"
+    r"notes|minutes|e-?mail|pdf|chapters|pages)s?)?|\S+\.[a-z0-9]{2,5}))?"
+)
+_LENGTH = (
+    r"(?: (?:to me|for me|briefly|shortly|please|in (?:brief|short)|in (?:about |at most |up to )?"
+    r"(?P<count>an?|one|two|three|four|five|six|seven|eight|nine|ten|a few|several|\d{1,4}) "
+    r"(?P<unit>sentence|line|word|paragraph|bullet point|bullet|point)s?|"
+    r"as (?P<bullets>bullet points|a list|bullets)))*"
+)
+_SUMMARY_OF_ALL = re.compile(f"{_PLEASE}{_SUMMARIZE}{_DOCUMENT}{_LENGTH}[\\s.!?]*", re.IGNORECASE)
+_SHORT_WORDS = re.compile(r"\b(briefly|shortly|short|brief|quick|in brief|in short|tl;?dr)\b", re.IGNORECASE)
 _OF_INSTRUCTIONS = re.compile(
     r"\b(list|name|find|count|tell|give|show|me|please|all|every|each|any|many|often|much|ever|anyone|anybody|there)\b",
     re.IGNORECASE,
@@ -59,6 +78,29 @@ _SMALL_TALK = re.compile(rf"(?:(?:{'|'.join(_PHRASES)})(?: |$))+")
 def asks_for_summary(question: str) -> bool:
     """Returns True for an instruction that asks for a summary."""
     return bool(_FOR_SUMMARY.search(question)) and may_be_english(question)
+
+
+def summary_of_all(question: str) -> tuple[str, str] | None:
+    """Returns the length (``short``, ``medium``, ``long`` or a number of words) and style (``prose`` or ``bullets``) of
+    the summary of whole documents that a question asks for; None if it asks for anything else, such as a summary of
+    one topic.
+    """
+    found = _SUMMARY_OF_ALL.fullmatch(question)
+    if not found or not may_be_english(question):
+        return None
+    points = found["bullets"] or (found["unit"] or "").lower() in ("bullet point", "bullet", "point")
+    return _summary_length(found["count"], found["unit"], question), "bullets" if points else "prose"
+
+
+def _summary_length(count: str | None, unit: str | None, question: str) -> str:
+    if not count or not unit:
+        return "short" if _SHORT_WORDS.search(question) else "medium"
+    if unit.lower() == "word":
+        return str(min(max(int(count), 1), 2000)) if count.isdecimal() else "short"
+    few = count.lower() in ("a", "an", "one", "two", "1", "2")
+    if unit.lower() == "paragraph":
+        return "medium" if count.lower() in ("a", "an", "one", "1") else "long"
+    return "short" if few else "medium"
 
 
 def asks_of_the_whole(question: str) -> bool:

@@ -215,6 +215,7 @@ class ChatWorkflow:
         for document in chat.documents:
             if document.removed:
                 yield Note(f"{document.name} was removed from the library: the answer does without it")
+        way = way or (None if begun else self._whole.way_of(documents, question.text))
         if way:
             request = yield from self._whole.open(documents, question.text, way, until)
         elif documents != [] and is_small_talk(question.text):  # else it is answered from documents or history

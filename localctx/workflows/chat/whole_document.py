@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from localctx.document_parts import Citation, SummaryCitation
 from localctx.engine.coroutine import EngineCoroutine, map_events
-from localctx.engine.events import Token
+from localctx.engine.events import Token, WholeOffered
 from localctx.engine.prompt import estimate_tokens
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
@@ -15,15 +15,21 @@ from localctx.errors import UsageError
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.ask import AskWorkflow
+from localctx.workflows.answer.every_passage import format_seconds
+from localctx.workflows.answer.question_kind import summary_of_all
 from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.read_until import read_until
+from localctx.workflows.summarize.extract_summary import extract_summary
 from localctx.workflows.summarize.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
 from localctx.workflows.summary_time import estimate_summary_seconds, note_summary_seconds
-from localctx.workflows.text_generator import LocalGenerator, without_text
+from localctx.workflows.text_generator import LocalGenerator, without_text, zero_token_counts
 
-WholeWay = Literal["summarize", "everywhere"]
-"""Ways to answer from whole documents: summarize every section, or ask every passage."""
+WholeWay = Literal["summarize", "extract", "everywhere"]
+"""Ways to answer from whole documents: write a summary, extract key sentences, or ask every passage."""
+
+MAX_UNASKED = 60
+"""Seconds that a written summary may take unless the user chose it."""
 
 
 class WholeDocumentWorkflow:
@@ -49,8 +55,10 @@ class WholeDocumentWorkflow:
         elif documents is None:
             raise UsageError("the whole library cannot be summarized at once", "choose documents")
         else:
-            request = self._open_summary(documents, question)
+            request = self._open_summary(documents, question, way)
             yield request.plan
+            if way == "extract":
+                yield self._offer_written(request)
         request.until = asdict(told) if told else None
         return request
 
@@ -60,28 +68,50 @@ class WholeDocumentWorkflow:
         """Answer a request, from ``open`` or elsewhere, as ``AskWorkflow.answer`` does. Raises Cancelled,
         OutOfKVMemory.
         """
-        if request.plan.mode == "summarize":
-            yield from self._summarize(request)
+        if request.plan.mode in ("summarize", "extract"):
+            yield from self._summarize(request, _task_of(question))
         else:
             yield from self._ask.answer(request, question, settings, cited)
 
-    def _open_summary(self, documents: Sequence[StoredDocument], question: str) -> Request:
+    def way_of(self, documents: Sequence[StoredDocument] | None, question: str) -> WholeWay | None:
+        """Returns how to answer a question that asks for a summary of ``documents``; None for other questions. A
+        summary is written at once if that takes a minute at most, else key sentences are extracted first.
+        """
+        if not documents or not summary_of_all(question) or self._runtime.settings.mode == "everywhere":
+            return None
+        if _task_of(question).method(self._runtime.settings).extracts:
+            return "summarize"
+        seconds = estimate_summary_seconds(self._builder, documents)
+        if seconds is None:
+            return "extract" if self._ask.why_passages(documents) else "summarize"
+        return "summarize" if seconds <= MAX_UNASKED else "extract"
+
+    def _open_summary(self, documents: Sequence[StoredDocument], question: str, way: WholeWay) -> Request:
         request = question_alone(self._builder, question)
         request.documents = documents
         request.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
         texts = [document.text for document in documents]
         request.plan = replace(
             request.plan,
-            mode="summarize",
-            reason="every section is summarized, and the summaries become one",
+            mode=way,
+            reason=_REASONS[way],
             tokens=estimate_tokens(self._builder.model.tokenizer, texts, 0, self._runtime.cancelled),
             reused=0,
-            seconds=estimate_summary_seconds(self._builder, documents),
+            seconds=estimate_summary_seconds(self._builder, documents) if way == "summarize" else None,
             unusual=True,
         )
         return request
 
-    def _summarize(self, request: Request) -> EngineCoroutine[None]:
+    def _offer_written(self, request: Request) -> WholeOffered:
+        """Returns the offer to write the summary whose key sentences are extracted."""
+        seconds = estimate_summary_seconds(self._builder, request.documents)
+        request.offered = {"summarize": seconds}
+        time = f" (about {format_seconds(seconds)})" if seconds is not None else ""
+        return WholeOffered(
+            f"these are key sentences of the document: a written summary{time} reads all of it", request.offered
+        )
+
+    def _summarize(self, request: Request, task: SummaryTask) -> EngineCoroutine[None]:
         """Summarize one document after the other. Sections done before a stop are stored, and not done again.
 
         Raises Cancelled.
@@ -89,9 +119,11 @@ class WholeDocumentWorkflow:
         summaries = SummarizeWorkflow(self._runtime, self._generator)
         for document in request.documents:
             started = time.perf_counter()
-            written = summaries.summarize(document, SummaryTask())
-            result = yield from map_events(written, without_text)
-            note_summary_seconds(self._builder, document, time.perf_counter() - started)
+            if request.plan.mode == "extract":
+                result = {**extract_summary(document, task), "tokens": zero_token_counts()}
+            else:
+                result = yield from map_events(summaries.summarize(document, task), without_text)
+                note_summary_seconds(self._builder, document, time.perf_counter() - started)
             yield from self._tell(request, document, result)
         request.stopped = "eos"
 
@@ -112,3 +144,15 @@ class WholeDocumentWorkflow:
 
     def _generator(self, document: StoredDocument) -> LocalGenerator:
         return LocalGenerator(self._builder, self._ask, document)
+
+
+_REASONS = {
+    "summarize": "every section is summarized, and the summaries become one",
+    "extract": "key sentences are taken from the document",
+}
+
+
+def _task_of(question: str) -> SummaryTask:
+    """Returns the summary that a question asks for; the usual one if it names neither length nor style."""
+    length, style = summary_of_all(question) or ("medium", "prose")
+    return SummaryTask(length=length, style=style)
