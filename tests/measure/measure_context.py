@@ -1,14 +1,19 @@
 """The effective context of a model on SQuAD questions: ``python measure_context.py [squad.json] [--model M]``.
 
 Articles are cut to each of --lengths, in tokens. 24 questions about the remaining text are asked about the whole of it
-and about passages, as ``localctx quality --context`` does with questions it makes itself. Deterministic.
+and about passages, as ``localctx quality --context`` does with questions it makes itself; with a reader, also about the
+whole text while seeing only the pages of its best passages (focused). Deterministic.
 """
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +21,10 @@ from measure_answers import contains
 from measure_retrieval import DATA
 
 from localctx.engine.model_loader import ModelLoader
-from localctx.quality.context_quality import Haystack, Question, compare_lengths, effective_context
+from localctx.models.adapter_folders import find_adapter
+from localctx.quality.context_quality import Haystack, LengthResult, Question, effective_context
 from localctx.session import Session
-from localctx.settings import load_settings
+from localctx.settings import Settings, load_settings
 
 LENGTHS = (256, 512, 1024, 2048, 4096)
 EACH = 24  # questions at a length
@@ -41,24 +47,49 @@ def main() -> None:
     given = parser.parse_args()
     if not given.file.exists():
         sys.exit(f"{given.file} is absent: nothing to measure")
-    loader, settings = ModelLoader(), load_settings(model=given.model, max_tokens=48)
-    with tempfile.TemporaryDirectory() as folder:
-        home, text = Path(folder), Path(folder) / "text.txt"
+    settings = load_settings(model=given.model, max_tokens=48)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+        home = Path(folder)
         (home / "models").symlink_to(settings.models)
-        settings = replace(settings, home=home)
-        sessions = {mode: Session(replace(settings, mode=mode), loader=loader) for mode in ("full", "retrieve")}
-
-        def ask(said: str, question: str, mode: str) -> str:
-            text.write_text(said, encoding="utf-8")
-            return sessions[mode].ask(question, [str(text)]).text
-
-        compared = []
+        sessions = open_sessions(replace(settings, home=home), home, opened)
         articles = json.loads(given.file.read_text())[: given.articles]
-        pieces = list(cut(articles, given.lengths, sessions["full"].model.tokenizer))
-        for one in compare_lengths(pieces, ask):
-            compared.append(one)
-            print(f"{one.length:,} tokens: {one.whole} of {one.asked} whole, {one.passages} from passages", flush=True)
-        print(f"effective context: {effective_context(compared):,} tokens")
+        pieces = list(cut(articles, given.lengths, sessions["whole"].model.tokenizer))
+        compared = list(compare(pieces, sessions, home / "text.txt"))
+    print(f"effective context: {effective_context(compared):,} tokens")
+
+
+def open_sessions(settings: Settings, folder: Path, opened: ExitStack) -> dict[str, Session]:
+    """Open a session for each way to read: whole, focused (where the model has a reader), from passages."""
+    loader = ModelLoader()
+    ways = {"whole": replace(settings, mode="full"), "passages": replace(settings, mode="retrieve")}
+    sessions = {way: opened.enter_context(Session(way_settings, loader=loader)) for way, way_settings in ways.items()}
+    if reader := find_adapter(settings.adapter, sessions["whole"].settings.model):
+        focused = replace(settings, adapter=str(focused_reader(reader, folder / "reader")))
+        sessions["focused"] = opened.enter_context(Session(focused, loader=loader))
+    return sessions
+
+
+def focused_reader(reader: Path, copy: Path) -> Path:
+    """Copy a reader that focuses on passages in every text, whatever its length."""
+    shutil.copytree(reader, copy)
+    measured = json.loads((copy / "reader.json").read_text())
+    (copy / "reader.json").write_text(json.dumps({**measured, "effective": 1, "focused": 1_000_000}))
+    return copy
+
+
+def compare(pieces: Sequence[Haystack], sessions: dict[str, Session], text: Path) -> Iterator[LengthResult]:
+    """Ask every question in every way; prints and yields a result for each length."""
+    for length in sorted({piece.length for piece in pieces}):
+        right, asked, start = Counter[str](), 0, time.perf_counter()
+        for piece in pieces:
+            for question in piece.questions if piece.length == length else ():
+                text.write_text(piece.text, encoding="utf-8")
+                asked += 1
+                for way, session in sessions.items():
+                    right[way] += question.answered_by(session.ask(question.words, [str(text)]).text)
+        told = ", ".join(f"{right[way]} {way}" for way in sessions)
+        print(f"{length:,} tokens: of {asked} questions {told} ({time.perf_counter() - start:.0f} s)", flush=True)
+        yield LengthResult(length, asked, right["whole"], right["passages"])
 
 
 def cut(articles: list[dict], lengths: Sequence[int], tokenizer) -> Iterator[Haystack]:
