@@ -3,7 +3,7 @@ are merged exactly.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import AttentionCase, Path, attention_path, records_attention
 from localctx.kv.keepers.keeper import Observation
-from localctx.kv.selection import bias_scores, choose_pages
+from localctx.kv.selection import bias_scores, choose_pages, page_bias
 from localctx.shape import PAGE
 
 Expand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -102,11 +102,20 @@ def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
     if c.records and len(table):  # the prefill kernel does not return the mass of single pages
         indices = torch.arange(len(table))
         last = backend.attend(
-            c.layer, c.q[:, -1:], table.for_kernels(c.layer), indices, c.scale, softcap=c.softcap, page_lse=True
+            c.layer,
+            c.q[:, -1:],
+            table.for_kernels(c.layer),
+            indices,
+            c.scale,
+            softcap=c.softcap,
+            extra=_extra_scores(replace(c, q=c.q[:, -1:]), indices),
+            page_lse=True,
         )
         _note_page_lse(c, indices, last.page_lse)
     k, v = (torch.cat(pair, 1) for pair in zip(c.cache.open_tail(c.layer), (k, v), strict=True))
-    return backend.prefill(c.layer, c.q, k, v, table.for_kernels(c.layer), c.scale, c.softcap, c.cache.prefill_loss)
+    bias = page_bias(c.cache, c.layer) if c.cache.pool.unbiased(c.layer) and len(table) else None
+    pages, loss = table.for_kernels(c.layer), c.cache.prefill_loss
+    return backend.prefill(c.layer, c.q, k, v, pages, c.scale, c.softcap, loss, bias)
 
 
 def _parts(c: _AttentionCall, path: Path, k: Tensor, v: Tensor) -> list[Part]:

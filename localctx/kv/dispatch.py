@@ -61,7 +61,15 @@ class AttentionCase:
         if self.tokens == 1:
             fits = not selects or backend.selects_in_batch(cache.num_pages, cache.pool.has_unbiased)
             return backend.max_batch_tokens > 0 and fits
-        return self.tokens <= backend.max_batch_tokens and cache.tail + self.tokens < PAGE and not selects
+        few = self.tokens <= backend.max_batch_tokens and cache.tail + self.tokens < PAGE
+        return few and not selects and not self.is_part_of_prompt()
+
+    def is_part_of_prompt(self) -> bool:
+        """Returns True for several tokens of a prompt, if the prefill kernel takes them: it reads pages once for all
+        of them, where a decode batch reads them for each. Drafted tokens are none: their results must be those of
+        tokens computed one by one.
+        """
+        return self.cache.phase != "answering" and self.chunk() and self.prefill_kernel()
 
     def chunk(self) -> bool:
         """Returns True for several tokens in float32 or with page skipping. In bf16 torch is faster if no pages are
@@ -80,8 +88,9 @@ class AttentionCase:
     def prefill_kernel(self) -> bool:
         """Returns True if the backend has a prefill kernel for such keys and the keeper needs no mass per page."""
         cache = self.cache
-        observes_page_mass = cache.keeper.observes(cache.phase) is Observation.PAGE_MASS
-        return cache.pool.backend.prefill_kernel and not cache.pool.unbiased(self.layer) and not observes_page_mass
+        if cache.pool.unbiased(self.layer) and (cache.pool.format.rotated or cache.prefill_loss > 0):
+            return False
+        return cache.pool.backend.prefill_kernel and cache.keeper.observes(cache.phase) is not Observation.PAGE_MASS
 
     def token_kernel(self) -> bool:
         """Returns True for one token whose pages kernels can read where they are."""

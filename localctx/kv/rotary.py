@@ -4,6 +4,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from localctx.kernels.cpu.key_bias import KeyBias
+
 
 class Rope(Protocol):
     """Rotary embedding of one model. RoPE is relative: a key rotated by d is the key d positions later."""
@@ -16,6 +18,9 @@ class Rope(Protocol):
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
         """Returns the bias's contribution to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""
+
+    def key_bias(self, layer: int, starts: Tensor) -> KeyBias:
+        """Returns ``bias_keys`` of whole pages that begin at the positions ``starts`` [n] int64, for kernels."""
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
         """Returns q [Hq, D] dotted with ``bias_keys``, without building them: [Hq, T] float32, not scaled."""

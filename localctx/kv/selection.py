@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels import quant
+from localctx.kernels.cpu.key_bias import KeyBias
 from localctx.kernels.cpu.selection import choose
 from localctx.kv.cache import Cache
 from localctx.kv.page_format import ORDINARY
@@ -20,6 +21,15 @@ def choose_pages(cache: Cache, layer: int, q: Tensor, scale: float) -> Tensor:
     extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
     count = cache.keeper.pages_seen(cache.num_pages)
     return choose(grouped, sketch, count, SINK_PAGES, extra, pool.backend.best_scores)
+
+
+def page_bias(cache: Cache, layer: int) -> KeyBias:
+    """Returns the bias of k_proj that the keys of the sealed pages lack: 0 for sink pages, which have it."""
+    pool, table = cache.pool, cache.table
+    assert pool.rope
+    bias = pool.rope.key_bias(layer, torch.from_numpy(table.positions(layer)))
+    bias.starts[:, table.kinds(pool.shape.parts[layer]) != ORDINARY] = 0
+    return bias
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:

@@ -6,11 +6,14 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from localctx.errors import ModelError, UsageError
+from localctx.kernels.cpu.key_bias import KeyBias
 from localctx.settings import ROPE
+from localctx.shape import PAGE
 
 Positions = dict[str, Any]
 """A config's attributes about positions: see ``positions_of``."""
@@ -106,6 +109,19 @@ class ModelRope:
         scale = self.angles[layer].scale
         return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
+    def key_bias(self, layer: int, starts: Tensor) -> KeyBias:
+        """See ``Rope``. Within a page the rotation goes on by the angles of the positions 0 to 63."""
+        _, pairs = self._biased(layer)
+        keys = self.bias_keys(layer, starts)
+        cos, sin = self.angles[layer].in_page
+        channels = pairs.channels(keys.shape[2], len(cos))
+        return KeyBias(
+            keys.clone(memory_format=torch.contiguous_format).numpy(),
+            cos[: len(channels[0])],
+            sin[: len(channels[0])],
+            *channels,
+        )
+
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
         """See ``Rope``. q R(p) b = cos(p) (q b) + sin(p) (q rot(b)): two products of small matrices."""
         bias, pairs = self._biased(layer)
@@ -140,6 +156,11 @@ class Pairs(Enum):
         a, b = (rotating[..., ::2], rotating[..., 1::2]) if self is NEIGHBOURS else rotating.chunk(2, -1)
         return a, b, rest
 
+    def channels(self, dim: int, pairs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the indices of the channels that ``split`` returns, of ``dim`` channels; int64."""
+        first, second, rest = self.split(torch.arange(dim), pairs)
+        return tuple(x.clone().numpy() for x in (first, second, rest))
+
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Returns x [..., T, D] rotated by angles with cosines and sines [T, pairs] or [pairs]."""
         if self is STILL:
@@ -169,6 +190,12 @@ class Angles:
         run = last - first + 1 == len(positions) and bool((positions.diff() == 1).all())
         rows = slice(first, last + 1) if run else positions
         return self._cos[rows], self._sin[rows]
+
+    @cached_property
+    def in_page(self) -> tuple[np.ndarray, np.ndarray]:
+        """Cosines and sines [pairs, 64] of the offsets in a page, without ``scale``."""
+        cos, sin = self.at(torch.arange(PAGE))
+        return cos.T.contiguous().numpy(), sin.T.contiguous().numpy()
 
     def _grow(self, need: int) -> None:
         if need > len(self._cos):

@@ -12,6 +12,7 @@ from localctx.kernels import quant
 from localctx.kernels import reference as A
 from localctx.kernels.cpu import decode as decode_cpu
 from localctx.kernels.cpu import decode_batch as decode_batch_cpu
+from localctx.kernels.cpu.key_bias import KeyBias
 from localctx.kernels.cpu.prefill import attend_chunk
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of
@@ -117,6 +118,26 @@ def test_attend_chunk_is_causal_attention_over_pages_and_what_follows_them(codec
         expected, expected_lse = A.attend_reference(q, keys, values, 0.2, mask=mask, softcap=softcap)
         torch.testing.assert_close(out, expected, atol=2e-5, rtol=1e-4)
         torch.testing.assert_close(lse, expected_lse, atol=2e-5, rtol=1e-5)
+
+
+def test_a_chunk_adds_the_bias_that_keys_lack():
+    shape, heads = SHAPES["gqa"]
+    _records, where, (k, v) = stored("int8", shape, 3)
+    count, pairs, dim = 3, shape.k_dim // 2, shape.k_dim
+    starts, angles = rand(shape.kv_heads, count, dim), rand(pairs, 1) * torch.arange(PAGE)
+    order = torch.arange(dim).numpy()
+    turns = [x.contiguous().numpy() for x in (angles.cos(), angles.sin())]
+    bias = KeyBias(starts.numpy(), *turns, order[:pairs].copy(), order[pairs:].copy(), order[:0].copy())
+    a, b = starts[..., :pairs, None], starts[..., pairs:, None]
+    cos, sin = angles.cos(), angles.sin()
+    added = torch.cat((a * cos - b * sin, b * cos + a * sin), 2).transpose(2, 3).flatten(1, 2)
+    q, fresh = rand(heads, 9, dim), [rand(shape.kv_heads, 9, d) for d in (dim, shape.v_dim)]
+    out, lse = attend_chunk(q, *fresh, *where, 0.2, bias=bias)
+    keys, values = torch.cat((k + added, fresh[0]), 1), torch.cat((v, fresh[1]), 1)
+    mask = torch.arange(count * PAGE + 9) <= torch.arange(count * PAGE, count * PAGE + 9)[:, None]
+    expected, expected_lse = A.attend_reference(q, keys, values, 0.2, mask=mask)
+    torch.testing.assert_close(out, expected, atol=5e-5, rtol=1e-4)
+    torch.testing.assert_close(lse, expected_lse, atol=5e-5, rtol=1e-5)
 
 
 def test_a_token_of_a_chunk_does_not_depend_on_those_after_it():

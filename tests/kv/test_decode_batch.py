@@ -135,10 +135,22 @@ def test_several_tokens_of_a_sequence_are_what_each_after_another_is(window, dty
 def test_rows_of_a_sequence_fill_no_page():
     """A token that is taken back must leave the pages before it as they were."""
     cache = filled(Pool(KVShape((LayerShape(2, 32, 32),)), "int8"), PAGE + 60, torch.float32)
+    cache.enter_phase("answering")
     assert joins_batch(cache, 3)
     assert not joins_batch(cache, 4)
     assert joins_batch(filled(cache.pool, PAGE + 63, torch.float32), 1), "one token is not taken back"
     assert not joins_batch(filled(cache.pool, PAGE, torch.float32), MAX_DECODE_TOKENS + 1)
+
+
+def test_a_few_tokens_of_a_prompt_are_a_chunk():
+    cache = filled(Pool(KVShape((LayerShape(2, 32, 32),)), "int8"), PAGE + 5, torch.float32)
+    for phase in ("reading", "asking"):
+        cache.enter_phase(phase)
+        assert joins_batch(cache, 1)
+        assert not joins_batch(cache, 3)
+    narrow = filled(cache.pool, PAGE + 5, torch.bfloat16)
+    narrow.enter_phase("asking")
+    assert joins_batch(narrow, 3), "torch computes chunks in bf16"
 
 
 def test_a_watched_sequence_may_have_no_sealed_page():

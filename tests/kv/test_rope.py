@@ -1,11 +1,13 @@
 """Rotary positions: keys move along them, a bias is known at each of them, and they stretch."""
 
+import numpy as np
 import pytest
 import torch
 import transformers as tf
 from small_families import FAMILIES, HEAD, SIZE, build, rope
 
 from localctx.errors import ModelError, UsageError
+from localctx.kernels.cpu.key_bias import add_bias
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.catalog import FALLBACK, load_catalog, window_for
@@ -13,6 +15,7 @@ from localctx.models.decoder.rope import parse_rope
 from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
 from localctx.settings import load_settings
+from localctx.shape import PAGE
 
 TOKENS = torch.arange(5, 35)[None]
 TURNING = sorted(FAMILIES.keys() - {"llama-mqa", "llama-mha", "mistral-window", "granite", "gemma2"})
@@ -83,6 +86,21 @@ def test_the_scores_of_a_bias_need_no_keys(name, positions):
     q = torch.randn(4, keys.shape[2])
     expected = torch.einsum("hd,htd->ht", q, keys.repeat_interleave(4 // len(keys), 0))
     torch.testing.assert_close(turner.bias_scores(1, q, positions), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", BIASED)
+@pytest.mark.parametrize("layer", [0, 1])
+def test_kernels_add_a_bias_to_the_keys_of_a_page_as_it_is_at_each_position(name, layer):
+    turner, starts = TransformersModel(biased(name)).rope, torch.tensor([64, 128, 1000, 5])
+    bias, before = turner.key_bias(layer, starts), turner.bias_keys(layer, torch.arange(3))
+    for page, start in enumerate(starts.tolist()):
+        expected = turner.bias_keys(layer, torch.arange(start, start + PAGE))
+        for head in range(len(expected)):
+            keys = np.zeros((expected.shape[2], PAGE), np.float32)
+            add_bias(bias, head, page, keys)
+            torch.testing.assert_close(torch.from_numpy(keys.T.copy()), expected[head], atol=1e-4, rtol=1e-4)
+    bias.starts[:] = 0
+    torch.testing.assert_close(turner.bias_keys(layer, torch.arange(3)), before)
 
 
 @pytest.mark.parametrize("name", ["llama-mha", "qwen3", "gemma3", "deepseek-v3", "qwen2"])

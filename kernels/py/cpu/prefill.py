@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from localctx.kernels.cpu.decode import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
+from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias, add_bias
 from localctx.kernels.llvm.simd import product
 from localctx.kernels.llvm.vector_math import INNER, MATH, address_of, aligned_floats, exp_below
 
@@ -25,14 +26,16 @@ def attend_chunk(
     layout: LayerLayout,
     scale: float,
     softcap: float = 0,
+    bias: KeyBias = NO_BIAS,
 ) -> tuple[Tensor, Tensor]:
     """Attend with the last T tokens q [Hq, T, D] to n sealed pages, and causally to the S >= T tokens after them.
 
     Those have k [H, S, D] and v [H, S, Dv]. Returns (out [Hq, T, Dv], lse [Hq, T]); all tensors are float32.
-    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n]. Follows FlashAttention
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n]; ``bias`` is what the keys of these
+    pages lack. Follows FlashAttention
     (arXiv:2205.14135) with pages as the blocks of keys. A token's result does not depend on the chunk's length.
     """
-    return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap)
+    return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, bias)
 
 
 def compute_chunk(
@@ -45,7 +48,7 @@ def compute_chunk(
     layout: LayerLayout,
     scale: float,
     softcap: float,
-    *more: np.float32,
+    *more: Any,
 ) -> tuple[Tensor, Tensor]:
     """Run ``attend_chunk`` with the compiled function ``attend``: it takes ``_attend``'s arguments, then ``more``."""
     heads, tokens, _ = q.shape
@@ -78,7 +81,7 @@ def _paged(x: Tensor) -> Tensor:
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
+def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals, bias):  # type: ignore[no-untyped-def]
     """Attend with the scaled q [H, n, D], which has all queries of a KV head in a row. Unsealed pages are ``keys``
     [H, m, D, 64] and ``values`` [H, m, 64, Dv]. ``out`` and ``totals`` begin as zeros, ``tops`` as HIDDEN.
     """
@@ -91,6 +94,7 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
         last[:] = PAGE
         for page in range(len(addresses)):
             load_k(addresses[page], lay, formats[page], head, k)
+            add_bias(bias, head, page, k)
             load_v(addresses[page], lay, formats[page], head, v)
             attend_page(q[head, first:stop], k, v, last, softcap, scores, out[head], tops[head], totals[head], first)
         for page in range(keys.shape[1]):

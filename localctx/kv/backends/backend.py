@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from localctx.kernels.cpu.key_bias import KeyBias
 from localctx.kernels.reference import Part
 from localctx.kernels.sketch import Score, Sketch
 from localctx.kv.page_format import PageFormat
@@ -110,9 +111,11 @@ class Backend(Protocol):
         scale: float,
         softcap: float,
         loss: float = 0,
+        bias: KeyBias | None = None,
     ) -> Part:
         """Attend with the last T tokens q [Hq, T, D] to ``pages``, and causally to k, v [H, S, D] after them. ``loss``
-        is the share of attention weights that a query may lose to skipped pages.
+        is the share of attention weights that a query may lose to skipped pages. ``bias`` is what the pages' keys
+        lack; it is refused together with ``loss`` or rotated pages.
         """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
@@ -185,6 +188,7 @@ class TorchBackend:
         scale: float,
         softcap: float,
         loss: float = 0,
+        bias: KeyBias | None = None,
     ) -> Part:
         raise AssertionError(_NOT_IN_PLACE)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from localctx.kernels import quant
 from localctx.kernels.cpu.decode import unpack_pages
 from localctx.kernels.cpu.decode_batch import attend_pages
+from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias
 from localctx.kernels.cpu.prefill import attend_chunk
 from localctx.kernels.cpu.sparse_prefill import attend_chunk_sparsely
 from localctx.kernels.reference import Part
@@ -70,12 +71,14 @@ class NumbaBackend(TorchBackend):
         scale: float,
         softcap: float,
         loss: float = 0,
+        bias: KeyBias | None = None,
     ) -> Part:
         """Compute in float32. On a CPU with bf16 instructions, torch is faster if nothing is skipped."""
+        assert bias is None or not (loss or self._format.rotated), "dispatch does not ask for it"
         dtype = q.dtype
         q, k, v = (self._rotated(x.float()) for x in (q, k, v))
         bases, kinds, _ = self._records(layer, pages)
-        attend = partial(attend_chunk_sparsely, loss=loss) if loss else attend_chunk
+        attend = partial(attend_chunk_sparsely, loss=loss) if loss else partial(attend_chunk, bias=bias or NO_BIAS)
         out, lse = attend(q, k, v, bases, kinds, self._format.layouts[layer], scale, softcap)
         return self._rotated(out).to(dtype), lse
 
