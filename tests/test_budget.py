@@ -30,7 +30,7 @@ def test_a_fraction_is_rounded_down_to_bytes(whole, thousandths):
     "text", ["", "lots", "-1GiB", "1e9", "4 Gi B", "GiB", "1,5GB", "1.GB", "4XB", "nan", "٤GiB", "i"]
 )
 def test_what_is_no_size_is_said_in_one_line(text):
-    with pytest.raises(UsageError, match=r"^ram = .* is not a size; write it as 512MiB"):
+    with pytest.raises(UsageError, match=r"^ram = .* is not valid; use a size such as 512MiB"):
         parse_size(text, "ram")
 
 

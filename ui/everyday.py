@@ -2,7 +2,6 @@
 
 import re
 
-from localctx.settings import APPEARANCE, BLEND, ENGINES, MODES, SUMMARIES
 from localctx.ui.settings_fields import FIELDS
 
 WORDS_OF_A_TOKEN = 0.75  # rough average for English text with the catalogue's tokenizers
@@ -28,7 +27,8 @@ _PHASES = {
     "deleting": "Deleting",
 }
 _PAGES_OF = re.compile(r"pages of (?:.*[/\\])?(.+)", re.DOTALL)
-_VALUES = {*ENGINES, *MODES, *SUMMARIES, *BLEND, *APPEARANCE, "none", "cpu", "sink-window", "snapkv", "select", "h2o"}
+_VALUES = {value for field in FIELDS for value in field.labels}
+_VALUES |= {"none", "cpu", "sink-window", "snapkv", "select", "h2o"}
 _IN_THE_CHAT = {"until": "“Read only up to”"}  # options whose fields are beside the chat
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:[ =]([a-z][\w.:/-]*))?")
 _TOKENS = re.compile(r"(?:about )?(?<![\d.,])(\d[\d,]*(?:\.\d+)?) tokens( a second)?")
@@ -94,7 +94,6 @@ def _setting(flag: re.Match[str]) -> str:
         return f"{_IN_THE_CHAT[name]} {value}".rstrip()
     field = next((f for f in FIELDS if f.name == name.replace("-", "_")), None)
     label = field.label if field else name.replace("-", " ")
-    named = {choice[1]: choice[0] for choice in field.choices if isinstance(choice, tuple)} if field else {}
     if value in _VALUES:
-        return f"“{label}: {named.get(value, value)}” in Settings"
+        return f"“{label}: {field.labels.get(value, value) if field else value}” in Settings"
     return f"“{label}” in Settings" + (f" {value}" if value else "")

@@ -122,9 +122,11 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, mcp, prepare, plan, quality, bench, library, models):
-    cli.add_command(_command)
-for _command in (backup, restore, doctor, desktop, uninstall, help_):
+_COMMANDS: tuple[click.Command, ...] = (
+    *(ask, chat, chats, summarize, ui, serve, mcp, prepare, plan, quality, bench, library, models),
+    *(backup, restore, doctor, desktop, uninstall, help_),
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 library.add_command(library_search)
 

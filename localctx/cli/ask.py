@@ -19,6 +19,7 @@ from localctx.cli.common import (
     until_option,
 )
 from localctx.cli.printing import print_error, print_line
+from localctx.cli.sections import SectionedCommand, option
 from localctx.errors import UsageError, UserError, format_bytes
 from localctx.file_names import shown_name
 
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
 MAX_QUOTE = 200  # characters
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("words", nargs=-1, metavar="FILE... QUESTION")
-@as_json_option
-@quiet_option
-@click.option("--library", is_flag=True, help="Ask all documents of the library; no FILE is needed.")
-@click.option("--no-keep", is_flag=True, help="Store nothing of these documents on disk.")
-@click.option("--alone", is_flag=True, help="Answer in this process, even if a server or window is open.")
+@click.option("--library", is_flag=True, help="Ask all documents of the library, without FILEs.")
 @until_option
+@click.option("--no-keep", is_flag=True, help="Store nothing of these documents on disk.")
+@option("--alone", is_flag=True, section="Engine", help="Answer in this process, not by an open server.")
 @answer_options
 @model_options
 @ocr_option
+@as_json_option
+@quiet_option
 def ask(
     words: tuple[str, ...],
     as_json: bool,
@@ -96,12 +97,12 @@ def ask(
     _exit(report["stopped"], done.failed)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@as_json_option
-@quiet_option
 @model_options
 @ocr_option
+@as_json_option
+@quiet_option
 def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
     """Read FILEs now and store their pages, so that later questions start at once.
 

@@ -19,6 +19,7 @@ from localctx.cli.common import (
     settings_from,
 )
 from localctx.cli.printing import print_line, print_text
+from localctx.cli.sections import SectionedCommand, option
 from localctx.errors import Cancelled, DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _ENERGY = "joules a token: not readable here (Linux shows them in /sys/class/pow
 _GRACE = 0.5  # seconds for the thread to end after Ctrl-C
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("file", required=False)
 @click.option("--what", metavar="WORDS", help="Some of decode,prefill,reopen,spill,memory,parallel (all).")
 @click.option("--context", metavar="N,N", help="Tokens of context (512,2048,4096,8192).")
@@ -45,7 +46,7 @@ _GRACE = 0.5  # seconds for the thread to end after Ctrl-C
 )
 @click.option("--kv", "codecs", metavar="CODECS", help="Measure localctx with these codecs (int8; over llama.cpp f16).")
 @click.option("--keep", "keeps", metavar="KEEPERS", help="Measured beside full attention (select:2048); full: nothing.")
-@click.option("--repeat", type=click.IntRange(1, 1000), default=5, metavar="N", help="Rounds (5).")
+@option("--repeat", type=click.IntRange(1, 1000), default=5, metavar="N", help="Rounds (5).")
 @click.option(
     "--gguf",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -57,9 +58,9 @@ _GRACE = 0.5  # seconds for the thread to end after Ctrl-C
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Write a plot of decoding here."
 )
+@machine_options
 @as_json_option
 @quiet_option
-@machine_options
 def bench(
     file: str | None, forget: bool, history: bool, plot: Path | None, as_json: bool, quiet: bool, **how: Any
 ) -> None:

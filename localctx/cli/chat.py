@@ -13,6 +13,7 @@ from localctx.cli.advice import advise_once
 from localctx.cli.ask import open_session, print_notes, show_events
 from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option, until_option
 from localctx.cli.printing import print_error
+from localctx.cli.sections import SectionedCommand
 from localctx.errors import Cancelled, ChatFull, UsageError, UserError
 from localctx.file_names import shown_name
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 FULL_CHAT_ACTIONS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "new")
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("-r", "--resume", metavar="CHAT", help="Continue this chat: an id, its beginning, or a title.")
 @click.option("-c", "--continue", "last", is_flag=True, help="Continue the chat that was used last.")
@@ -35,11 +36,11 @@ FULL_CHAT_ACTIONS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "
     type=click.Choice(FULL_CHAT_ACTIONS),
     help="When a chat is longer than the window: see only its end, summarize it, or begin a new chat.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each answer, on a line of its own.")
-@quiet_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each answer, a line each.")
 @until_option
 @answer_options
 @model_options
+@quiet_option
 def chat(
     files: tuple[str, ...],
     resume: str | None,

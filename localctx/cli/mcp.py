@@ -5,9 +5,10 @@ from typing import Any
 import click
 
 from localctx.cli.common import answer_options, model_options, settings_from
+from localctx.cli.sections import SectionedCommand
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @answer_options
 @model_options
 def mcp(**flags: Any) -> None:

@@ -9,6 +9,7 @@ import click
 
 from localctx.cli.common import as_json_option, quiet_option, settings_from, with_launcher
 from localctx.cli.printing import print_error, print_line, print_text
+from localctx.cli.sections import setting_option
 from localctx.errors import ModelError, StoreError, format_bytes
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
 
 @models.command("use")
 @click.argument("name")
-@click.option("--weights", metavar="HOW", help="The precision of its weights: full, int8, int4 (processor), nf4 (GPU).")
+@setting_option("weights")
 def models_use(name: str, weights: str | None) -> None:
     """Use model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
 

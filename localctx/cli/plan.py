@@ -8,6 +8,7 @@ import click
 
 from localctx.cli.common import as_json_option, model_options, settings_from
 from localctx.cli.printing import print_line, print_text
+from localctx.cli.sections import SectionedCommand
 from localctx.errors import UsageError, format_bytes
 
 _NAMES = {
@@ -17,12 +18,12 @@ _NAMES = {
 }
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.option("--config", metavar="FILE", help="A transformers config.json in place of --model; no weights are needed.")
 @click.option("--context", type=int, metavar="N", help="Tokens of context (the model's window).")
 @click.option("--device-memory", metavar="SIZE", help="Plan for a device with this much free memory, as 24GiB.")
-@as_json_option
 @model_options
+@as_json_option
 def plan(config: str | None, context: int | None, device_memory: str | None, as_json: bool, **flags: Any) -> None:
     """Show the memory of a model and its KV cache, and the longest context that fits.
 

@@ -6,30 +6,19 @@ import click
 
 from localctx.cli.common import answer_options, model_options, settings_from
 from localctx.cli.printing import print_text
+from localctx.cli.sections import SectionedCommand, option, setting_option
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.option(
     "--host",
     default="127.0.0.1",
     metavar="NAME",
-    help="Address to listen on; others than the default can be reached from other machines.",
+    help="Address to listen on; the default is this machine.",
 )
-@click.option(
-    "--port",
-    default=8000,
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    help="Port to listen on (8000); 0 takes a free one.",
-)
-@click.option(
-    "--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Requests answered at a time, at most (8)."
-)
-@click.option(
-    "--prompts",
-    metavar="SIZE",
-    help="Memory for what earlier requests had read: auto (a quarter of what is free), off, 4GiB.",
-)
+@option("--port", default=8000, type=click.IntRange(0, 65535), metavar="N", help="Port; 0 takes a free one (8000).")
+@option("--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Most requests answered at a time (8).")
+@setting_option("prompts")
 @answer_options
 @model_options
 def serve(host: str, port: int, together: int, **flags: Any) -> None:

@@ -21,6 +21,7 @@ from localctx.cli.common import (
 )
 from localctx.cli.library.library import SOME_FAILED
 from localctx.cli.printing import print_error, print_json_text, print_text, printable_line
+from localctx.cli.sections import SectionedCommand, option, setting_option
 from localctx.cli.summarize_remote import refuse_local_flags, remote_batch, server_options
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 from localctx.file_names import stored_path
@@ -38,39 +39,49 @@ if TYPE_CHECKING:
 SUMMARY_FLAGS = ("length", "style", "language")  # not for answers
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="A Markdown file per document.")
-@click.option("--jsonl", metavar="FILE", help="A line of JSON per document, added to FILE; - is stdout.")
+@option("--jsonl", metavar="FILE", help="A line of JSON per document, added to FILE, or -.")
 @click.option("--question", "questions", multiple=True, metavar="Q", help="Ask this instead; may be repeated.")
 @click.option("--length", metavar="L", help="short, medium, long, or a number of words (medium).")
-@click.option("--style", metavar="S", help="prose, bullets, simple (prose).")
-@click.option("--language", metavar="L", help="The language to write in, as German.")
-@click.option("--summaries", metavar="HOW", help="write, extract (sentences of the document), auto (as measured).")
-@click.option("--refine", is_flag=True, help="Refine one summary through a long document, section by section.")
-@click.option(
+@option("--style", metavar="S", help="prose, bullets, simple (prose).", section="Summaries")
+@option("--language", metavar="L", help="The language to write in, as German.", section="Summaries")
+@setting_option("summaries")
+@option("--refine", is_flag=True, help="Refine one summary from section to section.", section="Summaries")
+@option(
     "--template",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="A template for Markdown files, with $summary.",
+    section="Summaries",
 )
-@click.option("--force", is_flag=True, help="Compute results again that exist already.")
-@click.option("--ray", "workers", flag_value="local", help="Workers on this machine's GPUs or cores, through Ray.")
-@click.option("--workers", metavar="ADDRESS", help="Workers of a Ray cluster: auto, ray://HOST:10001, local.")
-@click.option("--ray-cpus", type=click.IntRange(1), metavar="N", help="Cores of each worker (--threads, or 4).")
-@click.option(
+@option("--force", is_flag=True, help="Compute results again that exist already.", section="Summaries")
+@option("--ray", "workers", flag_value="local", help="Workers on this machine, through Ray.", section="Other machines")
+@option(
+    "--workers", metavar="ADDRESS", help="Workers of a Ray cluster: auto, ray://HOST:10001.", section="Other machines"
+)
+@option(
+    "--ray-cpus",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Cores of each worker (--threads, or 4).",
+    section="Other machines",
+)
+@option(
     "--ray-home",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="A data folder that all workers share (each has its own).",
+    help="A data folder that all workers share.",
+    section="Other machines",
 )
-@click.option("--keep-pages", is_flag=True, help="Store pages of documents read whole, for later questions.")
+@option("--keep-pages", is_flag=True, help="Store pages of documents read in full.", section="Memory")
 @server_options
-@as_json_option
-@quiet_option
 @answer_options
 @model_options
 @ocr_option
+@as_json_option
+@quiet_option
 def summarize(
     paths: tuple[str, ...],
     out: Path | None,

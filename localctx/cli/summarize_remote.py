@@ -11,6 +11,7 @@ import click
 
 from localctx.cli.common import MACHINE_FLAGS
 from localctx.cli.printing import print_error, printable_line
+from localctx.cli.sections import option
 from localctx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,21 +40,25 @@ LOCAL_FLAGS = (
 
 def server_options(command: Callable) -> Callable:
     """Add the flags of a batch whose text a server generates."""
-    for option in (
-        click.option(
+    for add in (
+        option(
             "--together",
             type=click.IntRange(1, 256),
             metavar="N",
-            help="Documents at a time, at most (as memory holds; 8 with --server).",
+            help="Most documents at a time (8 with --server).",
+            section="Other machines",
         ),
-        click.option("--server-model", metavar="NAME", help="The server's model, if it has several."),
-        click.option(
+        option(
+            "--server-model", metavar="NAME", help="The server's model, if it has several.", section="Other machines"
+        ),
+        option(
             "--server",
             metavar="URL",
-            help="Generate text with an OpenAI-compatible server. Its key: LOCALCTX_SERVER_KEY.",
+            help="OpenAI-compatible server; key: LOCALCTX_SERVER_KEY.",
+            section="Other machines",
         ),
     ):
-        command = option(command)
+        command = add(command)
     return command
 
 

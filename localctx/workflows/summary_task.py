@@ -13,7 +13,8 @@ from typing import Any
 
 from localctx.errors import UsageError
 from localctx.models.adapter_folders import adapter_content, find_adapter
-from localctx.settings import Settings
+from localctx.settings import Settings, invalid
+from localctx.settings.kinds import one_of
 from localctx.workflows.summary_method import SummaryMethod, extract_words, summary_method
 
 LENGTHS = {
@@ -69,9 +70,9 @@ class SummaryTask:
     def __post_init__(self) -> None:
         if self.length not in LENGTHS and not (self.length.isdecimal() and 0 < int(self.length) <= MAX_WORDS):
             choices = f"{', '.join(LENGTHS)} or a number of words up to {MAX_WORDS:,}"
-            raise UsageError(f"length {self.length!r} cannot be meant", f"use {choices}")
+            raise invalid("length", self.length, choices)
         if self.style not in STYLES:
-            raise UsageError(f"there is no style {self.style!r}", f"use one of: {', '.join(STYLES)}")
+            raise invalid("style", self.style, one_of(list(STYLES)))
         if not all(q.strip() for q in self.questions):
             raise UsageError("a question is empty", "put each in quotes after its --question")
 

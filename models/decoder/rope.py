@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.errors import ModelError, UsageError
+from localctx.errors import ModelError
 from localctx.kernels.cpu.key_bias import KeyBias
-from localctx.settings import ROPE
+from localctx.settings import ROPE, invalid
 from localctx.shape import PAGE
 
 Positions = dict[str, Any]
@@ -33,9 +33,7 @@ def parse_rope(spec: str) -> tuple[str, float] | None:
         return None
     match = ROPE.fullmatch(spec)
     if not match or not 1 < float(match[2]) <= MAX_FACTOR:
-        raise UsageError(
-            f"there is no RoPE {spec!r}", f"use auto, yarn:2, linear:2 or llama3:8; up to {MAX_FACTOR} times"
-        )
+        raise invalid("rope", spec, f"auto, yarn:2, linear:2 or llama3:8, up to {MAX_FACTOR} times")
     return match[1], float(match[2])
 
 

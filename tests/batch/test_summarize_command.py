@@ -261,7 +261,7 @@ def test_hostile_names_are_words_and_nothing_more(run, tmp_path):
     ("arguments", "code", "problem", "remedy"),
     [
         (["{texts}", "--json", "--jsonl", "-"], 2, "both be on stdout", "one of them"),
-        (["{texts}", "--length", "huge"], 2, "'huge' cannot be meant", "short, medium, long"),
+        (["{texts}", "--length", "huge"], 2, "'huge' is not valid", "short, medium, long"),
         (["{texts}", "--n", 2, "--temperature", 1], 2, "one answer", "--n"),
         (["{texts}", "--max-tokens", 9], 2, "--max-tokens is for answers", "--length"),
         (["{texts}", "-o", "{texts}/red.txt"], 2, "cannot be a folder", "-o"),

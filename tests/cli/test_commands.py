@@ -97,12 +97,12 @@ def test_every_command_has_help_with_an_example(run, path, it):
         (["ask", "-", "-", "why"], "only once", "name it once"),
         (["ask", "a.txt", "why", "--frobnicate"], "--frobnicate", "localctx ask --help"),
         (["ask", "a.txt", "why", "--kv", "int3"], "'int3'", "auto, f32, bf16, int8, k8v4, int4, int2"),
-        (["ask", "a.txt", "why", "--temperature", "11"], "temperature = 11", "from 0 to 10"),
-        (["ask", "a.txt", "why", "--temperature", "nan"], "temperature = nan", "from 0 to 10"),
-        (["ask", "a.txt", "why", "--temperature", "hot"], "'hot'", "localctx ask --help"),
-        (["ask", "a.txt", "why", "--top-p", "0"], "top_p = 0", "to 1"),
-        (["ask", "a.txt", "why", "--max-tokens", "0"], "max_tokens = 0", "from 1"),
-        (["ask", "a.txt", "why", "--threads", "-1"], "threads = -1", "from 0"),
+        (["ask", "a.txt", "why", "--temperature", "11"], "temperature = '11'", "from 0 to 10"),
+        (["ask", "a.txt", "why", "--temperature", "nan"], "temperature = 'nan'", "from 0 to 10"),
+        (["ask", "a.txt", "why", "--temperature", "hot"], "'hot'", "a number from 0 to 10"),
+        (["ask", "a.txt", "why", "--top-p", "0"], "top_p = '0'", "to 1"),
+        (["ask", "a.txt", "why", "--max-tokens", "0"], "max_tokens = '0'", "from 1"),
+        (["ask", "a.txt", "why", "--threads", "-1"], "threads = '-1'", "from 0"),
         (["prepare"], "Missing argument 'FILE...'", "localctx prepare --help"),
         (["library", "show"], "Missing argument 'DOCUMENT'", "localctx library show --help"),
         (["library", "rm"], "Missing argument", "localctx library rm --help"),
@@ -175,7 +175,7 @@ def test_a_setting_in_the_environment_or_the_file_is_checked_and_its_place_named
     assert_one_line(run("ask", document, "why?"), 2, r"settings\.toml: there is no setting 'temprature'", "temperature")
     (home / "settings.toml").unlink()
     monkeypatch.setenv("LOCALCTX_CHUNK", "many")
-    assert_one_line(run("ask", document, "why?"), 2, "the environment: chunk = 'many'", "correct")
+    assert_one_line(run("ask", document, "why?"), 2, "the environment: chunk = 'many'", "a whole number from 1")
 
 
 # Text

@@ -114,7 +114,7 @@ def test_once_reads_what_is_there_and_ends(environment, folder, run):
         (["--remove"], "--remove needs a FOLDER"),
         (["--remove", "nowhere"], "is not watched"),
         (["nowhere"], "is no folder"),
-        (["--read-ahead", "soon", "."], "read_ahead = 'soon' means nothing"),
+        (["--read-ahead", "soon", "."], "read_ahead = 'soon' is not valid"),
     ],
 )
 def test_mistakes_are_one_line(environment, run, arguments, problem):

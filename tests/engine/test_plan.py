@@ -295,9 +295,9 @@ JAMBA = {"hidden_size": 64, "num_hidden_layers": 2, "attn_layer_period": 2, "att
         (None, ["--model", "smollm2-135m-instrukt"], 1, "no model 'smollm2-135m-instrukt' .*smollm2-135m-instruct"),
         (SMOLLM2, ["--model", "smollm2-135m-instruct"], 2, "--model and --config both"),
         (SMOLLM2, ["--context", "0"], 2, "--context 0 is not a length; "),
-        (SMOLLM2, ["--kv", "int3"], 2, "no KV codec 'int3'; "),
-        (SMOLLM2, ["--device-memory", "much"], 2, "device-memory = 'much' is not a size; "),
-        (SMOLLM2, ["--memory", "4 apples"], 2, "memory = '4 apples' is not a size; "),
+        (SMOLLM2, ["--kv", "int3"], 2, "kv = 'int3' is not valid; "),
+        (SMOLLM2, ["--device-memory", "much"], 2, "device-memory = 'much' is not valid; "),
+        (SMOLLM2, ["--memory", "4 apples"], 2, "memory = '4 apples' is not valid; "),
         (SMOLLM2, ["--device", "abacus", "--device-memory", "1GiB"], 1, "'abacus' is not a device"),
     ],
 )

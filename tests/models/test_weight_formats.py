@@ -133,7 +133,7 @@ def test_an_answer_with_them_does_not_take_pages_of_the_full_ones(run, document,
 @pytest.mark.parametrize(
     ("flags", "code", "problem", "remedy"),
     [
-        (["--weights", "int3"], 2, "no 'int3' weights", "full, int8, int4, nf4"),
+        (["--weights", "int3"], 2, "weights = 'int3' is not valid", "full, int8, int4 or nf4"),
         (["--weights", "nf4", "--device", "cpu"], 1, "nf4 weights are for a GPU", "--weights int4"),
         (["--weights", "int4", "--dtype", "f16", "--device", "cpu"], 1, "not computed in float16", "--dtype f32"),
     ],

@@ -101,5 +101,5 @@ def test_the_setting_is_one_of_three(home, monkeypatch):
     assert load_settings().blend == "auto"
     assert load_settings(blend="off").blend == "off"
     monkeypatch.setenv("LOCALCTX_BLEND", "perhaps")
-    with pytest.raises(UsageError, match="off, auto, on"):
+    with pytest.raises(UsageError, match="off, auto or on"):
         load_settings()

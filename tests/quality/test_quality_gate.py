@@ -256,7 +256,7 @@ def test_streaming_tells_memory_and_perplexity(run, document):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--kv", "int5"], 2, "no KV codec 'int5'"),
+        (["--kv", "int5"], 2, "kv = 'int5' is not valid"),
         (["--lengths", "1,x"], 2, "not a list of numbers"),
         (["--tokens", "20"], 1, "16 tokens are too few"),
         (["--stream", "20"], 1, "20 tokens are too few"),

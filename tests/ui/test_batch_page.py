@@ -312,7 +312,7 @@ def test_what_is_dropped_and_what_the_library_has_are_asked(tab, texts, tmp_path
     choose_from_library(tab, "blue.txt")
     set_length(tab, "a few lines")
     tab.page.locator("#batch-begin").click()
-    assert "cannot be meant" in tab.wait_for("a few lines", "#batch-said")
+    assert "not valid" in tab.wait_for("a few lines", "#batch-said")
     set_length(tab, "12")
     tab.page.locator("#batch-begin").click()
     tab.wait_for("1 of 1 documents, 1 done", "#batch-progress")

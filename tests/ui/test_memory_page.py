@@ -243,7 +243,7 @@ def test_both_pages_in_a_browser(address, window, home):
         page.get_by_role("tab", name="Advanced").click()
         page.get_by_label("Temperature").fill("99")
         page.get_by_role("button", name="Save").click()
-        expect(page.locator("#settings-said [role=alert]")).to_contain_text("out of range")
+        expect(page.locator("#settings-said [role=alert]")).to_contain_text("not valid")
         page.get_by_label("Temperature").fill("0.5")
         page.get_by_role("button", name="Save").click()
         expect(page.locator("#settings-said")).to_contain_text("2 settings saved")

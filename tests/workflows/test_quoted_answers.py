@@ -121,4 +121,4 @@ def test_the_command_says_the_sentence_and_the_answer(run, tiny_model, document)
     assert answer.strip()
     wrong = run("ask", document, QUESTION, "--answers", "loud", *how)
     assert wrong.returncode != 0
-    assert "auto, quote, free" in wrong.stderr
+    assert "auto, quote or free" in wrong.stderr

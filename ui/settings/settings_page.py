@@ -15,7 +15,7 @@ from localctx.settings import overrides, variable
 from localctx.ui import render
 from localctx.ui.everyday import in_everyday_words
 from localctx.ui.job_events import progress_lines
-from localctx.ui.settings_fields import ADVANCED, FIELDS, GENERAL, ON_MEMORY_PAGE, Field
+from localctx.ui.settings_fields import ADVANCED, FIELDS, GENERAL, ON_MEMORY_PAGE, Field, fields_of
 from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
@@ -58,19 +58,19 @@ class SettingsPage:
     def _build_general(self) -> None:
         with gr.Column(elem_classes="lc-narrow"):
             gr.HTML("The model is chosen in Chat, above the conversation.", elem_id="settings-model")
-            for field in GENERAL:
+            for field in fields_of(GENERAL):
                 self.fields[field.name] = field.build()
             gr.Markdown("### Data")
             self._build_data()
 
     def _build_advanced(self) -> None:
-        for title, group in ADVANCED:
-            gr.Markdown(f"### {title}")
+        for group in ADVANCED:
+            gr.Markdown(f"### {group}")
             with gr.Row(equal_height=False, elem_classes="lc-fields"):
-                for field in group:
+                for field in fields_of(group):
                     with gr.Column(min_width=260):
                         self.fields[field.name] = field.build()
-        for field in ON_MEMORY_PAGE:
+        for field in fields_of(ON_MEMORY_PAGE):
             self.fields[field.name] = field.build(visible=False)
 
     def _build_data(self) -> None:

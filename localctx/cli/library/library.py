@@ -11,6 +11,7 @@ from localctx.cli.library.library_pages import export, import_, pin, unpin, veri
 from localctx.cli.library.library_trash import removed_line, trash
 from localctx.cli.library.library_watch import watch
 from localctx.cli.printing import print_error, print_line, print_text
+from localctx.cli.sections import setting_option
 from localctx.errors import DocumentError, format_bytes
 from localctx.file_names import stored_path
 
@@ -30,7 +31,7 @@ def library() -> None:
 @as_json_option
 @quiet_option
 @ocr_option
-@click.option("--embedder", metavar="NAME", help="The model of the vectors for search: all-minilm-l6-v2, none, ...")
+@setting_option("embedder")
 def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
     """Read PATHs into the library: files, folders with all files below, patterns; - is standard input.
 

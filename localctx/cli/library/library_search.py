@@ -7,6 +7,7 @@ import click
 
 from localctx.cli.common import as_json_option, quiet_option, settings_from
 from localctx.cli.printing import print_marked
+from localctx.cli.sections import setting_option
 
 if TYPE_CHECKING:
     from localctx.library.search.search import Passage
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     help="Search only this document (id, name or path); may be repeated.",
 )
 @click.option("--top", type=click.IntRange(1, 1000), default=5, metavar="N", help="At most N passages (5).")
-@click.option(
-    "--embedder", metavar="NAME", help="The model of the vectors: all-minilm-l6-v2, none, a folder, a hub id."
-)
+@setting_option("embedder")
 @as_json_option
 @quiet_option
 def library_search(

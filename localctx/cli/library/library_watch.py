@@ -11,6 +11,7 @@ import click
 
 from localctx.cli.common import CANCELLED, as_json_option, model_options, open_store, quiet_option, settings_from
 from localctx.cli.printing import print_error, print_line, print_text
+from localctx.cli.sections import SectionedCommand, setting_option
 from localctx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,18 +24,16 @@ POLL = 0.2  # seconds between checks of the watcher's status
 SOME_FAILED = 3
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("folders", nargs=-1, metavar="[FOLDER]...")
 @click.option("--list", "listing", is_flag=True, help="List the watched folders, and end.")
 @click.option("--remove", is_flag=True, help="Watch FOLDERs no longer, and end. Their documents stay in the library.")
 @click.option("--once", is_flag=True, help="Read what is there now, whether or not the machine is idle, and end.")
-@click.option(
-    "--read-ahead", metavar="WHEN", help="auto (while idle and on mains power), always, off: only parse and index."
-)
-@click.option("--embedder", metavar="NAME", help="The model of the vectors for search: all-minilm-l6-v2, none, ...")
+@setting_option("read_ahead", section="Options")
+@setting_option("embedder")
+@model_options
 @as_json_option
 @quiet_option
-@model_options
 def watch(
     folders: tuple[str, ...], listing: bool, remove: bool, once: bool, as_json: bool, quiet: bool, **flags: Any
 ) -> None:

@@ -17,6 +17,7 @@ from localctx.cli.common import (
 )
 from localctx.cli.printing import print_line, print_text
 from localctx.cli.quality.quality_bits import bits_row, measure_bits, refuse_few_bits
+from localctx.cli.sections import SectionedCommand, option
 from localctx.errors import UsageError, format_bytes
 
 if TYPE_CHECKING:
@@ -27,24 +28,22 @@ if TYPE_CHECKING:
     from localctx.settings import Settings
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("file", required=False)
 @click.option("--kv", "codecs", multiple=True, metavar="CODEC", help="Measure this codec; may be repeated (all).")
 @click.option("--keep", "keeps", multiple=True, metavar="KEEPER", help="Measure this keeper; may be repeated.")
-@click.option("--tokens", type=click.IntRange(1), default=6000, metavar="N", help="Tokens of the text to read (6000).")
+@option("--tokens", type=click.IntRange(1), default=6000, metavar="N", help="Tokens of the text to read (6000).")
 @click.option("--lengths", metavar="N,N", help="Plant needles in texts with these numbers of tokens (--tokens).")
-@click.option("--stream", "streamed", type=click.IntRange(1), metavar="N", help="Stream N tokens through one cache.")
+@option("--stream", "streamed", type=click.IntRange(1), metavar="N", help="Stream N tokens through one cache.")
 @click.option("--blend", is_flag=True, help="Measure the loss of combining passages that were read separately.")
-@click.option(
-    "--passages", type=click.IntRange(2, 64), default=4, metavar="N", help="Number of passages for --blend (4)."
-)
+@option("--passages", type=click.IntRange(2, 64), default=4, metavar="N", help="Number of passages for --blend (4).")
 @click.option("--context", is_flag=True, help="Measure up to which length the model answers well from whole texts.")
 @click.option("--peers", is_flag=True, help="Measure transformers' own quantized caches too.")
 @click.option("--bits", is_flag=True, help="Measure weights with fewer bits, localctx's and llama.cpp's.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Write the picture here.")
+@machine_options
 @as_json_option
 @quiet_option
-@machine_options
 def quality(
     file: str | None, codecs: tuple[str, ...], keeps: tuple[str, ...], streamed: int | None, **how: Any
 ) -> None:
@@ -97,11 +96,12 @@ def quality(
 
 
 def _check_codecs(codecs: tuple[str, ...]) -> None:
+    from localctx.settings.kinds import invalid, one_of
     from localctx.shape import FORMATS
 
     for codec in codecs:
         if codec not in FORMATS:
-            raise UsageError(f"there is no KV codec {codec!r}", f"use one of: {', '.join(FORMATS)}")
+            raise invalid("kv", codec, one_of(list(FORMATS)))
 
 
 def _check_engine(settings: "Settings") -> None:

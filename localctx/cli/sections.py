@@ -1,0 +1,100 @@
+"""Options of a command under headings, and options that are made from the declarations of settings."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, get_args
+
+import click
+from click.types import OptionHelpExtra
+
+from localctx.settings.declaration import Heading, Setting
+from localctx.settings.kinds import invalid
+from localctx.settings.table import SETTINGS
+
+HEADINGS = get_args(Heading)
+FIRST = HEADINGS[0]  # the heading of the options that people use first
+WIDEST = 23  # characters of the column of options; wider ones have a line of their own
+LONGEST_DEFAULT = 8  # characters; longer defaults are on the settings page only
+
+
+class SectionOption(click.Option):
+    """An option with the heading that --help lists it under."""
+
+    def __init__(self, *args: Any, section: str = FIRST, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return what follows the help in brackets: no ranges, which errors name."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
+
+
+class SectionedCommand(click.Command):
+    """A command whose --help lists the options that people use first, and the others under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each section. Their help begins at the same column."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record:
+                sections.setdefault(getattr(param, "section", FIRST), []).append(record)
+        flags = [flag for rows in sections.values() for flag, _ in rows]
+        width = max(len(flag) for flag in flags if len(flag) <= WIDEST)
+        for section, rows in sorted(sections.items(), key=lambda item: _place(item[0])):
+            with formatter.section(section):
+                formatter.write_dl([(flag.ljust(width), line) for flag, line in rows], col_max=width)
+
+
+def _place(heading: str) -> float:
+    """Return the place of a heading: those of a command itself come after the first one of the settings."""
+    return HEADINGS.index(heading) if heading in HEADINGS else 0.5
+
+
+class SettingType(click.ParamType):
+    """The values of a setting, checked as in the environment and the settings file."""
+
+    def __init__(self, name: str, setting: Setting) -> None:
+        self.name, self._kind = name, setting.kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the setting's value. Raises UsageError."""
+        try:
+            return self._kind.parse(value)
+        except (TypeError, ValueError, OverflowError) as e:
+            raise invalid(self.name, value, self._kind.accepts) from e
+
+
+def option(*names: str, section: str = FIRST, **options: Any) -> Callable:
+    """Return the decorator that adds an option of a command itself, under the heading ``section``."""
+    return click.option(*names, cls=SectionOption, section=section, **options)
+
+
+def setting_option(name: str, **changes: Any) -> Callable:
+    """Return the decorator that adds the flag of a setting. ``changes`` are other arguments of the option."""
+    setting = SETTINGS[name]
+    options: dict[str, Any] = {
+        "section": setting.section,
+        "type": SettingType(name, setting),
+        "metavar": setting.kind.metavar,
+        "help": help_line(setting),
+    }
+    return option(f"--{name.replace('_', '-')}", **options | changes)
+
+
+def setting_options(names: Iterable[str]) -> Callable:
+    """Return the decorator that adds the flags of settings in the order of ``names``."""
+
+    def add(command: Callable) -> Callable:
+        for name in reversed(list(names)):
+            command = setting_option(name)(command)
+        return command
+
+    return add
+
+
+def help_line(setting: Setting) -> str:
+    """Return what --help says about a setting: its line, and a default in brackets that the line does not name."""
+    named = setting.default in ("auto", "", 0, None) or len(str(setting.default)) > LONGEST_DEFAULT
+    return f"{setting.help}." if named else f"{setting.help} ({str(setting.default).removesuffix('.0')})."

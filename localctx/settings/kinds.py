@@ -1,0 +1,152 @@
+"""Kinds of settings: which values each accepts, and how a value from a flag, the environment or a file is read."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+from localctx.errors import UsageError
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
+A_SIZE = "a size such as 512MiB, 4GiB, 1.5GB or a number of bytes"
+
+
+class ValueKind(Protocol):
+    """What values a setting may have. ``metavar`` stands for a value in --help."""
+
+    metavar: ClassVar[str]
+
+    @property
+    def accepts(self) -> str:
+        """The accepted values, as they follow the word "use" in an error."""
+
+    def parse(self, value: Any) -> Any:
+        """Returns ``value`` in the setting's type. Raises ValueError, TypeError or OverflowError."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words. ``labels`` has the name of each in the window."""
+
+    metavar: ClassVar[str] = "HOW"
+    labels: Mapping[str, str]
+
+    @classmethod
+    def of(cls, *words: str) -> "Choice":
+        """Returns a choice of words that are their own names in the window."""
+        return cls(dict(zip(words, words, strict=True)))
+
+    @property
+    def accepts(self) -> str:
+        return one_of(list(self.labels))
+
+    def parse(self, value: Any) -> str:
+        if (word := str(value)) not in self.labels:
+            raise ValueError
+        return word
+
+
+@dataclass(frozen=True)
+class Switch:
+    """``on`` or ``off``, or another word for one of them."""
+
+    metavar: ClassVar[str] = "HOW"
+    words = ("on", "1", "true", "yes", "off", "0", "false", "no")
+
+    @property
+    def accepts(self) -> str:
+        return "on or off"
+
+    def parse(self, value: Any) -> str:
+        if (word := str(value)).lower() not in self.words:
+            raise ValueError
+        return word
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number from ``low`` to ``high``: whole, or else a float. ``optional``: or None."""
+
+    metavar: ClassVar[str] = "N"
+    low: float
+    high: float
+    whole: bool = True
+    optional: bool = False
+
+    @property
+    def accepts(self) -> str:
+        return f"a {'whole ' if self.whole else ''}number from {self.low:,} to {self.high:,}"
+
+    def parse(self, value: Any) -> float | None:
+        if value is None and self.optional:
+            return None
+        number = int(value) if self.whole else float(value)
+        if not self.low <= number <= self.high:
+            raise ValueError
+        return number
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of bytes such as ``4GiB``, or one of ``words``."""
+
+    metavar: ClassVar[str] = "SIZE"
+    words: tuple[str, ...] = ("auto",)
+
+    @property
+    def accepts(self) -> str:
+        return f"{', '.join(self.words)}, or {A_SIZE}"
+
+    def parse(self, value: Any) -> str:
+        if (text := str(value)) not in self.words and _bytes_of(text) is None:
+            raise ValueError
+        return text
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text. ``examples`` are offered in the window; with ``is_valid``, other texts may be rejected."""
+
+    metavar: ClassVar[str] = "NAME"
+    examples: Sequence[str] = ()
+    is_valid: Callable[[str], object] = lambda text: True
+
+    @property
+    def accepts(self) -> str:
+        return one_of(self.examples) if self.examples else "a text"
+
+    def parse(self, value: Any) -> str:
+        if not self.is_valid(text := str(value)):
+            raise ValueError
+        return text
+
+
+def one_of(words: Sequence[str]) -> str:
+    """Returns the words as ``auto, on or off``."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def invalid(name: str, value: object, accepts: str, source: object = "") -> UsageError:
+    """Returns the error about a value that the setting or option ``name`` cannot have. ``source`` is where it is."""
+    where = f"{source}: " if source else ""
+    return UsageError(f"{where}{name} = {value!r} is not valid", f"use {accepts}")
+
+
+def parse_size(text: str, name: str = "size") -> int:
+    """Returns the bytes of ``512MiB``, ``4GiB``, ``1.5GB`` or ``1048576``; ``4G`` is the same as ``4GiB``.
+
+    Raises UsageError, which names the setting ``name``, for anything else.
+    """
+    if (nbytes := _bytes_of(text)) is None:
+        raise invalid(name, text, A_SIZE)
+    return nbytes
+
+
+def _bytes_of(text: str) -> int | None:
+    if not (match := _SIZE.fullmatch(text.strip())):
+        return None
+    number, letter, binary = match.groups()
+    power = " kmgt".index(letter.lower()) if letter else 0
+    unit = 1000 if not binary and text.strip()[-1] in "bB" else 1024
+    return int(Fraction(number) * unit**power)
