@@ -45,12 +45,22 @@ def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None
 
     Raises Cancelled, OutOfKVMemory; tokens generated before remain.
     """
+    return record_tokens(request, generate_tokens(request, settings))
+
+
+def record_tokens(request: Request, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run ``answering``, and add its tokens to the request's answers and their time to its seconds."""
+    return map_events(answering, partial(_record, request))
+
+
+def generate_tokens(request: Request, settings: Settings) -> EngineCoroutine[None]:
+    """Do what ``answer_request`` does, for a caller that passes the events on to ``record_tokens``."""
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
     request.cache.record_attention()
     samplers = _samplers(request, settings)
-    yield from map_events(_decode(request, request.logits, settings, samplers), partial(_record, request))
+    yield from _decode(request, request.logits, settings, samplers)
     request.seconds.setdefault("first_token", time.perf_counter() - request.started)  # an empty answer
     request.likelihood = samplers[0].likelihood
     if request.repetition.found:

@@ -1,13 +1,14 @@
 """Answer strategies: how the answer to an opened request is made, and in which stages.
 
 ``STRATEGIES`` is read from top to bottom: the first row whose conditions all hold applies. Each of its stages runs if
-the stage's conditions hold too. The first stage is outermost, so it sees only the events that the later ones pass on.
+the stage's conditions hold too. ``STAGES`` is the pipeline that an event takes, from the model's decoding to the user.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.run_request import record_tokens
 from localctx.workflows.answer.abstention import give_if_confident, give_if_likelier
 from localctx.workflows.answer.answer_case import AnswerCase as Case
 from localctx.workflows.answer.answer_case import Condition
@@ -23,23 +24,38 @@ Answering = EngineCoroutine[None]
 
 @dataclass(frozen=True)
 class Stage:
-    """Changes the events of an answer as it is made, where all ``conditions`` hold."""
+    """Changes the events of an answer on their way to the user, where all ``conditions`` hold."""
 
+    name: str
     run: Callable[[Case, Answering], Answering]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[Condition, ...] = ()
 
 
-FOCUS = Stage(focus_on_passages, (Case.focuses,))  # shows the question only its passages' pages
-CHECK = Stage(check_sentences, (Case.reads_documents,))  # reports each sentence with its supporting passage
-NEAREST = Stage(offer_nearest, (Case.reads_documents,))  # after an answer that says that nothing answers
-LIKELIER = Stage(give_if_likelier, (Case.compares_likelihoods,))  # generates only if the question is likelier
-CONFIDENT = Stage(give_if_confident, (Case.wants_confidence,))  # emits only a confident answer
-QUOTE = Stage(quote_first, (Case.reads_passages,))  # puts the supporting quotation first
+RECORD = Stage("record", lambda case, answering: record_tokens(case.request, answering))
+QUOTE = Stage("quote", quote_first, (Case.reads_passages,))
+CONFIDENT = Stage("confident", give_if_confident, (Case.wants_confidence,))
+LIKELIER = Stage("likelier", give_if_likelier, (Case.compares_likelihoods,))
+NEAREST = Stage("nearest", offer_nearest, (Case.reads_documents,))
+CHECK = Stage("check", check_sentences, (Case.reads_documents,))
+FOCUS = Stage("focus", focus_on_passages, (Case.focuses,))
+
+STAGES = (
+    RECORD,  # adds each generated token to the request's answer
+    QUOTE,  # puts the supporting quotation first
+    CONFIDENT,  # holds the answer back, and emits only a confident one
+    LIKELIER,  # before the first token: generates only if the passages make the question likelier
+    NEAREST,  # after an answer that says that nothing answers
+    CHECK,  # after each sentence, with the passage that supports it
+    FOCUS,  # before the first token: shows the question only its passages' pages
+)
+"""All stages in the order in which an event passes them. A stage sees only the events that those before it pass on."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to make an answer if all ``conditions`` hold: ``run`` generates it and sets its citations."""
+    """A way to make an answer if all ``conditions`` hold: ``run`` generates it and sets its citations, and its events
+    pass ``stages``, which are in the order of STAGES.
+    """
 
     name: str
     conditions: tuple[Condition, ...]
@@ -49,14 +65,14 @@ class Strategy:
 
 STRATEGIES = (
     Strategy("everywhere", (Case.asks_every_passage,), lambda case: ask_every_passage(case, answer_passage), ()),
-    Strategy("continued", (Case.continues_answer,), continue_answer, (FOCUS, CHECK)),
+    Strategy("continued", (Case.continues_answer,), continue_answer, (RECORD, CHECK, FOCUS)),
     Strategy(
         "quoted",
         (Case.reads_documents, Case.is_greedy, Case.may_be_quoted, Case.quotes),
         answer_in_quotes,
-        (FOCUS, CHECK, NEAREST, LIKELIER, CONFIDENT),
+        (CONFIDENT, LIKELIER, NEAREST, CHECK, FOCUS),
     ),
-    Strategy("free", (), answer_from_prompt, (FOCUS, CHECK, NEAREST, LIKELIER, CONFIDENT, QUOTE)),
+    Strategy("free", (), answer_from_prompt, STAGES),
 )
 
 
@@ -70,13 +86,20 @@ def make_answer(case: Case) -> Answering:
     sources of its sentences. Raises Cancelled, OutOfKVMemory; tokens generated before remain.
     """
     strategy = choose_strategy(case)
-    answering = strategy.run(case)
-    for stage in reversed(strategy.stages):
-        if all(holds(case) for holds in stage.conditions):
-            answering = stage.run(case, answering)
-    return answering
+    return through_stages(case, strategy.run(case), strategy.stages)
 
 
 def answer_passage(case: Case) -> Answering:
-    """Returns the coroutine that answers from one of many passages, without stages: the caller does their work."""
-    return choose_strategy(case).run(case)
+    """Returns the coroutine that answers from one of many passages. Of the stages it has only RECORD: the caller does
+    the work of the others.
+    """
+    strategy = choose_strategy(case)
+    return through_stages(case, strategy.run(case), [stage for stage in strategy.stages if stage is RECORD])
+
+
+def through_stages(case: Case, answering: Answering, stages: Sequence[Stage]) -> Answering:
+    """Returns ``answering`` with its events passed through the ``stages`` whose conditions hold, in their order."""
+    for stage in stages:
+        if all(holds(case) for holds in stage.conditions):
+            answering = stage.run(case, answering)
+    return answering

@@ -8,7 +8,7 @@ from localctx.engine.decoding.attribution import attention_by_text
 from localctx.engine.decoding.quotation import quotation_first
 from localctx.engine.events import Quoted
 from localctx.engine.request import Request
-from localctx.engine.run_request import answer_request
+from localctx.engine.run_request import generate_tokens
 from localctx.library.citations.cite import cite_from_attention, cite_passages, cite_words
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.nearest_passage import is_not_said
@@ -16,7 +16,7 @@ from localctx.workflows.answer.nearest_passage import is_not_said
 
 def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
     """Generate the answer, and cite the text that supports it."""
-    yield from answer_request(case.request, case.settings)
+    yield from generate_tokens(case.request, case.settings)
     case.request.citations = find_citations(case.request, case.question)
 
 
@@ -26,7 +26,7 @@ def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
     """
     request = case.request
     try:
-        yield from answer_request(request, case.settings)
+        yield from generate_tokens(request, case.settings)
     finally:
         request.citations = case.cited
     request.citations = _joined(case.cited, find_citations(request, case.question))
