@@ -108,10 +108,12 @@ def rate(session: Session, asked: Sequence[tuple[str, str, str]]) -> Iterator[Ra
                 if sequence.error:
                     raise sequence.error
                 request: Request = sequence.result
-                text = request.withheld or request.text
-                f1 = token_f1(text, answer) if request.stopped != "unanswered" or request.withheld else 0.0
-                assert request.evidence, "an adapter rates its answers"
-                yield Rated(request.evidence, f1, bool(answer))
+                text = request.result.withheld or request.text
+                f1 = (
+                    token_f1(text, answer) if request.result.stopped != "unanswered" or request.result.withheld else 0.0
+                )
+                assert request.result.evidence, "an adapter rates its answers"
+                yield Rated(request.result.evidence, f1, bool(answer))
 
 
 def _ask(session: Session, file: Path, question: str) -> EngineCoroutine[Request]:

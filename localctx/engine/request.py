@@ -1,4 +1,4 @@
-"""A request: one question, or one document to prefill, from its prompt to its result."""
+"""A request: one question, or one document to prefill, in three parts: its prompt, its run and its result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -33,62 +33,73 @@ Decoding = Literal["free", "quote"]
 """How an answer is decoded: in the model's own words, or limited to runs of the documents' words."""
 
 
-@dataclass
-class Request:
-    """One request: what the builder prepared, its state while it runs, and the results to report."""
+@dataclass(slots=True)
+class RequestPrompt:
+    """What a request reads and asks. The builder sets it; retrieval and workflows add where passages come from."""
 
-    # set by the builder
-    engine: KVEngine
-    model: Model
-    model_name: str  # in the settings
     documents: Sequence[StoredDocument]
-    tokens: list[int]  # the prompt
+    tokens: list[int]  # all of the prompt
     boundary: int  # tokens before it are the same for any question
     cuts: Sequence[int]  # prefill chunks end here; pages are persisted up to the last
     ranking: Prompt | None  # to score a passage; the same up to the boundary
-    adapter: Adapter | None  # computes the prompt's last tokens
-    cache: SequenceCache
-    persister: Persister | None  # None: pages are not persisted
-    plan: Planned
-    relief: MemoryRelief  # for when memory runs out
-    started: float  # clock when the request was built
-    seconds: dict[str, float]  # by phase
+    document_ends: Sequence[int] = ()  # tokens where all documents but the last end
     asked_before: str = ""  # the question that this one follows in a chat
     begun: str = ""  # beginning of a continued answer, included in text and texts
-    sharing: Sharing | None = None  # in-memory prefix cache
-    planned_chunk: int = 0  # before memory relief shrank it
-    document_ends: Sequence[int] = ()  # tokens where all documents but the last end
-    restored: int = 0  # first tokens that came from the store or from earlier prompts
-    restore_notes: list[str] = field(default_factory=list)  # why not more were restored
-    controls: TokenControls = NO_CONTROLS  # set by the workflow
-    next_prompt: Callable[[str], list[int]] = lambda answer: []  # from answer to the tokens before a next question
-    # set while it runs
-    logits: Tensor | None = None  # after the prompt
-    answers: list[list[Token]] = field(default_factory=lambda: [[]])
-    stopped: str = "cancelled"  # why generation ended
-    prefilled: int = 0
-    prefilled_to_rank: int = 0
-    citations: Sequence[Citation] = field(default_factory=list)
-    nearest: Citation | None = None  # nearest to a question that nothing answers
-    sentences: list[dict[str, Any]] = field(default_factory=list)
-    lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
-    likelihood: float = 0.0  # mean log-likelihood of a greedy answer's tokens
-    repetition: Repetition = field(default_factory=Repetition)
-    decoding: Decoding = "free"
-    question_likelihood: float | None = None
-    evidence: Evidence | None = None
-    confidence: float | None = None
-    withheld: str | None = None
-    # set by retrieval
+    next_tokens: Callable[[str], list[int]] = lambda answer: []  # from answer to the tokens before a next question
     passages: Sequence[Any] = ()  # that it answers from
     candidates: Sequence[dict[str, Any]] = ()  # passages found, as JSON
+    until: dict[str, Any] | None = None  # the beginning that is read of a document
+
+
+@dataclass(slots=True)
+class RequestResult:
+    """What came of a request: its answers, and what the report says of them."""
+
+    answers: list[list[Token]] = field(default_factory=lambda: [[]])
+    stopped: str = "cancelled"  # why generation ended
+    decoding: Decoding = "free"
+    likelihood: float = 0.0  # mean log-likelihood of a greedy answer's tokens
+    citations: Sequence[Citation] = field(default_factory=list)
+    sentences: list[dict[str, Any]] = field(default_factory=list)  # with the passages that support them
+    nearest: Citation | None = None  # nearest to a question that nothing answers
+    question_likelihood: float | None = None  # log-likelihood of the question after the best passage
+    evidence: Evidence | None = None  # that the confidence is computed from
+    confidence: float | None = None  # that the text answers the question
+    withheld: str | None = None  # an answer that was not confident enough
     ranked: Sequence["Request"] = ()  # that ranked the candidates
     everywhere: EverywhereReport | None = None  # if every passage is asked
     token_totals: dict[str, int] | None = None  # of the prompts that an answer is made of
-    evicted: list[EvictedRange] = field(default_factory=list)
-    until: dict[str, Any] | None = None  # the beginning that is read of a document, set by the workflow
     offered: Mapping[str, float | None] = field(default_factory=dict)  # ways to answer from the whole, with seconds
-    _kv: KVReport | None = None
+    evicted: list[EvictedRange] = field(default_factory=list)
+    kv: KVReport | None = None  # once the request is closed
+
+
+@dataclass(slots=True)
+class Request:
+    """One request as it runs: what it is computed with and how far it is, from its ``prompt`` to its ``result``."""
+
+    model_name: str  # in the settings
+    plan: Planned  # shown before it runs
+    prompt: RequestPrompt
+    engine: KVEngine
+    model: Model
+    cache: SequenceCache
+    adapter: Adapter | None  # computes the prompt's last tokens
+    persister: Persister | None  # None: pages are not persisted
+    relief: MemoryRelief  # for when memory runs out
+    started: float  # clock when the request was built
+    seconds: dict[str, float]  # by phase
+    sharing: Sharing | None = None  # in-memory prefix cache
+    planned_chunk: int = 0  # before memory relief shrank it
+    restored: int = 0  # first tokens that came from the store or from earlier prompts
+    restore_notes: list[str] = field(default_factory=list)  # why not more were restored
+    controls: TokenControls = NO_CONTROLS  # of sampling, beside the settings
+    logits: Tensor | None = None  # after the prompt
+    prefilled: int = 0  # tokens
+    prefilled_to_rank: int = 0  # tokens of a passage that was ranked
+    lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))  # drafts tokens
+    repetition: Repetition = field(default_factory=Repetition)  # detects an answer that repeats itself
+    result: RequestResult = field(default_factory=RequestResult)
 
     def after_chunk(self, cache: Any) -> None:
         """Persist or share what was prefilled so far. Call after each chunk."""
@@ -105,7 +116,7 @@ class Request:
     @property
     def continues(self) -> bool:
         """True if the question follows another one in a chat."""
-        return bool(self.asked_before)
+        return bool(self.prompt.asked_before)
 
     @property
     def paged_cache(self) -> Cache:
@@ -121,17 +132,17 @@ class Request:
     @property
     def text(self) -> str:
         """The first answer as generated, with its white space."""
-        return self.begun + "".join(token.text for token in self.answers[0])
+        return self.prompt.begun + "".join(token.text for token in self.result.answers[0])
 
     @property
     def texts(self) -> list[str]:
         """The answers as text, stripped."""
-        return [(self.begun + "".join(token.text for token in answer)).strip() for answer in self.answers]
+        return [(self.prompt.begun + "".join(token.text for token in answer)).strip() for answer in self.result.answers]
 
     @property
     def cited(self) -> list[dict[str, Any]]:
         """The citations as JSON, for reports and chats."""
-        return [citation.to_json() for citation in self.citations]
+        return [citation.to_json() for citation in self.result.citations]
 
     @property
     def persist_error(self) -> str | None:
@@ -145,8 +156,8 @@ class Request:
 
     def record_kv(self) -> None:
         """Record the cache's report before the cache is dropped."""
-        self.evicted = list(self.cache.evicted)
-        self._kv = self.engine.report(
+        self.result.evicted = list(self.cache.evicted)
+        self.result.kv = self.engine.report(
             self.cache, window=self.plan.window, chunk=self.relief.chunk, restored=self.restored
         )
 
@@ -159,67 +170,69 @@ class Request:
             mode=self.plan.mode,
             model=self.model_name,
             adapter=self.adapter.name if self.adapter else None,
-            stopped=self.stopped,
+            stopped=self.result.stopped,
             tokens=self.token_counts(),
-            passages=list(self.candidates),
+            passages=list(self.prompt.candidates),
             ranking=self._ranking(),
             seconds=self._seconds(),
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
             citations=self.cited,
-            sentences=self.sentences,
-            everywhere=self.everywhere,
-            decoding=self.decoding,
-            confidence=self.confidence,
-            withheld=self.withheld,
-            nearest=self.nearest.to_json() if self.nearest else None,
-            until=self.until,
+            sentences=self.result.sentences,
+            everywhere=self.result.everywhere,
+            decoding=self.result.decoding,
+            confidence=self.result.confidence,
+            withheld=self.result.withheld,
+            nearest=self.result.nearest.to_json() if self.result.nearest else None,
+            until=self.prompt.until,
         )
 
     def prepare_report(self) -> PrepareReport:
         """Returns the report of a document prefilled ahead of questions."""
-        row = self.documents[0].row
-        tokens = {"prompt": len(self.tokens), "reused": self.plan.reused, "prefilled": self.prefilled}
-        report = PrepareReport(row.id, row.name, self.model_name, self.stopped, tokens)
+        row = self.prompt.documents[0].row
+        tokens = {"prompt": len(self.prompt.tokens), "reused": self.plan.reused, "prefilled": self.prefilled}
+        report = PrepareReport(row.id, row.name, self.model_name, self.result.stopped, tokens)
         return replace(report, kept=self._kept(), seconds=self._seconds(), kv=self._recorded_kv())
 
     def chat_stats(self) -> dict[str, Any]:
         """Returns the statistics that a chat stores with the answer, as JSON; valid while the cache is open."""
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
-        until = {"until": self.until} if self.until else {}
+        until = {"until": self.prompt.until} if self.prompt.until else {}
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
-        offered = {"offered": dict(self.offered)} if self.offered else {}
-        told = {"kv": kv, "sentences": self.sentences, **({"nearest": self.nearest.to_json()} if self.nearest else {})}
+        offered = {"offered": dict(self.result.offered)} if self.result.offered else {}
+        nearest = {"nearest": self.result.nearest.to_json()} if self.result.nearest else {}
+        told = {"kv": kv, "sentences": self.result.sentences, **nearest}
         return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered}
 
     def token_counts(self) -> TokenCounts:
         """Returns the tokens counted so far; for an answer made of many, the totals."""
-        if totals := self.everywhere.tokens if self.everywhere else self.token_totals:
+        if totals := self.result.everywhere.tokens if self.result.everywhere else self.result.token_totals:
             return TokenCounts(**totals, longest=0)
         return TokenCounts(
-            prompt=len(self.tokens),
+            prompt=len(self.prompt.tokens),
             reused=self.plan.reused,
             prefilled=self.prefilled,
-            generated=sum(map(len, self.answers)),
-            longest=max(map(len, self.answers)),
+            generated=sum(map(len, self.result.answers)),
+            longest=max(map(len, self.result.answers)),
             drafted=self.lookup.drafted,
             accepted=self.lookup.accepted,
         )
 
     def _recorded_kv(self) -> KVReport:
-        assert self._kv, "a request is reported once it is closed"
-        return self._kv
+        assert self.result.kv, "a request is reported once it is closed"
+        return self.result.kv
 
     def _ranking(self) -> dict[str, int] | None:
         """Returns the tokens of all requests that ranked a passage; None if there are none."""
-        if not self.ranked:
+        if not (ranked := self.result.ranked):
             return None
+        prompts = [request.prompt.ranking for request in ranked]
         return {
-            "passages": len(self.ranked),
-            "tokens": sum(len(request.ranking.tokens) for request in self.ranked if request.ranking),
-            "reused": sum(request.plan.reused for request in self.ranked),
-            "prefilled": sum(request.prefilled_to_rank for request in self.ranked),
+            "passages": len(ranked),
+            "tokens": sum(len(prompt.tokens) for prompt in prompts if prompt),
+            "reused": sum(request.plan.reused for request in ranked),
+            "prefilled": sum(request.prefilled_to_rank for request in ranked),
         }
 
     def _kept(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ from localctx.engine.prompt import (
     verbatim_prompt,
 )
 from localctx.engine.prompt_wording import RANKING
-from localctx.engine.request import Request
+from localctx.engine.request import Request, RequestPrompt
 from localctx.engine.runtime import Runtime
 from localctx.engine.torch_engine import TorchEngine
 from localctx.errors import UsageError
@@ -122,30 +122,33 @@ class RequestBuilder:
                 answer=conversation.max_tokens or settings.max_tokens,
                 per_second=persister.rate if persister else None,
             )
-        return Request(
-            engine=self.engine,
-            model=self.model,
-            model_name=settings.model,
+        prompt = RequestPrompt(
             documents=documents,
             tokens=tokenized.tokens,
             boundary=tokenized.boundary,
             cuts=tokenized.cuts,
             ranking=tokenized.ranking,
-            adapter=conversation.adapter,
-            cache=cache,
-            persister=persister,
+            document_ends=() if part or conversation.is_verbatim else self._document_ends(tokenized.prompt, texts),
+            asked_before=conversation.history[-1][0] if conversation.history else "",
+            begun=conversation.begun,
+            next_tokens=lambda answer: self._next_prompt(texts, conversation, question or "", answer),
+        )
+        return Request(
+            model_name=settings.model,
             plan=plan,
+            prompt=prompt,
+            engine=self.engine,
+            model=self.model,
+            cache=cache,
+            adapter=conversation.adapter,
+            persister=persister,
             relief=self.engine.relief(planned),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
-            asked_before=conversation.history[-1][0] if conversation.history else "",
-            begun=conversation.begun,
             sharing=sharing,
             planned_chunk=planned.chunk,
-            document_ends=() if part or conversation.is_verbatim else self._document_ends(tokenized.prompt, texts),
             restored=cache.length,
             restore_notes=restore_notes,
-            next_prompt=lambda answer: self._next_prompt(texts, conversation, question or "", answer),
         )
 
     @property

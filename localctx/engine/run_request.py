@@ -62,18 +62,18 @@ def generate_tokens(request: Request, settings: Settings) -> EngineCoroutine[Non
     samplers = _samplers(request, settings)
     yield from _decode(request, request.logits, settings, samplers)
     request.seconds.setdefault("first_token", time.perf_counter() - request.started)  # an empty answer
-    request.likelihood = samplers[0].likelihood
+    request.result.likelihood = samplers[0].likelihood
+    longest = max(map(len, request.result.answers))
+    request.result.stopped = "length" if longest == request.plan.answer_tokens else "eos"
     if request.repetition.found:
-        request.stopped = "repeated"
-    else:
-        request.stopped = "length" if max(map(len, request.answers)) == request.plan.answer_tokens else "eos"
+        request.result.stopped = "repeated"
 
 
 def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutine[None]:
     """Prefill the prompt up to token ``stop`` (None: all of it), and persist pages behind it. Sets ``request.logits``
     at the end of the prompt. Raises Cancelled, OutOfKVMemory.
     """
-    start, tokens = time.perf_counter(), request.tokens[:stop]
+    start, tokens = time.perf_counter(), request.prompt.tokens[:stop]
     if request.cache.length >= len(tokens):
         return
     cuts = request.persister or request.sharing or request.engine.always_cuts
@@ -84,11 +84,11 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
             request.cache,
             tokens,
             chunk=request.relief,
-            cuts=request.cuts if cuts else (),
-            stops=(*request.document_ends, *snapshots, *shared) if cuts else (),
+            cuts=request.prompt.cuts if cuts else (),
+            stops=(*request.prompt.document_ends, *snapshots, *shared) if cuts else (),
             after_chunk=request.after_chunk,
         )
-        request.logits = logits if len(tokens) == len(request.tokens) else None
+        request.logits = logits if len(tokens) == len(request.prompt.tokens) else None
     finally:
         request.prefilled = request.cache.length - request.plan.reused
         _add_prefill_seconds(request, start)
@@ -98,12 +98,12 @@ def rank_request(request: Request) -> EngineCoroutine[float]:
     """Prefill the passage; returns the log-likelihood of the question after it, computed without the adapter. The
     request's cache then ends with the passage. Raises Cancelled, OutOfKVMemory.
     """
-    assert request.ranking, "only passages are ranked"
-    yield from prefill_request(request, request.boundary)
+    assert request.prompt.ranking, "only passages are ranked"
+    yield from prefill_request(request, request.prompt.boundary)
     start, cache = time.perf_counter(), request.cache.fork(recording=False)
     cache.activation = None
     try:
-        logprob = yield from likelihood(cache, request.ranking.tokens, request.ranking.question)
+        logprob = yield from likelihood(cache, request.prompt.ranking.tokens, request.prompt.ranking.question)
         request.prefilled = request.prefilled_to_rank = cache.length - request.plan.reused
     finally:
         cache.drop()
@@ -121,8 +121,8 @@ def emit_text(request: Request, text: str) -> Iterator[Token]:
     tokenizer = request.model.tokenizer
     text_of = tokenizer.stream()
     for token in tokenizer.encode(text):
-        request.answers[0].append(Token(text_of(token), token))
-        yield request.answers[0][-1]
+        request.result.answers[0].append(Token(text_of(token), token))
+        yield request.result.answers[0][-1]
 
 
 def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> None:
@@ -132,10 +132,10 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
     it, is prefilled. If the keeper evicted something or memory is short, nothing is done, and the next question
     prefills more.
     """
-    tokens, cache = request.next_prompt(request.text), request.cache
+    tokens, cache = request.prompt.next_tokens(request.text), request.cache
     if not request.persister or request.persist_error or not cache.exact or len(tokens) > request.model.context:
         return
-    same = min(cache.length, common([*request.tokens, *(t.id for t in request.answers[0])], tokens))
+    same = min(cache.length, common([*request.prompt.tokens, *(t.id for t in request.result.answers[0])], tokens))
     cache.trim(cache.trimmable(same))
     request.persister.extend(cache, tokens, branch)
     with suppress(Cancelled, OutOfKVMemory):
@@ -158,7 +158,7 @@ def close_request(request: Request) -> None:
 
 def _answer_rate(request: Request) -> float | None:
     """Returns the tokens per second of a single answer; None for a short one, which says little."""
-    count = len(request.answers[0]) - 1 if len(request.answers) == 1 else 0
+    count = len(request.result.answers[0]) - 1 if len(request.result.answers) == 1 else 0
     seconds = request.seconds.get("decode", 0.0)
     return count / seconds if count >= MIN_RATED_ANSWER and seconds else None
 
@@ -185,12 +185,12 @@ def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequ
     cache, limit, tokenizer = request.cache, request.plan.answer_tokens, _tokenizer(request)
     if settings.beams > 1:
         return beam_search(cache, logits, tokenizer=tokenizer, width=settings.beams, limit=limit)
-    request.answers = [[] for _ in samplers]
+    request.result.answers = [[] for _ in samplers]
     if settings.n > 1:
         return decode_each(cache, logits, tokenizer=tokenizer, samplers=samplers, limit=limit)
     (sampler,) = samplers
-    drafts = len(request.tokens) <= MAX_DRAFTED_PROMPT and request.engine.max_tokens_at_once(cache) > 1
-    request.lookup = PromptLookup(request.tokens, settings.draft if drafts else 0)
+    drafts = len(request.prompt.tokens) <= MAX_DRAFTED_PROMPT and request.engine.max_tokens_at_once(cache) > 1
+    request.lookup = PromptLookup(request.prompt.tokens, settings.draft if drafts else 0)
     return decode(
         cache,
         logits,
@@ -205,7 +205,7 @@ def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequ
 
 def _tokenizer(request: Request) -> Tokenizer:
     tokenizer = request.model.tokenizer
-    return ContinuedTokenizer(tokenizer, request.begun) if request.begun else tokenizer
+    return ContinuedTokenizer(tokenizer, request.prompt.begun) if request.prompt.begun else tokenizer
 
 
 def _record(request: Request, event: Event) -> Event:
@@ -214,5 +214,5 @@ def _record(request: Request, event: Event) -> Event:
         now = time.perf_counter()
         request.seconds.setdefault("first_token", now - request.started)
         request.seconds["decode"] = now - request.started - request.seconds["first_token"]
-        request.answers[event.answer].append(event)
+        request.result.answers[event.answer].append(event)
     return event

@@ -110,7 +110,7 @@ class LocalGenerator:
         """See ``TextGenerator``. As ``ask`` does: the first of several questions prefills the part they share."""
         request = yield from self._ask.open([self._document], question, True)
         text = yield from self._run(request, self._ask.answer(request, question, self._settings))
-        return GeneratedAnswer(text, request.plan.mode, request.citations)
+        return GeneratedAnswer(text, request.plan.mode, request.result.citations)
 
     def _follow(self, request: Request) -> EngineCoroutine[str]:
         return (yield from self._run(request, _stop_at_repeats(request, answer_request(request, self._settings))))
@@ -118,14 +118,14 @@ class LocalGenerator:
     def _run(self, request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[str]:
         """Run a request and count its tokens; returns the answer, trimmed to whole sentences if it was cut off."""
         yield from run_request(request, coroutine)
-        if request.stopped == "cancelled":
+        if request.result.stopped == "cancelled":
             raise Cancelled
         dropped = self._count_tokens(request)
         yield from map(Note, (*request.persist_notes, *([request.persist_error] if request.persist_error else [])))
         if dropped:
-            total = len(request.tokens)
+            total = len(request.prompt.tokens)
             yield Note(f"{request.plan.keeper} dropped {dropped:,} of {total:,} tokens: not all was seen")
-        cut = request.stopped in ("length", "repeated")
+        cut = request.result.stopped in ("length", "repeated")
         return trim_to_sentence(request.texts[0]) if cut else request.texts[0]
 
     def _build(self, texts: Sequence[str], instruction: str, persist: bool = False) -> Request:
@@ -134,10 +134,10 @@ class LocalGenerator:
 
     def _count_tokens(self, request: Request) -> int:
         """Count the prefilled and generated tokens, with those of ranked passages; returns the tokens dropped."""
-        dropped = round(sum((e.stop - e.start) * (1 - e.kept) for e in request.evicted))
-        self.token_counts.update(generated=sum(map(len, request.answers)), dropped=dropped)
-        for one in {id(r): r for r in (*request.ranked, request)}.values():
-            self.token_counts.update(prompt=len(one.tokens), reused=one.plan.reused, prefilled=one.prefilled)
+        dropped = round(sum((e.stop - e.start) * (1 - e.kept) for e in request.result.evicted))
+        self.token_counts.update(generated=sum(map(len, request.result.answers)), dropped=dropped)
+        for one in {id(r): r for r in (*request.result.ranked, request)}.values():
+            self.token_counts.update(prompt=len(one.prompt.tokens), reused=one.plan.reused, prefilled=one.prefilled)
         return dropped
 
 
@@ -158,7 +158,7 @@ def _stop_at_repeats(request: Request, coroutine: EngineCoroutine[None]) -> Engi
     try:
         yield from flat_map_events(coroutine, check)
     except _Repeats:
-        request.stopped = "repeated"
+        request.result.stopped = "repeated"
 
 
 def _limited(max_tokens: int, request: Request) -> Request:

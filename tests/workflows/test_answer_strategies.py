@@ -18,13 +18,17 @@ from localctx.workflows.answer.answer_strategies import (
 
 ADAPTER = SimpleNamespace(measured={"answers": "quote"})
 WHOLE = {"documents": ["d"]}
+PROMPT = ("documents", "passages", "begun")
 PASSAGES = WHOLE | {"passages": ["p"]}
 
 
 def case_of(question: str, request: dict, **settings) -> AnswerCase:
-    plain = {"documents": (), "passages": (), "everywhere": None, "begun": "", "adapter": None, "continues": False}
+    prompt = {"documents": (), "passages": (), "begun": ""} | {k: v for k, v in request.items() if k in PROMPT}
+    run = {"adapter": None, "continues": False, "cache": SimpleNamespace()}
+    run |= {k: v for k, v in request.items() if k in run}
+    result = SimpleNamespace(everywhere=request.get("everywhere"))
+    asked = SimpleNamespace(prompt=SimpleNamespace(**prompt), result=result, **run)
     how = load_settings(**{"careful": "auto", "model": "/of/nobody", **settings})
-    asked = SimpleNamespace(**{"cache": SimpleNamespace()} | plain | request)
     return AnswerCase(None, asked, question, how)
 
 

@@ -173,6 +173,6 @@ def test_where_each_document_ends_is_the_end_of_the_prompt_of_those_before(opene
         request = builder.build(documents, texts, QUESTION, persist=False)
         request.cache.drop()
         one = make_prompt(s.model.tokenizer, texts[:1], QUESTION)
-    assert request.tokens[: request.document_ends[0]] == one.tokens[: request.document_ends[0]]
-    assert list(request.document_ends) == sorted(request.document_ends)
-    assert 0 < request.document_ends[-1] < request.boundary
+    assert request.prompt.tokens[: request.prompt.document_ends[0]] == one.tokens[: request.prompt.document_ends[0]]
+    assert list(request.prompt.document_ends) == sorted(request.prompt.document_ends)
+    assert 0 < request.prompt.document_ends[-1] < request.prompt.boundary

@@ -291,10 +291,7 @@ def test_a_written_summary_says_no_sentence_twice(home, document):
 def test_a_text_that_repeats_its_sentences_is_ended(monkeypatch):
     pieces = ["He ", "came. ", "She ", "left. ", "He came.", " She left.", " He came.", " She left."]
 
-    class Asked:
-        text, stopped = "", "eos"
-
-    request = Asked()
+    request = SimpleNamespace(text="", result=SimpleNamespace(stopped="eos"))
 
     def writing():
         for i, piece in enumerate(pieces):
@@ -302,7 +299,7 @@ def test_a_text_that_repeats_its_sentences_is_ended(monkeypatch):
             yield Token(piece, i)
 
     assert len(list(text_generator._stop_at_repeats(request, writing()))) == 6
-    assert request.stopped == "repeated"
+    assert request.result.stopped == "repeated"
 
 
 def test_a_text_that_is_watched_for_repeats_hears_of_memory_that_ran_out():

@@ -123,12 +123,12 @@ class ReadAheadWorkflow:
             close_request(request)
         if request.persist_error:
             raise StoreError(request.persist_error, "see: localctx doctor")
-        done.tokens += len(request.tokens)
+        done.tokens += len(request.prompt.tokens)
 
     def _fits(self, request: Request) -> bool:
         """Returns True if the tokens to prefill fit in the disk budget without eviction."""
         runtime = self._runtime
-        if request.restored == len(request.tokens):
+        if request.restored == len(request.prompt.tokens):
             return True
         with store_errors(runtime.store.home):
             stored = runtime.store.disk_bytes()

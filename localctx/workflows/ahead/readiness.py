@@ -90,7 +90,7 @@ class ReadinessWorkflow:
             close_request(request)
         read = time.perf_counter() - started if request.prefilled else 0.0
         failed = request.persist_error or "; ".join(request.persist_notes)
-        first = self._first_question(request.documents)
+        first = self._first_question(request.prompt.documents)
         return Readiness(True, *first, read, failed)
 
     def _first_question(self, documents: Sequence[StoredDocument]) -> tuple[float | None, float | None]:
@@ -124,7 +124,7 @@ class ReadinessWorkflow:
 
 
 def _predicted(request: Request, built: float) -> tuple[float | None, float | None]:
-    plan, left = request.plan, len(request.tokens) - request.plan.reused
+    plan, left = request.plan, len(request.prompt.tokens) - request.plan.reused
     if plan.seconds is None or left <= 0:
         return None, None
     return built + plan.seconds, plan.reused * plan.seconds / left

@@ -25,7 +25,7 @@ UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 
 def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """Run ``answering`` if the best passage makes the question likelier, else say that nothing answers."""
-    likelihood = case.request.question_likelihood
+    likelihood = case.request.result.question_likelihood
     assert likelihood is not None, "passages were ranked"
     gain, tokens = yield from question_gain(case.builder, case.question, likelihood)
     yield from answering if is_likelier(gain, tokens) else say_nothing_answers(case)
@@ -39,13 +39,13 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     held = list[Event]()
     yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
     calibration = calibration_of(request)
-    request.evidence = evidence.of_answer(*_answer_likelihood(request))
-    request.confidence = round(calibration.confidence(request.evidence), 4)
-    if not says_nothing(request) and request.confidence >= calibration.threshold:
+    request.result.evidence = evidence.of_answer(*_answer_likelihood(request))
+    request.result.confidence = round(calibration.confidence(request.result.evidence), 4)
+    if not says_nothing(request) and request.result.confidence >= calibration.threshold:
         yield from held
         return
-    request.withheld = None if says_nothing(request) else request.texts[0]
-    request.answers, request.citations = [[]], []
+    request.result.withheld = None if says_nothing(request) else request.texts[0]
+    request.result.answers, request.result.citations = [[]], []
     yield from say_nothing_answers(case)
 
 
@@ -55,13 +55,13 @@ def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
     request.seconds["first_token"] = time.perf_counter() - request.started
     own = request.not_said != NOT_SAID  # an adapter with words of its own
     yield from emit_text(request, request.not_said if own else no_answer(case.question))
-    request.stopped = "unanswered"
+    request.result.stopped = "unanswered"
 
 
 def calibration_of(request: Request) -> Calibration:
     """Returns the calibration for the request's adapter and decoding."""
     measured = calibrations(request.adapter) if request.adapter else {}
-    return measured.get(request.decoding, UNCALIBRATED)
+    return measured.get(request.result.decoding, UNCALIBRATED)
 
 
 def says_nothing(request: Request) -> bool:
@@ -72,15 +72,15 @@ def says_nothing(request: Request) -> bool:
 def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
     """Prefill the prompt; returns the evidence that does not depend on the answer."""
     request, question = case.request, case.question
-    if request.question_likelihood is None:
-        if not request.ranking:
-            texts = [document.text for document in request.documents]
-            request.ranking = make_prompt(request.model.tokenizer, texts, question, (), RANKING)
-        request.question_likelihood = yield from rank_request(request)
+    if request.result.question_likelihood is None:
+        if not request.prompt.ranking:
+            texts = [document.text for document in request.prompt.documents]
+            request.prompt.ranking = make_prompt(request.model.tokenizer, texts, question, (), RANKING)
+        request.result.question_likelihood = yield from rank_request(request)
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "the prompt was prefilled"
-    gain, tokens = yield from question_gain(case.builder, question, request.question_likelihood)
+    gain, tokens = yield from question_gain(case.builder, question, request.result.question_likelihood)
     tokenizer = request.model.tokenizer
     unsaid = yield from likelihood_of(
         request.cache, request.logits, tokenizer.encode(request.not_said), tokenizer.stop_ids
@@ -90,5 +90,5 @@ def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
 
 def _answer_likelihood(request: Request) -> tuple[float, int]:
     """Returns the log-likelihood of the answer, with its end if that was reached, and the number of tokens counted."""
-    tokens = len(request.answers[0]) + (request.stopped == "eos")
-    return request.likelihood * tokens, tokens
+    tokens = len(request.result.answers[0]) + (request.result.stopped == "eos")
+    return request.result.likelihood * tokens, tokens

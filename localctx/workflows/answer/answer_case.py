@@ -28,31 +28,36 @@ class AnswerCase:
 
     def asks_every_passage(self) -> bool:
         """Returns True if every passage is asked separately."""
-        return self.request.everywhere is not None
+        return self.request.result.everywhere is not None
 
     def continues_answer(self) -> bool:
         """Returns True if the answer continues one that was cut or stopped."""
-        return bool(self.request.begun)
+        return bool(self.request.prompt.begun)
 
     def reads_documents(self) -> bool:
         """Returns True if the prompt has documents, or passages of them."""
-        return bool(self.request.documents)
+        return bool(self.request.prompt.documents)
 
     def reads_passages(self) -> bool:
         """Returns True if the prompt has passages, not whole documents."""
-        return bool(self.request.passages)
+        return bool(self.request.prompt.passages)
 
     def focuses(self) -> bool:
         """Returns True if the documents were read whole but are longer than what the model uses at once, and the
         question is about parts of them.
         """
         request = self.request
-        if self.settings.mode != "auto" or not request.documents or request.passages or request.everywhere:
+        if (
+            self.settings.mode != "auto"
+            or not request.prompt.documents
+            or request.prompt.passages
+            or request.result.everywhere
+        ):
             return False
         if is_instruction(self.question) or asks_of_the_whole(self.question) or not _shows_all_pages(request.cache):
             return False
         effective = effective_context_of(self.builder)
-        return bool(effective.focused) and request.boundary > effective.tokens
+        return bool(effective.focused) and request.prompt.boundary > effective.tokens
 
     def is_greedy(self) -> bool:
         """Returns True if one answer of the likeliest tokens is wanted."""

@@ -93,7 +93,7 @@ class AskWorkflow:
             beginning, told = read_until(self._builder.model.tokenizer, documents, until)
             yield Note(str(told))
             request = yield from self.open([beginning], question, persist, conversation)
-            request.until = asdict(told)
+            request.prompt.until = asdict(told)
             return request
         try:
             return (yield from self._open(documents, question, persist, conversation))
@@ -202,4 +202,4 @@ class AskWorkflow:
 
 def _prefill_only(request: Request) -> EngineCoroutine[None]:
     yield from prefill_request(request)
-    request.stopped = "eos"
+    request.result.stopped = "eos"

@@ -21,14 +21,14 @@ def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> Engin
     try:
         yield from flat_map_events(answering, checker.on_event, checker.at_end)
     finally:
-        case.request.sentences = [sentence.to_json() for sentence in checker.all_sentences()]
+        case.request.result.sentences = [sentence.to_json() for sentence in checker.all_sentences()]
 
 
 class _Checker:
     """Checks each sentence of an answer when the next one begins."""
 
     def __init__(self, request: Request, question: str) -> None:
-        self._request, self._text = request, request.begun.lstrip()
+        self._request, self._text = request, request.prompt.begun.lstrip()
         begun = list(sentences(self._text, 0, len(self._text)))[:-1]  # of a continued answer
         self._told, self._end = len(begun), begun[-1][1] if begun else 0  # sentences reported, and the end of the last
         self._finder = SupportFinder(source_texts(request), question)
@@ -54,9 +54,9 @@ class _Checker:
         request, answer = self._request, self._request.texts[0]
         if is_not_said(request):
             return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
-        if request.decoding == "quote" and request.citations:
-            return check_quotes(answer, request.citations)
-        return self._finder.check(answer, request.stopped in ("eos", "repeated"), self._near)
+        if request.result.decoding == "quote" and request.result.citations:
+            return check_quotes(answer, request.result.citations)
+        return self._finder.check(answer, request.result.stopped in ("eos", "repeated"), self._near)
 
     def _tell(self, checked: Sequence[AnswerSentence]) -> Iterator[Event]:
         self._told, self._end = self._told + len(checked), checked[-1].end if checked else self._end
@@ -64,12 +64,14 @@ class _Checker:
 
     @property
     def _near(self) -> list[DocumentRange]:
-        return [citation.range for citation in self._request.citations]
+        return [citation.range for citation in self._request.result.citations]
 
 
 def source_texts(request: Request) -> list[SourceText]:
     """Returns the texts a request has read: its passages, else its documents."""
-    if not request.passages:
-        return [SourceText.of(document) for document in request.documents]
-    documents = {document.id: document for document in request.documents}
-    return [SourceText.of(documents[p.document], p.start, p.end) for p in request.passages if p.document in documents]
+    if not request.prompt.passages:
+        return [SourceText.of(document) for document in request.prompt.documents]
+    documents = {document.id: document for document in request.prompt.documents}
+    return [
+        SourceText.of(documents[p.document], p.start, p.end) for p in request.prompt.passages if p.document in documents
+    ]

@@ -56,8 +56,8 @@ class EverywhereWorkflow:
             cost = estimate_cost(self._builder, store, passages, [p.text for p in passages], question)
         yield from map(Note, language_warnings(self._runtime.settings, documents))
         request = question_alone(self._builder, question)
-        request.documents, request.passages = documents, passages
-        request.everywhere = EverywhereReport(len(passages), persist)
+        request.prompt.documents, request.prompt.passages = documents, passages
+        request.result.everywhere = EverywhereReport(len(passages), persist)
         request.adapter = self._runtime.adapter
         request.plan = replace(
             request.plan,
@@ -97,17 +97,17 @@ def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> Engine
         yield from asking.tell()
         raise
     yield from asking.tell()
-    request.stopped = "eos" if request.citations else "unanswered"
+    request.result.stopped = "eos" if request.result.citations else "unanswered"
 
 
 class _PassageLoop:
     """Asks a question of every passage of a request."""
 
     def __init__(self, builder: RequestBuilder, request: Request, question: PassageQuestion) -> None:
-        assert request.everywhere, "the request asks every passage"
+        assert request.result.everywhere, "the request asks every passage"
         self._builder, self._request, self._question, self._runtime = builder, request, question, builder.runtime
-        self._report, self._recipe = request.everywhere, question.recipe
-        self._passages: Sequence[Passage] = request.passages
+        self._report, self._recipe = request.result.everywhere, question.recipe
+        self._passages: Sequence[Passage] = request.prompt.passages
         self._answers = dict[PassageKey, StoredAnswer | None]()
         self._unsaved = list[PassageAnswer]()
         self._told = set[str]()  # notes already yielded
@@ -117,7 +117,7 @@ class _PassageLoop:
     def run(self) -> EngineCoroutine[None]:
         """Ask every passage without a stored answer. Raises Cancelled."""
         if self._report.persist:
-            ids = [document.id for document in self._request.documents]
+            ids = [document.id for document in self._request.prompt.documents]
             self._answers |= self._runtime.read_store(lambda s: s.passage_answers.of(self._recipe, ids)) or {}
         waiting = [p for p in self._passages if passage_key(p) not in self._answers]
         self._report.asked = self._report.reused_answers = len(self._passages) - len(waiting)
@@ -136,17 +136,21 @@ class _PassageLoop:
         self._report.asked = sum(passage_key(p) in self._answers for p in self._passages)
         said = [PassageAnswer(p, answer) for p in self._passages if (answer := self._answers.get(passage_key(p)))]
         groups = group_answers([one.answer.text for one in said if one.answer])
-        self._request.citations = [one.citation for one in said]
+        self._request.result.citations = [one.citation for one in said]
         self._report.groups = [group.to_json() for group in groups]
         sentences = [one.sentence for one in said]
         asked, total = self._report.asked, self._report.passages
-        lengths = {document.id: len(document.whole.text) for document in self._request.documents}
-        text = describe_groups(groups, self._request.citations, sentences, lengths, asked) if said else _nothing(asked)
+        lengths = {document.id: len(document.whole.text) for document in self._request.prompt.documents}
+        text = (
+            describe_groups(groups, self._request.result.citations, sentences, lengths, asked)
+            if said
+            else _nothing(asked)
+        )
         if asked < total:
             text += f"\n\nStopped after {asked:,} of {total:,} passages."
         for line in text.splitlines(keepends=True):
-            self._request.answers[0].append(Token(line, 0))
-            yield self._request.answers[0][-1]
+            self._request.result.answers[0].append(Token(line, 0))
+            yield self._request.result.answers[0][-1]
 
     def _ask(self, passage: Passage) -> EngineCoroutine[None]:
         """Ask one passage, and record its answer."""

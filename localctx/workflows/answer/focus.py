@@ -20,12 +20,12 @@ def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     search finds nothing, all pages are seen.
     """
     request = case.request
-    yield from prefill_request(request, request.boundary)
+    yield from prefill_request(request, request.prompt.boundary)
     if passages := _passages(case):
-        indices = {document.id: i for i, document in enumerate(request.documents)}
+        indices = {document.id: i for i, document in enumerate(request.prompt.documents)}
         ranges = [(indices[p.document], p.start, p.end) for p in passages]
-        texts = [document.text for document in request.documents]
-        pages = pages_of_text(request.model.tokenizer, request.tokens[: request.boundary], texts, ranges)
+        texts = [document.text for document in request.prompt.documents]
+        pages = pages_of_text(request.model.tokenizer, request.prompt.tokens[: request.prompt.boundary], texts, ranges)
         request.paged_cache.keep_pages(pages | set(range(SINK_PAGES)))
     yield from answering
 
@@ -33,8 +33,8 @@ def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
 def _passages(case: AnswerCase) -> list[Passage]:
     """Returns the passages that the question, and the one before it, are about."""
     request, runtime = case.request, case.builder.runtime
-    asked = f"{request.asked_before} {case.question}".strip()
+    asked = f"{request.prompt.asked_before} {case.question}".strip()
     with open_store(runtime, request.persister is not None) as store, store_errors(store.home):
-        for document in request.documents:
+        for document in request.prompt.documents:
             store.documents.add(*document.whole)
-        return find_passages(runtime, store, request.documents, asked, passage_count(runtime)).passages
+        return find_passages(runtime, store, request.prompt.documents, asked, passage_count(runtime)).passages

@@ -19,9 +19,9 @@ def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineC
     request = case.request
     if not is_not_said(request):
         return
-    request.citations, request.nearest = [], _nearest(request, case.question)
-    if request.nearest:
-        yield NearestPassage(request.nearest.to_json())
+    request.result.citations, request.result.nearest = [], _nearest(request, case.question)
+    if request.result.nearest:
+        yield NearestPassage(request.result.nearest.to_json())
 
 
 def is_not_said(request: Request) -> bool:
@@ -30,6 +30,6 @@ def is_not_said(request: Request) -> bool:
 
 
 def _nearest(request: Request, question: str) -> Citation | None:
-    if request.passages:
-        return next(iter(cite_passages("", question, request.passages)), None)
-    return nearest_sentence(request.documents, question) if request.documents else None
+    if request.prompt.passages:
+        return next(iter(cite_passages("", question, request.prompt.passages)), None)
+    return nearest_sentence(request.prompt.documents, question) if request.prompt.documents else None

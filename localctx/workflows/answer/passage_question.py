@@ -75,7 +75,7 @@ class PassageQuestion:
         self._builder, self._answer_passage = case.builder, answer_passage
         # in a batch, a drafted token takes another passage's place
         self._settings = replace(case.settings, n=1, beams=1, draft=0)
-        self._documents = {document.id: document for document in case.request.documents}
+        self._documents = {document.id: document for document in case.request.prompt.documents}
         self._alone, self._likelihood = case.request, likelihood
         self._conversation = with_adapter(case.builder.runtime, NO_CONVERSATION)
         self._question = as_question(case.question) if self._conversation.adapter else case.question
@@ -118,7 +118,7 @@ class PassageQuestion:
             part=part_of([passage]),
             conversation=self._conversation,
         )
-        request.passages = [passage]
+        request.prompt.passages = [passage]
         request.plan = replace(request.plan, answer_tokens=min(request.plan.answer_tokens, MAX_ANSWER))
         return request
 
@@ -126,15 +126,15 @@ class PassageQuestion:
         """Prefill the passage, and answer from it if it answers the question; returns the tokens read to decide
         that.
         """
-        if request.restored < request.boundary:
+        if request.restored < request.prompt.boundary:
             request.begin_persisting()
         else:
             request.persister = None
-        yield from prefill_request(request, request.boundary)
+        yield from prefill_request(request, request.prompt.boundary)
         request.cache.joins_chunks = True  # from here on nothing is persisted
         answers, tokens = yield from self._answers_question(request)
         if not answers:
-            request.stopped = "unanswered"
+            request.result.stopped = "unanswered"
             return tokens
         yield from self._answer_passage(AnswerCase(self._builder, request, self._question, self._settings))
         return tokens
@@ -150,7 +150,7 @@ class PassageQuestion:
         if request.adapter:
             says_nothing_answers, tokens = yield from _says_not_said(request)
             return not says_nothing_answers, tokens
-        if request.passages[0].score >= MIN_WORDS:
+        if request.prompt.passages[0].score >= MIN_WORDS:
             return True, 0
         gain = (yield from rank_request(request)) - self._likelihood
         return is_likelier(gain, question_tokens(self._alone)), _ranking_tokens(request)
@@ -160,16 +160,16 @@ class PassageQuestion:
         sentence nearest to the question replaces "not said" if the adapter found it likelier that the passage answers.
         """
         text = request.texts[0]
-        if says_nothing(request) and request.stopped != "unanswered" and request.adapter and self._decides:
+        if says_nothing(request) and request.result.stopped != "unanswered" and request.adapter and self._decides:
             (nearest, *_) = cite_passages("", self._question, [passage])
             return StoredAnswer(nearest.quote, nearest.start, nearest.end)
-        if request.stopped == "unanswered" or says_nothing(request):
+        if request.result.stopped == "unanswered" or says_nothing(request):
             return None
         start, end = passage.start, passage.end
-        if request.citations:
-            cited = request.citations[0]
+        if request.result.citations:
+            cited = request.result.citations[0]
             start, end = cited.start, cited.end
-            if self._decides and request.decoding == "free" and invents(text, passage.text, self._question):
+            if self._decides and request.result.decoding == "free" and invents(text, passage.text, self._question):
                 text = cited.quote
         return StoredAnswer(text, start, end)
 
@@ -188,7 +188,7 @@ def passage_key(passage: Passage) -> PassageKey:
 def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
     """Returns the tokens of a passage's prompts; ``to_decide`` were read to decide whether it answers."""
     counts = asdict(request.token_counts())
-    prefilled = request.prefilled if request.logits is not None else request.boundary - counts["reused"]
+    prefilled = request.prefilled if request.logits is not None else request.prompt.boundary - counts["reused"]
     prefilled += to_decide
     return {
         "prompt": counts["reused"] + prefilled,
@@ -201,15 +201,15 @@ def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
 def _ranking_tokens(request: Request) -> int:
     """Returns the tokens read to rank a request's passage, after the persisted ones."""
     read = request.prefilled_to_rank
-    return read - (request.boundary - request.plan.reused) if read else 0
+    return read - (request.prompt.boundary - request.plan.reused) if read else 0
 
 
 def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
     """Returns whether the adapter is more likely than not to say that nothing answers, and the tokens read."""
     tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
-    words, asked = tokenizer.encode(request.not_said), len(request.tokens) - cache.length
+    words, asked = tokenizer.encode(request.not_said), len(request.prompt.tokens) - cache.length
     try:
-        logits = yield from prefill(cache, request.tokens, chunk=request.relief)
+        logits = yield from prefill(cache, request.prompt.tokens, chunk=request.relief)
         if logits.softmax(-1)[words[0]] < MIN_NOT_SAID:
             return False, asked
         likelihood = yield from likelihood_of(cache, logits, words, tokenizer.stop_ids)

@@ -17,7 +17,7 @@ from localctx.workflows.answer.nearest_passage import is_not_said
 def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
     """Generate the answer, and cite the text that supports it."""
     yield from generate_tokens(case.request, case.settings)
-    case.request.citations = find_citations(case.request, case.question)
+    case.request.result.citations = find_citations(case.request, case.question)
 
 
 def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
@@ -28,8 +28,8 @@ def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
     try:
         yield from generate_tokens(request, case.settings)
     finally:
-        request.citations = case.cited
-    request.citations = _joined(case.cited, find_citations(request, case.question))
+        request.result.citations = case.cited
+    request.result.citations = _joined(case.cited, find_citations(request, case.question))
 
 
 def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
@@ -41,18 +41,18 @@ def find_citations(request: Request, question: str) -> list[Citation]:
     """Returns citations of the first answer: sentences of the passages, else of the text with the answer's attention,
     else, if attention was not recorded, those with the answer's words.
     """
-    if request.passages:
-        return cite_passages(request.texts[0], question, request.passages)
+    if request.prompt.passages:
+        return cite_passages(request.texts[0], question, request.prompt.passages)
     if request.cache.attention_mass is None:
-        return cite_words(request.texts[0], question, request.documents)
-    texts = [document.text for document in request.documents]
-    read = request.tokens[: request.boundary]
+        return cite_words(request.texts[0], question, request.prompt.documents)
+    texts = [document.text for document in request.prompt.documents]
+    read = request.prompt.tokens[: request.prompt.boundary]
     shares = attention_by_text(request.cache, request.model.tokenizer, read, texts)
-    return cite_from_attention(request.texts[0], question, request.documents, shares)
+    return cite_from_attention(request.texts[0], question, request.prompt.documents, shares)
 
 
 def _quotation(request: Request, question: str) -> Quoted | None:
-    found = [] if is_not_said(request) else cite_passages(request.texts[0], question, request.passages)
+    found = [] if is_not_said(request) else cite_passages(request.texts[0], question, request.prompt.passages)
     return Quoted(found[0].to_json()) if found else None
 
 

@@ -37,8 +37,8 @@ def is_likelier(gain: float, tokens: int) -> bool:
 
 def question_tokens(alone: Request) -> int:
     """Returns the number of the question's tokens in a request of ``question_alone``."""
-    assert alone.ranking, "a part is ranked"
-    return len(alone.ranking.tokens) - alone.ranking.question
+    assert alone.prompt.ranking, "a part is ranked"
+    return len(alone.prompt.ranking.tokens) - alone.prompt.ranking.question
 
 
 def without_question(text: str, question: str) -> str:

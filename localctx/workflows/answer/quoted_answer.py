@@ -59,7 +59,7 @@ def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
-    request.decoding, sources = "quote", _sources(request)
+    request.result.decoding, sources = "quote", _sources(request)
     limit = min(request.plan.answer_tokens, case.settings.max_tokens, MAX_TOKENS)
     found = yield from _search(request, sources, QuotingStyle() if request.adapter else UNTRAINED, limit)
     if found:
@@ -67,7 +67,7 @@ def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     else:
         request.seconds["first_token"] = time.perf_counter() - request.started
         yield from emit_text(request, request.not_said)
-        request.stopped = "unanswered"
+        request.result.stopped = "unanswered"
 
 
 def _search(
@@ -96,24 +96,28 @@ def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequen
     text = "".join(part for pair in zip(words, [*between, ""], strict=True) for part in pair)
     cited = [_cite(sources[place.text], *sentence) for place, sentence in runs]
     if clause_after(text) is not None:  # "yes" or "no" occurs anywhere: cite text about the question
-        passages = request.passages
-        about = cite_passages(text, question, passages) if passages else cite_words(text, question, request.documents)
+        passages = request.prompt.passages
+        about = (
+            cite_passages(text, question, passages)
+            if passages
+            else cite_words(text, question, request.prompt.documents)
+        )
         cited = list(about)
-    request.citations = list({citation.range: citation for citation in cited}.values())
-    yield from (Quoted(citation.to_json()) for citation in request.citations[:1])
-    request.answers = [[Token(text if not i else "", token) for i, token in enumerate(answer.tokens)]]
-    request.likelihood = answer.likelihood / (len(answer.tokens) + 1)
+    request.result.citations = list({citation.range: citation for citation in cited}.values())
+    yield from (Quoted(citation.to_json()) for citation in request.result.citations[:1])
+    request.result.answers = [[Token(text if not i else "", token) for i, token in enumerate(answer.tokens)]]
+    request.result.likelihood = answer.likelihood / (len(answer.tokens) + 1)
     request.seconds["first_token"] = time.perf_counter() - request.started
-    yield from request.answers[0]
-    request.stopped = "eos"
+    yield from request.result.answers[0]
+    request.result.stopped = "eos"
 
 
 def _sources(request: Request) -> list[_Source]:
     """Returns the texts that the request reads: its passages, else its documents."""
-    if not request.passages:
-        return [_Source(document, 0, document.text) for document in request.documents]
-    documents = {document.id: document for document in request.documents}
-    return [_Source(documents[passage.document], passage.start, passage.text) for passage in request.passages]
+    if not request.prompt.passages:
+        return [_Source(document, 0, document.text) for document in request.prompt.documents]
+    documents = {document.id: document for document in request.prompt.documents}
+    return [_Source(documents[passage.document], passage.start, passage.text) for passage in request.prompt.passages]
 
 
 def _best_place(places: Sequence[Place], sources: Sequence[_Source], question: str) -> tuple[Place, tuple[int, int]]:

@@ -115,7 +115,7 @@ class RetrievalWorkflow:
         yield self._plan(requests, question.why)
         start = time.perf_counter()
         request = yield from self._best(store, requests, found, question)
-        request.offered = offer.ways if offer else {}
+        request.result.offered = offer.ways if offer else {}
         request.started -= searched
         request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return request
@@ -140,7 +140,7 @@ class RetrievalWorkflow:
             plans[0],
             mode="retrieve",
             reason=f"{why}: the answer comes from the best {self.count} of {len(requests)} passages found",
-            tokens=sum(len(request.ranking.tokens) for request in requests if request.ranking),
+            tokens=sum(len(request.prompt.ranking.tokens) for request in requests if request.prompt.ranking),
             reused=sum(p.reused for p in plans),
             kv_bytes=sum(p.kv_bytes for p in plans),
             seconds=sum(seconds) if len(seconds) == len(plans) else None,
@@ -159,7 +159,7 @@ class RetrievalWorkflow:
             best = order[: self.count]
             if len(best) == 1 and not (question.conversation.chat or question.conversation.history):
                 request = open_requests.pop(best[0])
-                request.passages = [found.passages[best[0]]]
+                request.prompt.passages = [found.passages[best[0]]]
             else:
                 chosen = [(found.passages[i], requests[i]) for i in best]
                 chosen.sort(key=lambda one: (one[0].document, one[0].start))
@@ -168,9 +168,9 @@ class RetrievalWorkflow:
             for other in open_requests:
                 close_request(other)
         listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(found.passages, likelihoods, strict=True)]
-        request.candidates, request.ranked = [listed[i] for i in order], requests
+        request.prompt.candidates, request.result.ranked = [listed[i] for i in order], requests
         request.plan = replace(request.plan, mode="retrieve")
-        request.question_likelihood = max(likelihoods)
+        request.result.question_likelihood = max(likelihoods)
         return request
 
     def _rank(self, requests: Sequence[Request]) -> EngineCoroutine[list[float]]:
@@ -202,12 +202,13 @@ class RetrievalWorkflow:
             request.begin_persisting()
             if blending:
                 cached = [
-                    CachedPassage(ranked.tokens[: ranked.cache.length], ranked.paged_cache) for _, ranked in chosen
+                    CachedPassage(ranked.prompt.tokens[: ranked.cache.length], ranked.paged_cache)
+                    for _, ranked in chosen
                 ]
                 reused = yield from blend(
                     self._runtime.paged_model,
                     request.paged_cache,
-                    request.tokens,
+                    request.prompt.tokens,
                     cached,
                     blending,
                     chunk=request.relief,
@@ -217,5 +218,5 @@ class RetrievalWorkflow:
         except BaseException:
             close_request(request)
             raise
-        request.passages = passages
+        request.prompt.passages = passages
         return request

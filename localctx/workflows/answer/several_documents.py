@@ -55,17 +55,17 @@ def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], req
     try:
         blending = measured_blending(builder) if _can_blend(builder, request) else None
         if blending:
-            alone += (builder.build([d], [d.text], None, persist=True) for d in request.documents)
+            alone += (builder.build([d], [d.text], None, persist=True) for d in request.prompt.documents)
         saved = _saved(request, alone, blending) if blending else 0
-        if saved < MIN_SAVED * len(request.tokens):
+        if saved < MIN_SAVED * len(request.prompt.tokens):
             blending, saved = None, 0
         _explain(builder, given, request, saved)
         yield request.plan
         request.begin_persisting()
         if blending:
-            cached = [CachedPassage(one.tokens[: one.cache.length], one.paged_cache) for one in alone]
+            cached = [CachedPassage(one.prompt.tokens[: one.cache.length], one.paged_cache) for one in alone]
             cached = [passage for passage in cached if passage.tokens]
-            model, tokens = builder.runtime.paged_model, request.tokens
+            model, tokens = builder.runtime.paged_model, request.prompt.tokens
             reused = yield from blend(model, request.paged_cache, tokens, cached, blending, chunk=request.relief)
             request.plan = replace(request.plan, reused=reused)
     except BaseException:
@@ -80,9 +80,9 @@ def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: 
     """Add to the plan which document comes first because it was read, and which are prefilled again and why. Blending
     saves ``saved`` tokens.
     """
-    first, *others = request.documents
+    first, *others = request.prompt.documents
     told = [] if first.id == given[0].id else [f"{first.name} comes first, because it was read before"]
-    ends = [*request.document_ends, request.boundary]
+    ends = [*request.prompt.document_ends, request.prompt.boundary]
     unread = [document.id for document, end in zip(others, ends[1:], strict=True) if request.plan.reused < end]
 
     def read_alone(store: Store) -> set[str]:
@@ -91,7 +91,7 @@ def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: 
     alone = builder.runtime.read_store(read_alone) or set()
     again = " and ".join(document.name for document in others if document.id in alone)
     if saved:
-        plan, left = request.plan, len(request.tokens) - request.plan.reused
+        plan, left = request.plan, len(request.prompt.tokens) - request.plan.reused
         seconds = plan.seconds and plan.seconds * (left - saved) / left
         request.plan = replace(plan, reused=plan.reused + saved, seconds=seconds)
         told.append("what was read of each document alone is put together")
@@ -107,12 +107,12 @@ def _can_blend(builder: RequestBuilder, request: Request) -> bool:
     """
     paged = builder.model.engine == "torch" and builder.runtime.paged_model.rope is not None
     plain = request.plan.window <= builder.model.trained and request.plan.keeper == "full"
-    return len(request.documents) > 1 and request.persister is not None and paged and plain
+    return len(request.prompt.documents) > 1 and request.persister is not None and paged and plain
 
 
 def _saved(request: Request, alone: Sequence[Request], blending: Blending) -> int:
     """Returns how many tokens blending saves from prefill."""
-    ends = [0, *request.document_ends, request.boundary]
+    ends = [0, *request.prompt.document_ends, request.prompt.boundary]
     saved = 0
     for (start, end), one in zip(pairwise(ends), alone, strict=True):
         have = max(0, min(request.plan.reused, end) - start)

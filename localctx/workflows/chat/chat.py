@@ -195,10 +195,10 @@ class ChatWorkflow:
                 exchanges = exchanges[half:]
         yield request.plan
         yield from run_request(request, answer_request(request, self._runtime.settings))
-        if request.stopped == "cancelled":
+        if request.result.stopped == "cancelled":
             raise Cancelled
         with store_errors(self._runtime.store.home):
-            self._chats.append(chat, messages[-1].id, SUMMARY, request.text, stopped=request.stopped)
+            self._chats.append(chat, messages[-1].id, SUMMARY, request.text, stopped=request.result.stopped)
         yield Note("what was said before is remembered as a summary from here on")
 
     def _answer(
@@ -255,7 +255,7 @@ class ChatWorkflow:
 
     def _keep_order(self, chat: Chat, request: Request) -> None:
         """Store the document order of this request, so that the chat's later questions use it."""
-        places = {document.id: place for place, document in enumerate(request.documents)}
+        places = {document.id: place for place, document in enumerate(request.prompt.documents)}
         with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
             named = [d.id for d in self._chats.get(chat.id).documents if not d.removed]  # read again: some may be new
             order = sorted(named, key=lambda document: places.get(document, len(places)))

@@ -29,10 +29,10 @@ def store_answer(runtime: Runtime, request: Request, question: Message, begun: M
     None if nothing was generated. Raises StoreError, ChatError.
     """
     chats = runtime.store.chats
-    if request.stopped == "cancelled" and not any(request.answers):
+    if request.result.stopped == "cancelled" and not any(request.result.answers):
         return begun.id if begun else None
     with store_errors(runtime.store.home):
-        result = (request.text, request.cited, request.chat_stats(), request.stopped)
+        result = (request.text, request.cited, request.chat_stats(), request.result.stopped)
         if begun:
             message = chats.extend(begun.id, *result)
         else:

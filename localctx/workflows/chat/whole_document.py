@@ -59,7 +59,7 @@ class WholeDocumentWorkflow:
             yield request.plan
             if way == "extract":
                 yield self._offer_written(request)
-        request.until = asdict(told) if told else None
+        request.prompt.until = asdict(told) if told else None
         return request
 
     def answer(
@@ -88,8 +88,8 @@ class WholeDocumentWorkflow:
 
     def _open_summary(self, documents: Sequence[StoredDocument], question: str, way: WholeWay) -> Request:
         request = question_alone(self._builder, question)
-        request.documents = documents
-        request.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
+        request.prompt.documents = documents
+        request.result.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
         texts = [document.text for document in documents]
         request.plan = replace(
             request.plan,
@@ -104,11 +104,11 @@ class WholeDocumentWorkflow:
 
     def _offer_written(self, request: Request) -> WholeOffered:
         """Returns the offer to write the summary whose key sentences are extracted."""
-        seconds = estimate_summary_seconds(self._builder, request.documents)
-        request.offered = {"summarize": seconds}
+        seconds = estimate_summary_seconds(self._builder, request.prompt.documents)
+        request.result.offered = {"summarize": seconds}
         time = f" (about {format_seconds(seconds)})" if seconds is not None else ""
         return WholeOffered(
-            f"these are key sentences of the document: a written summary{time} reads all of it", request.offered
+            f"these are key sentences of the document: a written summary{time} reads all of it", request.result.offered
         )
 
     def _summarize(self, request: Request, task: SummaryTask) -> EngineCoroutine[None]:
@@ -117,7 +117,7 @@ class WholeDocumentWorkflow:
         Raises Cancelled.
         """
         summaries = SummarizeWorkflow(self._runtime, self._generator)
-        for document in request.documents:
+        for document in request.prompt.documents:
             started = time.perf_counter()
             if request.plan.mode == "extract":
                 result = {**extract_summary(document, task), "tokens": zero_token_counts()}
@@ -125,22 +125,25 @@ class WholeDocumentWorkflow:
                 result = yield from map_events(summaries.summarize(document, task), without_text)
                 note_summary_seconds(self._builder, document, time.perf_counter() - started)
             yield from self._tell(request, document, result)
-        request.stopped = "eos"
+        request.result.stopped = "eos"
 
     def _tell(self, request: Request, document: StoredDocument, result: dict[str, Any]) -> EngineCoroutine[None]:
         """Yield the summary of a document, under its name if there are several, and cite it."""
-        before = f"{document.name}\n" if len(request.documents) > 1 else ""
+        before = f"{document.name}\n" if len(request.prompt.documents) > 1 else ""
         before = ("\n\n" if request.text else "") + before
         at = len(request.text) + len(before)
         request.seconds.setdefault("first_token", time.perf_counter() - request.started)
         for line in (before + result["summary"].strip()).splitlines(keepends=True):
-            request.answers[0].append(Token(line, 0))
-            yield request.answers[0][-1]
+            request.result.answers[0].append(Token(line, 0))
+            yield request.result.answers[0][-1]
         cited = map(SummaryCitation.from_json, result["citations"])
-        request.citations = [*request.citations, *(replace(citation, at=citation.at + at) for citation in cited)]
-        assert request.token_totals is not None, "it is set where the request is opened"
-        for name, count in request.token_totals.items():
-            request.token_totals[name] = count + result["tokens"].get(name, 0)
+        request.result.citations = [
+            *request.result.citations,
+            *(replace(citation, at=citation.at + at) for citation in cited),
+        ]
+        assert request.result.token_totals is not None, "it is set where the request is opened"
+        for name, count in request.result.token_totals.items():
+            request.result.token_totals[name] = count + result["tokens"].get(name, 0)
 
     def _generator(self, document: StoredDocument) -> LocalGenerator:
         return LocalGenerator(self._builder, self._ask, document)
