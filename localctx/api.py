@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from localctx.engine.events import Progress
-from localctx.engine.planning.capacity import Capacity
-from localctx.engine.planning.plan_memory import plan_memory
+from localctx.engine.planning.capacity import Capacity, plan_memory
 from localctx.library.add import Added
 from localctx.library.search.search import Passage
 from localctx.results import Answer

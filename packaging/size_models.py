@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
-from localctx.engine.planning.capacity import Capacity, capacity
+from localctx.engine.planning.model_sizes import TorchSizes
 from localctx.models.catalog import CatalogEntry, load_catalog
 from localctx.models.choice.sizing import read_config
 from localctx.models.decoder.trial import build_without_weights
+from localctx.models.memory_fit import MemoryNeed
 from localctx.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -23,36 +24,33 @@ TABLE = re.compile(r"(?<=\n\n)\| name \| for \|.*?(?=\n\n)", re.DOTALL)
 COLUMNS = "name", "for", "licence", "window, tokens", "on disk", "weights in nf4", "KV of a token", "GPU"
 GPUS = 4, 8, 12, 24  # GiB
 FREE = 0.94  # of a GPU's memory; the rest is for the driver and a display
-CONTEXT = 4096  # tokens, in int8, that a model must have room for
+KV, CONTEXT = "int8", 4096  # codec, and tokens that a model must have room for
 
 
 def sizes(entry: CatalogEntry) -> dict[str, int]:
     """Returns the values of ``entry`` that are computed, by their names. Raises ModelError, ValueError."""
-    plan = _plan(entry, max(GPUS))
-    if plan.unfit:
-        raise ValueError(f"{entry.name}: {plan.unfit}")
+    settings = Settings(Path(), model=entry.name, device="cuda", dtype="bf16", weights="nf4", adapter="none")
+    planned = TorchSizes(settings, entry.config_file, device_memory=0)
+    if planned.unfit:
+        raise ValueError(f"{entry.name}: {planned.unfit}")
+    need = planned.need(KV, CONTEXT)
     found = {
         "parameters": sum(p.numel() for p in _parameters(entry)),
-        "nf4": plan.weights_bytes,
-        "working": plan.activation_bytes,
-        "kv": plan.codecs["int8"]["later_bytes_per_token"],
+        "nf4": int(need.weights),
+        "working": int(need.working),
+        "kv": planned.kv(KV, CONTEXT)["later_bytes_per_token"],
     }
-    return found | ({"fits": _smallest_gpu(entry)} if entry.fits else {})
-
-
-def _plan(entry: CatalogEntry, gib: int) -> Capacity:
-    settings = Settings(Path(), model=entry.name, device="cuda", dtype="bf16", weights="nf4", kv="int8", adapter="none")
-    return capacity(settings, entry.config_file, CONTEXT, int(FREE * (gib << 30)))
+    return found | ({"fits": _smallest_gpu(entry.name, need)} if entry.fits else {})
 
 
 def _parameters(entry: CatalogEntry) -> list[torch.nn.Parameter]:
     return list(build_without_weights(read_config(entry.config_file)).parameters())
 
 
-def _smallest_gpu(entry: CatalogEntry) -> int:
-    found = next((gib for gib in GPUS if _plan(entry, gib).fits["int8"] >= CONTEXT), None)
+def _smallest_gpu(name: str, need: MemoryNeed) -> int:
+    found = next((gib for gib in GPUS if need.fit_device(int(FREE * (gib << 30))).fits), None)
     if found is None:
-        raise ValueError(f"{entry.name} fits in no GPU of {max(GPUS)} GiB")
+        raise ValueError(f"{name} fits in no GPU of {max(GPUS)} GiB")
     return found
 
 

@@ -39,7 +39,7 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
 
     settings = settings_from(flags) if config is None else load_settings(**flags)
     from localctx.cli.terminal import print_json
-    from localctx.engine.planning.plan_memory import plan_memory
+    from localctx.engine.planning.capacity import plan_memory
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
     if memory is not None and settings.weights == "nf4" and settings.device == "auto":

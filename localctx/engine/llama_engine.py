@@ -104,7 +104,7 @@ class LlamaEngine(KVEngine):
         context = model.sizes.at(planned.codec, need)
         if need > (room := self._cells(planned.codec, planned.limit)):
             raise TooLong(
-                f"{tokens:,} tokens take {format_bytes(context.total)} in llama.cpp; "
+                f"{tokens:,} tokens take {format_bytes(context.need.total)} in llama.cpp; "
                 f"there are {format_bytes(planned.limit)}, enough for {room:,} tokens",
                 "close other programs, raise --memory, try a smaller --kv (int8, int4), or ask a shorter part",
             )
@@ -115,14 +115,14 @@ class LlamaEngine(KVEngine):
             else "the documents fit the model's window",
             tokens=tokens,
             reused=reused,
-            kv_bytes=round(context.kv + context.states),
+            kv_bytes=round(context.need.kv),
             seconds=(tokens - reused) / per_second if per_second else None,
             answer_tokens=answer,
             window=model.context,
             codec=planned.codec,
             keeper=keeper.name,
             unusual=held < tokens or model.context > model.trained,
-            tiers={"device": round(context.kv + context.states), "host": 0, "disk": 0},
+            tiers={"device": round(context.need.kv), "host": 0, "disk": 0},
         )
 
     def relief(self, planned: LlamaPlan) -> MemoryRelief:

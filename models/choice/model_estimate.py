@@ -8,10 +8,11 @@ from localctx.errors import format_bytes
 from localctx.machine import Machine, Rates
 from localctx.models.architecture.decoder_config import NATIVE_FAMILIES
 from localctx.models.catalog import CatalogEntry
+from localctx.models.memory_fit import MemoryFit, MemoryNeed
 from localctx.models.quantized.weight_formats import BITS
 
 MIN_DECODE, MIN_PREFILL = 4, 30  # tokens per second; a slower model is not recommended
-ROOM = 4  # a quarter of the weights' bytes is reserved for the KV cache if the plan's numbers are not known
+ROOM = 4  # a quarter of the weights' bytes is reserved for the KV cache if the catalogue has no computed sizes
 LEAST_CONTEXT = 4096  # tokens in int8 for which a model that fits on a GPU must have room
 BANDWIDTH_SHARE = 0.85  # share of the measured bandwidth that decoding reaches while reading weights
 DECODE_OVERHEAD = 0.01  # seconds per token
@@ -31,25 +32,33 @@ class MeasuredSpeed:
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """The estimate for a known model on a machine, with ``weights`` as in the settings. ``memory`` is the bytes of the
-    weights, and ``room`` the bytes for everything else. Speeds are in tokens per second (0: unknown); ``measured``:
-    both were measured here. ``reason`` says why a model is recommended.
+    """The estimate for a known model on a machine, with ``weights`` as in the settings. ``fit`` says whether its memory
+    is free there. Speeds are in tokens per second (0: unknown); ``measured``: both were measured here. ``reason`` says
+    why a model is recommended.
     """
 
     entry: CatalogEntry
     weights: str
-    memory: int
-    room: int
-    fits: bool
+    fit: MemoryFit
     prefill_per_second: float
     decode_per_second: float
     measured: bool = False
     reason: str = ""
 
     @property
+    def memory(self) -> int:
+        """The bytes of the weights."""
+        return int(self.fit.need.weights)
+
+    @property
     def needed(self) -> int:
         """The bytes of memory that must be free."""
-        return self.memory + self.room
+        return int(self.fit.need.total)
+
+    @property
+    def fits(self) -> bool:
+        """True if that many bytes are free."""
+        return self.fit.fits
 
     @property
     def good(self) -> bool:
@@ -117,13 +126,8 @@ def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> Mo
 
 def estimate_packed(entry: CatalogEntry, machine: Machine) -> ModelEstimate:
     """Estimate how a GGUF file of ``entry.bytes`` runs on ``machine`` with llama.cpp, as quantized."""
-    room, rates = entry.bytes // ROOM, machine.rates
-    fits = entry.bytes + room <= machine.free
-    if not all(vars(rates).values()):
-        return ModelEstimate(entry, "full", entry.bytes, room, fits, 0, 0)
-    prefill = LLAMA_SHARE * rates.arithmetic / (2 * entry.parameters)
-    decode = 1 / (DECODE_OVERHEAD + entry.bytes / (BANDWIDTH_SHARE * rates.bandwidth))
-    return ModelEstimate(entry, "full", entry.bytes, room, fits, prefill, decode)
+    need = MemoryNeed(entry.bytes, kv=entry.bytes // ROOM)
+    return _with_rates(entry, machine, "full", need, 2 * entry.parameters / LLAMA_SHARE, entry.bytes)
 
 
 def estimate_to_json(e: ModelEstimate | None) -> dict[str, Any]:
@@ -168,22 +172,24 @@ def _fewer_bits(machine: Machine) -> list[str]:
 
 
 def _estimate(entry: CatalogEntry, machine: Machine, weights: str) -> ModelEstimate:
-    memory, rates = _memory(entry, machine, weights), machine.rates
-    room = _room(entry, machine, memory)
-    fits = memory + room <= machine.free
-    if not all(vars(rates).values()):
-        return ModelEstimate(entry, weights, memory, room, fits, 0, 0)
-    prefill = ARITHMETIC_SHARE * rates.arithmetic / (2 * entry.used_parameters)
-    seconds = _bytes_read(entry, machine, weights) / (BANDWIDTH_SHARE * rates.bandwidth)
-    decode = 1 / (DECODE_OVERHEAD + seconds)
-    return ModelEstimate(entry, weights, memory, room, fits, prefill, decode)
-
-
-def _room(entry: CatalogEntry, machine: Machine, memory: int) -> int:
-    """Returns the bytes needed for a forward pass and the KV cache, besides weights of ``memory`` bytes."""
+    memory = _memory(entry, machine, weights)
     if machine.device == "cpu" or not entry.kv:
-        return memory // ROOM
-    return entry.working + LEAST_CONTEXT * entry.kv
+        need = MemoryNeed(memory, kv=memory // ROOM)
+    else:
+        need = MemoryNeed(memory, entry.working, LEAST_CONTEXT * entry.kv)
+    operations = 2 * entry.used_parameters / ARITHMETIC_SHARE
+    return _with_rates(entry, machine, weights, need, operations, _bytes_read(entry, machine, weights))
+
+
+def _with_rates(
+    entry: CatalogEntry, machine: Machine, weights: str, need: MemoryNeed, operations: float, nbytes: float
+) -> ModelEstimate:
+    """Estimate a model that takes ``operations`` to prefill a token, and reads ``nbytes`` to decode one."""
+    fit, rates = need.fit_device(machine.free), machine.rates
+    if not all(vars(rates).values()):
+        return ModelEstimate(entry, weights, fit, 0, 0)
+    decode = 1 / (DECODE_OVERHEAD + nbytes / (BANDWIDTH_SHARE * rates.bandwidth))
+    return ModelEstimate(entry, weights, fit, rates.arithmetic / operations, decode)
 
 
 def _memory(entry: CatalogEntry, machine: Machine, weights: str) -> int:

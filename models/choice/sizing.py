@@ -21,6 +21,7 @@ from localctx.models.files.config_limits import check_config
 from localctx.models.files.published_blocks import PublishedBlocks
 from localctx.models.fingerprint import hash_file
 from localctx.models.hub.installed import disk_errors, folder_name, unknown_model_error
+from localctx.models.memory_fit import MemoryNeed
 from localctx.models.quantized.bitsandbytes_layers import is_packed, packed_bytes
 from localctx.models.quantized.weight_formats import parameter_bytes
 from localctx.shape import KVShape
@@ -48,6 +49,11 @@ class Sizing:
     weights_dtype: torch.dtype
     itemsize: int
     unfit: str | None
+
+    def need(self, codec: str, tokens: int, chunk: int, device: torch.device) -> MemoryNeed:
+        """Returns the bytes of a context of ``tokens`` in ``codec``, prefilled ``chunk`` tokens at a time."""
+        working = self.geometry.activation_bytes(min(chunk, tokens), tokens, self.itemsize, device.type)
+        return MemoryNeed(self.weights, working, self.shape.cache_bytes(codec, tokens, self.itemsize, chunk))
 
 
 def sizing_of(

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ from localctx.models.llama_cpp.library import (
     llama_log,
 )
 from localctx.models.llama_cpp.options import CELLS, ContextOptions, memory_kind
+from localctx.models.memory_fit import MemoryNeed, largest_context
 
 CONTEXTS = (8192, 65_536)  # sizes of measured contexts in tokens; others are linear in these
 SECONDS = 60  # time limit of a child, plus one second per READ bytes
@@ -51,9 +51,9 @@ class ContextBytes:
     compute: float
 
     @property
-    def total(self) -> float:
-        """Total bytes."""
-        return self.kv + self.states + self.compute
+    def need(self) -> MemoryNeed:
+        """The bytes beside the weights."""
+        return MemoryNeed(working=self.compute, kv=self.kv + self.states)
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,7 @@ class LlamaSizes:
 
     def largest(self, codec: str, limit: int) -> int:
         """Returns the size in tokens, a multiple of CELLS, of the largest context within ``limit`` bytes."""
-
-        def too_large(blocks: int) -> bool:
-            return self.at(codec, blocks * CELLS).total > limit
-
-        return CELLS * max(0, bisect_left(range(_MOST // CELLS), True, key=too_large) - 1)
+        return largest_context(lambda cells: self.at(codec, cells).need.fit_device(limit), CELLS, _MOST)
 
     def bytes_per_token(self, codec: str) -> int:
         """Returns the KV bytes of one more token in a long text."""

@@ -12,7 +12,7 @@ from tiny_ggufs import FAMILIES, write_tiny_gguf
 from localctx.budget import Measured
 from localctx.engine import model_loader
 from localctx.engine.planning import plan
-from localctx.engine.planning.plan_memory import plan_memory
+from localctx.engine.planning.capacity import plan_memory
 from localctx.errors import ModelError, TooLong, UserError
 from localctx.models.choice import engine_choice
 from localctx.models.choice.engine_choice import choose_engine
@@ -31,7 +31,7 @@ def test_sizes_between_and_beyond_two_measured_contexts_are_linear():
     sizes = LlamaSizes(1, 1, 0, False, True, [], {"f16": contexts})
     assert (sizes.at("f16", 16384).kv, sizes.at("f16", 16384).states, sizes.bytes_per_token("f16")) == (16384, 5, 1)
     most = sizes.largest("f16", 40_000)
-    assert sizes.at("f16", most).total <= 40_000 < sizes.at("f16", most + 256).total
+    assert sizes.at("f16", most).need.total <= 40_000 < sizes.at("f16", most + 256).need.total
 
 
 @needs_llama
@@ -49,7 +49,7 @@ def test_the_plan_is_what_is_then_allocated(family, home, tmp_path):
         allocated = context_bytes(context, log)
         made.close()
         planned = plan.kv["bytes"] + plan.activation_bytes
-        assert planned == pytest.approx(allocated.total, rel=0.05, abs=SMALL)
+        assert planned == pytest.approx(allocated.need.total, rel=0.05, abs=SMALL)
         assert plan.weights_bytes == pytest.approx(model.nbytes, rel=0.01)
 
 

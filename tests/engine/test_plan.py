@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localctx import cli
-from localctx.engine.planning.capacity import largest_context
 from localctx.models.architecture.geometry import FIXED_GPU, Geometry, geometry_of, largest_chunk, shape_of
+from localctx.models.memory_fit import MemoryNeed, largest_context
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 
 LLAMA_70B = {
@@ -163,7 +163,7 @@ def test_what_fits_is_what_the_caps_leave(plan):
     report = said(plan(SMOLLM2, "--json", "--memory", "100MiB"))
     shape = KVShape((LayerShape(3, 64, 64),) * 30)
     assert report["limits"]["device"] == 100 << 20
-    assert report["fits"] == {c: largest_context(shape, c, lambda n: 100 << 20) for c in FORMATS}
+    assert report["fits"] == {c: largest(shape, c, 100 << 20) for c in FORMATS}
     shown = plan(SMOLLM2, "--memory", "100MiB", "--kv", "f32").stdout
     assert f"8,192 tokens in f32 do not fit the memory: at most {report['fits']['f32']:,} do" in shown
     shown = plan(SMOLLM2, "--device-memory", "8GiB").stdout
@@ -182,10 +182,14 @@ def test_a_gpu_that_is_not_here_can_be_planned_for(plan):
     assert (small["device"], small["weights"]) == ("cuda", "nf4")  # no other device has such weights
 
 
+def largest(shape: KVShape, codec: str, room: int) -> int:
+    return largest_context(lambda n: MemoryNeed(kv=shape.cache_bytes(codec, n)).fit_device(room), PAGE)
+
+
 @given(st.integers(0, 1 << 34), st.sampled_from(sorted(FORMATS)))
 def test_the_largest_context_fits_and_the_next_page_does_not(room, codec):
     shape = KVShape((LayerShape(3, 64, 64),) * 30)
-    tokens = largest_context(shape, codec, lambda n: room)
+    tokens = largest(shape, codec, room)
     assert tokens % PAGE == 0
     assert tokens == 0 or shape.cache_bytes(codec, tokens) <= room
     assert shape.cache_bytes(codec, tokens + PAGE) > room

@@ -51,7 +51,7 @@ def sizes() -> LlamaSizes:
 
 
 def test_the_layers_of_a_file_go_to_the_gpu_from_the_last_on(gguf, sizes):
-    need = sizes.at(CODEC, CONTEXT)
+    need = sizes.at(CODEC, CONTEXT).need
     tied = gguf.tensor_bytes["token_embd.weight"]
     whole = need.total + gguf.nbytes + SPARE
     everything = gpu_layers(gguf, sizes, whole)
@@ -61,7 +61,7 @@ def test_the_layers_of_a_file_go_to_the_gpu_from_the_last_on(gguf, sizes):
     assert native_layers(torch.device("cuda"), everything) == -1
     nothing = gpu_layers(gguf, sizes, SPARE)
     assert (nothing.count, nothing.weights, nothing.kv) == (0, 0, 0.0)
-    half = gpu_layers(gguf, sizes, SPARE + need.compute + tied + gguf.nbytes + (need.kv + need.states) / 2)
+    half = gpu_layers(gguf, sizes, SPARE + need.working + tied + gguf.nbytes + need.kv / 2)
     assert 1 < half.count < LAYERS + 1
     assert 0 < half.kv < 1
     assert native_layers(torch.device("cuda"), half) == half.count

@@ -107,9 +107,9 @@ def test_a_bar_is_as_wide_as_its_parts():
 
 @pytest.fixture
 def planned(home, tiny_model):
-    from localctx.engine.planning.capacity import capacity
+    from localctx.engine.planning.capacity import plan_memory
 
-    return capacity(load_settings(home=home, model=str(tiny_model), memory="64MiB", disk="1GiB")).to_json()
+    return plan_memory(load_settings(home=home, model=str(tiny_model), memory="64MiB", disk="1GiB")).to_json()
 
 
 def test_the_plan_is_a_picture_with_every_codec_and_limit(planned):

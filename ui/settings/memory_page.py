@@ -209,7 +209,7 @@ class MemoryPage:
         }
 
     def _plan(self) -> Updates:
-        from localctx.engine.planning.plan_memory import plan_memory  # imports torch: show the page first
+        from localctx.engine.planning.capacity import plan_memory  # imports torch: show the page first
 
         results = self._results()
         try:

@@ -12,9 +12,10 @@ from localctx.models.choice.device_choice import pick_device, pick_dtype
 from localctx.models.files.gguf_file import open_gguf
 from localctx.models.llama_cpp.model import llama_device
 from localctx.models.load import loading_bytes
+from localctx.models.memory_fit import MemoryNeed
 from localctx.models.quantized.weight_formats import refuse_weights
 from localctx.settings import Settings
-from localctx.shape import FULL, PAGE, KVShape
+from localctx.shape import FULL, PAGE
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
@@ -44,7 +45,7 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
     adapter = find_adapter(settings.adapter, settings.model)
     need = loading_bytes(folder, device, dtype, settings.weights) + (adapter_bytes(adapter) if adapter else 0)
     name = f"{settings.model}{' with its adapter' if adapter else ''}"
-    _refuse_over(name, need, measure_device(str(device)).free)
+    _refuse_over(name, MemoryNeed(need), measure_device(str(device)).free)
 
 
 def refuse_big_gguf(path: Path, settings: Settings) -> None:
@@ -54,13 +55,13 @@ def refuse_big_gguf(path: Path, settings: Settings) -> None:
     device, free = llama_device(settings.device), measure_ram().free
     if device.type == "cuda":
         free += measure_device(str(device)).free
-    _refuse_over(settings.model, open_gguf(path).nbytes, free)
+    _refuse_over(settings.model, MemoryNeed(open_gguf(path).nbytes), free)
 
 
-def _refuse_over(name: str, need: float, free: int) -> None:
-    if need > free:
+def _refuse_over(name: str, need: MemoryNeed, free: int) -> None:
+    if not need.fit_device(free).fits:
         raise ModelError(
-            f"{name} takes {need / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
+            f"{name} takes {need.total / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
             "close programs, choose a smaller model (localctx models list), or see localctx plan",
         )
 
@@ -95,7 +96,7 @@ def plan(
         codec=cache_plan.codec,
         keeper=keeper.name,
         unusual=held < tokens or model.context > model.trained,
-        tiers=_bytes_by_tier(max(0, fresh), cache_plan, shape, tokens + answer),
+        tiers=_bytes_by_tier(max(0, fresh), cache_plan, tokens + answer),
     )
 
 
@@ -107,18 +108,15 @@ def _reason(model: PagedModel, cache_plan: CachePlan, tokens: int, held: int) ->
     return "the documents fit the model's window"
 
 
-def _bytes_by_tier(need: int, cache_plan: CachePlan, shape: KVShape, tokens: int) -> dict[str, int]:
+def _bytes_by_tier(need: int, cache_plan: CachePlan, tokens: int) -> dict[str, int]:
     """Distribute ``need`` bytes over the tiers, the device first; returns bytes by tier. Raises TooLong."""
-    by_tier, left = dict[str, int](), need
-    limits = vars(cache_plan.limits)
-    for tier, limit in limits.items():
-        by_tier[tier] = left if limit is None else min(left, limit)
-        left -= by_tier[tier]
-    if left > 0:
+    fit = MemoryNeed(kv=need).fit(cache_plan.limits)
+    if not fit.fits:
+        limits = vars(cache_plan.limits)
         room = ", ".join(f"{format_bytes(n)} of {tier}" for tier, n in limits.items() if n is not None)
         smaller = "" if cache_plan.codec == "int4" else ", try a smaller --kv (localctx quality says what it costs)"
         raise TooLong(
             f"{tokens:,} tokens take {format_bytes(need)} of KV; there are {room}",
             f"close other programs, raise --memory, --ram or --disk{smaller}, or ask a shorter part",
         )
-    return by_tier
+    return {tier: int(nbytes) for tier, nbytes in fit.by_tier.items()}

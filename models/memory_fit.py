@@ -1,0 +1,65 @@
+"""Does it fit? Compares the bytes that a model needs with those that are free."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from localctx.budget import TierLimits
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """The bytes that a model needs: its ``weights`` with those of an adapter, the ``working`` memory of a forward pass,
+    and the ``kv`` of a context, states included.
+    """
+
+    weights: float = 0
+    working: float = 0
+    kv: float = 0
+
+    @property
+    def total(self) -> float:
+        """All bytes."""
+        return self.weights + self.working + self.kv
+
+    def __add__(self, other: "MemoryNeed") -> "MemoryNeed":
+        return MemoryNeed(self.weights + other.weights, self.working + other.working, self.kv + other.kv)
+
+    def fit(self, free: TierLimits) -> "MemoryFit":
+        """Place the bytes in the ``free`` memory: first on the device, then in RAM, then on disk."""
+        by_tier, left = dict[str, float](), self.total
+        for tier, limit in vars(free).items():
+            by_tier[tier] = left if limit is None else min(left, limit)
+            left -= by_tier[tier]
+        return MemoryFit(self, by_tier, left)
+
+    def fit_device(self, free: int) -> "MemoryFit":
+        """Place the bytes in the ``free`` bytes of a device alone."""
+        return self.fit(TierLimits(free, 0, 0))
+
+
+@dataclass(frozen=True)
+class MemoryFit:
+    """Whether a ``need`` fits: the bytes placed in each tier, and the ``shortage``, the bytes that found no place."""
+
+    need: MemoryNeed
+    by_tier: dict[str, float]
+    shortage: float
+
+    @property
+    def fits(self) -> bool:
+        """True if every byte has a place."""
+        return self.shortage <= 0
+
+
+def largest_context(fit: Callable[[int], MemoryFit], block: int, most: float = inf) -> int:
+    """Returns the most tokens that ``fit``, in whole blocks of ``block`` tokens and fewer than ``most``."""
+
+    def too_large(blocks: int) -> bool:
+        return not fit(blocks * block).fits
+
+    top = 1
+    while top * block < most and not too_large(top):
+        top *= 2
+    return block * max(0, bisect_left(range(top), True, key=too_large) - 1)
