@@ -3,19 +3,18 @@
 import gc
 import time
 from collections.abc import Callable, Sequence
+from threading import Thread
 
 from torch import Tensor
 
 from localctx.engine.events import PREPARING, Progress
-from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.engine.planning.cache_plan import PoolSet
-from localctx.engine.planning.plan import refuse_big_gguf, refuse_sparse_reading, refuse_too_big
-from localctx.kernels.cpu.warmup import warm_sparse_prefill
+from localctx.engine.planning.plan import refuse_big_gguf, refuse_for_gguf, refuse_sparse_reading, refuse_too_big
+from localctx.kernels.cpu.warmup import compiled, warm, warm_sparse_prefill
 from localctx.models.base import ForwardRequest, Model
 from localctx.models.choice.default_model import choose_model
 from localctx.models.choice.device_choice import pick_device
 from localctx.models.choice.engine_choice import choose_engine
-from localctx.models.hub.preparation import ProcessorPreparation
 from localctx.models.hub.resolve import resolve_gguf, resolve_model
 from localctx.models.llama_cpp.model import load_llama_model
 from localctx.models.load import load_model
@@ -23,6 +22,8 @@ from localctx.settings import Settings, prefill_loss
 
 LOADED_BY = ("model", "engine", "home", "device", "dtype", "weights", "threads", "rope", "reading")
 """Settings that decide which model is loaded, and how."""
+
+_SECOND = 1.0  # between two reports, so that a terminal shows the seconds that passed
 
 
 class ModelLoader:
@@ -52,6 +53,23 @@ class ModelLoader:
         """Compute one forward pass over sequences of several sessions. See ``Model.forward_each``."""
         assert self._model, "a session with a sequence has loaded the model"
         return self._model.forward_each(requests, cancelled)
+
+
+class ProcessorPreparation:
+    """Background compilation of the CPU kernels, skipped if already done or not ``needed``, as where a GPU computes. It
+    does not delay the end of the command.
+    """
+
+    def __init__(self, needed: bool = True) -> None:
+        self._thread = None if compiled() or not needed else Thread(target=warm, daemon=True)
+        if self._thread:
+            self._thread.start()
+
+    def wait(self, report: Callable[[], None]) -> None:
+        """Wait for compilation, calling ``report`` every second. An error is not raised here; it recurs in loading."""
+        while self._thread and self._thread.is_alive():
+            report()
+            self._thread.join(_SECOND)
 
 
 def same_model(a: Settings, b: Settings) -> bool:

@@ -13,7 +13,6 @@ from torch import Tensor
 from localctx.errors import Cancelled
 from localctx.kernels.cpu.decode_layers import LayerPages
 from localctx.kv.attention import Expand, attend_cache
-from localctx.kv.batches.batching import make_decode_batch
 from localctx.kv.batches.decode_batch import DecodeBatch
 from localctx.kv.batches.graph_inputs import CapturableBatch
 from localctx.kv.cache import Cache
@@ -204,3 +203,12 @@ class ForwardBatch(AttentionPass):
             indices = [i for own, _ in sequences for i in own]
             batch = make_decode_batch([(cache, len(own)) for own, cache in sequences])
             self._batches.append((None if len(indices) == end else torch.tensor(indices), batch))
+
+
+def make_decode_batch(sequences: Sequence[tuple[Cache, int]]) -> DecodeBatch:
+    """Returns a batch of (cache, new tokens), all in one pool or in pools of one format."""
+    if sequences[0][0].pool.backend.name == "triton":
+        from localctx.kv.batches.triton_decode_batch import TritonDecodeBatch  # which imports Triton
+
+        return TritonDecodeBatch(sequences)
+    return DecodeBatch(sequences)

@@ -22,11 +22,10 @@ from localctx.models.files.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cpp.cache import LlamaCache
 from localctx.models.llama_cpp.context import LlamaContext
 from localctx.models.llama_cpp.gpu_layers import ALL, GpuLayers, gpu_layers
-from localctx.models.llama_cpp.library import NO_TRANSFORM, llama_build, llama_library
+from localctx.models.llama_cpp.library import NO_TRANSFORM, QUANTIZED, llama_build, llama_library
 from localctx.models.llama_cpp.memory import LlamaMemory
 from localctx.models.llama_cpp.native_sequences import NativeSequence
 from localctx.models.llama_cpp.options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope, scaled_window
-from localctx.models.llama_cpp.shiftable import cannot_shift
 from localctx.models.llama_cpp.tokenizer import LlamaTokenizer
 from localctx.models.llama_cpp.trial import LlamaSizes, try_gguf
 from localctx.settings import EngineName
@@ -38,6 +37,8 @@ STATE_VERSION = 1
 FULL = Full()
 
 MIN_BATCH = 32  # minimum tokens of a native batch
+
+_TORCH = "leave --keep, or use --engine torch where it runs the model"
 
 WEIGHTS_PER_KV = 8
 """Sequences are batched while their keys and values are this many times smaller than the weights. Weights are read once
@@ -232,3 +233,36 @@ def llama_device(name: str) -> torch.device:
     if name == "cpu" or not offloads:
         return torch.device("cpu")
     return torch.device("cuda" if torch.cuda.is_available() else "mps")
+
+
+def cannot_shift(gguf: GgufFile, sizes: LlamaSizes, codec: str, rope: str) -> tuple[str, str] | None:
+    """Returns the reason why positions in the memory of ``gguf`` cannot be shifted, and a remedy; None if they can.
+
+    llama.cpp (as of 0.3.36) rotates moved keys in place. Each move multiplies them, and those of other sequences, by
+    YaRN's factor again. It aborts the process for bf16 keys, and crashes for quantized keys without a Hadamard
+    transform (``LlamaSizes.transformed``).
+    """
+    if sizes.recurrent:
+        return "nothing can be cut out of its recurrent states", _TORCH
+    if sizes.window:
+        return "llama.cpp keeps only the last tokens of its sliding layers", _TORCH
+    if not sizes.shifts or "position_embd.weight" in gguf.header.tensors:
+        return f"llama.cpp cannot move the positions of {gguf.family}", _TORCH
+    scaling = parse_llama_rope(rope)
+    if scaling and scaling[0] == "yarn":
+        return f"positions scaled by {rope} cannot be moved in llama.cpp", "leave --rope: a window needs none"
+    if not scaling and _scales_keys(gguf):
+        return "positions that its file scales (YaRN, LongRoPE) cannot be moved in llama.cpp", _TORCH
+    if codec == "bf16" or (codec in QUANTIZED and not (codec in sizes.transformed and _rotates_whole_keys(gguf))):
+        return f"llama.cpp cannot rotate keys in {codec} for this model", "use --kv f16"
+    return None
+
+
+def _rotates_whole_keys(gguf: GgufFile) -> bool:
+    length = gguf.header.get("attention.key_length")
+    return gguf.header.get("rope.dimension_count", length) == length
+
+
+def _scales_keys(gguf: GgufFile) -> bool:
+    factor = gguf.header.get("rope.scaling.attn_factor", 1.0)
+    return gguf.header.get("rope.scaling.type", "") in ("yarn", "longrope") or factor != 1.0

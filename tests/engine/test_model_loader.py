@@ -5,14 +5,13 @@ from types import SimpleNamespace
 
 from localctx.engine import model_loader
 from localctx.engine.events import PREPARING
-from localctx.models.hub import preparation
 from localctx.settings import Settings
 
 
 def test_loading_downloads_first_then_tells_of_the_processor(monkeypatch, tmp_path):
     phases, compiling = [], Event()
-    monkeypatch.setattr(preparation, "compiled", lambda: False)
-    monkeypatch.setattr(preparation, "warm", lambda: compiling.wait(60))
+    monkeypatch.setattr(model_loader, "compiled", lambda: False)
+    monkeypatch.setattr(model_loader, "warm", lambda: compiling.wait(60))
 
     def download(name, models, progress):
         progress("fetching", 1, 2)

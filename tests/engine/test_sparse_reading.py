@@ -9,8 +9,8 @@ import pytest
 import torch
 from tiny_models import save_sharp_model
 
-from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.engine.planning import plan
+from localctx.engine.planning.plan import refuse_for_gguf
 from localctx.engine.torch_engine import TorchEngine
 from localctx.errors import DocumentError, UsageError
 from localctx.kv.cache import Cache

@@ -27,7 +27,6 @@ from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kernels.triton import word_attention
 from localctx.kv.attention import attend_cache
 from localctx.kv.backends import triton_backend, triton_check
-from localctx.kv.batches.batching import make_decode_batch
 from localctx.kv.batches.decode_batch import DecodeBatch
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
@@ -37,6 +36,7 @@ from localctx.kv.keepers.select import DENSE_LAYERS
 from localctx.kv.pool import Pool
 from localctx.kv.prefetch import Prefetcher
 from localctx.kv.selection import choose_pages
+from localctx.models.decoder.forward_batch import make_decode_batch
 from localctx.shape import PAGE, KVShape, LayerShape
 
 BF16 = torch.bfloat16

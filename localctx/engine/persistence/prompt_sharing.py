@@ -11,9 +11,10 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 from localctx.kv.cache import Cache
-from localctx.kv.pages import next_name, pack_tokens
+from localctx.kv.pages import next_name, pack_tokens, page_names
 from localctx.kv.retained_pages import RetainedPages, SharedKey
 from localctx.kv.sequence_cache import SequenceCache
+from localctx.models.llama_cpp.cache import LlamaCache
 from localctx.shape import PAGE
 
 AnyCache = TypeVar("AnyCache", bound=SequenceCache)
@@ -100,3 +101,23 @@ def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Ite
             packed = pack_tokens(tokens[at : at + PAGE])
             name = next_name(name, packed + pack_tokens((start, end)))
             yield name, packed
+
+
+class LlamaSharing(Sharing[LlamaCache]):
+    """For llama.cpp, whose memory keeps the last prompt: a prompt of ``tokens`` starts from the whole pages it shares
+    with that one, or from all of it if the memory cannot be cut. Names begin with ``root``.
+    """
+
+    def __init__(self, root: bytes, tokens: Sequence[int]) -> None:
+        end = len(tokens) - 1
+        self.ends = (end,)
+        names = [name for name, _ in page_names(root, tokens[:end])]
+        self._ends = {name: min((i + 1) * PAGE, end) for i, name in enumerate(names)}
+
+    def begin(self, cache: LlamaCache) -> None:
+        if not cache.length:
+            any(cache.begin_with(name) for name in reversed(self._ends))
+
+    def after_chunk(self, cache: LlamaCache, chunk_is_planned: bool) -> None:
+        if cache.exact and cache.length in self.ends:
+            cache.retain(self._ends)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from localctx.budget import TierLimits, measure_device, measure_limits, measure_ram
-from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.engine.planning.cache_plan import choose_codec
+from localctx.engine.planning.plan import refuse_for_gguf
 from localctx.models.adapter_folders import adapter_bytes, find_adapter
 from localctx.models.catalog import ContextWindow, load_catalog
 from localctx.models.choice.device_choice import pick_device, pick_dtype

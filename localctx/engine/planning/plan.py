@@ -37,6 +37,24 @@ def refuse_sparse_reading(settings: Settings) -> None:
         raise UsageError(f"a text is read sparsely on a processor, not on {device}", "use --reading full")
 
 
+def refuse_for_gguf(settings: Settings) -> None:
+    """Raise UsageError for weights other than the file's own, sparse prefill, or an adapter; ModelError for a missing
+    adapter.
+    """
+    if settings.weights not in ("auto", "full"):
+        raise UsageError(
+            f"llama.cpp computes a GGUF as it is quantized, not with {settings.weights} weights",
+            "use --weights full, take another GGUF, or use --engine torch",
+        )
+    if settings.reading != "full":
+        raise UsageError("llama.cpp skips no pages when it reads", "use --reading full or --engine torch")
+    if settings.adapter != "auto" and (folder := find_adapter(settings.adapter, settings.model)):
+        raise UsageError(
+            f"llama.cpp cannot compute the adapter {folder.name}, which is in PEFT's format",
+            "use --adapter none or --engine torch",
+        )
+
+
 def refuse_too_big(folder: Path, settings: Settings) -> None:
     """Raise ModelError if the weights, with those of the adapter, do not fit in the device's free memory."""
     device = pick_device(settings.device)

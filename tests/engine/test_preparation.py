@@ -5,16 +5,16 @@ from threading import Event
 import pytest
 import torch
 
+from localctx.engine import model_loader
 from localctx.models import load
-from localctx.models.hub import preparation
 
 
 @pytest.fixture
 def compiling(monkeypatch):
     """Compiling that lasts until it is told to end."""
     ended = Event()
-    monkeypatch.setattr(preparation, "compiled", lambda: False)
-    monkeypatch.setattr(preparation, "warm", lambda: ended.wait(60))
+    monkeypatch.setattr(model_loader, "compiled", lambda: False)
+    monkeypatch.setattr(model_loader, "warm", lambda: ended.wait(60))
     return ended
 
 
@@ -25,17 +25,17 @@ def test_the_wait_is_reported_until_it_ends(compiling):
         reports.append("preparing")
         compiling.set()
 
-    preparation.ProcessorPreparation().wait(report)
+    model_loader.ProcessorPreparation().wait(report)
     assert reports == ["preparing"]
 
 
 def test_what_is_compiled_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(preparation, "compiled", lambda: True)
-    preparation.ProcessorPreparation().wait(lambda: pytest.fail("nothing is to be reported"))
+    monkeypatch.setattr(model_loader, "compiled", lambda: True)
+    model_loader.ProcessorPreparation().wait(lambda: pytest.fail("nothing is to be reported"))
 
 
 def test_where_a_gpu_computes_nothing_is_compiled(compiling):
-    preparation.ProcessorPreparation(needed=False).wait(lambda: pytest.fail("nothing is to be reported"))
+    model_loader.ProcessorPreparation(needed=False).wait(lambda: pytest.fail("nothing is to be reported"))
 
 
 def test_a_model_off_the_processor_loads_without_compiling(tiny_model, monkeypatch):
