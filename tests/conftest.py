@@ -15,7 +15,7 @@ import torch
 from hypothesis import settings
 from tiny_models import save_sharp_model, save_tiny_model
 from window_in_process import opened, served_in_process
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadFileScheduling
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
 os.environ.setdefault("LOCALCTX_MODEL", "smollm2-135m-instruct")  # where no test names one: a fifth of the download
@@ -29,16 +29,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads th
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and hand that down
 settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
 settings.load_profile("patient")
-
-# The files with the longest tests begin, lest one process end the run alone.
-FIRST = ("test_small_model", "test_plan", "test_ray", "test_side_by_side", "test_summarize_command")
-FIRST += ("test_citations", "test_memory_pressure", "test_start_script", "test_check_script", "test_family_promises")
-BROWSER = "tests/ui/"
-
-# What costs seconds: models, a data folder, a browser, other processes. Tests with none of these fixtures are quick,
-# but for two, which start processes by themselves.
-COSTLY = ("chromium", "family", "home", "installed", "model", "models", "pull", "stage", "window")
-SLOW = ("test_processes_that_keep_the_same_documents_at_once_all_succeed", "test_the_page_comes_before_torch")
 
 # What both processes would compile first, each for itself, while tests wait.
 COMPILED = (
@@ -57,38 +47,28 @@ def pytest_configure(config: pytest.Config) -> None:
         assert [process.wait() for process in begun] == [0] * len(begun)
 
 
-class FileByFile(LoadScopeScheduling):
-    """Gives each file to one process, and all of ``BROWSER`` to one: two browsers at once starve each other."""
+class FileByFile(LoadFileScheduling):
+    """Gives each file to one process, and the whole folder of the window's tests to one: two browsers at once starve
+    each other. What has most tests begins.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return BROWSER if nodeid.startswith(BROWSER) else nodeid.partition("::")[0]
+        return "tests/ui" if nodeid.startswith("tests/ui/") else super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log) -> FileByFile:
     """How tests are divided among processes."""
-    config.option.loadscopereorder = False
     return FileByFile(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests are quick, and the order of all: those of the browser, and those that take long, begin.
-
-    A test of the browser that fails is run once more, because a browser that shares two cores with all else may lose a
+    """Run a ``browser`` test once more if it fails, because a browser that shares two cores with all else may lose a
     click. The summary names it (RERUN) with the reason, so that a fault that comes and goes is seen.
     """
     for item in items:
-        if is_quick(item):
-            item.add_marker("quick")
-        if item.nodeid.startswith(BROWSER):
+        if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-    items.sort(key=lambda item: 0 if item.nodeid.startswith(BROWSER) else 1 if item.path.stem in FIRST else 2)
-
-
-def is_quick(item: pytest.Item) -> bool:
-    """Whether a test belongs to those that `packaging/check --quick` runs. Triton's interpreter is slow."""
-    costs = any(name.rpartition("_")[2] in COSTLY for name in item.fixturenames)
-    return not costs and item.name not in SLOW and not hasattr(item.module, "triton")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

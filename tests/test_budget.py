@@ -34,6 +34,7 @@ def test_what_is_no_size_is_said_in_one_line(text):
         parse_size(text, "ram")
 
 
+@pytest.mark.slow
 def test_caps_come_from_flags_and_the_environment(home, monkeypatch):
     monkeypatch.setenv("LOCALCTX_RAM", "1.5GB")
     assert load_settings(memory="2GiB").caps == {"memory": 2 << 30, "ram": 1_500_000_000, "disk": None}

@@ -13,6 +13,8 @@ import localctx
 from localctx.docs import page
 from localctx.errors import DocumentError, UsageError
 
+pytestmark = pytest.mark.slow
+
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 QUESTION = "How long is river 7?"
 

@@ -27,6 +27,8 @@ from localctx.errors import ChatFull, DocumentError, ModelError, OutOfKVMemory, 
 from localctx.settings import Settings
 from localctx.workflows.summary_task import SummaryTask
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = 10
 
 

@@ -29,6 +29,8 @@ from localctx.library.wording.sentences import trim_to_sentence
 from localctx.store.store import Store
 from localctx.workflows.summary_task import SummaryTask
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = 'data: {"choices": [{"delta": {"content": "' + "x" * 99_999 + '"}}]}\n\n'
 
 

@@ -19,6 +19,8 @@ from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.workflows.summary_task import SummaryTask
 
+pytestmark = pytest.mark.slow
+
 TASK = SummaryTask(length="12")
 PAGES = 24  # of the tiny model, that the budget of the tests holds
 

@@ -30,6 +30,8 @@ from localctx.errors import UsageError
 from localctx.library.citations.cite import Citation
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def small(home, monkeypatch, tiny_model):

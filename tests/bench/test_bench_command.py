@@ -26,6 +26,8 @@ from localctx.models.llama_cpp.library import llama_cpp_is_installed
 from localctx.models.peers.llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppPeer
 from localctx.models.peers.llama_gguf import write_gguf
 
+pytestmark = pytest.mark.slow
+
 # Engines
 
 

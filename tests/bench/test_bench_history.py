@@ -99,6 +99,7 @@ def bench(run, monkeypatch, tiny_model, document):
     return lambda *arguments: run("bench", document, "--model", tiny_model, *arguments)
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded_and_shown(bench, home, tmp_path):
     assert_one_line(bench("--history"), 2, "no run with .* on this processor is recorded", "run: localctx bench")
     measured = json.loads(bench(*FAST, "--json").stdout)
@@ -117,6 +118,7 @@ def test_a_run_is_recorded_and_shown(bench, home, tmp_path):
     assert sum(line.startswith("localctx int8, float32") for line in lines) == 4, "two of decode and two of prefill"
 
 
+@pytest.mark.slow
 def test_history_is_kept_when_states_are_forgotten_and_other_runs_are_counted(bench, home):
     append_run(home, report(model="other"))
     assert bench(*FAST).returncode == 0
@@ -126,6 +128,7 @@ def test_history_is_kept_when_states_are_forgotten_and_other_runs_are_counted(be
     assert "1 runs of other models or processors" in shown.stderr
 
 
+@pytest.mark.slow
 def test_a_history_that_cannot_be_written_loses_no_result(bench, home):
     (home / FILE).mkdir(parents=True)
     done = bench(*FAST, "--json")

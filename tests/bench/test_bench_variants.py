@@ -26,6 +26,8 @@ from localctx.models.peers.ggufs import PeerGgufs
 from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED
 from localctx.models.peers.llama_gguf import GGUF_WEIGHTS, quantize_gguf, write_gguf
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened(sharp_model, tmp_path):

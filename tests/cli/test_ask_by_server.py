@@ -20,6 +20,8 @@ from processes import opened
 
 from localctx.serving.open_servers import FOLDER, open_servers
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 3?"
 FLAGS = {**PLAIN, "max_tokens": 12, "dtype": "f32"}
 

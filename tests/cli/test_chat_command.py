@@ -14,6 +14,8 @@ from command_checks import assert_one_line
 from localctx.cli.printing import visible
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def settings(home, monkeypatch, tiny_model):

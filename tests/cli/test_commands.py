@@ -27,6 +27,8 @@ from localctx import cli
 from localctx.shape import PAGE
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., CompletedProcess]
 
 

@@ -16,6 +16,8 @@ from localctx.serving.http import access_key
 from localctx.settings import Settings
 from localctx.ui import desktop_entry
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def share(tmp_path, monkeypatch) -> Path:

@@ -11,6 +11,8 @@ from command_checks import assert_one_line
 from localctx import error_log
 from localctx.errors import Cancelled, InternalError, UsageError
 
+pytestmark = pytest.mark.slow
+
 SECRET = "the rent is 900 euros"
 
 

@@ -14,6 +14,8 @@ import psutil
 import pytest
 from processes import opened
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 120  # seconds that a step may take on a busy machine
 
 

@@ -15,6 +15,8 @@ from localctx.models.choice import model_advice
 from localctx.models.hub import resolve
 from localctx.models.hub.download import SourceFailed
 
+pytestmark = pytest.mark.slow
+
 TERMS = "its licence, Some Licence, is not open source: not for large companies (https://a.b/licence)"
 
 

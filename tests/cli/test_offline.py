@@ -17,6 +17,8 @@ from localctx import network
 from localctx.errors import OfflineError
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 WATCH = """
 import sys
 def watch(event, arguments):

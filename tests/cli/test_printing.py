@@ -13,6 +13,8 @@ from localctx.cli import printing
 from localctx.cli.printing import print_json_text, printable_line, visible, visible_json, visible_line
 from localctx.file_names import real_path, shown_name, stored_path
 
+pytestmark = pytest.mark.slow
+
 TITLE = "\x1b]0;X\a"  # sets a terminal's title
 BIDI = "\u202e"
 NOT_UTF8 = os.fsdecode(b"b\xff.txt")

@@ -10,6 +10,8 @@ from stored_documents import add
 from localctx.store.store import Store
 from localctx.update_notice import FILE, current_formats, take_update_notice
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def kept(home):

@@ -18,6 +18,8 @@ from localctx.settings import load_settings
 from localctx.shape import PAGE
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 ABOUT = b"a model and all that"
 
 

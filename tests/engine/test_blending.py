@@ -26,6 +26,8 @@ from localctx.kv.splice import rerotated_to_follow, splice_tokens
 from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = ("llama", "qwen2", "deepseek-v3")
 HEAD, TAIL = TOKENS[:21], TOKENS[21:30]  # what a chat puts around a passage
 BODIES = [TOKENS[at : at + 150] for at in (100, 300, 500)]

@@ -16,6 +16,8 @@ from localctx.errors import OutOfKVMemory
 from localctx.kv.pool import Pool
 from localctx.shape import FORMATS
 
+pytestmark = pytest.mark.slow
+
 DEVICES = ["cpu"] if DEVICE.type == "cpu" else ["cpu", "cuda"]
 KEEPERS = ["full", "snapkv:256", "keydiff:256", "select:1/2"]  # those that keep a document whole
 QUESTIONS = ["How long is river 7?", "Which river is the longest of all?"]

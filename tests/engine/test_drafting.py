@@ -21,6 +21,8 @@ from localctx.models.quantized.blocked_linear import block_linears
 from localctx.models.sampling import Sampler
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 
 class Tokens:
     """A tokenizer of numbers; an answer stops at one of ``stop_ids``."""

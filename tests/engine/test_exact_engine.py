@@ -19,6 +19,8 @@ from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
 from localctx.models.sampling import Sampler
 
+pytestmark = pytest.mark.slow
+
 CHUNKS = [1, 63, 64, 65, 512]
 
 

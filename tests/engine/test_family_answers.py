@@ -8,6 +8,8 @@ import pytest
 from family_models import FAMILIES, save_family
 from tiny_models import KEPT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def folder(request, tmp_path_factory):

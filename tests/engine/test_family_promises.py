@@ -22,6 +22,8 @@ from localctx.session import Session
 from localctx.shape import PAGE
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 BOUND = {"f32": 1e-4, "bf16": 0.05}  # of logits, where chunks are of another size
 SHARP = 0.25  # of those of Gemma 4 in bf16, which are as far from those in f32: it does not scale its attention

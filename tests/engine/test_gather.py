@@ -15,6 +15,8 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.sampling import Sampler
 
+pytestmark = pytest.mark.slow
+
 ANSWER = 12
 LENGTHS = (130, 5, 64, 65, 200, 40, 33)
 

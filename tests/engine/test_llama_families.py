@@ -14,7 +14,7 @@ from localctx.models.llama_cpp.memory import LlamaMemory
 from localctx.session import Session
 from localctx.settings import load_settings
 
-pytestmark = needs_llama
+pytestmark = [pytest.mark.slow, needs_llama]
 QUESTION, OTHER = "How long is river 7?", "And which one is the longest?"
 
 

@@ -23,6 +23,8 @@ from localctx.models.llama_cpp.trial import ContextBytes, LlamaSizes, context_by
 from localctx.session import Session
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 SMALL = 64 << 10  # bytes by which llama.cpp's log rounds the sizes of tiny models
 
 

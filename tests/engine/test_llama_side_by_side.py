@@ -16,7 +16,7 @@ from localctx.serving.worker import EngineWorker
 from localctx.session import Session
 from localctx.settings import Settings, load_settings
 
-pytestmark = needs_llama
+pytestmark = [pytest.mark.slow, needs_llama]
 QUESTIONS = [f"How long is river {i}?" for i in range(8)]
 TOKENS = 24  # of an answer
 ASKED = 150  # tokens of a question, a byte each, and of what stands around it

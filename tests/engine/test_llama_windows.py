@@ -23,6 +23,8 @@ from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 WINDOW = 256
 BATCH = 128
 KEEPER = SinkWindow(tokens=WINDOW)

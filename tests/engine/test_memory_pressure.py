@@ -43,6 +43,8 @@ from localctx.settings import Settings
 from localctx.shape import PAGE, KVShape, LayerShape
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 LAKES = 2717  # tokens of ``lakes`` that every question shares, in 43 pages, the last open
 

@@ -8,6 +8,8 @@ from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def asked(home, tmp_path, document) -> str:

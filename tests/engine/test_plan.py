@@ -18,6 +18,8 @@ from localctx.models.architecture.geometry import FIXED_GPU, Geometry, geometry_
 from localctx.models.memory_fit import MemoryNeed, largest_context
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 
+pytestmark = pytest.mark.slow
+
 LLAMA_70B = {
     "model_type": "llama",
     "hidden_size": 8192,

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 GEMMA4_26B = {
     "hidden_size": 2816,
     "intermediate_size": 2112,

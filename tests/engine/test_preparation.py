@@ -38,6 +38,7 @@ def test_where_a_gpu_computes_nothing_is_compiled(compiling):
     model_loader.ProcessorPreparation(needed=False).wait(lambda: pytest.fail("nothing is to be reported"))
 
 
+@pytest.mark.slow
 def test_a_model_off_the_processor_loads_without_compiling(tiny_model, monkeypatch):
     monkeypatch.setattr(load, "pick_device", lambda name: torch.device("meta"))  # what stands in for a GPU
     monkeypatch.setattr(load, "warm", lambda: pytest.fail("nothing computes on a processor"))

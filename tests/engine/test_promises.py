@@ -13,6 +13,8 @@ from older_processor import AVX2, QUESTIONS
 from tiny_adapters import save_adapter
 from tiny_models import make_tokenizer, save_sharp_model
 
+pytestmark = pytest.mark.slow
+
 BOUND = {"f32": 1e-4, "bf16": 0.1}  # of logits, with pages in f32, where chunks are of another size
 
 

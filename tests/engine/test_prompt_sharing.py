@@ -17,6 +17,8 @@ from localctx.session import Session
 from localctx.shape import PAGE
 from localctx.workflows.reply import ReplyRequest
 
+pytestmark = pytest.mark.slow
+
 TURNS = ["River 3 is long. " * 20, "It is 111 km long.", "And river 7? " * 9, "It is 259 km.", "Which is longest?"]
 STOP = 257
 

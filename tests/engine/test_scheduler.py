@@ -16,6 +16,8 @@ from localctx.kv.pool import Pool
 from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.sampling import Sampler
 
+pytestmark = pytest.mark.slow
+
 CHUNK, ANSWER = 64, 24
 
 

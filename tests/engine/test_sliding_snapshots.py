@@ -18,6 +18,8 @@ from localctx.session import Session
 from localctx.shape import FULL, PAGE, SLIDING
 from localctx.store.bundle import export_document
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 
 

@@ -21,6 +21,8 @@ from localctx.settings import Settings, load_settings, prefill_loss
 from localctx.shape import KVShape, LayerShape
 from localctx.workflows.check_bundle import check_pages
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = ["How long is river 3?", "Where does it end?"]
 
 

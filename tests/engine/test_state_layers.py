@@ -17,6 +17,8 @@ from localctx.models.decoder.local_model import LocalModel
 from localctx.shape import PAGE
 from localctx.store.bundle import export_document
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 
 

@@ -19,6 +19,8 @@ from localctx.serving.worker import EngineWorker
 from localctx.session import Session
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 QUESTION, OTHER = "How long is river 7?", "Which one is the longest of them all?"
 
 

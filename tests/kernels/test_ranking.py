@@ -1,15 +1,12 @@
 """The greatest of some numbers: as sorting finds them."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
 from localctx.kernels.llvm.ranking import kth_greatest, take_greatest
 from localctx.kernels.llvm.vector_math import address_of
-
-pytestmark = pytest.mark.quick
 
 
 @njit

@@ -8,8 +8,6 @@ from localctx.kernels.cpu.selection import FEW, choose, num_candidates
 from localctx.kernels.sketch import BITS, LEAST, Sketch, best_scores, make_sketch
 from localctx.shape import PAGE
 
-pytestmark = pytest.mark.quick
-
 
 def rand(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))

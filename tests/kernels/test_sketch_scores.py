@@ -11,8 +11,6 @@ from localctx.kernels.llvm.vector_math import address_of
 from localctx.kernels.sketch import make_sketch
 from localctx.shape import PAGE
 
-pytestmark = pytest.mark.quick
-
 
 @njit
 def spread_of(codes, out):

@@ -39,13 +39,15 @@ from localctx.kv.selection import choose_pages
 from localctx.models.decoder.forward_batch import make_decode_batch
 from localctx.shape import PAGE, KVShape, LayerShape
 
+pytestmark = pytest.mark.slow
+
 BF16 = torch.bfloat16
 CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
 SHAPES = {"gqa": (LayerShape(2, 32, 32), 6), "uneven": (LayerShape(1, 24, 40), 2)}
 WIDE = {"wide": (LayerShape(2, 128, 128), 6)}  # as ``word_attention`` attends to, in Gluon
 
 
-assert triton  # whose tests are slow by its interpreter (conftest.is_quick)
+assert triton
 
 
 def rand(*shape, device=DEVICE):

@@ -6,8 +6,6 @@ from numba import njit
 
 from localctx.kernels.llvm.vector_math import address_of, dots_of_halves, exp_below, gate, greatest
 
-pytestmark = pytest.mark.quick
-
 
 @njit
 def exp_and_sum(x, top):

@@ -50,6 +50,7 @@ def new(s, n, dtype):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("codec", ["f32", "int8", "int4"])
 @pytest.mark.parametrize(("window", "softcap", "sinks"), [(None, 0, False), (40, 0, True), (150, 3.0, False)])
@@ -113,6 +114,7 @@ def test_who_judges_pages_attends_alone(keep, fits):
     assert joins_batch(cache, 1) == fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 20, 100])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_several_tokens_of_a_sequence_are_what_each_after_another_is(window, dtype):

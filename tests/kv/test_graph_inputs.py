@@ -27,7 +27,9 @@ from localctx.shape import PAGE, KVShape, LayerShape
 
 from localctx.kv.backends.triton_backend import TritonBackend  # isort: skip
 
-assert triton  # whose tests are slow by its interpreter (conftest.is_quick)
+assert triton
+
+pytestmark = pytest.mark.slow
 
 CPU = torch.device("cpu")
 LENGTHS = (3 * PAGE - 2, 3 * PAGE + 20)  # the second step fills a page; the tables have room for one more

@@ -21,6 +21,8 @@ from localctx.kv.keepers.snapkv import SnapKV
 from localctx.kv.pool import Pool
 from localctx.shape import FORMATS, PAGE
 
+pytestmark = pytest.mark.slow
+
 NO_MASS = np.zeros(0)
 
 

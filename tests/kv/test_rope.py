@@ -137,6 +137,7 @@ def rotated_keys_of_one(module, position):
     return [layer.keys[0] for layer in cache.layers]
 
 
+@pytest.mark.slow
 def test_a_stretch_is_another_model_and_goes_back(tiny_model):
     model = load_model(tiny_model, "tiny")
     plain, turner = model.fingerprint("int8"), model.rope

@@ -12,6 +12,8 @@ from localctx.kv.pool import Pool
 from localctx.kv.reencode import reencode
 from localctx.shape import PAGE, SLACK_PAGES, SLIDING
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 1100  # tokens; both families see the last 100 in their sliding layers
 SPECS = ("full", "select:512", "h2o:512", "snapkv:512", "sink-window:512", "sink-window:64", "keydiff:512")
 

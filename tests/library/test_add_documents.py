@@ -18,6 +18,8 @@ from processes import opened
 from localctx.store.schema import migrate
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def texts(tmp_path) -> Path:

@@ -268,6 +268,7 @@ def follow(model, keep: str, watch: bool, **how) -> tuple[Cache, torch.Tensor]:
     return cache, decode(model, cache, 6)  # of which one page is sealed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "keep"),
     [*(("llama", keep) for keep in KEEPS), *((f, k) for f in list(FAMILIES)[1:] for k in ("full", "select:1/4"))],
@@ -281,12 +282,14 @@ def test_watching_changes_no_answer_and_is_the_same_wherever_records_are(models,
     np.testing.assert_allclose(cache.attention_mass, elsewhere.attention_mass, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_h2o_keeps_the_same_pages_watched_or_not(models):
     (one, _), (other, _) = (follow(models["llama"], "h2o:256", watch) for watch in (True, False))
     assert [p.token for p in one.placed_pages] == [p.token for p in other.placed_pages]
     assert np.array_equal(one.history.page_mass, other.history.page_mass)
 
 
+@pytest.mark.slow
 def test_the_page_whose_keys_match_is_looked_at(models):
     """Whatever the other pages hold; and only late layers count."""
     shape = models["llama"].shape
@@ -307,6 +310,7 @@ def test_the_page_whose_keys_match_is_looked_at(models):
             assert cache.attention_mass == pytest.approx([0.0] * 13 + [heads] + [0.0] * 6, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_forks_add_to_what_was_looked_at_and_a_trim_leaves_it(models):
     model = models["llama"]
     cache, _ = follow(model, "full", True)
@@ -325,6 +329,7 @@ def test_forks_add_to_what_was_looked_at_and_a_trim_leaves_it(models):
 # --- Answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more", [{}, {"n": 2, "temperature": 1.0, "seed": 1}, {"beams": 2}, *({"keep": k} for k in KEEPS)]
 )
@@ -339,6 +344,7 @@ def test_every_kind_of_answer_is_cited(home, sharp_model, tmp_path, more):
     assert [c["weight"] for c in cited] == sorted((c["weight"] for c in cited), reverse=True)
 
 
+@pytest.mark.slow
 def test_a_person_who_watches_sees_where_it_stands(home, tmp_path, capsys, monkeypatch, run, tiny_model):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     document = tmp_path / "bell.md"
@@ -350,6 +356,7 @@ def test_a_person_who_watches_sees_where_it_stands(home, tmp_path, capsys, monke
     assert "\x07" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_needle_is_cited_by_the_attention_of_the_default_model(default_home, tmp_path):
     """One sentence among some 2,000 tokens of other names and numbers."""
     needle = "The lighthouse keeper of Brannoch is called Tobias Fennimore."

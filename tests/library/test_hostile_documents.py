@@ -102,6 +102,7 @@ def broken_files() -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.slow
 def test_two_hundred_broken_files_cost_a_line_each_and_the_rest_is_kept(home, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -201,6 +202,7 @@ def test_deep_xml_is_a_text_or_a_sentence(depth):
     assert len(said) < 200
 
 
+@pytest.mark.slow
 def test_links_out_of_a_folder_are_not_followed_and_counted_in_one_line(run, tmp_path):
     (tmp_path / "secret.txt").write_text("The secret is 42.")
     folder = tmp_path / "in"

@@ -74,6 +74,7 @@ def test_nothing_is_claimed_of_models_whose_languages_are_not_known(tmp_path):
     assert list(language_warnings(Settings(tmp_path, model="qwen3-0.6b"), [held("vertrag.txt", GERMAN)])) == []
 
 
+@pytest.mark.slow
 def test_chinese_words_are_found_in_the_index(home, tiny_model, tmp_path):
     """A run of signs would be one word to the index, and no question would have that."""
     file = tmp_path / "contract.txt"

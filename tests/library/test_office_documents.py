@@ -183,6 +183,7 @@ def stored(store: Store, read, data: bytes, name: str, folder) -> StoredDocument
     return StoredDocument(row, store.documents.text(row.id), store.documents.spans(row.id))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "name", "answer", "told"),
     [
@@ -214,6 +215,7 @@ def test_answers_and_hits_name_the_slide_row_or_message(home, tmp_path, read, ma
     assert f", {told}" in reference(vars(cited)).replace("\\", "")
 
 
+@pytest.mark.slow
 def test_parts_are_counted_and_told_as_what_they_are(home, tmp_path, read):
     with closing(Store(home)) as store:
         counted = {

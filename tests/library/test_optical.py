@@ -172,6 +172,7 @@ def test_a_document_is_read_again_only_where_that_would_change_it(form, ocrs):
     assert [ocr for ocr in ("auto", "on", "off") if matches_ocr(form, ocr)] == ocrs.split()
 
 
+@pytest.mark.slow
 def test_an_untouched_file_is_not_read_again_by_any_command(home, tmp_path, tiny_model, monkeypatch):
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["Some text", "on two pages"]))

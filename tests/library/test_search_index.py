@@ -25,6 +25,8 @@ from localctx.models.hub.resolve import resolve_model
 from localctx.store.documents import DocumentRow, Span
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 # --- Chunks
 
 WORDS = st.text("ab. \n\t\u3000。é", max_size=60) | st.sampled_from(

@@ -15,6 +15,8 @@ from localctx.store.schema import migrate, signs_apart
 from localctx.store.search_words import indexed_words, is_other_language, parts_of_query
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 LANGUAGES = tomllib.loads(Path(__file__).with_name("passages_in_languages.toml").read_text(encoding="utf-8"))
 ENGLISH = (
     "The tenant pays the rent on the third day of each month. A deposit of three rents is due before the keys are "

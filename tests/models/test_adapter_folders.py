@@ -21,6 +21,8 @@ from localctx.models.adapter_folders import SHIPPED, find_adapter, shipped_adapt
 from localctx.models.catalog import load_catalog
 from localctx.models.load import load_model
 
+pytestmark = pytest.mark.slow
+
 NAME = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
 
 

@@ -17,6 +17,8 @@ from localctx.models.decoder.transformers_model import TransformersModel, load_m
 from localctx.models.load import load_model
 from localctx.models.quantized.blocked_linear import block_linears
 
+pytestmark = pytest.mark.slow
+
 TEXT = "The river Quell is 196 km long, and it ends in the sea. " * 3
 TOKENS = make_tokenizer().encode(f"{TEXT}\n\nQuestion: How long is the Quell?")
 START = len(TEXT) + 2

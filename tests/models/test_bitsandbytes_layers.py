@@ -42,6 +42,7 @@ def logits(model, tokens=TEXT, cache=None) -> torch.Tensor:
 # What is computed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "near"), [("int8", 0.06), ("nf4", 0.4)])
 @pytest.mark.parametrize("dtype", PRECISIONS)
 def test_what_packed_weights_compute_is_near_what_full_ones_do(tiny_model, packing, weights, near, dtype):
@@ -70,6 +71,7 @@ def test_kept_pages_are_restored_and_answer_as_a_cold_reading_does(
     assert not [record.name for record in caplog.records if record.name.startswith("bitsandbytes")]
 
 
+@pytest.mark.slow
 def test_pages_are_named_by_the_weights_and_by_who_packed_them(tiny_model, packing, monkeypatch):
     names = [load_model(tiny_model, "m", dtype="f32", weights=w).fingerprint("int8") for w in ("full", "int8", "nf4")]
     monkeypatch.undo()
@@ -77,6 +79,7 @@ def test_pages_are_named_by_the_weights_and_by_who_packed_them(tiny_model, packi
     assert len({*names}) == 4
 
 
+@pytest.mark.slow
 def test_an_adapter_changes_what_packed_layers_compute(tiny_model, tmp_path, packing):
     adapter = load_adapter(save_adapter(tmp_path / "adapter", tiny_model))
     model = load_model(tiny_model, "m", dtype="f32", weights="nf4")
@@ -112,6 +115,7 @@ def tensor_bytes() -> int:
     return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["int8", "nf4"])
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize(
@@ -130,6 +134,7 @@ def test_plan_is_within_a_hundredth_of_what_is_allocated(run, tmp_path, packing,
     assert loading_bytes(folder, CPU, PRECISIONS[dtype], weights) == planned
 
 
+@pytest.mark.slow
 def test_an_output_layer_counts_in_full_where_a_gpu_is_planned_that_is_not_here(run, tmp_path, monkeypatch):
     """bitsandbytes is not needed for that."""
     monkeypatch.setattr(bitsandbytes_layers, "find_spec", lambda name: None)

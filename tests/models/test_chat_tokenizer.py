@@ -15,6 +15,8 @@ from localctx.models.load import load_model
 from localctx.models.tokenizer.chat_tokenizer import NO_DATE, chat_tokenizer_of
 from localctx.models.tokenizer.tokenizer_files import _QWEN_SPLIT, find_tokenizer, stops_of
 
+pytestmark = pytest.mark.slow
+
 TEMPLATES = {
     "plain": TEMPLATE,
     "chatml": (

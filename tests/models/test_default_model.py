@@ -27,6 +27,8 @@ from localctx.models.hub import resolve
 from localctx.models.hub.resolve import Unavailable, resolve_model
 from localctx.settings import Settings, load_settings
 
+pytestmark = pytest.mark.slow
+
 GB = 10**9
 
 

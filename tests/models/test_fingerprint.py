@@ -9,6 +9,8 @@ from safetensors.torch import load_file, save_file
 from localctx.errors import ModelError
 from localctx.models.load import load_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def model_folder(tiny_model, tmp_path):

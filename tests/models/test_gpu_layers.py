@@ -68,6 +68,7 @@ def test_the_layers_of_a_file_go_to_the_gpu_from_the_last_on(gguf, sizes):
     assert native_layers(torch.device("cpu"), ALL) == 0
 
 
+@pytest.mark.slow
 @needs_llama
 def test_plan_says_how_many_layers_fit(home, tmp_path, run):
     path = write_tiny_gguf(tmp_path / "model.gguf", "llama")

@@ -126,6 +126,7 @@ def change(file: Path, **values: object) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_that_no_model_has_are_refused_in_a_sentence(folder, name):
     change(folder / "config.json", **NUMBERS[name])
@@ -138,6 +139,7 @@ def test_numbers_that_no_model_has_are_refused_in_a_sentence(folder, name):
         assert time.process_time() - start < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["[" * 100_000, "{" + '"a":{' * 50_000, "\x00" * 100, "[1, 2", ""])
 def test_a_config_that_is_no_json_is_refused_in_a_sentence(folder, text):
     (folder / "config.json").write_text(text)
@@ -156,6 +158,7 @@ def test_every_model_that_is_known_passes():
         check_config(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claimed", [2**62, 2**64 - 1, 200 << 20, 10_000_000])
 def test_a_header_longer_than_its_file_is_refused_in_a_sentence(folder, claimed):
     file = next(folder.glob("*.safetensors"))
@@ -169,6 +172,7 @@ def test_a_header_longer_than_its_file_is_refused_in_a_sentence(folder, claimed)
 # By the command
 
 
+@pytest.mark.slow
 def test_a_command_says_one_line(run, folder, document):
     whole = {file: file.read_bytes() for file in folder.iterdir()}
     weights = next(folder.glob("*.safetensors"))

@@ -23,6 +23,8 @@ from localctx.models.hub import hub_download as hub_child
 from localctx.models.hub.installed import MANIFEST
 from localctx.models.hub.resolve import check_known, list_installed, pull, resolve_gguf, resolve_model
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "model.safetensors": os.urandom(24 << 20),  # the library writes 10 MiB at a time

@@ -84,6 +84,7 @@ def test_what_makes_no_vectors_is_refused(module, tmp_path):
         load_embedder(str(tmp_path / "text.gguf"), tmp_path, lambda *p: None)
 
 
+@pytest.mark.slow
 def test_search_takes_it(run, path, tmp_path, monkeypatch):
     document = tmp_path / "lamps.txt"
     document.write_text("\n\n".join(f"lamp {letter} is lit by keeper {letter}" for letter in "abcdefgh"))

@@ -33,6 +33,8 @@ from localctx.models.choice.model_estimate import (
 from localctx.models.hub.installed import install
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 GIB, GB = 1 << 30, 10**9
 CPU = torch.device("cpu")
 KNOWN = load_catalog()

@@ -17,6 +17,8 @@ from localctx.models.choice.model_list import find_model, list_models
 from localctx.models.hub.installed import install
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 MACHINE = Machine("cpu", "made up", "bfloat16", 8 * GIB, 8 * GIB, Rates(20e9, 200e9))
 CHATS = [e for e in load_catalog().values() if e.kind == "chat"]

@@ -29,6 +29,8 @@ from localctx.models.load import load_model
 from localctx.models.quantized.blocked_linear import block_linears
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 YARN = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
 ODD = {"hidden_size": 72, "intermediate_size": 50, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 10}

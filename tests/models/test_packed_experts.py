@@ -162,6 +162,7 @@ def test_a_sequence_beside_others_computes_what_it_does_alone(tmp_path):
 # Sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MIXTURES)
 def test_plan_is_within_a_hundredth_of_what_a_processor_holds(run, tmp_path, kind):
     folder = save(mixture(kind), tmp_path / "m")
@@ -205,6 +206,7 @@ QWEN3_30B_A3B = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "parameters", "gib", "context"),
     [(GPT_OSS_20B, 20.9e9, 12.5, 131072), (QWEN3_30B_A3B, 30.5e9, 16.8, 40960)],

@@ -12,7 +12,7 @@ from localctx.errors import Cancelled
 from localctx.models.base import ForwardRequest
 from localctx.models.llama_cpp.model import LlamaModel, load_llama_model
 
-pytestmark = needs_llama
+pytestmark = [pytest.mark.slow, needs_llama]
 ONE, OTHER = list(range(40, 140)), list(range(60, 200))
 
 

@@ -33,6 +33,8 @@ from localctx.models.hub import resolve
 from localctx.models.hub.download import sha256
 from localctx.models.hub.resolve import list_installed, pull, remove, resolve_model, verify
 
+pytestmark = pytest.mark.slow
+
 Step = tuple[str, int, int]
 
 

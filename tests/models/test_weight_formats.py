@@ -20,6 +20,8 @@ from localctx.models.quantized.weight_formats import parameter_bytes, refuse_wei
 from localctx.settings import load_settings
 from localctx.workflows.summary_task import SummaryTask
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 TEXT = [(i * 37 + i // 7) % 250 for i in range(200)]
 

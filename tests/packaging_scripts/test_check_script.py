@@ -7,6 +7,8 @@ import tomllib
 import pytest
 from fake_machine import ROOT, TOOLS, Stage, interrupt
 
+pytestmark = pytest.mark.slow
+
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 LARGER = [f"install {tool}" for tool in EXTRAS["test-all"]]
@@ -86,7 +88,7 @@ def test_a_check_stopped_while_adding_tools_leaves_nothing_half_made(stage, befo
 
 def test_its_own_flags_may_stand_anywhere(stage):
     done = stage.run("check", "-x", "--quick", "--all", "tests/a b.py")
-    assert done.stdout == "".join(f"pytest [{a}]\n" for a in ("-x", "-m", "quick", "tests/a b.py"))
+    assert done.stdout == "".join(f"pytest [{a}]\n" for a in ("-x", "-m", "not slow", "tests/a b.py"))
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])

@@ -7,6 +7,8 @@ import pytest
 from clock import wait_until
 from fake_machine import PYTHON, SOON, Stage, interrupt
 
+pytestmark = pytest.mark.slow
+
 TORCH = "install torch==2.13.*"
 
 

@@ -25,11 +25,13 @@ def test_the_page_shows_the_imports_as_they_are():
     assert made_parts(PAGE.read_text())[0] == from_imports(import_graph(sources())), WRITE
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_paths_as_they_are(paths_of_a_model):
     files = {name: path["files"] for name, path in paths_of_a_model.items()}
     assert made_parts(PAGE.read_text())[1] == from_a_run(files), WRITE
 
 
+@pytest.mark.slow
 def test_the_paths_lead_through_the_rooms_they_should(paths_of_a_model):
     through = {"ask": "cli engine kv", "page": "kv engine store", "window": "serving workflows engine kv"}
     for name, rooms in through.items():

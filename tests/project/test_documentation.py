@@ -184,6 +184,7 @@ localctx library lose
 # Pages
 
 
+@pytest.mark.slow
 def test_every_page_is_listed_with_its_title_on_one_line(run):
     listed = run("help").stdout.splitlines()
     for page in PAGES:
@@ -193,6 +194,7 @@ def test_every_page_is_listed_with_its_title_on_one_line(run):
         assert any(line.split(maxsplit=1) == [page.stem, title.removeprefix("# ")] for line in listed), page.stem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", docs.topics())
 def test_help_prints_a_page(run, name):
     done = run("help", name)
@@ -200,6 +202,7 @@ def test_help_prints_a_page(run, name):
     assert done.stdout.startswith((FOLDER / f"{name}.md").read_text())
 
 
+@pytest.mark.slow
 def test_a_page_that_is_also_a_command_leads_to_its_flags(run):
     assert "models" in cli.commands
     assert run("help", "models").stdout.endswith("see: localctx models --help\n")
@@ -207,6 +210,7 @@ def test_a_page_that_is_also_a_command_leads_to_its_flags(run):
     assert "--help" not in run("help", "asking").stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["ask", "doctor", "library search", "help"])
 def test_help_about_a_command_is_its_help(run, path):
     done = run("help", *path.split())
@@ -214,6 +218,7 @@ def test_help_about_a_command_is_its_help(run, path):
     assert done.stdout == run(*path.split(), "--help").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["frobnicate"], ["library", "frobnicate"], ["asking", "more"], ["ask", "more"]])
 def test_help_about_nothing_is_one_line_with_the_topics(run, words):
     done = run("help", *words)
@@ -223,10 +228,12 @@ def test_help_about_nothing_is_one_line_with_the_topics(run, words):
     assert all(name in done.stderr for name in (" ".join(words), *docs.topics()))
 
 
+@pytest.mark.slow
 def test_the_help_of_the_command_leads_to_the_pages(run):
     assert "localctx help" in run("--help").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lines", "paged"), [(24, True), (5000, False)])
 def test_a_long_page_on_a_terminal_is_paged(run, monkeypatch, lines, paged):
     sent: list[str] = []

@@ -401,6 +401,7 @@ def installed(tmp_path_factory) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_ours_and_nothing_else(installed):
     wanted = {
         Path(*package.split(".")) / path.name
@@ -414,11 +415,13 @@ def test_the_wheel_holds_every_file_of_ours_and_nothing_else(installed):
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_the_wheel_adds_no_other_name(installed):
     names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert names == {"localctx", "bin"}  # bin/localctx, the command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_types(installed, platform):
     listing = "\n".join(sorted(map(str, files())))  # mypy misreads a cache of before modules moved

@@ -137,6 +137,7 @@ def on_windows(code: str, home: Path, *libraries: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_without_what_is_posix_alone(home):
     names = sorted(name for name in modules() if name != "localctx.__main__")
     missing_here = ("llama_cpp", "ray", "rapidocr", "triton", "gguf", "bitsandbytes")  # none is imported at once
@@ -147,6 +148,7 @@ def test_every_module_is_imported_without_what_is_posix_alone(home):
     assert done.stdout == f"imported {len(names)}\n"
 
 
+@pytest.mark.slow
 def test_documents_are_added_and_listed(home, tmp_path):
     (tmp_path / "harbour.pdf").write_bytes(pdf(["The lamp is lit at a quarter past eight."]))
     commands = [["library", "add", str(tmp_path / "harbour.pdf")], ["library", "list", "--json"]]
@@ -185,6 +187,7 @@ print(json.dumps(said))
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 
 
+@pytest.mark.slow
 def test_the_parent_ends_children_that_the_system_does_not_limit(home, tmp_path):
     done = on_windows(LIMITS.format(python=str(python(tmp_path)), endless=ENDLESS), home)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -219,6 +222,7 @@ assert not list((home / "servers").iterdir())
 """
 
 
+@pytest.mark.slow
 def test_locks_of_byte_ranges_mean_what_those_of_files_mean(home):
     done = on_windows(LOCKS.format(home=str(home)), home)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]

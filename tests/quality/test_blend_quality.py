@@ -13,6 +13,8 @@ from localctx.quality.needles import decode_tokens
 from localctx.quality.variants import Setup
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 model, run = quality_fixtures.model, quality_fixtures.run
 TEXT = "".join(f"River {i} is {i * 37} km long. It ends in lake {i % 7}.\n" for i in range(40))
 

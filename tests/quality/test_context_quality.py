@@ -20,6 +20,8 @@ from localctx.quality.context_quality import (
 )
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 model, run = quality_fixtures.model, quality_fixtures.run
 TEXT = "".join(
     f"In the year {1800 + i} the keeper of this long river was Master Ann{chr(97 + i % 26)}{chr(97 + i // 26)} of it. "

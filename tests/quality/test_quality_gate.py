@@ -109,6 +109,7 @@ def test_what_is_measured_unless_told():
     assert make_variants([], ["h2o:1/4"]) == [Variant("f32"), Variant("int8", "h2o:1/4")]
 
 
+@pytest.mark.slow
 def test_bytes_held_are_sealed_pages_and_the_open_one(model):
     cache = Setup(model).new_cache(Variant("int8"), PAGE + 3)
     model.forward([1] * (PAGE + 3), cache)
@@ -125,6 +126,7 @@ def test_bytes_held_are_those_of_both_parts_of_a_page():
 # The gate
 
 
+@pytest.mark.slow
 def test_full_precision_differs_from_itself_in_nothing(model, text):
     tokens = first_tokens(model, text, 500)
     heard = []
@@ -141,6 +143,7 @@ def test_full_precision_differs_from_itself_in_nothing(model, text):
     assert heard[-1].done <= heard[-1].total
 
 
+@pytest.mark.slow
 def test_a_needle_is_found_where_the_model_answers_it(model, text, monkeypatch):
     from localctx.engine.events import Token
     from localctx.quality import needles
@@ -151,6 +154,7 @@ def test_a_needle_is_found_where_the_model_answers_it(model, text, monkeypatch):
     assert found == {Variant("f32"): (False, False, False, False, True)}
 
 
+@pytest.mark.slow
 def test_what_follows_a_shared_beginning_is_read_as_if_alone(model, text, monkeypatch):
     """The text before two needles is read once; what is then answered is what a fresh cache answers."""
     from localctx.quality import needles
@@ -164,6 +168,7 @@ def test_what_follows_a_shared_beginning_is_read_as_if_alone(model, text, monkey
     assert answers[:5] == answers[5:]
 
 
+@pytest.mark.slow
 def test_the_bar_is_what_the_reference_finds_even_if_that_is_nothing(model, text, monkeypatch):
     """Were the bar what a later variant finds, the last would fail."""
     from localctx.quality import gate
@@ -187,6 +192,7 @@ def test_without_a_file_the_text_is_our_readme():
 # The verdict
 
 
+@pytest.mark.slow
 def test_a_verdict_is_kept_and_replaced(home):
     with closing(Store(home)) as store:
         assert store.quality_results.passed(b"f") is None
@@ -216,6 +222,7 @@ def test_the_smallest_codec_that_passed_is_chosen(verdicts, chosen):
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_measures_remembers_and_draws(run, home, document, tiny_model, model):
     code, out, err = run(document, "--kv", "int8", "--tokens", 320, "--json")
     assert code == 0, err
@@ -232,6 +239,7 @@ def test_the_command_measures_remembers_and_draws(run, home, document, tiny_mode
         assert min(picture.size) > 100
 
 
+@pytest.mark.slow
 def test_the_table_and_a_picture_elsewhere(run, document, tmp_path):
     code, out, err = run(document, "--kv", "bf16", "--tokens", 304, "--lengths", "200,300", "--png", tmp_path / "n.png")
     assert code == 0, err
@@ -241,6 +249,7 @@ def test_the_table_and_a_picture_elsewhere(run, document, tmp_path):
     assert (tmp_path / "n.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_streaming_tells_memory_and_perplexity(run, document):
     code, out, err = run(document, "--stream", 1500, "--kv", "f32", "--json")
     assert code == 0, err
@@ -253,6 +262,7 @@ def test_streaming_tells_memory_and_perplexity(run, document):
     assert r["fresh"] == pytest.approx(r["sampled"], rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -274,6 +284,7 @@ def test_what_cannot_be_measured_is_told_in_one_line(run, document, arguments, c
 # Peers
 
 
+@pytest.mark.slow
 def test_a_peer_reads_what_we_read(tiny_model, model, text):
     from localctx.quality.peer_caches import measure_peers
 

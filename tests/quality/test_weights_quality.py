@@ -14,6 +14,8 @@ from localctx.quality.variants import Setup, Variant
 from localctx.quality.weights_quality import WeightsComparison
 from localctx.settings import WEIGHTS, Settings
 
+pytestmark = pytest.mark.slow
+
 model = quality_fixtures.model
 run = quality_fixtures.run
 

@@ -11,6 +11,8 @@ from tiny_models import TEMPLATE, make_tokenizer
 
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 LONG = "Rivers are long. " * 30
 SCHEMA = {
     "type": "object",

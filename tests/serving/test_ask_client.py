@@ -19,6 +19,8 @@ from localctx.serving.ask_request import AskRequest
 from localctx.serving.open_servers import registered
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 

@@ -17,6 +17,8 @@ from localctx.serving import ask_endpoint
 from localctx.serving.ask_request import ASK_PATH, CANCEL_PATH, AskRequest
 from localctx.settings import with_changes
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 3?"
 
 

@@ -3,8 +3,11 @@
 import threading
 import time
 
+import pytest
 from clock import seconds_since
 from measure_disconnects import hang_up_at_random, served
+
+pytestmark = pytest.mark.slow
 
 
 def test_chats_at_once_with_random_disconnects_never_cross(home, sharp_model):

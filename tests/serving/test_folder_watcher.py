@@ -22,6 +22,8 @@ from localctx.settings import load_settings
 from localctx.store.process_locks import at_work, is_at_work, the_watcher
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 IDLE = MachineReading(mains=True, load=0.0)
 
 

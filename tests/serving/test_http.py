@@ -15,6 +15,8 @@ from starlette.responses import PlainTextResponse
 from localctx.serving import request_timeout
 from localctx.serving.http import listen, server_config
 
+pytestmark = pytest.mark.slow
+
 SECRET = "the rent is 900 euros"
 HEAD = b"POST /%s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
 

@@ -12,6 +12,8 @@ from mcp import Client, StdioServerParameters
 from localctx.serving.mcp_server import make_server
 from localctx.serving.worker import EngineWorker
 
+pytestmark = pytest.mark.slow
+
 
 def said(result) -> str:
     assert not result.is_error, result.content

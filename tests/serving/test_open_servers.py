@@ -15,6 +15,8 @@ from processes import opened
 from localctx.serving import open_servers as module
 from localctx.serving.open_servers import FOLDER, new_key, open_servers, registered
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -32,6 +32,8 @@ from localctx.serving.request_body import parse_json
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 ASKED = ("How long is river 3?", "And river 7?", "Which is longest?")
 
 

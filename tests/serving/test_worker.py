@@ -15,6 +15,8 @@ from localctx.serving.worker import EngineWorker, Queued
 from localctx.session import Session
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = ("How long is river 3?", "And river 7?", "Which is longest?")
 
 

@@ -21,6 +21,8 @@ from localctx.store.pages.stored_pages import CACHE_TAG
 from localctx.store.schema import migrate
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 SECRET = "the password of the harbour master is heron seventeen"
 
 

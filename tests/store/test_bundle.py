@@ -33,6 +33,8 @@ from localctx.store import bundle as bundles
 from localctx.store.bundle import export_document, import_document, open_bundle
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 MUCH = 1 << 40
 
 

@@ -16,6 +16,8 @@ from localctx.store.schema import migrate
 from localctx.store.store import Store
 from localctx.store.transcript import to_json, to_markdown
 
+pytestmark = pytest.mark.slow
+
 CITED = {"document": "d", "name": "a [draft]", "page": 3, "start": 0, "end": 9, "quote": "# so\nit is"}
 
 

@@ -8,6 +8,8 @@ from localctx.errors import UsageError
 from localctx.store.chat_search import find_chats
 from localctx.store.documents import DocumentRow, text_id
 
+pytestmark = pytest.mark.slow
+
 
 def put(store, text: str, path: str = "-") -> str:
     """A stored document of this text."""

@@ -20,6 +20,8 @@ from localctx.store.maintenance.salvage import salvage
 from localctx.store.pages import page_file
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def filled(home) -> Path:

@@ -17,6 +17,8 @@ from localctx.models.llama_cpp.options import MemoryKind
 from localctx.store.pages.page_file import SELECT_PAGES, PageReader
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 TOKENS = list(range(3 * STEP + 100))
 FINGERPRINT = b"f" * 32
 

@@ -14,6 +14,8 @@ from localctx.store.documents import Span
 from localctx.store.store import Store
 from localctx.store.word_places import PageBoxes
 
+pytestmark = pytest.mark.slow
+
 SPANS = [Span(0, 4, "page", "1"), Span(4, 9, "page", "2")]
 
 

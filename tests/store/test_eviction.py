@@ -41,6 +41,8 @@ from localctx.store.pages.page_file import PageFile, PageReader
 from localctx.store.pages.page_writer import find_row
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 MUCH = 1 << 40
 
 

@@ -19,6 +19,8 @@ from localctx.store.disk_reserve import DiskReserve
 from localctx.store.pages.page_file import PageFile
 from localctx.store.store import Store, store_errors
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[bool]:

@@ -8,6 +8,8 @@ from measure_store_kills import together
 
 from localctx.store.deletions import Deletions
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", range(4))
 def test_writers_that_are_killed_lose_nothing(home, seed):

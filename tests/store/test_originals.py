@@ -17,6 +17,8 @@ from localctx.store.maintenance.eviction import make_room
 from localctx.store.originals import content_id
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 PLENTY = 1 << 30
 
 

@@ -10,6 +10,8 @@ from localctx.store import passage_answers
 from localctx.store.passage_answers import StoredAnswer
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 SAID = StoredAnswer("a heron", 3, 9)
 
 

@@ -60,6 +60,7 @@ def change(url: str, object_path: str, how: Callable[[bytes], bytes]) -> None:
 # --- One protocol, two places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda url, home: remote(url), local], ids=["remote", "local"])
 def test_every_page_store_keeps_the_protocol(make, url, home):
     pages = make(url, home)
@@ -237,6 +238,7 @@ def test_a_key_is_64_hexadecimal_digits(text):
     assert "token_hex" in told.value.remedy
 
 
+@pytest.mark.slow
 def test_a_remote_mode_that_is_none_is_refused(home):
     with pytest.raises(UsageError, match="remote_mode"):
         load_settings(home=home, remote_mode="both")

@@ -33,6 +33,8 @@ from localctx.store.documents import Span
 from localctx.store.pages.stored_pages import StoredPages
 from localctx.store.store import Store, store_errors
 
+pytestmark = pytest.mark.slow
+
 # Documents
 
 

@@ -11,6 +11,8 @@ from stored_documents import MODEL, SLOT, TOKENS, add, open_cache, segments, wri
 from localctx.shape import PAGE, KVShape, LayerShape, StateShape
 from localctx.store.caches import cache_id
 
+pytestmark = pytest.mark.slow
+
 SHAPE = KVShape((), states=(StateShape(0, "convolution", 0, (2500,), 16),))
 WINDOWS = KVShape((LayerShape(1, 8, 8), LayerShape(1, 8, 8, "sliding", 100)))
 SNAPSHOT = np.arange(5000, dtype=np.uint8)

@@ -21,6 +21,8 @@ from localctx.ui.conversation import StreamingAnswer
 from localctx.ui.job_events import REDRAW_INTERVAL
 from localctx.ui.running.running_answers import RunningAnswer, RunningAnswers, TypedQuestion
 
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
 WORDS = [f"{word} " for word in ("harbour", "keeper", "is", "Ann", "Marlow", "the", "of")]
 LONG = b"The river is long, and so is this text about it.\n" * 1500
 

@@ -20,6 +20,8 @@ from localctx.ui.batch import batch_table
 from localctx.ui.running.batch_runs import BatchItem, BatchRuns
 from localctx.workflows.summary_task import SummaryTask
 
+pytestmark = pytest.mark.slow
+
 COLOURS = ("red", "green", "blue", "black", "white")
 BRIEF = SummaryTask(length="9")
 HOSTILE = "<img src=x onerror=alert(1)>${alert(2)}"
@@ -245,6 +247,7 @@ def packed(tab: Tab, tmp_path: Path) -> dict[str, str]:
         return {name: all_of_it.read(name).decode() for name in all_of_it.namelist()}
 
 
+@pytest.mark.browser
 def test_a_folder_is_done_through_pauses_reloads_and_bad_files(tab, window, texts, tmp_path):
     (texts / f"{HOSTILE}.txt").write_text(f"{HOSTILE} stands on a hill.\n")
     show(tab, "Choose documents")
@@ -295,6 +298,7 @@ def choose_from_library(tab, name: str) -> None:
     raise AssertionError(f"{name} is not among the library's documents")
 
 
+@pytest.mark.browser
 def test_what_is_dropped_and_what_the_library_has_are_asked(tab, texts, tmp_path):
     show(tab, "documents")
     tab.page.set_input_files("#batch-drop input[type=file]", [texts / "red.txt", texts / "blue.txt"])
@@ -318,6 +322,7 @@ def test_what_is_dropped_and_what_the_library_has_are_asked(tab, texts, tmp_path
     tab.wait_for("1 of 1 documents, 1 done", "#batch-progress")
 
 
+@pytest.mark.browser
 def test_hostile_texts_are_shown_and_do_nothing(tab, window):
     texts = payloads("http://127.0.0.1:9")[::5]
     window.batches.items = [made(text) for text in texts]

@@ -10,6 +10,8 @@ from stored_documents import row
 from localctx.ui.conversation import StreamingAnswer
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def page(window):

@@ -11,6 +11,8 @@ from stored_documents import add
 
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 WORDS = [f"{word} " for word in ("harbour", "keeper", "is", "Ann", "Marlow", "the", "of")]
 LOG = "".join(f"On day {day} the keeper of the harbour saw {day * 7 % 13} ships.\n" for day in range(60))
 LONG = "The river is long, and so is this text about it.\n" * 1500

@@ -17,6 +17,8 @@ from window_checks import barriers, normal
 from localctx.store.documents import DocumentRow, text_id
 from localctx.store.store import Store
 
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
 PAGES = [f"Page {page} of the log. " + "The keeper of the harbour is Ann Marlow. " * 4 for page in range(1, 4)]
 LONG = b"The river is long, and so is this text about it.\n" * 1500
 COST = {

@@ -18,6 +18,8 @@ from localctx.ui.viewer.drawn_pages import MAX_BYTES, DrawnPages
 from localctx.ui.viewer.viewer_parts import SECTION
 from localctx.ui.window import AppWindow
 
+pytestmark = pytest.mark.slow
+
 HOST = "127.0.0.1:7860"
 PAGES = ["First page of the lease.", "The rent is due\non the first day.", "Last page."]
 LABELS = "/PageLabels<</Nums[0<</S/r>>1<</S/D>>]>>"

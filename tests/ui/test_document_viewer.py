@@ -11,6 +11,8 @@ from window_in_process import opened, served_with_key
 from localctx.library.add import add_documents
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=alert(1)>${alert(2)}"
 RENT = "The rent is 1,150 a month."
 PAGES = ["A tenancy agreement\nbetween two parties.", f"2. Rent\n{RENT} It is\npaid in advance.", "3. Pets\nNo pets."]

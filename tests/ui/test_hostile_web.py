@@ -21,6 +21,8 @@ from localctx.ui.app import mount
 from localctx.ui.http_access import BrowserAccess
 from localctx.ui.window import AppWindow
 
+pytestmark = pytest.mark.slow
+
 HOST = "127.0.0.1:7860"
 SECRET = "the lease says 600 euros"
 ORIGINS = (None, "null", f"http://{HOST}.evil.com", "http://[::1]:1")

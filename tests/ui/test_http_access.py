@@ -17,6 +17,8 @@ from localctx.ui.app import mount
 from localctx.ui.http_access import ALLOWED_PATHS, HEADERS, REMOTE_FILES, BrowserAccess
 from localctx.ui.window import AppWindow
 
+pytestmark = pytest.mark.slow
+
 HOST = "127.0.0.1:7860"
 HERE = f"http://{HOST}"
 UPLOAD = "/gradio_api/upload"

@@ -13,6 +13,8 @@ from window_in_process import opened, served_with_key
 from localctx.ui.library import library_table
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+
+pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=alert(1)>${alert(2)}"
 
 

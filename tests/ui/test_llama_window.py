@@ -13,7 +13,7 @@ from window_checks import barriers
 TEXT = "".join(f"Lamp {i} of the harbour is lit by keeper {i * 37}.\n" for i in range(60))
 QUESTION = "Who lights lamp 7?"
 
-pytestmark = needs_llama
+pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_llama]
 
 
 @pytest.fixture(scope="module")

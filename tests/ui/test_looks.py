@@ -20,6 +20,8 @@ from localctx.ui.chat.chat_groups import chat_list, found_chats
 from localctx.ui.library import library_table
 from localctx.ui.library.library_table import IncomingFile
 
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
 TECHNICAL = re.compile(r"\btokens?\b|\bKV\b|\bcodecs?\b|\bkeepers?\b|\bprefill|(?<!\S)--[a-z]", re.IGNORECASE)
 LOG = "The keeper of the harbour is Ann Marlow. She lights the lamp at dusk. " * 8
 LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]

@@ -24,6 +24,8 @@ from localctx.ui.settings.bars import MAX_CELLS, BarPart, bar, page_cells, summa
 from localctx.ui.settings.memory_choices import codec_choices, keeper_choices
 from localctx.ui.settings.memory_plot import plot, table
 
+pytestmark = pytest.mark.slow
+
 TAB = SimpleNamespace(session_hash="tab")
 
 

@@ -28,6 +28,8 @@ from localctx.models.hub.installed import install
 from localctx.settings import load_settings, save_settings
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 ENTRY = CatalogEntry(
     "tiny",
     "Tiny 1B Instruct",
@@ -126,6 +128,7 @@ def chosen(home: Path) -> dict:
 # In a browser
 
 
+@pytest.mark.browser
 def test_the_first_run_recommends_a_model_and_its_download_outlives_the_tab(tabs, window, hub, home):
     hub.go.clear()
     page = tabs()
@@ -157,6 +160,7 @@ def test_the_first_run_recommends_a_model_and_its_download_outlives_the_tab(tabs
     assert page.locator("#model-panel").count() == 0 or page.locator("#model-panel").is_hidden()
 
 
+@pytest.mark.browser
 def test_who_keeps_the_demonstration_is_not_asked_again_and_sees_its_name(tabs, window, home):
     page = tabs()
     said(page, "#model-panel", "recommended here")
@@ -169,6 +173,7 @@ def test_who_keeps_the_demonstration_is_not_asked_again_and_sees_its_name(tabs, 
     assert page.locator("#model-panel").is_hidden()
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_is_used_by_keyboard_and_fits_a_narrow_screen(tabs, window, home, width):
     save_settings(home, {"model": FALLBACK})
@@ -188,6 +193,7 @@ def test_it_is_used_by_keyboard_and_fits_a_narrow_screen(tabs, window, home, wid
     assert page.evaluate("document.activeElement.id") == "model-button"
 
 
+@pytest.mark.browser
 def test_a_change_says_what_stays_ready_and_waits_for_the_answer_that_is_given(tabs, window, home, saying):
     save_settings(home, {"model": FALLBACK})
     install_copy(saying, "tiny", home / "models")
@@ -218,6 +224,7 @@ def test_a_change_says_what_stays_ready_and_waits_for_the_answer_that_is_given(t
     assert window.settings.model == "tiny"
 
 
+@pytest.mark.browser
 def test_another_model_is_checked_before_it_is_listed_and_used_only_if_it_loads(tabs, window, home, saying, tmp_path):
     save_settings(home, {"model": FALLBACK})
     whole, broken = (Path(shutil.copytree(saying, tmp_path / name)) for name in ("My model", "Broken"))

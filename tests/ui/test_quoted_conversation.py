@@ -5,6 +5,8 @@ from ask_in_process import session
 
 from localctx.ui.conversation import message_parts
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("answers", ["quote", "free"])
 def test_an_answer_comes_after_the_sentence_it_is_from(home, sharp_model, document, answers):

@@ -15,6 +15,8 @@ from localctx.ui.reading import ready_text
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
 from localctx.workflows.ahead.readiness import Readiness
 
+pytestmark = pytest.mark.slow
+
 LEASE = b"""1. Rent
 
 The monthly rent is 940 euros. It is payable in advance on the first day of each month, and by bank transfer only.

@@ -13,6 +13,8 @@ from localctx.engine.events import Progress
 from localctx.errors import Cancelled, UsageError
 from localctx.settings import Settings, load_settings, save_settings
 
+pytestmark = pytest.mark.slow
+
 TAB = SimpleNamespace(session_hash="tab")
 WRITTEN = """# what I like
 seed = 7   # my number

@@ -11,6 +11,8 @@ from localctx.errors import ModelError
 from localctx.store.chats import Message
 from localctx.ui.chat.shown_chat import UNANSWERED, first_shown
 
+pytestmark = pytest.mark.slow
+
 REQUEST = SimpleNamespace(session_hash="tab")
 
 

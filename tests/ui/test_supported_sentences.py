@@ -11,6 +11,8 @@ from window_checks import barriers, normal
 
 from localctx.store.store import Store
 
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
 LEASE = [
     "Lease\n1. Parties. This lease is between Ann Marlow and Joe Tan. 2. Term. It\n"
     "begins on 1 May 2024. 3. Use. The flat is a dwelling.",

@@ -7,6 +7,8 @@ import pytest
 from browser import Tab, Watch, launched, served
 from made_files import epub
 
+pytestmark = pytest.mark.slow
+
 PARTS = {
     "Parties": "This agreement is made between Margaret Olsen, the landlord, and {tenant}, the tenant. It is about the "
     "flat at 14 Harbour Lane, which has two rooms, a kitchen and a bathroom.",

@@ -14,6 +14,8 @@ from localctx.serving.watch_status import FolderStatus, WatchStatus
 from localctx.store.watch_list import WatchedFolder
 from localctx.ui.library.watched_folders import folder_list
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 

@@ -19,6 +19,8 @@ from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.ask_request import ASK_PATH, CANCEL_PATH, AskRequest
 from localctx.serving.open_servers import open_servers
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 3?"
 
 

@@ -9,6 +9,8 @@ from localctx.engine.events import Note, Planned
 from localctx.engine.planning.effective_context import ESTIMATES, MEASURED, estimate_effective_context
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 
 

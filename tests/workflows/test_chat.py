@@ -20,6 +20,8 @@ from localctx.store.store import Store
 from localctx.store.transcript import to_markdown
 from localctx.workflows.chat.chat_history import history
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"max_tokens": 12}
 
 

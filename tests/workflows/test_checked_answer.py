@@ -14,6 +14,8 @@ from localctx.engine.events import Done, SentenceChecked, Token
 from localctx.results import answer_of
 from localctx.store.transcript import to_markdown
 
+pytestmark = pytest.mark.slow
+
 LEASE = (
     "1. Parties. This lease is between Ann Marlow and Joe Tan. 2. Rent. The rent is EUR 600 per month.\n"
     "3. Deposit. The deposit is EUR 1,200. It is paid at once.\n"

@@ -14,6 +14,8 @@ from localctx.engine.decoding.confidence import Calibration, Evidence, calibrati
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 FEATURES = len(Evidence(0, 0, 0, 0, 0).features)
 HOW = {"careful": "auto", "mode": "full", "max_tokens": 12, "repeats": "stop", "dtype": "f32"}

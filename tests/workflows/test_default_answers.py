@@ -10,6 +10,8 @@ from repository import ROOT
 
 from localctx.models.catalog import DEFAULT, EMBEDDER
 
+pytestmark = pytest.mark.slow
+
 README = ROOT / "README.md"
 
 

@@ -11,6 +11,8 @@ from localctx.engine.events import Done, Planned, Token
 from localctx.engine.prompt import make_prompt
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "Which of them is longer?"
 
 

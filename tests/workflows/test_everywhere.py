@@ -20,6 +20,8 @@ from localctx.store.store import Store
 from localctx.workflows.answer import everywhere, passage_question, question_likelihood
 from localctx.workflows.answer.whole_offers import MAY_ASK_ABOUT_WHOLE
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is the river?"
 NAMES = ("Avon", "Brue", "Cam", "Dee", "Esk", "Quell", "Frome", "Goyt", "Hull", "Irk", "Kent", "Lea")
 

@@ -12,6 +12,8 @@ from localctx.engine.events import Done
 from localctx.kv.cache import Cache
 from localctx.shape import PAGE
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 
 

@@ -12,6 +12,8 @@ from made_files import pdf
 from localctx.errors import Cancelled
 from localctx.library.parsers import sandbox
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_is_read_is_found_by_its_words(home, tiny_model, document, tmp_path):
     (tmp_path / "broken.txt").write_bytes(b"\x89PNG\r\n\x1a\n")

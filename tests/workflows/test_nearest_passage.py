@@ -11,6 +11,8 @@ from localctx.results import answer_of
 from localctx.store.transcript import to_markdown
 from localctx.ui.conversation import message_parts
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12}
 """Random models find no question likelier after any passage."""

@@ -9,6 +9,8 @@ from localctx.workflows.answer import question_likelihood
 from localctx.workflows.answer.passage_question import invents
 from localctx.workflows.answer.question_likelihood import without_question
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12, "repeats": "stop"}
 

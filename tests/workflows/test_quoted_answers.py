@@ -12,6 +12,8 @@ from localctx.library.citations.cite import likeliest_sentence
 from localctx.library.citations.clauses import evidence_ranges
 from localctx.workflows.answer import answer_case
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 QUOTED = {"answers": "quote", "mode": "full", "max_tokens": 24}
 

@@ -20,6 +20,8 @@ from localctx.store.store import Store
 from localctx.workflows.answer.retrieval import SEARCH_WEIGHT
 from localctx.workflows.answer.whole_offers import MAY_ASK_ABOUT_WHOLE
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is the river Quell?"
 
 

@@ -27,6 +27,8 @@ from localctx.shape import PAGE
 from localctx.store.documents import DocumentRow, Span, StoredDocument
 from localctx.store.store import Store
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 
 

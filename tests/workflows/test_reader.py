@@ -23,6 +23,8 @@ from localctx.workflows.answer import abstention
 from localctx.workflows.reply import ReplyRequest
 from localctx.workflows.summary_task import SummaryTask
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How long is river 7?"
 
 

@@ -11,6 +11,8 @@ from localctx.workflows.ahead import model_questions
 from localctx.workflows.ahead.model_questions import parse_questions, rule_questions
 from localctx.workflows.ahead.readiness import Readiness
 
+pytestmark = pytest.mark.slow
+
 PLACES = ("journey", "letter", "wedding", "harvest")
 
 

@@ -18,6 +18,8 @@ from localctx.models.load import load_model
 from localctx.session import Session
 from localctx.settings import load_settings
 
+pytestmark = pytest.mark.slow
+
 README = ROOT / "README.md"
 
 

@@ -10,6 +10,8 @@ from localctx.engine.events import Done, Note
 from localctx.engine.prompt import make_prompt
 from localctx.workflows.answer.question_kind import is_small_talk
 
+pytestmark = pytest.mark.slow
+
 TALK = """Thanks!
 Hello
 ok

@@ -29,6 +29,8 @@ from localctx.workflows.summarize import summarize
 from localctx.workflows.summarize.summarize import _SectionSummary, cite_summary
 from localctx.workflows.summary_task import LENGTHS, SummaryTask
 
+pytestmark = pytest.mark.slow
+
 # Sections
 
 

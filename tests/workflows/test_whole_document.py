@@ -13,6 +13,8 @@ from localctx.store.documents import StoredDocument
 from localctx.workflows import summary_time
 from localctx.workflows.summary_time import estimate_summary_seconds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def valley(tmp_path) -> Path:
