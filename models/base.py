@@ -87,7 +87,7 @@ class Model(Protocol):
     @property
     def kv_nbytes(self) -> Mapping[str, int]: ...
 
-    def stretch(self, rope: str) -> None:
+    def scale_rope(self, rope: str) -> None:
         """Scale RoPE by ``rope``: ``yarn:2``, ``linear:2`` or ``llama3:8`` times the trained window. ``auto`` keeps the
         trained window.
 
@@ -96,7 +96,7 @@ class Model(Protocol):
         """
 
     def view(self) -> Any:
-        """Returns a model that shares the weights but has its own window: ``stretch`` on one does not affect the other.
+        """Returns a model that shares the weights but has its own window: scaling one does not affect the other.
 
         Any view computes a cache with the RoPE that the cache was made with.
         """
@@ -142,7 +142,7 @@ class PagedModel(Model, Protocol):
     @property
     def rope(self) -> Rope | None: ...
 
-    def read_with(self, loss: float) -> Any:
+    def with_prefill_loss(self, loss: float) -> Any:
         """Returns a view whose ``prefill_loss`` is ``loss``."""
 
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:

@@ -86,7 +86,7 @@ ModelSource = PipSource | HubSource | MirrorSource
 
 @dataclass(frozen=True)
 class ContextWindow:
-    """A tested context window of ``context`` tokens with RoPE scaling ``rope`` (see ``Model.stretch``)."""
+    """A tested context window of ``context`` tokens with RoPE scaling ``rope`` (see ``Model.scale_rope``)."""
 
     context: int
     rope: str = "auto"

@@ -17,7 +17,7 @@ from localctx.models.decoder.native_decoder import NativeDecoder, NativeWeights
 from localctx.models.decoder.rope import parse_rope
 from localctx.models.decoder.transformers_model import TransformersModel, load_module, load_tokenizer, loading
 from localctx.models.files.config_limits import check_config
-from localctx.models.files.published_blocks import PublishedBlocks
+from localctx.models.files.gguf_blocks import GgufBlocks
 from localctx.models.files.safetensors_files import check_headers, open_weights
 from localctx.models.fingerprint import hash_weights
 from localctx.models.quantized.bitsandbytes_layers import bitsandbytes_options, is_packed
@@ -39,7 +39,7 @@ def load_model(
 ) -> LocalModel:
     """Load the model in ``folder`` (config.json, *.safetensors, tokenizer). Downloads nothing and runs no model code.
 
-    ``threads`` 0 leaves the number to torch and numba. ``rope`` is as in ``Model.stretch``, ``weights`` as in the
+    ``threads`` 0 leaves the number to torch and numba. ``rope`` is as in ``Model.scale_rope``, ``weights`` as in the
     settings. Raises ModelError for a folder that does not load, and for a family that would be computed incorrectly.
     """
     check_config(folder / "config.json")
@@ -60,7 +60,7 @@ def load_model(
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
-                published = PublishedBlocks(folder if weights != "full" else None)
+                published = GgufBlocks(folder if weights != "full" else None)
                 blocked = NativeWeights(config, tensors, weights, published)
             warmed.result()
             hashed = hashes.result() | published.hashes

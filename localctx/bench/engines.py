@@ -177,7 +177,7 @@ class Engines:
         except UserError as e:
             self._warn_once(f"{name} was not measured: {e}")
             return []
-        return [OwnModel(name, by_weights[settings.weights].read_with(prefill_loss(settings.reading)))]
+        return [OwnModel(name, by_weights[settings.weights].with_prefill_loss(prefill_loss(settings.reading)))]
 
     def _localctx_engines(self, context: int) -> list[BenchEngine]:
         engines = list[BenchEngine]()

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import torch
 
 from localctx.engine.llama_engine import context_bytes
-from localctx.engine.persistence.page_persister import CachePersister
+from localctx.engine.persistence.page_persister import PagePersister
 from localctx.engine.persistence.persister import CacheIdentity, Persister
 from localctx.engine.persistence.snapshot_persister import SnapshotPersister
 from localctx.engine.planning.cache_plan import CachePlan
@@ -94,8 +94,8 @@ class LocalctxEngine(OwnEngine[Cache]):
     def _new_cache(self) -> Cache:
         return self._plan.new_cache(self._paged, self._spill)
 
-    def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> CachePersister:
-        return CachePersister(lambda: store, [], identity, tokens)
+    def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> PagePersister:
+        return PagePersister(lambda: store, [], identity, tokens)
 
     @property
     def nbytes(self) -> int:

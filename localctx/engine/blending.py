@@ -17,11 +17,11 @@ from torch import Tensor
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.decoding.prefill_decode import prefill
 from localctx.engine.events import Progress
-from localctx.engine.planning.cache_plan import MemoryRelief
+from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import common
 from localctx.errors import ModelError, UsageError
 from localctx.kv.cache import Cache
-from localctx.kv.splice import rerotated_to_follow, splice_tokens
+from localctx.kv.copy_tokens import copy_tokens, rerotated_to_follow
 from localctx.models.base import PagedModel
 
 DEVIATION_LAYER = 1  # the first layer whose keys and values depend on earlier tokens; it represents the others
@@ -132,7 +132,7 @@ def blend(
     passages: Sequence[CachedPassage],
     blending: Blending = DEFAULT_BLENDING,
     *,
-    chunk: int | MemoryRelief,
+    chunk: int | OomRecovery,
 ) -> EngineCoroutine[int]:
     """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many of them were not prefilled.
 
@@ -152,7 +152,7 @@ def blend(
         yield from prefill_to(min(span.start + blending.recompute, span.stop))
         for start, stop in _pieces(_copied_ranges(model, cache, tokens, span, blending.deviate)):
             yield from prefill_to(start)
-            splice_tokens(cache, span.passage.cache, span.at + start - span.start, span.at + stop - span.start)
+            copy_tokens(cache, span.passage.cache, span.at + start - span.start, span.at + stop - span.start)
             reused += stop - start
             yield Progress("reading", cache.length, len(tokens), reused)
         yield from prefill_to(span.stop)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from localctx.engine.events import Planned
 from localctx.engine.persistence.persister import CacheIdentity, Persister
 from localctx.engine.persistence.prompt_sharing import Sharing
-from localctx.engine.planning.cache_plan import MemoryRelief
+from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import Prompt
 from localctx.engine.request_report import KVReport
 from localctx.engine.runtime import Runtime
@@ -47,10 +47,10 @@ class KVEngine(ABC):
         self.rope = runtime.settings.rope
         self._fingerprints = dict[tuple[str, str], bytes]()  # by codec and RoPE scaling
 
-    def stretch(self, rope: str) -> None:
+    def scale_rope(self, rope: str) -> None:
         """Apply the RoPE scaling ``rope`` to the model, unless it has that already. Raises UsageError, ModelError."""
         if rope != self.rope:
-            self.runtime.model.stretch(rope)
+            self.runtime.model.scale_rope(rope)
             self.rope = rope
 
     def fingerprint(self, codec: str) -> bytes:
@@ -91,7 +91,7 @@ class KVEngine(ABC):
         """
 
     @abstractmethod
-    def relief(self, planned: Any) -> MemoryRelief:
+    def oom_recovery(self, planned: Any) -> OomRecovery:
         """Returns the steps to try when memory runs out."""
 
     @abstractmethod

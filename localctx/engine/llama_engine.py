@@ -11,7 +11,7 @@ from localctx.engine.persistence.page_map import PageMap
 from localctx.engine.persistence.persister import CacheIdentity
 from localctx.engine.persistence.prompt_sharing import LlamaSharing
 from localctx.engine.persistence.snapshot_persister import SnapshotPersister
-from localctx.engine.planning.cache_plan import MemoryRelief
+from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import Prompt
 from localctx.engine.request_report import KVReport
 from localctx.errors import TooLong, UsageError, format_bytes
@@ -47,7 +47,7 @@ class LlamaPlan:
         return math.ceil(held / CELLS) * CELLS
 
 
-class NoRelief(MemoryRelief):
+class NoRecovery(OomRecovery):
     """Tries nothing: llama.cpp's sequences are preempted before memory runs out."""
 
     def __call__(self, cache: object, of_budget: bool = False) -> str | None:
@@ -125,8 +125,8 @@ class LlamaEngine(KVEngine):
             tiers={"device": round(context.need.kv), "host": 0, "disk": 0},
         )
 
-    def relief(self, planned: LlamaPlan) -> MemoryRelief:
-        return NoRelief(planned.chunk)
+    def oom_recovery(self, planned: LlamaPlan) -> OomRecovery:
+        return NoRecovery(planned.chunk)
 
     def persister(
         self,

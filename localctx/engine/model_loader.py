@@ -91,7 +91,7 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
         model = load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope, s.weights)
         if s.reading != "full":
             warm_sparse_prefill()
-        return model.read_with(prefill_loss(s.reading))
+        return model.with_prefill_loss(prefill_loss(s.reading))
     finally:
         gc.freeze()
         gc.enable()

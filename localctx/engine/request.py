@@ -15,7 +15,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.kv_engine import KVEngine
 from localctx.engine.persistence.persister import Persister
 from localctx.engine.persistence.prompt_sharing import Sharing
-from localctx.engine.planning.cache_plan import MemoryRelief
+from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import Prompt
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts

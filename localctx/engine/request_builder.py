@@ -142,7 +142,7 @@ class RequestBuilder:
             cache=cache,
             adapter=conversation.adapter,
             persister=persister,
-            relief=self.engine.relief(planned),
+            relief=self.engine.oom_recovery(planned),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             sharing=sharing,
@@ -177,7 +177,7 @@ class RequestBuilder:
             prompt = make_prompt(model.tokenizer, texts, question, conversation.history, conversation.form)
         refuse_too_long(len(prompt.tokens), max_tokens, model.name)
         rope = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
-        self.engine.stretch(rope)
+        self.engine.scale_rope(rope)
         return prompt
 
     def _tokenize(self, spec: _PromptSpec) -> _TokenizedPrompt:

@@ -7,10 +7,10 @@ from localctx.budget import measure_device
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
 from localctx.engine.persistence.page_map import page_map
-from localctx.engine.persistence.page_persister import CachePersister
+from localctx.engine.persistence.page_persister import PagePersister
 from localctx.engine.persistence.persister import CacheIdentity
 from localctx.engine.persistence.prompt_sharing import PromptSharing, pass_ends, sharing_root
-from localctx.engine.planning.cache_plan import CachePlan, MemoryRelief, choose_codec, plan_cache, smaller_codec
+from localctx.engine.planning.cache_plan import CachePlan, OomRecovery, choose_codec, plan_cache, smaller_codec
 from localctx.engine.planning.plan import plan
 from localctx.engine.request_report import KVReport
 from localctx.errors import UsageError
@@ -51,8 +51,8 @@ class TorchEngine(KVEngine):
     def plan(self, planned: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
         return plan(self.model, planned, tokens=tokens, reused=reused, answer=answer, per_second=per_second)
 
-    def relief(self, planned: CachePlan) -> MemoryRelief:
-        return MemoryRelief(planned.chunk, self._smaller_codec)
+    def oom_recovery(self, planned: CachePlan) -> OomRecovery:
+        return OomRecovery(planned.chunk, self._smaller_codec)
 
     def persister(
         self,
@@ -61,10 +61,10 @@ class TorchEngine(KVEngine):
         identity: CacheIdentity,
         end: int,
         remote: bool,
-    ) -> CachePersister:
+    ) -> PagePersister:
         settings = self.runtime.settings
         pages = open_remote(settings.remote, settings.remote_mode) if remote else None
-        return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], pages)
+        return PagePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], pages)
 
     def sharing(self, planned: CachePlan, tokens: Sequence[int]) -> PromptSharing | None:
         settings, retained = self.runtime.settings, self.runtime.pools.retained
@@ -109,5 +109,5 @@ class TorchEngine(KVEngine):
         Sparse and full prefill share one result.
         """
         sparse = self.model.prefill_loss > 0
-        fingerprint = self.model.read_with(0).fingerprint(codec) if sparse else self.fingerprint(codec)
+        fingerprint = self.model.with_prefill_loss(0).fingerprint(codec) if sparse else self.fingerprint(codec)
         return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))

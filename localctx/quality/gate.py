@@ -72,7 +72,7 @@ def store_result(store: Store, model: PagedModel, name: str, result: QualityResu
     user calls ``name``.
     """
     variant = result.variant
-    key = variant.key(model.read_with(0).fingerprint(variant.codec))
+    key = variant.key(model.with_prefill_loss(0).fingerprint(variant.codec))
     with store_errors(store.home):
         store.quality_results.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
 

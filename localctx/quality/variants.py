@@ -79,7 +79,7 @@ class Setup:
     def new_cache(self, variant: Variant, tokens: int) -> Cache:
         """Returns an empty cache with the variant's codec and keeper, whose budget may be a share of ``tokens``."""
         memory = CachePlan(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
-        return memory.new_cache(self.model.read_with(prefill_loss(variant.reading)), self.spill)
+        return memory.new_cache(self.model.with_prefill_loss(prefill_loss(variant.reading)), self.spill)
 
 
 def make_setup(model: PagedModel, settings: Settings, tokens: int) -> Setup:

@@ -18,7 +18,7 @@ from localctx.models.architecture.unsupported import REMEDY, UnsupportedModel
 from localctx.models.catalog import load_catalog
 from localctx.models.decoder.trial import model_shape, refuse_unfit
 from localctx.models.files.config_limits import check_config
-from localctx.models.files.published_blocks import PublishedBlocks
+from localctx.models.files.gguf_blocks import GgufBlocks
 from localctx.models.fingerprint import hash_file
 from localctx.models.hub.installed import disk_errors, folder_name, unknown_model_error
 from localctx.models.memory_fit import MemoryNeed
@@ -82,7 +82,7 @@ def sizing_of(
             multihead_shape_of(text),
             geometry_of(text),
             getattr(text, "max_position_embeddings", None) or 0,
-            _bytes(module, weights, device, PublishedBlocks(config_file.parent).finer if native else ()),
+            _bytes(module, weights, device, GgufBlocks(config_file.parent).finer if native else ()),
             weights_dtype,
             torch.float32.itemsize if native else dtype.itemsize,
             unfit,

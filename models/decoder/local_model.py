@@ -28,7 +28,7 @@ _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a conf
 
 class LocalModel(ABC):
     """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs. ``hashes`` are those
-    of the weight files. ``rope`` is as in ``stretch``. ``stored`` is the weight format: full, int8, int4 or nf4.
+    of the weight files. ``rope`` is as in ``scale_rope``. ``stored`` is the weight format: full, int8, int4 or nf4.
     """
 
     engine: EngineName = "torch"
@@ -36,7 +36,7 @@ class LocalModel(ABC):
     device: torch.device
     dtype: torch.dtype
     precision: torch.dtype  # of matrix products; keys, values and activations have ``dtype``
-    sums_depend_on_rows = False  # True if many rows are multiplied differently from a few (not batch-invariant)
+    batch_invariant = True  # False if many rows are multiplied differently from a few
     nbytes: int
     parameters: int
 
@@ -60,7 +60,7 @@ class LocalModel(ABC):
         self.prefill_loss = 0.0
         self._adapters: dict[bytes, Any] = {}  # by fingerprint; views share them
         self.shape, self.layers = model_shape(config), layer_map(config)
-        self.stretch(rope)
+        self.scale_rope(rope)
 
     @property
     def context(self) -> int:
@@ -82,7 +82,7 @@ class LocalModel(ABC):
     def vocabulary(self) -> int:
         return self._config.vocab_size
 
-    def stretch(self, rope: str) -> None:
+    def scale_rope(self, rope: str) -> None:
         """See ``Model``. Also raises UsageError for a model with recurrent states, which have no positions."""
         if self.shape.states and rope != "auto":
             what = f"{self.name} has layers that remember in states, which a longer window does not change"
@@ -92,7 +92,7 @@ class LocalModel(ABC):
     def view(self) -> Self:
         return copy(self)
 
-    def read_with(self, loss: float) -> Self:
+    def with_prefill_loss(self, loss: float) -> Self:
         view = self.view()
         view.prefill_loss = loss
         return view
@@ -151,7 +151,7 @@ class LocalModel(ABC):
         """
         if self.shape.states:
             return [[i] for i in range(len(requests))]
-        chunk = [self.sums_depend_on_rows and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
+        chunk = [not self.batch_invariant and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
         joins = [i for i, request in enumerate(requests) if chunk[i] and request.cache.joins_chunks]
         chunks = [[i] for i, alone in enumerate(chunk) if alone and i not in joins]
         chunks += _by_adapter(requests, joins)

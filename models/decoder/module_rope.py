@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from localctx.models.architecture.geometry import layer_map
-from localctx.models.decoder.rope import Angles, ModelRope, Pairs, Positions, positions_of
+from localctx.models.decoder.rope import Angles, ModelRope, Positions, RopeLayout, positions_of
 
 _PROBE = 17  # positions between the two keys that show how a layer rotates
 
@@ -53,14 +53,14 @@ def _angles(rotary: Any, kind: str) -> Angles:
     return Angles(*(getattr(rotary, prefix + name) for name in ("inv_freq", "attention_scaling")))
 
 
-def _layouts(angles: list[Angles], keys_at: Callable[[int], list[Tensor]]) -> list[Pairs | None]:
+def _layouts(angles: list[Angles], keys_at: Callable[[int], list[Tensor]]) -> list[RopeLayout | None]:
     keys = zip(angles, keys_at(0), keys_at(_PROBE), strict=True)
     return [_layout(_PROBE * own.frequencies, first, later) for own, first, later in keys]
 
 
-def _layout(angle: Tensor, first: Tensor, later: Tensor) -> Pairs | None:
+def _layout(angle: Tensor, first: Tensor, later: Tensor) -> RopeLayout | None:
     """Returns the layout that rotates the key ``first`` by ``angle`` into the key ``later``; None if none is close."""
-    rotated = {pairs: pairs.rotate(first.float(), angle.cos(), angle.sin()) for pairs in Pairs}
+    rotated = {pairs: pairs.rotate(first.float(), angle.cos(), angle.sin()) for pairs in RopeLayout}
     nearest = min(rotated, key=lambda pairs: _distance(rotated[pairs], later))
     # bf16 differs by 0.004; an all-zero key shows nothing
     return nearest if first.any() and _distance(rotated[nearest], later) < 0.05 else None

@@ -33,8 +33,8 @@ from localctx.models.architecture.frequencies import frequencies
 from localctx.models.decoder.forward_batch import ForwardBatch
 from localctx.models.decoder.local_model import LocalModel
 from localctx.models.decoder.native_adapter import DecoderChanges, layer_changes
-from localctx.models.decoder.rope import Angles, ModelRope, Pairs, Positions
-from localctx.models.files.published_blocks import PublishedBlocks
+from localctx.models.decoder.rope import Angles, ModelRope, Positions, RopeLayout
+from localctx.models.files.gguf_blocks import GgufBlocks
 from localctx.models.files.safetensors_files import get_tensor
 from localctx.models.quantized.weight_formats import KINDS, OUTPUT_KIND
 from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
@@ -64,7 +64,7 @@ class NativeDecoder(LocalModel):
         **how: Any,
     ) -> None:
         self.precision, by_floats = precision, weights.stored == "full"
-        self.sums_depend_on_rows = by_floats and precision != torch.float32
+        self.batch_invariant = not by_floats or precision == torch.float32
         super().__init__(config, tokenizer, stored=weights.stored, **how)
         self._weights, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
         self._unchanged = DecoderChanges([LayerChanges()] * len(weights.layers))
@@ -94,7 +94,7 @@ class NativeDecoder(LocalModel):
         """Apply one layer after another to the rows ``x``, in place: two calls and attention per layer."""
         weights, eps = self._weights, self._config.rms_norm_eps
         chunk = any(len(request.tokens) > MAX_DECODE_TOKENS for request in batch.requests)
-        before, after = (enter_chunk, leave_chunk) if self.sums_depend_on_rows and chunk else (enter, leave)
+        before, after = (enter_chunk, leave_chunk) if chunk and not self.batch_invariant else (enter, leave)
         cos, sin = self._rotations(batch)
         changes, changed = self._changes(batch)
         for i, (entry, exits) in enumerate(weights.layers):
@@ -124,7 +124,7 @@ class NativeDecoder(LocalModel):
     def _rope_of(self, positions: Positions) -> ModelRope:
         scaled = frequencies(positions["rope_parameters"], self._config.head_dim)
         angles, layers = Angles(*scaled), len(self.shape.layers)
-        return ModelRope(positions, [angles] * layers, self._weights.key_biases, lambda: [Pairs.HALVES] * layers)
+        return ModelRope(positions, [angles] * layers, self._weights.key_biases, lambda: [RopeLayout.HALVES] * layers)
 
 
 class NativeWeights:
@@ -139,10 +139,10 @@ class NativeWeights:
         config: DecoderConfig,
         tensors: Mapping[str, Tensor],
         stored: str = "full",
-        published: PublishedBlocks | None = None,
+        published: GgufBlocks | None = None,
     ) -> None:
         self.stored = stored
-        self._config, self._tensors, self._published = config, tensors, published or PublishedBlocks()
+        self._config, self._tensors, self._published = config, tensors, published or GgufBlocks()
         hidden, vocabulary = config.hidden_size, config.vocab_size
         self.heads = config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads
         with _side_by_side() as pool:

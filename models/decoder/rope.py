@@ -83,7 +83,7 @@ class ModelRope:
         positions: "Positions",
         angles: "Sequence[Angles]",
         biases: Sequence[Tensor | None],
-        layouts: "Callable[[], Sequence[Pairs | None]]",
+        layouts: "Callable[[], Sequence[RopeLayout | None]]",
     ) -> None:
         self.positions, self.angles, self._biases, self._find_layouts = positions, angles, biases, layouts
 
@@ -130,18 +130,18 @@ class ModelRope:
         rotated = (qa * ba + qb * bb) @ cos.T + (qb * ba - qa * bb) @ sin.T
         return rotated * self.angles[layer].scale + (q_rest * b_rest).sum(1, keepdim=True)
 
-    def _biased(self, layer: int) -> "tuple[Tensor, Pairs]":
+    def _biased(self, layer: int) -> "tuple[Tensor, RopeLayout]":
         bias, pairs = self._biases[layer], self._layouts[layer]
         assert bias is not None, "ask has_bias first"
         assert pairs is not None, "ask has_bias first"
         return bias, pairs
 
     @cached_property
-    def _layouts(self) -> "Sequence[Pairs | None]":
+    def _layouts(self) -> "Sequence[RopeLayout | None]":
         return self._find_layouts()
 
 
-class Pairs(Enum):
+class RopeLayout(Enum):
     """The channels that rotate together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest stay fixed."""
 
     STILL, HALVES, NEIGHBOURS = range(3)
@@ -169,7 +169,7 @@ class Pairs(Enum):
         return torch.cat((rotated, rest), -1)
 
 
-STILL, HALVES, NEIGHBOURS = Pairs
+STILL, HALVES, NEIGHBOURS = RopeLayout
 
 
 class Angles:

@@ -52,7 +52,7 @@ class TransformersModel(LocalModel):
         by = f"transformers {version('transformers')}", packed_by(module), mixed
         self.computed_by = ", ".join(filter(None, by))
         self.nbytes, self.parameters = weight_bytes(module), weight_count(module)
-        self.sums_depend_on_rows = module.device.type == "cpu" and module.dtype != torch.float32
+        self.batch_invariant = module.device.type != "cpu" or module.dtype == torch.float32
         self._applied: list[Positions] = [self._trained]  # the module's current positions; views share the list
         self.device, self.dtype, self.precision = module.device, module.dtype, module.dtype
         can_capture = _can_capture(module, self._stored) and not self.shape.states

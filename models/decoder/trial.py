@@ -26,7 +26,7 @@ from localctx.models.architecture.text_decoder import build_without_weights, tex
 from localctx.models.architecture.unsupported import UnsupportedModel
 from localctx.models.decoder.attention_function import attention
 from localctx.models.decoder.attention_pass import AttentionPass, current_pass
-from localctx.models.decoder.without_numbers import WithoutNumbers
+from localctx.models.decoder.meta_tensors import MetaTensorMode
 from localctx.shape import KVShape, StateShape
 
 _TRIAL = "localctx-trial"  # the registered name of our attention and mask functions during a trial
@@ -133,7 +133,7 @@ def _try_pass(
     pass, and the sources that its logits depend on. Raises UnsupportedModel.
     """
     tokens, positions = (torch.zeros(1, _TOKENS, dtype=torch.long, device="meta") for _ in range(2))
-    numbers = WithoutNumbers([(_POSITIONS, positions), *(before or {}).items()])
+    numbers = MetaTensorMode([(_POSITIONS, positions), *(before or {}).items()])
     trial = _TrialPass(shape, layer_map(config), numbers, before)
     trial.is_cache |= has_states(config)
     cache = trial if trial.is_cache else None
@@ -162,7 +162,7 @@ def _counts_after_padding(module: Any) -> bool:
 class _TrialPass(AttentionPass):
     """A pass that computes only shapes. It creates masks, and recognizes them when layers attend."""
 
-    def __init__(self, shape: KVShape, layers: LayerMap, numbers: WithoutNumbers, before: States | None = None) -> None:
+    def __init__(self, shape: KVShape, layers: LayerMap, numbers: MetaTensorMode, before: States | None = None) -> None:
         super().__init__(shape, layers)
         self._states = _TrialStates(before)
         self.positioned, self._numbers = False, numbers

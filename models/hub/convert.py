@@ -77,7 +77,7 @@ def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: P
     if info["missing_keys"]:
         raise ValueError(f"it lacks {min(info['missing_keys'])}")
     _save(model, tokenizer, header, out, progress)
-    from localctx.models.files.published_blocks import write_published  # it imports torch
+    from localctx.models.files.gguf_blocks import write_published  # it imports torch
 
     write_published(header, gguf, out)
 

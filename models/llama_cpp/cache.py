@@ -8,7 +8,7 @@ from localctx.kv.eviction_log import EvictedRange
 from localctx.kv.keepers.keeper import Keeper, Phase
 from localctx.kv.pages import Activation
 from localctx.models.llama_cpp.memory import LlamaMemory
-from localctx.models.llama_cpp.native_sequences import NativeSequence
+from localctx.models.llama_cpp.sequence_slots import NativeSequence
 from localctx.models.llama_cpp.sink_windows import evicted_ranges
 
 

@@ -20,7 +20,7 @@ POLL = 0.02  # seconds between checks for cancellation during a batch
 MIN_ABORTABLE = 32  # tokens; a smaller batch is too short to check for cancellation at every operation
 
 
-class NoCells(Exception):
+class KVCacheFull(Exception):
     """The context has no room for the tokens of a batch."""
 
 
@@ -77,7 +77,7 @@ class LlamaContext:
     def decode(self, rows: Sequence[Row], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
         """Compute ``rows`` in one native batch. Returns the wanted logits [num_logits, vocabulary] of each, float32.
 
-        Raises NoCells, with the memory unchanged; Cancelled, with some tokens in memory; ModelError for other failures.
+        Raises KVCacheFull, with the memory unchanged; Cancelled, with some tokens in memory; else ModelError.
         """
         count, wanted = sum(len(row.tokens) for row in rows), sum(row.num_logits for row in rows)
         assert 0 < count <= self.options.batch, "a native batch has a fixed size"
@@ -89,7 +89,7 @@ class LlamaContext:
         self._watch(cancelled if count >= MIN_ABORTABLE else None)
         status = self._library.llama_decode(self._context, self._batch)
         if status == 1:
-            raise NoCells
+            raise KVCacheFull
         if status == 2:
             raise Cancelled
         if status:

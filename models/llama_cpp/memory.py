@@ -14,9 +14,9 @@ from torch import Tensor
 from localctx.errors import Cancelled
 from localctx.kv.backends.backend import MAX_DECODE_TOKENS
 from localctx.models.llama_cpp.batches import Piece, native_batches, passes
-from localctx.models.llama_cpp.context import LlamaContext, NoCells, Row, StateRefused
-from localctx.models.llama_cpp.native_sequences import NativeSequence, ResidentSequences, SequenceMark, native_id
+from localctx.models.llama_cpp.context import KVCacheFull, LlamaContext, Row, StateRefused
 from localctx.models.llama_cpp.options import ContextOptions, MemoryKind
+from localctx.models.llama_cpp.sequence_slots import NativeSequence, SequenceMark, SequenceSlots, native_id
 from localctx.models.llama_cpp.sink_windows import close_gaps, evict, evicted_ranges
 from localctx.shape import PAGE
 
@@ -35,7 +35,7 @@ class LlamaMemory:
         device_limit: int | None = None,
     ) -> None:
         self.options, self.kind, self.page_bytes, self.device_limit = options, kind, page_bytes, device_limit
-        self._residents = ResidentSequences(make_context, options, kind)
+        self._residents = SequenceSlots(make_context, options, kind)
         self._lock, self._alone = threading.RLock(), True
 
     # --- Sizes
@@ -154,7 +154,7 @@ class LlamaMemory:
             ]
             try:
                 return self._native.decode(rows, cancelled if self._alone or not moved else lambda: False)
-            except NoCells:
+            except KVCacheFull:
                 need = sum(s.held for s in sequences) + sum(len(row.tokens) for row in rows)
                 self._residents.make_room(need, sequences)
                 self._residents.make_resident(sequences)

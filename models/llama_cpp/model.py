@@ -24,8 +24,8 @@ from localctx.models.llama_cpp.context import LlamaContext
 from localctx.models.llama_cpp.gpu_layers import ALL, GpuLayers, gpu_layers
 from localctx.models.llama_cpp.library import NO_TRANSFORM, QUANTIZED, llama_build, llama_library
 from localctx.models.llama_cpp.memory import LlamaMemory
-from localctx.models.llama_cpp.native_sequences import NativeSequence
 from localctx.models.llama_cpp.options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope, scaled_window
+from localctx.models.llama_cpp.sequence_slots import NativeSequence
 from localctx.models.llama_cpp.tokenizer import LlamaTokenizer
 from localctx.models.llama_cpp.trial import LlamaSizes, try_gguf
 from localctx.settings import EngineName
@@ -87,7 +87,7 @@ class LlamaModel:
         self.kind: MemoryKind = memory_kind(weights.pointer)
         self.trained, self.parameters, self.nbytes = sizes.trained, sizes.parameters, weights.nbytes
         self._memories = dict[tuple[str, str], LlamaMemory]()  # by codec and RoPE; views share them
-        self.stretch(rope)
+        self.scale_rope(rope)
 
     @property
     def context(self) -> int:
@@ -103,7 +103,7 @@ class LlamaModel:
         sizes = (self.sizes.at(codec, memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
         return {"device": round(sum(size.kv + size.states for size in sizes))}
 
-    def stretch(self, rope: str) -> None:
+    def scale_rope(self, rope: str) -> None:
         parse_llama_rope(rope)  # raises for an unsupported scaling
         self._rope = rope
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from localctx.kv.eviction_log import EvictedRange
 from localctx.models.llama_cpp.context import LlamaContext
-from localctx.models.llama_cpp.native_sequences import NativeSequence, ResidentSequences, native_id
+from localctx.models.llama_cpp.sequence_slots import NativeSequence, SequenceSlots, native_id
 from localctx.shape import PAGE
 
 _NO_MASS = np.empty(0)  # llama.cpp does not report attention
@@ -27,7 +27,7 @@ def surplus(sequence: NativeSequence) -> range:
     return range(pages[0] * PAGE, (pages[-1] + 1) * PAGE)
 
 
-def evict(residents: ResidentSequences, sequences: Sequence[NativeSequence]) -> None:
+def evict(residents: SequenceSlots, sequences: Sequence[NativeSequence]) -> None:
     """Remove the tokens that the keepers of ``sequences`` evict. Raises OutOfKVMemory if one of them cannot be made
     resident.
     """

@@ -19,10 +19,10 @@ from localctx.engine.blending import (
 from localctx.engine.coroutine import compute_alone, drive, never_cancelled
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
+from localctx.kv.copy_tokens import copy_tokens, rerotated_to_follow
 from localctx.kv.keepers.h2o import H2O
 from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.kv.pool import Pool
-from localctx.kv.splice import rerotated_to_follow, splice_tokens
 from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
@@ -92,7 +92,7 @@ def test_a_first_layer_is_taken_over_as_if_it_were_read_there(models, family, st
     source, cache, plain = new_cache(model), new_cache(model), new_cache(model)
     model.forward(TOKENS[:200], source)
     model.forward(before, cache)
-    splice_tokens(cache, source, start, stop)
+    copy_tokens(cache, source, start, stop)
     model.forward([*before, *TOKENS[start:stop]], plain)
     close(kept(cache, 0), kept(plain, 0))
     assert (cache.length, cache.position, cache.tail) == (plain.length, plain.position, plain.tail)
@@ -109,7 +109,7 @@ def test_what_attends_only_to_itself_is_the_same_in_every_layer_wherever_it_is_r
     model.forward(TOKENS[:200], source)
     moved.position = cache.position = 77
     model.forward(TOKENS[:200], moved)
-    splice_tokens(cache, source, 0, 200)
+    copy_tokens(cache, source, 0, 200)
     for layer in range(len(cache.pool.shape.layers)):
         close(kept(cache, layer), kept(moved, layer), 1e-4)
 
@@ -117,7 +117,7 @@ def test_what_attends_only_to_itself_is_the_same_in_every_layer_wherever_it_is_r
 def test_at_its_own_place_not_a_bit_changes(models):
     source, cache = new_cache(models["llama"]), new_cache(models["llama"])
     models["llama"].forward(TOKENS[:200], source)
-    splice_tokens(cache, source, 0, 200)
+    copy_tokens(cache, source, 0, 200)
     for layer in range(len(cache.pool.shape.layers)):
         assert all(map(torch.equal, kept(cache, layer), kept(source, layer)))
 
@@ -132,7 +132,7 @@ def test_encoding_anew_costs_about_what_encoding_cost(models, family, codec):
     for target in (cache, plain):
         model.forward(TOKENS[400:470], target)
     for target, source in ((cache, coarse), (plain, exact)):
-        splice_tokens(target, source, 64, 290)
+        copy_tokens(target, source, 64, 290)
     once = [(a - b)[:, 64:256].norm() for a, b in zip(kept(coarse, 0), kept(exact, 0), strict=True)]
     twice = [(a - b)[:, 70:262].norm() for a, b in zip(kept(cache, 0), kept(plain, 0), strict=True)]
     assert all(t < 2 * o + 1e-6 for o, t in zip(once, twice, strict=True))
@@ -148,7 +148,7 @@ def test_no_room_leaves_the_cache_as_it_was(models):
     model.forward(TOKENS[400:470], cache)
     before = kept(cache, 2)
     with pytest.raises(OutOfKVMemory):
-        splice_tokens(cache, source, 0, 300)
+        copy_tokens(cache, source, 0, 300)
     assert cache.length == 70
     assert cache.exact
     assert all(map(torch.equal, kept(cache, 2), before))

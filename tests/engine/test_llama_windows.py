@@ -17,7 +17,7 @@ from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.models.base import ForwardRequest
 from localctx.models.llama_cpp.context import LlamaContext
 from localctx.models.llama_cpp.model import LlamaModel, load_llama_model
-from localctx.models.llama_cpp.native_sequences import NativeSequence
+from localctx.models.llama_cpp.sequence_slots import NativeSequence
 from localctx.models.llama_cpp.sink_windows import surplus
 from localctx.session import Session
 from localctx.settings import load_settings

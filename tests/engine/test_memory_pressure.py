@@ -25,7 +25,7 @@ from localctx.engine.events import Done, Event, Evicted, Note, Planned, Token
 from localctx.engine.planning.cache_plan import (
     MARGIN,
     CachePlan,
-    MemoryRelief,
+    OomRecovery,
     choose_window,
     out_of_memory,
     plan_cache,
@@ -467,7 +467,7 @@ def grow(cache: Cache, tokens: int) -> None:
 
 def test_relief_in_its_order():
     cache = filled(10 * PAGE, TierLimits(**BIG))
-    relief = MemoryRelief(300, lambda codec: "int8" if codec == "f32" else None)
+    relief = OomRecovery(300, lambda codec: "int8" if codec == "f32" else None)
     said = [relief(cache) for _ in range(4)]
     assert [s.split(": ")[1].split()[0] for s in said] == ["reading", "reading", "keys", "5"]
     assert (relief.chunk, cache.pool.codec) == (PAGE, "int8")
@@ -479,7 +479,7 @@ def test_relief_in_its_order():
 
 def test_a_full_budget_is_not_relieved_by_moving_pages():
     cache = filled(4 * PAGE, TierLimits(**BIG))
-    assert MemoryRelief(PAGE)(cache, of_budget=True) is None
+    assert OomRecovery(PAGE)(cache, of_budget=True) is None
     assert cache.pool.counts()["device"] == 4
 
 
@@ -501,7 +501,7 @@ def test_a_codec_there_is_no_memory_for_leaves_all_as_it_was(monkeypatch):
         return seal(*how)
 
     monkeypatch.setattr(Pool, "seal", fails)
-    assert MemoryRelief(PAGE, lambda codec: "int8")(cache) is not None, "what comes next is tried"
+    assert OomRecovery(PAGE, lambda codec: "int8")(cache) is not None, "what comes next is tried"
     assert (cache.pool.codec, cache.exact) == ("f32", True)
     assert all(torch.equal(a, b) for a, b in zip((k, v), cache.read(0, 0, 4, torch.float32), strict=True))
 

@@ -24,7 +24,7 @@ def test_loading_downloads_first_then_tells_of_the_processor(monkeypatch, tmp_pa
 
     monkeypatch.setattr(model_loader, "resolve_model", download)
     monkeypatch.setattr(model_loader, "refuse_too_big", lambda folder, settings: None)
-    model = SimpleNamespace(read_with=lambda loss: f"read with {loss}")
+    model = SimpleNamespace(with_prefill_loss=lambda loss: f"read with {loss}")
     monkeypatch.setattr(model_loader, "warm_sparse_prefill", lambda: phases.append("sparse"))
     monkeypatch.setattr(model_loader, "load_model", lambda *settings: model)
     settings = Settings(tmp_path, model=str(tmp_path), engine="torch", device="cpu", reading="sparse:0.2")

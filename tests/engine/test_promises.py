@@ -80,7 +80,7 @@ def test_the_promises_hold_with_weights_in_few_bits(home, models, document, prec
         assert promises.difference(*promises.restored(s, document, QUESTIONS[0]))[0] == 0
         assert promises.difference(*promises.alone(s, document, QUESTIONS[0], QUESTIONS[1:]))[0] == 0
         if name == "ours":
-            assert not s.model.sums_depend_on_rows, "whatever the precision"
+            assert s.model.batch_invariant, "whatever the precision"
             s.change(replace(s.settings, kv="f32"))
             assert promises.difference(*promises.chunked(s, document, QUESTIONS[0], (64, 256)))[1] <= BOUND["bf16"]
 

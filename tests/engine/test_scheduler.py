@@ -144,7 +144,7 @@ def test_steps_may_know_a_way_on_and_what_they_raise_is_theirs(model):
 
 def test_sequences_of_other_windows_share_the_weights_and_not_a_pass(model):
     views = [model.view() for _ in range(2)]
-    views[1].stretch("yarn:2")
+    views[1].scale_rope("yarn:2")
     assert [v.context for v in views] == [4096, 8192]
 
     def asked():

@@ -164,7 +164,7 @@ def test_positions_of_another_kind_are_captured_anew():
     view = model.view()
     step(), step(), step()
     assert (count.captures, count.replays) == (1, 2)
-    view.stretch("linear:2")
+    view.scale_rope("linear:2")
     assert view.rope
     step(), step()
     assert (count.captures, count.replays) == (2, 3)

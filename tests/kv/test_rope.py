@@ -141,13 +141,13 @@ def rotated_keys_of_one(module, position):
 def test_a_stretch_is_another_model_and_goes_back(tiny_model):
     model = load_model(tiny_model, "tiny")
     plain, turner = model.fingerprint("int8"), model.rope
-    model.stretch("yarn:2")
+    model.scale_rope("yarn:2")
     stretched = model.fingerprint("int8")
     assert (model.context, stretched != plain, model.rope is not turner) == (8192, True, True)
     assert load_model(tiny_model, "tiny", rope="yarn:2").fingerprint("int8") == stretched
-    model.stretch("linear:2")
+    model.scale_rope("linear:2")
     assert model.fingerprint("int8") not in (plain, stretched)
-    model.stretch("auto")
+    model.scale_rope("auto")
     assert (model.context, model.fingerprint("int8")) == (4096, plain)
 
 
@@ -191,7 +191,7 @@ def test_what_cannot_be_stretched_says_why():
     model = TransformersModel(tf.AutoModelForCausalLM.from_config(config))
     assert model.rope is None
     with pytest.raises(ModelError, match="not rotary"):
-        model.stretch("yarn:2")
+        model.scale_rope("yarn:2")
 
 
 def test_the_smallest_measured_window_that_holds_the_text():

@@ -265,7 +265,7 @@ def test_a_stretched_window_and_a_glance_are_those_of_the_modules(spec):
 def test_views_have_windows_of_their_own():
     model = plain(build("Llama"))
     other = model.view()
-    other.stretch("yarn:2")
+    other.scale_rope("yarn:2")
     cache = Cache(Pool(model.shape, "f32", rope=model.rope), model.dtype)
     assert (model.context, other.context) == (512, 1024)
     expected = model.forward([1, 2, 3], cache.fork())

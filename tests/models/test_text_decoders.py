@@ -134,7 +134,7 @@ def test_a_stretched_window_is_the_text_models(tmp_path):
     whole("qwen3_vl").save_pretrained(tmp_path)
     model = load(tmp_path)
     plain = logits(model)
-    model.stretch("yarn:2")
+    model.scale_rope("yarn:2")
     assert model.context == 2 * model.trained
     assert not torch.allclose(logits(model), plain, atol=1e-4)
 

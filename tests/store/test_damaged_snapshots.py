@@ -176,10 +176,10 @@ def test_fingerprints_differ_by_weights_types_and_rope(load, tmp_path):
     path = tmp_path / "model.gguf"
     model = load(write_tiny_gguf(path, "llama"))
     prints = {model.fingerprint(kv) for kv in ("f16", "int8", "int4", "f32")}
-    model.stretch("linear:2")
+    model.scale_rope("linear:2")
     prints.add(model.fingerprint("f16"))
     prints.add(load(write_tiny_gguf(path, "llama", seed=1)).fingerprint("f16"))
     prints.add(load(write_tiny_gguf(path, "llama", rope__freq_base=20_000.0)).fingerprint("f16"))
     assert len(prints) == 7
     with pytest.raises(UserError, match="llama3"):
-        model.stretch("llama3:8")
+        model.scale_rope("llama3:8")

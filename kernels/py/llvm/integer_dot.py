@@ -2,12 +2,12 @@
 
 All instructions give the same integers. To use them in your own intrinsic, whose lanes are int32::
 
-    way = WAY                                    # this processor's, with ``way.lanes`` int32 in a vector
-    x = four_everywhere(b, way, address)         # the same four int8 in every lane
-    codes = bytes_at(b, way, address)            # four bytes for each lane
-    sums = dot(b, way, SMALL, [(codes, x), ...]) # int32 of each lane
+    op = DOT                                    # this processor's, with ``op.lanes`` int32 in a vector
+    x = four_everywhere(b, op, address)         # the same four int8 in every lane
+    codes = bytes_at(b, op, address)            # four bytes for each lane
+    sums = dot(b, op, SMALL, [(codes, x), ...]) # int32 of each lane
 
-``SMALL`` is for codes 0 to 15, with at most 16 pairs. ``SIGNED`` is for codes -128 to 127. If ``way.offset`` is not 0,
+``SMALL`` is for codes 0 to 15, with at most 16 pairs. ``SIGNED`` is for codes -128 to 127. If ``op.offset`` is not 0,
 ``dot`` sums (code + offset) * x, because the instruction multiplies unsigned codes: pass -offset times the sum of x as
 ``start``. Codes 0 to 255 are signed codes plus 128 (flip the highest bit). The numbers x are int8 from -127 to 127, not
 -128.
@@ -28,7 +28,7 @@ _CHAINS = 4  # sums used in turns to hide the latency of a slow instruction
 _SLOW = "vnni", "sdot"
 
 
-class Way(NamedTuple):
+class DotInstruction(NamedTuple):
     """The instruction that multiplies bytes, and its number of int32 ``lanes`` in a vector.
 
     ``name`` is ``vnni`` (AVX-512 VNNI or AVX-VNNI), ``avx2``, ``sdot`` (NEON) or ``plain``.
@@ -43,42 +43,42 @@ class Way(NamedTuple):
         return 128 if self.name == "vnni" else 0
 
 
-def way_of(features: str, lanes: int) -> Way:
-    """Return the way for a processor with LLVM's ``features`` (``+avx2,-sse4a``) and vectors of ``lanes`` float32."""
+def dot_instruction(features: str, lanes: int) -> DotInstruction:
+    """Return the instruction for LLVM's ``features`` (``+avx2,-sse4a``) and vectors of ``lanes`` float32."""
     there = set(features.split(","))
     if {"+avx512vnni", "+avx512vl"} <= there:
-        return Way("vnni", lanes)
+        return DotInstruction("vnni", lanes)
     if "+avxvnni" in there:
-        return Way("vnni", 8)
+        return DotInstruction("vnni", 8)
     if "+avx2" in there:
-        return Way("avx2", 8)
-    return Way("sdot" if "+dotprod" in there else "plain", 8)
+        return DotInstruction("avx2", 8)
+    return DotInstruction("sdot" if "+dotprod" in there else "plain", 8)
 
 
-WAY = way_of(FEATURES, WIDEST)
+DOT = dot_instruction(FEATURES, WIDEST)
 
 
-def bytes_at(b: Any, way: Way, address: Any) -> Any:
+def bytes_at(b: Any, op: DotInstruction, address: Any) -> Any:
     """Generate code that loads four bytes for each lane."""
-    return b.load(b.inttoptr(address, _bytes(way.lanes).as_pointer()), align=1)
+    return b.load(b.inttoptr(address, _bytes(op.lanes).as_pointer()), align=1)
 
 
-def four_everywhere(b: Any, way: Way, address: Any) -> Any:
+def four_everywhere(b: Any, op: DotInstruction, address: Any) -> Any:
     """Generate code that loads the same four bytes into every lane."""
     four = b.load(b.inttoptr(address, I32.as_pointer()), align=1)
-    return b.bitcast(everywhere(b, four, _words(way.lanes)), _bytes(way.lanes))
+    return b.bitcast(everywhere(b, four, _words(op.lanes)), _bytes(op.lanes))
 
 
-def dot(b: Any, way: Way, codes_are: str, pairs: Sequence[tuple[Any, Any]], start: Any = None) -> Any:
+def dot(b: Any, op: DotInstruction, codes_are: str, pairs: Sequence[tuple[Any, Any]], start: Any = None) -> Any:
     """Generate the sum of ``start`` (int32 lanes; None is 0) and all products of ``pairs`` of codes and x."""
     assert codes_are != SMALL or len(pairs) <= 16, "sums of 16 bits would overflow"
-    if way.name == "avx2" and codes_are == SMALL:
+    if op.name == "avx2" and codes_are == SMALL:
         return _add(b, start, _in_sixteen_bits(b, pairs))
-    make = {"vnni": _by_vnni, "avx2": _by_signs, "sdot": _by_sdot, "plain": _plainly}[way.name]
-    none = _words(way.lanes)([0] * way.lanes)
-    sums = [none if start is None else start] + [none] * (_CHAINS - 1 if way.name in _SLOW else 0)
+    make = {"vnni": _by_vnni, "avx2": _by_signs, "sdot": _by_sdot, "plain": _plainly}[op.name]
+    none = _words(op.lanes)([0] * op.lanes)
+    sums = [none if start is None else start] + [none] * (_CHAINS - 1 if op.name in _SLOW else 0)
     for i, (codes, x) in enumerate(pairs):
-        sums[i % len(sums)] = make(b, way.lanes, sums[i % len(sums)], codes, x, codes_are)
+        sums[i % len(sums)] = make(b, op.lanes, sums[i % len(sums)], codes, x, codes_are)
     while len(sums) > 1:
         sums = [b.add(*pair) for pair in zip(sums[::2], sums[1::2], strict=True)]
     return sums[0]

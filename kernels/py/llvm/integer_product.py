@@ -13,8 +13,8 @@ from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from localctx.kernels.llvm.integer_dot import DOT, SMALL, bytes_at, dot, four_everywhere
 from localctx.kernels.llvm.integer_dot import SIGNED as SIGNED_CODES
-from localctx.kernels.llvm.integer_dot import SMALL, WAY, bytes_at, dot, four_everywhere
 from localctx.kernels.llvm.vector_math import (
     F32,
     I32,
@@ -86,7 +86,7 @@ def _product_of(kind: int) -> Any:
             record, x, rows, out, step = args
             for line in range(0, RECORD[kind], LINE):
                 fetch_at(b, b.add(record, I64(_AHEAD + line)))
-            for first in range(0, WIDTH, WAY.lanes):
+            for first in range(0, WIDTH, DOT.lanes):
                 _add_vector(b, kind, record, x, rows, out, step, first)
             return context.get_dummy_value()
 
@@ -97,17 +97,17 @@ def _product_of(kind: int) -> Any:
 
 def _add_vector(b: Any, kind: int, record: Any, x: Any, rows: Any, out: Any, step: Any, first: int) -> None:
     """Generate ``add_group`` for the outputs of one vector, from ``first`` on."""
-    floats = ir.VectorType(F32, WAY.lanes)
+    floats = ir.VectorType(F32, DOT.lanes)
     codes = _codes(b, kind, record, first)
     minima = _halves(b, record, RECORD[kind] - 2 * WIDTH + 2 * first)  # at 8 bits these are the scales
     scales = minima if kind == SIGNED else _halves(b, record, RECORD[kind] - 4 * WIDTH + 2 * first)
     with cgutils.for_range(b, rows, intp=I64) as loop:
         row = b.add(x, b.mul(loop.index, I64(ROW_GROUP)))
         at = b.add(out, b.mul(b.add(b.mul(loop.index, step), I64(first)), I64(4)))
-        pairs = [(code, four_everywhere(b, WAY, b.add(row, I64(4 * i)))) for i, code in enumerate(codes)]
-        sums = dot(b, WAY, SMALL if kind == NIBBLES else SIGNED_CODES, pairs, _start(b, kind, row))
+        pairs = [(code, four_everywhere(b, DOT, b.add(row, I64(4 * i)))) for i, code in enumerate(codes)]
+        sums = dot(b, DOT, SMALL if kind == NIBBLES else SIGNED_CODES, pairs, _start(b, kind, row))
         scale = everywhere(b, _load(b, b.add(row, I64(_SCALE)), F32), floats)
-        name = f"llvm.fma.v{WAY.lanes}f32"
+        name = f"llvm.fma.v{DOT.lanes}f32"
         total = _call(b, name, floats, b.sitofp(sums, floats), b.fmul(scales, scale), _load(b, at, floats))
         if kind == NIBBLES:
             scaled = everywhere(b, _load(b, b.add(row, I64(_SCALED_SUM)), F32), floats)
@@ -118,7 +118,7 @@ def _add_vector(b: Any, kind: int, record: Any, x: Any, rows: Any, out: Any, ste
 def _codes(b: Any, kind: int, record: Any, first: int) -> list[Any]:
     """Generate the codes of one vector of outputs for all inputs of the group, four inputs at a time."""
     count = GROUP // 4 if kind == SIGNED else GROUP // 8
-    found = [bytes_at(b, WAY, b.add(record, I64(4 * (i * WIDTH + first)))) for i in range(count)]
+    found = [bytes_at(b, DOT, b.add(record, I64(4 * (i * WIDTH + first)))) for i in range(count)]
     if kind == SIGNED:
         return found
     many = found[0].type
@@ -128,16 +128,16 @@ def _codes(b: Any, kind: int, record: Any, first: int) -> list[Any]:
 
 def _start(b: Any, kind: int, row: Any) -> Any:
     """Generate the start of the sums that cancels an instruction's offset of signed codes; None if there is none."""
-    if kind == NIBBLES or not WAY.offset:
+    if kind == NIBBLES or not DOT.offset:
         return None
-    total = b.mul(_load(b, b.add(row, I64(_SUM)), I32), I32(-WAY.offset))
-    return everywhere(b, total, ir.VectorType(I32, WAY.lanes))
+    total = b.mul(_load(b, b.add(row, I64(_SUM)), I32), I32(-DOT.offset))
+    return everywhere(b, total, ir.VectorType(I32, DOT.lanes))
 
 
 def _halves(b: Any, record: Any, at: int) -> Any:
     """Generate code that loads a vector of float16 as float32."""
-    halves = _load(b, b.add(record, I64(at)), ir.VectorType(ir.HalfType(), WAY.lanes))
-    return b.fpext(halves, ir.VectorType(F32, WAY.lanes))
+    halves = _load(b, b.add(record, I64(at)), ir.VectorType(ir.HalfType(), DOT.lanes))
+    return b.fpext(halves, ir.VectorType(F32, DOT.lanes))
 
 
 def _load(b: Any, address: Any, kind: Any) -> Any:

@@ -11,7 +11,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.llvm.integer_dot import I8, SMALL, WAY, bytes_at, dot, four_everywhere
+from localctx.kernels.llvm.integer_dot import DOT, I8, SMALL, bytes_at, dot, four_everywhere
 from localctx.kernels.llvm.vector_math import (
     F32,
     HALF,
@@ -95,22 +95,22 @@ def _sum_groups(typingctx, spread, x, groups, step, base, scores):  # type: igno
     """Set ``scores`` [64] to base + step * x . codes for each token, with int8 x and codes from ``_spread_groups``. All
     are given by address.
     """
-    words = ir.VectorType(I32, WAY.lanes)
+    words = ir.VectorType(I32, DOT.lanes)
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         spread, x, groups, step, base, scores = args
-        sums = [cgutils.alloca_once_value(b, words([0] * words.count)) for _ in range(PAGE // WAY.lanes)]
+        sums = [cgutils.alloca_once_value(b, words([0] * words.count)) for _ in range(PAGE // DOT.lanes)]
         with cgutils.for_range(b, groups, intp=I64) as loop:
-            four = four_everywhere(b, WAY, b.add(x, b.mul(loop.index, I64(_GROUP))))
+            four = four_everywhere(b, DOT, b.add(x, b.mul(loop.index, I64(_GROUP))))
             at = b.add(spread, b.mul(loop.index, I64(_GROUP * PAGE)))
             for i, total in enumerate(sums):
-                codes = bytes_at(b, WAY, b.add(at, I64(_GROUP * WAY.lanes * i)))
-                b.store(dot(b, WAY, SMALL, [(codes, four)], b.load(total)), total)
-        floats = ir.VectorType(F32, WAY.lanes)
+                codes = bytes_at(b, DOT, b.add(at, I64(_GROUP * DOT.lanes * i)))
+                b.store(dot(b, DOT, SMALL, [(codes, four)], b.load(total)), total)
+        floats = ir.VectorType(F32, DOT.lanes)
         step, base = (everywhere(b, number, floats) for number in (step, base))
         for i, total in enumerate(sums):
             score = b.fadd(b.fmul(b.sitofp(b.load(total), floats), step), base)
-            b.store(score, b.inttoptr(b.add(scores, I64(4 * WAY.lanes * i)), floats.as_pointer()), align=4)
+            b.store(score, b.inttoptr(b.add(scores, I64(4 * DOT.lanes * i)), floats.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 3, types.float32, types.float32, types.int64), codegen

@@ -13,7 +13,7 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.decoding.drafting import PromptLookup
 from localctx.engine.decoding.repetition import Repetition
 from localctx.engine.events import Evicted, Note, Progress, Token
-from localctx.engine.planning.cache_plan import MemoryRelief, out_of_memory
+from localctx.engine.planning.cache_plan import OomRecovery, out_of_memory
 from localctx.errors import OutOfKVMemory
 from localctx.kv.dispatch import max_tokens_at_once
 from localctx.kv.sequence_cache import SequenceCache
@@ -25,7 +25,7 @@ def prefill(
     cache: SequenceCache,
     tokens: Sequence[int],
     *,
-    chunk: int | MemoryRelief,
+    chunk: int | OomRecovery,
     cuts: Sequence[int] = (),
     stops: Sequence[int] = (),
     total: int | None = None,
@@ -35,11 +35,11 @@ def prefill(
 
     A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses kept pages then
     computes exactly what a full prefill computes. A chunk also ends at each of ``stops``. When memory runs out, a
-    ``MemoryRelief`` given as ``chunk`` makes room and prefill goes on. ``total`` is for progress if ``tokens`` are only
+    ``OomRecovery`` given as ``chunk`` makes room and prefill goes on. ``total`` is for progress if ``tokens`` are only
     the beginning of a prompt. Raises Cancelled, with the finished chunks in the cache; OutOfKVMemory if nothing is
     left to try.
     """
-    relief = chunk if isinstance(chunk, MemoryRelief) else MemoryRelief(chunk)
+    relief = chunk if isinstance(chunk, OomRecovery) else OomRecovery(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
     logits, total = None, total or len(tokens)
     yield Progress("reading", reused, total, reused)
@@ -172,7 +172,7 @@ def decode_each(
             own.drop()
 
 
-def _relieve(relief: MemoryRelief, cache: SequenceCache, error: Exception) -> str:
+def _relieve(relief: OomRecovery, cache: SequenceCache, error: Exception) -> str:
     """Make room after an out-of-memory ``error``; returns a sentence that says what was done.
 
     Raises OutOfKVMemory if nothing is left to try, and re-raises any other error.

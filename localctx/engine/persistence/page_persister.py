@@ -22,7 +22,7 @@ MIN_STATE_TOKENS = 256  # fewest tokens whose prefill is worth a recurrent snaps
 COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1,024 tokens
 
 
-class CachePersister(Persister[Cache]):
+class PagePersister(Persister[Cache]):
     """See ``Persister``: for page caches of the torch engine. After the local prefix it restores pages from ``remote``,
     and uploads new ones there if it is writable.
     """

@@ -157,7 +157,7 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
 
 
 @dataclass
-class MemoryRelief:
+class OomRecovery:
     """Makes room when memory runs out during prefill, which then continues. In this order it gives up pages retained
     for later prompts, halves the chunk, re-encodes to the codec that ``smaller_codec`` names, and moves pages to lower
     tiers.

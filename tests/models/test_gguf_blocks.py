@@ -14,7 +14,7 @@ from tiny_gguf import HEADS, LAYERS, tensors, tiny_llama, write_gguf
 from localctx.kernels.cpu.linear import dense, multiply
 from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
 from localctx.models.choice.sizing import sizing_of
-from localctx.models.files.published_blocks import FILE_NAME, PublishedBlocks, groups_of
+from localctx.models.files.gguf_blocks import FILE_NAME, GgufBlocks, groups_of
 from localctx.models.hub.convert import convert_gguf
 from localctx.models.load import load_model
 
@@ -93,7 +93,7 @@ def test_pages_of_published_blocks_are_other_pages_than_those_of_blocks_that_wer
     _, out, weights = converted
     without = tmp_path / "without"
     shutil.copytree(out, without, ignore=shutil.ignore_patterns(FILE_NAME))
-    assert not PublishedBlocks(without).hashes
+    assert not GgufBlocks(without).hashes
     names = {
         (folder.name, w): load_model(folder, "m", dtype="f32", weights=w).fingerprint("int8")
         for folder in (out, without)
@@ -142,15 +142,13 @@ def test_matrices_that_a_file_of_four_bits_keeps_at_more_are_at_eight(mixed):
 
 
 def test_pages_say_that_some_matrices_are_at_eight_bits(converted, mixed):
-    assert set(PublishedBlocks(mixed[1]).hashes) == {FILE_NAME, f"{FILE_NAME} finer"}
-    assert set(PublishedBlocks(converted[1]).hashes) == {FILE_NAME}
+    assert set(GgufBlocks(mixed[1]).hashes) == {FILE_NAME, f"{FILE_NAME} finer"}
+    assert set(GgufBlocks(converted[1]).hashes) == {FILE_NAME}
 
 
 def test_plans_count_the_matrices_that_are_at_eight_bits(mixed):
     _, out = mixed
-    assert len(PublishedBlocks(out).finer) == 5, (
-        "queries, keys and values of one layer, an output and a down projection"
-    )
+    assert len(GgufBlocks(out).finer) == 5, "queries, keys and values of one layer, an output and a down projection"
     planned, taken = _int4_bytes(out)
     (out / FILE_NAME).unlink()
     planned_without, taken_without = _int4_bytes(out)
@@ -167,7 +165,7 @@ def test_a_damaged_file_of_blocks_is_left_alone(converted):
     _, out, weights = converted
     (out / FILE_NAME).write_bytes(b"nothing of the kind")
     assert load_model(out, "m", dtype="f32", weights=weights).parameters > 0
-    assert not PublishedBlocks(out).hashes
+    assert not GgufBlocks(out).hashes
 
 
 def test_blocks_are_not_kept_where_they_are_not_the_weights(tmp_path):

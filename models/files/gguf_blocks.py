@@ -47,7 +47,7 @@ _TOGETHER = {"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}
 _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 
 
-class PublishedBlocks:
+class GgufBlocks:
     """The published blocks in a model folder. Empty without a folder, or if the folder has none."""
 
     def __init__(self, folder: Path | None = None) -> None:

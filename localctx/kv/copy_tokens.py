@@ -14,7 +14,7 @@ from localctx.shape import PAGE
 
 
 @torch.inference_mode()
-def splice_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
+def copy_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
     """Append tokens ``start..stop`` of ``source``, of the same model, to ``cache``. They are encoded once more.
 
     ``cache`` is not exact from then on. The pools and their codecs may differ. Raises OutOfKVMemory, or ModelError if

@@ -67,7 +67,7 @@ class RetainedSequence(NamedTuple):
     sequence: NativeSequence
 
 
-class ResidentSequences:
+class SequenceSlots:
     """The sequences in a native context. ``make_context`` makes a context of a given size. ``max_cells`` is the maximum
     size in tokens, which changes with free memory. Use from one thread at a time.
     """

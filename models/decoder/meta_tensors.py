@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class WithoutNumbers(TorchDispatchMode):
+class MetaTensorMode(TorchDispatchMode):
     """Lets code that reads tensor values run on the meta device: ``nonzero`` finds nothing, numbers are 0, booleans are
     True. Mixtures of experts, for example, check which experts have tokens.
 
