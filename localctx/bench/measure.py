@@ -5,11 +5,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from localctx.bench.energy import EnergyCounter
 from localctx.bench.engines import Engines
 from localctx.bench.peer_state import SavedPeerStates
 from localctx.bench.time_left import BenchStep, TimeLeft
@@ -83,13 +82,6 @@ class NoiseProbe:
         return spread(self.seconds) if self.seconds else None
 
 
-class StepCost(NamedTuple):
-    """The cost of a step: seconds, and joules of the whole machine if readable."""
-
-    seconds: float
-    joules: float | None
-
-
 class Bench:
     """One run: takes the measurements ``what`` of ``engines`` on ``tokens``, in ``repeat`` rounds at each of
     ``contexts``.
@@ -108,12 +100,10 @@ class Bench:
         on_progress: Callable[[str, float | None], None] = lambda text, left: None,
         clock: Callable[[], float] = time.perf_counter,
         saved: SavedPeerStates | None = None,
-        energy: EnergyCounter | None = None,
     ) -> None:
         self.engines, self.what, self.contexts, self.repeat = engines, what, sorted(contexts), repeat
         self._tokens, self._on_progress, self._clock, self.saved = tokens, on_progress, clock, saved
         self.samples, self.noise, self.time_left = Samples(), NoiseProbe(clock), TimeLeft()
-        self.energy = energy or EnergyCounter()
 
     def text(self, stop: int, start: int = 0) -> list[int]:
         """Returns tokens ``start..stop`` of the text."""
@@ -123,16 +113,16 @@ class Bench:
         """Report ``text`` as progress, without a time."""
         self._on_progress(text, None)
 
-    def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> StepCost:
-        """Report ``text`` as progress, then run the step. Returns its cost. Raises Cancelled."""
+    def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> float:
+        """Report ``text`` as progress, then run the step. Returns the seconds it took. Raises Cancelled."""
         if self.engines.cancelled():
             raise Cancelled
         self._on_progress(text, self.time_left.seconds)
-        before, start = self.energy.read(), self._clock()
+        start = self._clock()
         run()
-        cost = StepCost(self._clock() - start, self.energy.joules_since(before))
-        self.time_left.done(step, cost.seconds)
-        return cost
+        seconds = self._clock() - start
+        self.time_left.done(step, seconds)
+        return seconds
 
 
 def extra_tokens(repeat: int) -> int:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 
-from localctx.bench.energy import per_token
 from localctx.bench.engines import OwnModel
 from localctx.bench.measure import DECODE_TOKENS, Bench, SampleKey
 from localctx.bench.own_engines import LocalctxEngine, decode_each
@@ -47,16 +46,15 @@ def _measure(bench: Bench, own: OwnModel, codec: str, context: int) -> None:
 
 
 def _round(bench: Bench, engines: Sequence[LocalctxEngine], context: int) -> None:
-    rates, joules = list[float](), None
+    rates = list[float]()
     for several, label in ((engines[:1], _LABEL), (engines, f"{_LABEL} side by side")):
         decode_each(several, [1] * len(several))  # not timed, so that weights and threads are warm
         steps = partial(_decode, several, bench.text(DECODE_TOKENS))
         text = f"decoding {len(several)} at {context:,} tokens: {engines[0].name} {engines[0].kv}"
-        seconds, joules = bench.run_step(text, decoding(label, context), steps)
+        seconds = bench.run_step(text, decoding(label, context), steps)
         rates.append(len(several) * DECODE_TOKENS / seconds)
     one, many = rates
     numbers = {"tokens_per_second": many, "alone_per_second": one, "times": many / one}
-    numbers |= per_token(joules, SEQUENCES * DECODE_TOKENS)
     bench.samples.add(SampleKey("parallel", engines[0].name, engines[0].kv, context), **numbers)
 
 

@@ -35,12 +35,11 @@ class PersistablePeer(Protocol):
 
 @dataclass(frozen=True)
 class SavedStateFacts:
-    """The prefill behind a saved state: ``tokens`` in ``seconds``, on ``day`` (ISO date), with ``joules`` if known."""
+    """The prefill behind a saved state: ``tokens`` in ``seconds``, on ``day`` (ISO date)."""
 
     tokens: int
     seconds: float
     day: str
-    joules: float | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class SavedPeerStates:
             facts = json.loads(_facts_file(state).read_text("utf-8"))
             if facts.pop("blake3") == hash_file(state) and engine.load(state, tokens):
                 os.utime(state)
-                return SavedStateFacts(**facts)
+                return SavedStateFacts(facts["tokens"], facts["seconds"], facts["day"])  # older files have more
         self.warn(f"what {engine.name} had read to {len(tokens):,} tokens is damaged: it is read anew")
         _delete(state)
         return None

@@ -36,7 +36,7 @@ def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
 
 def machine(bench: Bench) -> dict[str, Any]:
     """Describe the machine. ``noise`` is the spread of the same matrix product between rounds. ``window`` is the
-    context length that the model was trained for. ``energy`` is None if joules cannot be read.
+    context length that the model was trained for.
     """
     model = bench.engines.model
     return {
@@ -47,7 +47,6 @@ def machine(bench: Bench) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
         "precision": _precision(bench),
         "vectors": f"{WIDEST} float32 at once ({INSTRUCTIONS})",
-        "energy": "rapl" if bench.energy.readable else None,
         "threads": bench.engines.threads,
         "noise": bench.noise.spread,
         "window": model.trained,
@@ -104,8 +103,6 @@ def draw_speed(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
 
 
 def _cell(row: dict[str, Any], number: str) -> str:
-    if number == "joules_per_token":
-        return f"{row[number]:,.3f}"
     return f"{row[number]:,.1f}" + ("" if row["spread"] is None else f" ({row['spread']:.0%})")
 
 

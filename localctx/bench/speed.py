@@ -5,14 +5,13 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
-from localctx.bench.energy import per_token
 from localctx.bench.engines import BenchEngine
 from localctx.bench.measure import DECODE_TOKENS, Bench, SampleKey, extra_tokens
 from localctx.bench.peer_state import SavedStateFacts
 from localctx.bench.time_left import LONG, decoding, reading
 from localctx.budget import measure_process
 
-_UNREAD = SavedStateFacts(0, 0.0, "", 0.0)
+_UNREAD = SavedStateFacts(0, 0.0, "")
 
 
 def measure_speed(bench: Bench) -> None:
@@ -94,17 +93,14 @@ class _TimedEngine:
         self._at = context
         if self.engine.prefills and "prefill" in self._bench.what:
             key = SampleKey("prefill", self._label, "", context, self.facts.day)
-            numbers = per_token(self.facts.joules, self.facts.tokens)
-            self._bench.samples.add(key, tokens_per_second=self.facts.tokens / self.facts.seconds, **numbers)
+            self._bench.samples.add(key, tokens_per_second=self.facts.tokens / self.facts.seconds)
 
     def decode(self, context: int, which: str) -> None:
         """Decode the next tokens of the text and add a sample. The first token is not timed."""
         self.step(1)
         text = f"decoding at {context:,} tokens, {which}: {self._label}"
-        cost = self._bench.run_step(text, decoding(self._label, context), partial(self.step, DECODE_TOKENS))
-        numbers = per_token(cost.joules, DECODE_TOKENS)
-        key = self.key("decode", context)
-        self._bench.samples.add(key, ms_per_token=1000 * cost.seconds / DECODE_TOKENS, **numbers)
+        seconds = self._bench.run_step(text, decoding(self._label, context), partial(self.step, DECODE_TOKENS))
+        self._bench.samples.add(self.key("decode", context), ms_per_token=1000 * seconds / DECODE_TOKENS)
 
     def step(self, count: int) -> None:
         """Decode the next ``count`` tokens of the text."""
@@ -141,14 +137,8 @@ class _TimedEngine:
             return
         before = max((n for n in bench.contexts if n <= self._at), default=0)
         step = reading(self._label, context, before, repeated)
-        cost = bench.run_step(f"reading to {context:,} tokens: {self._label}", step, read)
-        spent = self.facts.joules
-        self.facts = replace(
-            self.facts,
-            tokens=self.facts.tokens + len(tokens),
-            seconds=self.facts.seconds + cost.seconds,
-            joules=None if spent is None or cost.joules is None else spent + cost.joules,
-        )
+        seconds = self.facts.seconds + bench.run_step(f"reading to {context:,} tokens: {self._label}", step, read)
+        self.facts = replace(self.facts, tokens=self.facts.tokens + len(tokens), seconds=seconds)
         if bench.saved and self.facts.seconds >= LONG:
             facts = replace(self.facts, day=self.facts.day or date.today().isoformat())
             bench.saved.save(self.engine, bench.text(context), facts)

@@ -67,7 +67,7 @@ class _ReopenedDocument:
     def seconds(self, text: str, step: BenchStep) -> float:
         """Returns the seconds to the first token of an answer, without the time to close the document."""
         with ExitStack() as cleanup:
-            return self._bench.run_step(text, step, partial(self._first_token, cleanup)).seconds
+            return self._bench.run_step(text, step, partial(self._first_token, cleanup))
 
     def _first_token(self, cleanup: ExitStack) -> None:
         store = cleanup.enter_context(closing(Store(self._folder)))
@@ -121,7 +121,7 @@ def _compare(bench: Bench, context: int, in_memory: LocalctxEngine, spilled: Loc
         for token in tokens_now:
             if name == "disk":
                 drop_pages(spilled)
-            seconds += bench.run_step(text, decoding(_LABEL, context), partial(engine.decode, [token])).seconds
+            seconds += bench.run_step(text, decoding(_LABEL, context), partial(engine.decode, [token]))
         numbers[f"{name}_ms_per_token"] = 1000 * seconds / len(tokens_now)
     bench.samples.add(SampleKey("spill", spilled.name, spilled.kv, context), **numbers)
 

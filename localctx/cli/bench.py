@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from localctx.settings import Settings
 
 _LINE_INTERVAL = 10  # seconds between progress lines if stderr is not a terminal
-_ENERGY = "joules a token: not readable here (Linux shows them in /sys/class/powercap, often only to root)"
 _GRACE = 0.5  # seconds for the thread to end after Ctrl-C
 
 
@@ -260,7 +259,6 @@ def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:
         "medians; in brackets how far the rounds differ: (max - min) / median": result["decode"] or result["prefill"],
         "with a day: prefilled in an earlier run, whose state was stored": earlier,
         "parallel: tokens a second of 8 sequences side by side, and of one alone": result["parallel"],
-        _ENERGY: not bench.energy.readable,
         "disk: 7/8 of the pages are on disk, not in the system's page cache; cached: in that cache": result["spill"],
         _past(bench.contexts, bench.engines.model): True,
     }
@@ -273,9 +271,7 @@ def _tables(result: dict[str, Any]) -> list[str]:
 
     tables = [
         table(speed_rows(result["decode"], "DECODE, ms/token", "ms_per_token")),
-        table(speed_rows(result["decode"], "DECODE, J/token", "joules_per_token")),
         table(speed_rows(result["prefill"], "PREFILL, tokens/s", "tokens_per_second")),
-        table(speed_rows(result["prefill"], "PREFILL, J/token", "joules_per_token")),
     ]
     for what in ("reopen", "spill", "memory", "parallel"):
         rows = [

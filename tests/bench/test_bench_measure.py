@@ -1,5 +1,6 @@
 """Measuring: engines take turns on one text, medians and spreads are right, and what takes long is kept."""
 
+import json
 import os
 import statistics
 from datetime import date
@@ -137,6 +138,13 @@ def test_a_damaged_reading_is_told_and_read_anew(tmp_path, harm):
     assert "day" not in rows[0]
     assert said == ["what peer had read to 100 tokens is damaged: it is read anew"]
     assert kept_run(SavedPeerStates(tmp_path), contexts=(100,))[0] == [["load", 100]], "and kept again"
+
+
+def test_a_reading_that_an_older_version_kept_is_used(tmp_path):
+    kept_run(SavedPeerStates(tmp_path), contexts=(100,))
+    (facts,) = tmp_path.glob("*.json")
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "joules": 3.5}))
+    assert kept_run(SavedPeerStates(tmp_path), contexts=(100,))[0] == [["load", 100]]
 
 
 def test_what_cannot_be_kept_is_told(tmp_path):

@@ -251,11 +251,9 @@ def test_the_command_measures_variants_and_names_the_processor(run, monkeypatch,
     assert {"localctx", "localctx weights-int8"} <= names
     assert {row["engine"] for row in said["parallel"]} == {"localctx", "localctx weights-int8"}
     assert "float32 at once" in said["machine"]["vectors"]
-    assert said["machine"]["energy"] in (None, "rapl")
     shown = run("bench", document, "--model", folder, *flags, "--engines", "localctx")
     assert "PARALLEL" in shown.stdout
     assert "8 sequences side by side" in shown.stdout
-    assert ("joules a token: not readable" in shown.stdout) == (said["machine"]["energy"] is None)
 
 
 @pytest.mark.parametrize(
