@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import with_helpers  # noqa: F401
+import harness  # noqa: F401
 from in_memory_output import Kept
 from measure_retrieval import DATA
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import harness  # noqa: F401
 import psutil
 import uvicorn
-import with_helpers  # noqa: F401
 from clock import wait_until
 from tiny_models import save_sharp_model
 

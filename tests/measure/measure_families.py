@@ -13,9 +13,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import harness  # noqa: F401
 import torch
 import transformers as tf
-import with_helpers  # noqa: F401
 from tiny_family_configs import CAUSAL, TYPES, VOCABULARY, tiny_config
 
 from localctx.errors import ModelError

@@ -1,12 +1,18 @@
-"""Documents changed at random: ``python measure_fuzz.py --format pdf --inputs 10000 --seed 1``.
+"""Input changed at random: ``python measure_fuzz.py documents|api [options]``.
 
-Blocks of inputs are parsed by a process under the parsers' limits. An input that ends the process is parsed once more
-as the application does it: it must end in a sentence. Prints how many inputs were read, refused in a sentence, and
-ended their process; fails where the application would not have told a sentence.
+``documents [--format pdf] [--inputs 1000] [--seed 1]``: blocks of inputs are parsed by a process under the parsers'
+limits. An input that ends the process is parsed once more as the application does it: it must end in a sentence. Prints
+how many inputs were read, refused in a sentence, and ended their process; fails where the application would not have
+told a sentence.
+
+``api [--requests 5000] [--seed 1]``: serves a tiny model on a free port of this machine, sends it requests made from
+``/openapi.json`` by schemathesis, valid and invalid ones, and counts the statuses. Exit code 1: there was a 5xx, or an
+answer that is no JSON object where one is promised.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,13 +20,18 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import with_helpers  # noqa: F401
+import harness
 from fuzz_documents import FORMATS
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.sandbox import parse
 
 BLOCK = 250  # inputs of one process
+OPERATIONS = 13  # of the API
+SHORT = {"max_tokens": 4, "max_completion_tokens": 4, "max_output_tokens": 4}
+
+
+# --- Documents
 
 
 def run_block(names: str, inputs: int, number: int, folder: Path) -> dict[str, Counter[str]]:
@@ -50,13 +61,13 @@ def outcome(name: str, data: bytes) -> str:
     return "read"
 
 
-def main() -> None:
+def measure_documents(arguments: list[str]) -> None:
     """Parses the inputs of one format, or of all."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser()
     parser.add_argument("--format", choices=(*FORMATS, "all"), default="all")
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     for name in FORMATS if given.format == "all" else (given.format,):
         ends, start = Counter[str](), time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
@@ -65,5 +76,73 @@ def main() -> None:
         print(f"{name}: {dict(ends)}, {time.monotonic() - start:.0f} s", flush=True)
 
 
+# --- The API
+
+
+def fuzz(url: str, key: str, count: int, number: int) -> tuple[Counter[int], list[str]]:
+    """Send about ``count`` requests; returns how often each status came, and what was wrong."""
+    import requests
+    import schemathesis
+    from schemathesis.generation.modes import GenerationMode
+
+    root, statuses, wrong = url.removesuffix("/v1"), Counter[int](), list[str]()
+    session = requests.Session()
+    session.trust_env = False
+    session.headers["authorization"] = f"Bearer {key}"
+    described = session.get(f"{root}/openapi.json").json()
+    schema = schemathesis.openapi.from_dict(described)
+    operations = [found.ok() for found in schema.get_all_operations()]
+    assert len(operations) == OPERATIONS, len(operations)
+    for i, operation in enumerate(operations):
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            _send(operation, mode, root, session, max(1, count // 2 // OPERATIONS), number + i, statuses, wrong)
+    return statuses, wrong
+
+
+def _send(operation, mode, root, session, count, number, statuses, wrong) -> None:
+    from hypothesis import HealthCheck, given, seed, settings
+
+    @seed(number)
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def send(case) -> None:
+        if isinstance(case.body, dict):  # an answer as long as a request may ask for takes minutes
+            case.body.update({name: 4 for name in SHORT if isinstance(case.body.get(name), int)})
+            case.body.update({"n": 2} if isinstance(case.body.get("n"), int) and case.body["n"] > 2 else {})
+            for name in ("model", "document_ids"):  # which end a request early, unless they name what is there
+                case.body.pop(name, None)
+        key = {"authorization": str(session.headers["authorization"])}
+        response = case.call(base_url=root, session=session, headers=key, timeout=120)
+        statuses[response.status_code] += 1
+        if response.status_code >= 500:
+            wrong.append(f"{case.method} {case.path} {response.status_code} {case.body!r:.300} {response.text[:200]}")
+        elif response.status_code >= 400 and "error" not in response.json():
+            wrong.append(f"{case.method} {case.path}: no error is told")
+
+    try:
+        send()
+    except Exception as e:
+        if type(e).__name__ not in ("Unsatisfiable", "SkipTest"):  # a path without parameters cannot be wrong
+            raise
+
+
+def measure_api(arguments: list[str]) -> None:
+    """Print how often each status came, and what was wrong."""
+    from api_servers import api_server
+    from tiny_models import save_sharp_model
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        model, begun = save_sharp_model(Path(folder) / "model", 0), time.monotonic()
+        with api_server(Path(folder) / "home", model, max_tokens=4) as (url, key, _):
+            statuses, wrong = fuzz(url, key, given.requests, given.seed)
+    told = {"requests": statuses.total(), "seed": given.seed, "seconds": round(time.monotonic() - begun)}
+    print(json.dumps({**told, "statuses": dict(sorted(statuses.items())), "wrong": wrong[:20]}, indent=2), flush=True)
+    os._exit(1 if wrong else 0)
+
+
 if __name__ == "__main__":
-    main()
+    harness.run(__doc__, documents=measure_documents, api=measure_api)

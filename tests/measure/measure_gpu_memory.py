@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import harness  # noqa: F401
 import torch
-import with_helpers  # noqa: F401
 from tiny_models import make_tokenizer
 
 import localctx

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import harness  # noqa: F401
 import torch
-import with_helpers  # noqa: F401
 from random_models import SIZES, save_random_model
 
 RESERVED = 512  # tokens of the window for the question, the prompt's own words and the answer

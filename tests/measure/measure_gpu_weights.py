@@ -16,8 +16,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+import harness  # noqa: F401
 import torch
-import with_helpers  # noqa: F401
 from measure_gpu import LLAMA_3_8B, made_model
 from measure_gpu_model import STEPS, step_of, timed
 from tiny_models import make_tokenizer

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-import with_helpers  # noqa: F401
+import harness  # noqa: F401
 from repository import ROOT
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("localctx", "ui", "models", "kernels"))

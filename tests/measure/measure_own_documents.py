@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import with_helpers  # noqa: F401
+import harness  # noqa: F401
 from own_answers import OwnQuestion, has_expected, is_right, load_questions, polarity, says_nothing, tokens
 
 import localctx

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import with_helpers  # noqa: F401
+import harness  # noqa: F401
 from older_processor import AVX2, QUESTIONS
 
 TOKENS = 2_000

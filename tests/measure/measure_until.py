@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import harness  # noqa: F401
 import torch
-import with_helpers  # noqa: F401
 from promises import Logits, Recorder
 
 from localctx.engine.coroutine import drive

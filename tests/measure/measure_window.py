@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import harness  # noqa: F401
 import psutil
-import with_helpers  # noqa: F401
 from browser import Served, Tab, launched, served
 from made_files import pdf
 from stored_documents import add

@@ -53,7 +53,7 @@ def test_files_of_the_kernels_that_their_readme_names_exist():
 
 def test_every_measurement_has_its_question():
     folder = ROOT / "tests" / "measure"
-    scripts = {path.name for path in folder.glob("*.py")} - {"with_helpers.py"}
+    scripts = {path.name for path in folder.glob("*.py")} - {"harness.py"}
     asked = re.findall(r"^\| `(\w+\.py)` \| .+\?.* \|$", (folder / "README.md").read_text(), re.MULTILINE)
     assert sorted(asked) == sorted(scripts)
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from killed_store import kill, wrong
-from measure_store_kills import together
+from measure_crashes import together
 
 from localctx.store.deletions import Deletions
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("seed", range(4))
 def test_writers_that_are_killed_lose_nothing(home, seed):
-    """Forty kills in all; measure_store_kills.py makes thousands."""
+    """Forty kills in all; measure_crashes.py makes thousands."""
     for i in range(10):
         assert wrong(home, kill(home, 100 * seed + i, 1 + i % 2)) == []
         if i % 4 == 3:
