@@ -86,11 +86,11 @@ class Request:
     cache: SequenceCache
     adapter: Adapter | None  # computes the prompt's last tokens
     persister: Persister | None  # None: pages are not persisted
-    relief: MemoryRelief  # for when memory runs out
+    relief: OomRecovery  # for when memory runs out
     started: float  # clock when the request was built
     seconds: dict[str, float]  # by phase
     sharing: Sharing | None = None  # in-memory prefix cache
-    planned_chunk: int = 0  # before memory relief shrank it
+    planned_chunk: int = 0  # before recovery from missing memory shrank it
     restored: int = 0  # first tokens that came from the store or from earlier prompts
     restore_notes: list[str] = field(default_factory=list)  # why not more were restored
     controls: TokenControls = NO_CONTROLS  # of sampling, beside the settings
