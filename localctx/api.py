@@ -73,11 +73,17 @@ class Library:
         return results
 
     def remove(self, document: str) -> int:
-        """Delete a document (by id, start of its id, or name) and its pages. Returns the bytes freed.
+        """Delete a document (by id, start of its id, name or path) and its pages. Returns the bytes freed.
 
-        Raises DocumentError for a document that does not exist.
+        The name or path of one of several files with the same text removes only that file. Raises DocumentError for a
+        document that does not exist.
         """
-        return self._session.store.remove_document(self._session.store.documents.find(document).id)
+        store = self._session.store
+        found = store.documents.find(document).id
+        if file := store.documents.files.one_of_several(found, document):
+            store.documents.files.forget(file.path)
+            return 0
+        return store.remove_document(found)
 
     def search(self, words: str, *, top: int = 10, documents: Sequence[str] | None = None) -> list[Passage]:
         """Returns the ``top`` passages for ``words``, best first, in these documents (ids) or in all."""

@@ -71,7 +71,10 @@ class AppWindow:
     def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
         """Return names and ids of the library's documents. Older versions are left out unless in ``include``."""
         with self.store() as store:
-            return [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in include]
+            shown = [d for d in store.documents.all() if not d.superseded or d.id in include]
+            files = store.documents.files.all()
+            names = {d.id: dict.fromkeys([d.name, *(file.name for file in files.get(d.id, ()))]) for d in shown}
+            return [(" and ".join(names[d.id]), d.id) for d in shown]
 
     def download_path(self, name: str) -> Path:
         """Return a path for a file that the browser will download. The file is deleted together with the uploads."""

@@ -116,7 +116,8 @@ class Batch:
         return read_sources(self._summarizing.runtime, [job.source])[0]
 
     def _stored_result(self, document: StoredDocument) -> dict[str, Any] | None:
-        return self._read_store(lambda store: store.results.get(document[0].id, self._recipe))
+        found = self._read_store(lambda store: store.results.get(document[0].id, self._recipe))
+        return found and _named_after(document, found)
 
     def _read_store(self, read: Callable[[Store], Value]) -> Value | None:
         return self._summarizing.runtime.read_store(read)
@@ -134,6 +135,16 @@ class Batch:
             store.documents.add(row, text, spans)
             store.results.put(row.id, self._recipe, result)
             store.results.remove_parts(row.id, self._recipe)
+
+
+def _named_after(document: StoredDocument, result: Any) -> Any:
+    """Returns a stored result whose citations name this document, and not another file with the same text."""
+    if isinstance(result, list):
+        return [_named_after(document, part) for part in result]
+    if not isinstance(result, dict):
+        return result
+    name = {"name": document.name} if result.get("document") == document.id and "name" in result else {}
+    return {key: _named_after(document, value) for key, value in result.items()} | name
 
 
 @dataclass

@@ -16,6 +16,8 @@ from localctx.version import __version__
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
+    from localctx.library.search.search import Passage
+
 INSTRUCTIONS = "Documents on this machine that localctx has read. Answers cite them; nothing leaves the machine."
 MAX_PASSAGES, MAX_CHARACTERS = 50, 50_000
 
@@ -39,7 +41,7 @@ class LibraryTools:
             with session.workflows.library() as library:
                 found, _ = library.search(words, None, max(1, min(top, MAX_PASSAGES)))
             yield from ()
-            told = (f"[{p.document}] {_place(p.name, p.page, p.heading)}\n{p.text.strip()}" for p in found.passages)
+            told = (f"[{p.document}] {_found_in(p)}\n{p.text.strip()}" for p in found.passages)
             return "\n\n".join(told) or "Nothing was found."
 
         return self._run(job)
@@ -67,7 +69,7 @@ class LibraryTools:
 
         def job(session: Session) -> Generator[Any, Any, str]:
             yield from ()
-            rows = session.store.documents.all()
+            rows = session.store.documents.by_file()
             return "\n".join(f"{row.id}  {row.name}  {row.chars:,}" for row in rows) or "The library is empty."
 
         return self._run(job)
@@ -132,6 +134,11 @@ def _told(report: AnswerReport) -> str:
 def _listed(title: str, citations: Sequence[dict[str, Any]]) -> str:
     lines = [f"- [{c['document']}] {_place(c['name'], c['page'], c['heading'])}: {c['quote']}" for c in citations]
     return f"\n\n{title}:\n" + "\n".join(lines) if lines else ""
+
+
+def _found_in(p: "Passage") -> str:
+    place = _place(p.name, p.page, p.heading)
+    return f"{place}, of an older version" if p.superseded else place
 
 
 def _place(name: str, page: str | None, heading: str | None) -> str:

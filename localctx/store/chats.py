@@ -21,6 +21,7 @@ _ABOVE = """WITH RECURSIVE above(id, parent, depth) AS (
     UNION ALL SELECT messages.id, messages.parent, depth + 1 FROM messages JOIN above
     ON messages.id = above.parent AND messages.id < above.id
 )"""
+_NAMED = "SELECT files.name FROM files WHERE files.document = {} AND files.name = {} LIMIT 1"  # of two names, the asked
 
 
 @dataclass(frozen=True)
@@ -119,14 +120,14 @@ class Chats:
             raise ChatError(f"{query!r} names {len(matches)} chats", f"say which: {', '.join(c.id for c in matches)}")
         return matches[0]
 
-    def add_document(self, chat: str, document: str) -> None:
-        """Add a stored document to a chat."""
+    def add_document(self, chat: str, document: str, name: str = "") -> None:
+        """Add a stored document to a chat, under the ``name`` of one of its files, or else its own."""
         last = "SELECT coalesce(max(position), -1) FROM chat_documents WHERE chat = :chat"
         self._db.execute(
             f"""INSERT INTO chat_documents (chat, position, document, name)
-            SELECT :chat, ({last}) + 1, id, name FROM documents WHERE id = :document
-            AND id NOT IN (SELECT document FROM chat_documents WHERE chat = :chat)""",
-            {"chat": chat, "document": document},
+            SELECT :chat, ({last}) + 1, id, coalesce(({_NAMED.format(":document", ":name")}), name) FROM documents
+            WHERE id = :document AND id NOT IN (SELECT document FROM chat_documents WHERE chat = :chat)""",
+            {"chat": chat, "document": document, "name": name},
         )
 
     def set_documents(self, chat: str, documents: Sequence[str]) -> None:
@@ -135,11 +136,11 @@ class Chats:
         Documents that left the library stay listed until ``forget_removed``.
         """
         with self._db.atomic():
-            self.get(chat)
+            names = {document.id: document.name for document in self.get(chat).documents}
             stored = "SELECT id FROM documents"
             self._db.execute(f"DELETE FROM chat_documents WHERE chat = ? AND document IN ({stored})", [chat])
             for document in documents:
-                self.add_document(chat, document)
+                self.add_document(chat, document, names.get(document, ""))
 
     def forget_removed(self, chat: str) -> None:
         """Remove from a chat the documents that left the library."""
@@ -275,8 +276,9 @@ class Chats:
         return next(iter(rows))["id"]
 
     def _chat(self, row: dict[str, Any]) -> Chat:
+        named = _NAMED.format("chat_documents.document", "chat_documents.name")
         rows = self._db.query(
-            """SELECT document AS id, coalesce(documents.name, chat_documents.name) AS name,
+            f"""SELECT document AS id, coalesce(({named}), documents.name, chat_documents.name) AS name,
             documents.id IS NULL AS gone FROM chat_documents LEFT JOIN documents ON documents.id = document
             WHERE chat = ? ORDER BY position""",
             [row["id"]],

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from sqlite_utils import Database
 
 from localctx.errors import StoreError
+from localctx.store.document_files import DocumentFile, DocumentFiles, fill_files
 
 TRASH_DAYS = 7
 TRASH_SECONDS = TRASH_DAYS * 24 * 3600  # how long a deletion can be restored
@@ -46,8 +47,8 @@ def left_in_trash(deletion: Deletion) -> str:
 class Deletions:
     """The trash of a store."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, db: Database, files: DocumentFiles) -> None:
+        self._db, self._files = db, files
 
     def all(self) -> list[Deletion]:
         """Returns all deletions, latest first."""
@@ -78,7 +79,7 @@ class Deletions:
                 self._free_numbers(kept)
             self._insert(kept, _TABLES[row["kind"]])
             if row["kind"] == "document":
-                self._order_versions(row["item"])
+                self._order_versions(row["item"], kept.get("files", []))
             self._db.execute("DELETE FROM deletions WHERE id = ?", [deletion])
         return Deletion(**row)
 
@@ -149,20 +150,29 @@ class Deletions:
         for chat in kept["chats"]:
             chat["leaf"] = numbers.get(chat["leaf"])
 
-    def _order_versions(self, document: str) -> None:
-        """Link older documents of a restored document's path to newer ones, so that only the last has no successor.
+    def _order_versions(self, document: str, files: list[dict[str, Any]]) -> None:
+        """Give a restored document its files again, except those whose path has got a newer document.
 
-        First clears a successor that was deleted meanwhile.
+        Without any file, it becomes an older version of that document. First clears a successor that was deleted
+        meanwhile.
         """
         gone = "id = ? AND superseded NOT IN (SELECT id FROM documents)"
         self._db.execute(f"UPDATE documents SET superseded = NULL WHERE {gone}", [document])
+        names = DocumentFile.__annotations__
+        for file in (DocumentFile(**{name: row[name] for name in names}) for row in files):
+            if self._is_older(self._files.get(file.path), document):
+                self._files.assign(file)
+        fill_files(self._db)
         self._db.execute(
-            """UPDATE documents AS older SET superseded = newer.id FROM documents AS newer
-            WHERE older.superseded IS NULL AND newer.superseded IS NULL AND newer.path = older.path
-            AND newer.path = (SELECT path FROM documents WHERE id = ?) AND newer.path <> '-'
-            AND newer.added > older.added""",
+            """UPDATE documents SET superseded = (SELECT document FROM files WHERE files.path = documents.path)
+            WHERE id = ? AND superseded IS NULL AND path <> '-' AND id NOT IN (SELECT document FROM files)""",
             [document],
         )
+
+    def _is_older(self, there: DocumentFile | None, document: str) -> bool:
+        """True if a path has an older document than this one."""
+        added = "SELECT 1 FROM documents AS a, documents AS b WHERE a.id = ? AND b.id = ? AND a.added < b.added"
+        return bool(there and list(self._db.query(added, [there.document, document])))
 
 
 def _packed(rows: TableRows) -> bytes:

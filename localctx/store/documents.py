@@ -1,6 +1,7 @@
 """Stored documents: their text, its source, and the spans that name its parts."""
 
 import hashlib
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +13,7 @@ from sqlite_utils import Database
 from localctx.document_parts import PARTS, name_part
 from localctx.errors import DocumentError
 from localctx.file_names import shown_name, stored_path
+from localctx.store.document_files import FILE_COLUMNS, DocumentFile, DocumentFiles, fill_files, paths_meant
 
 
 @dataclass(frozen=True)
@@ -151,40 +153,60 @@ def _span_around(spans: Sequence[Span]) -> Callable[[int], Span | None]:
     return at
 
 
-class Documents:
-    """The documents in a store."""
+def _file_of(row: DocumentRow, read: float) -> DocumentFile:
+    return DocumentFile(**{name: getattr(row, name) for name in FILE_COLUMNS}, document=row.id, read=read)
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+
+def _named_after(row: DocumentRow, file: DocumentFile) -> DocumentRow:
+    """Returns the row with the path, name and other values of one of the document's files."""
+    return replace(row, **{name: getattr(file, name) for name in FILE_COLUMNS})
+
+
+class Documents:
+    """The documents in a store, and their ``files``."""
+
+    def __init__(self, db: Database, uploads: Path) -> None:
+        self._db, self.files = db, DocumentFiles(db, uploads)
 
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
         """Store a document; returns ``added``, ``unchanged``, or ``new version`` if its path had another text.
 
         If the text is already stored, updates the row, such as path, times and name. A ``superseded`` row stays an
-        older version.
+        older version, and so does one whose path has got another text since the row was ``used``.
         """
         with self._db.atomic():
-            stored = self.has(row.id)
+            stored, row = self.has(row.id), self._unless_outdated(row)
             if stored:
                 values = {name: value for name, value in asdict(row).items() if name not in ("id", "added", "pinned")}
                 self._db.table("documents").update(row.id, values)
             else:
                 self._db.table("documents").insert({**asdict(row), "text": text})
                 self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
-            replaced = row.path != "-" and not row.superseded and self._supersede(row)
+            replaced = row.path != "-" and not row.superseded and self.files.assign(_file_of(row, row.used))
         return "new version" if replaced else "unchanged" if stored else "added"
 
-    def _supersede(self, row: DocumentRow) -> bool:
-        """Link an older version of this path to its successor; returns True if there was one."""
-        where = "path = ? AND id <> ? AND superseded IS NULL"
-        older = self._db.table("documents").count_where(where, [row.path, row.id])
-        self._db.execute(f"UPDATE documents SET superseded = ? WHERE {where}", [row.id, row.path, row.id])
-        return bool(older)
+    def _unless_outdated(self, row: DocumentRow) -> DocumentRow:
+        """Returns the row; if its path has got another document meanwhile, named after another file or superseded."""
+        there = self.files.get(row.path)
+        if not there or there.document == row.id or there.read <= row.used:
+            return row
+        others = self.files.of_document(row.id)
+        return _named_after(row, others[0]) if others else replace(row, superseded=there.document)
+
+    def record_file(self, row: DocumentRow) -> None:
+        """Record that the file at ``row.path`` has the text of this stored document, which is current from then on."""
+        with self._db.atomic():
+            self._db.table("documents").update(row.id, {"superseded": None})
+            self.files.assign(_file_of(row, time.time()))
+            self.files.show_a_file(row.id)
 
     def find_unchanged(self, path: str, nbytes: int, modified: int) -> DocumentRow | None:
         """Returns the document last read from ``path`` if its file then had this size and modification time."""
-        same = "path = ? AND bytes = ? AND modified = ? AND superseded IS NULL"
-        return next(iter(self._rows(same, path, nbytes, modified)), None)
+        file = self.files.get(path)
+        if not file or (file.bytes, file.modified) != (nbytes, modified):
+            return None
+        row = self.get(file.document)
+        return row and _named_after(row, file)
 
     def has(self, document: str) -> bool:
         """Returns True if the document is stored."""
@@ -203,22 +225,37 @@ class Documents:
         """Returns every document, most recently used first."""
         return self._rows("1")
 
+    def by_file(self) -> list[DocumentRow]:
+        """Returns a row for each file, as ``all`` orders them: a document with two files has two, of other names.
+
+        A document that has no file, such as an older version, has one row.
+        """
+        files = self.files.all()
+        return [row for d in self.all() for row in ([_named_after(d, f) for f in files.get(d.id, ())] or [d])]
+
     def find(self, query: str) -> DocumentRow:
         """Returns the one document with this id, id prefix, name or path. Raises DocumentError for none or several.
 
-        Ignores superseded versions if a current one matches; name those by their ids.
+        The row is that of the file with this name or path. Ignores superseded versions if a current one matches; name
+        those by their ids.
         """
         query, name = stored_path(query), shown_name(query)
-        path = str(Path(query).absolute())
-        prefix = query if len(query) > 3 else "never"  # a shorter prefix is ambiguous
-        rows = [d for d in self.all() if d.name == name or d.path in (query, path) or d.id.startswith(prefix)]
+        paths, prefix = paths_meant(query), query if len(query) > 3 else "never"  # a shorter one is ambiguous
+        rows = [d for d in self.by_file() if d.name == name or d.path in paths or d.id.startswith(prefix)]
         if not rows:
             raise DocumentError(f"there is no document {query!r} in the library", "see: localctx library list")
         rows = [d for d in rows if not d.superseded] or rows
-        if len(rows) > 1:
-            ids = ", ".join(d.id[:12] for d in rows)
-            raise DocumentError(f"{query!r} names {len(rows)} documents", f"say which by its id: {ids}")
+        rows = [d for d in rows if d.path in paths] or rows
+        if len(found := {d.id: d for d in rows}) > 1:
+            ids = ", ".join(document[:12] for document in found)
+            raise DocumentError(f"{query!r} names {len(found)} documents", f"say which by its id: {ids}")
         return rows[0]
+
+    def named(self, document: str, name: str) -> DocumentRow | None:
+        """Returns the row of a document, of its file with this name if it has one; None if it is not stored."""
+        row = self.get(document)
+        file = next((file for file in self.files.of_document(document) if file.name == name), None)
+        return _named_after(row, file) if row and file else row
 
     def _rows(self, where: str, *values: object) -> list[DocumentRow]:
         columns = ", ".join(DocumentRow.__annotations__)
@@ -262,4 +299,6 @@ class Documents:
             [document, document],
         )
         self._db.execute("DELETE FROM spans WHERE document = ?", [document])
+        self.files.remove_document(document)
         self._db.execute("DELETE FROM documents WHERE id = ?", [document])
+        fill_files(self._db)  # its previous version is read from its path again

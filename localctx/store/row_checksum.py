@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest
 
 CHECKED = (
     *("documents", "spans", "chats", "chat_documents", "messages", "collections", "collection_documents"),
-    *("results", "verdicts", "deletions", "watched_folders"),
+    *("results", "verdicts", "deletions", "watched_folders", "files"),
 )
 """The tables whose rows have a checksum."""
 _BY_ID = {("documents", "text")}  # the id of a document is a hash of its text

@@ -1,7 +1,10 @@
 """Defines the store's tables as migrations. Each step and its record share a transaction."""
 
+from pathlib import Path
+
 from sqlite_utils import Database, Migrations
 
+from localctx.store.document_files import fill_files
 from localctx.store.row_checksum import CHECKED, add_checksums, drop_triggers
 from localctx.store.search_words import signs_apart, words_of_chunks
 
@@ -281,7 +284,8 @@ def deletions(db: Database) -> None:
 def row_checksums(db: Database) -> None:
     """Add checksums of the rows that cannot be rebuilt."""
     for table in CHECKED:
-        add_checksums(db, table)
+        if db.table(table).exists():
+            add_checksums(db, table)
 
 
 @migrate()
@@ -299,3 +303,45 @@ def unread_parts(db: Database) -> None:
     drop_triggers(db, "documents")
     db.table("documents").add_column("unread", str, not_null_default="")
     add_checksums(db, "documents")
+
+
+@migrate()
+def files(db: Database) -> None:
+    """Add the files of documents, because several may have the same text: those documents are named after, and their
+    copies in watched folders.
+    """
+    db.table("files").create(
+        {
+            "path": str,
+            "document": str,
+            "name": str,
+            "encoding": str,
+            "bytes": int,
+            "modified": int,  # nanoseconds since 1970
+            "content": str,  # SHA-256 in hex; empty: not known
+            "unread": str,
+            "read": float,
+        },
+        pk="path",
+        not_null={"document", "name"},
+        foreign_keys=[("document", "documents", "id")],
+    )
+    db.table("files").create_index(["document"])
+    add_checksums(db, "files")
+    fill_files(db)
+    for copy in list(db.query("SELECT path, document, bytes, modified, content FROM watched_files WHERE gone = 0")):
+        about = {"name": Path(copy["path"]).name, "encoding": "", "unread": "", "read": 0.0}
+        if db.table("documents").count_where("id = ? AND superseded IS NULL", [copy["document"]]):
+            db.table("files").insert({**copy, **about}, ignore=True)
+    db.execute(
+        "UPDATE files SET encoding = documents.encoding FROM documents WHERE files.encoding = '' AND id = document"
+    )
+
+
+@migrate()
+def indexing_in_steps(db: Database) -> None:
+    """Add the documents whose words are all indexed, and a count of the vectors' removals: a step adds only some."""
+    db.table("indexed").create({"document": str}, pk="document", foreign_keys=[("document", "documents", "id")])
+    db.execute("INSERT INTO indexed SELECT DISTINCT document FROM chunks")
+    db.table("vector_removals").create({"count": int}, not_null={"count"})
+    db.table("vector_removals").insert({"count": 0})

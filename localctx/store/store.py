@@ -58,7 +58,7 @@ class Store:
         self.reserve = DiskReserve(home / "reserve", self.file)
         self.pages = StoredPages(self.db, self.folder)
         self.snapshots = StoredSnapshots(self.db, self.folder, self.pages)
-        self.documents = Documents(self.db)
+        self.documents = Documents(self.db, home / "uploads")
         self.originals = Originals(self.db, home / "originals", home / "uploads")
         self.word_places = WordPlaces(self.db)
         self.index = SearchIndex(self.db)
@@ -69,7 +69,7 @@ class Store:
         self.passage_answers = PassageAnswers(self.db)
         self.quality_results = QualityResults(self.db)
         self.watch_list = WatchList(self.db)
-        self.deletions = Deletions(self.db)
+        self.deletions = Deletions(self.db, self.documents.files)
         self.reserve.fill()
         try:
             self.forget_deleted(time.time() - TRASH_SECONDS)

@@ -7,7 +7,7 @@ from localctx.budget import measure_store_budget
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
 from localctx.library.add import Added, add_documents
-from localctx.library.search.search import SearchResult, index_all, search, try_with_embedder
+from localctx.library.search.search import SearchResult, index_all, search, search_library, try_with_embedder
 from localctx.models.embedder import Embedder
 from localctx.shape import FORMATS, PAGE, SINK_PAGES
 from localctx.store.bundle import Bundle, BundleCache, import_document
@@ -59,6 +59,8 @@ class LibraryWorkflow:
                 self._index(embedder, documents)
             except (sqlite3.OperationalError, OSError) as e:
                 unindexed.append(f"new documents were not searched ({e}); free some disk space")
+            if documents is None:
+                return search_library(store, words, embedder, top)
             return search(store, words, embedder, documents, top)
 
         with store_errors(store.home):

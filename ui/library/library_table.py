@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 from localctx.document_parts import count_parts, tell_part
@@ -12,6 +13,7 @@ from localctx.errors import format_bytes
 from localctx.library.add import Added
 from localctx.library.search.search import Passage, SearchResult, query_pattern
 from localctx.serving.worker import Queued
+from localctx.store.document_files import DocumentFile
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
 from localctx.ui import everyday
@@ -36,21 +38,23 @@ def documents(store: Store, text: str, collection: int | None = None) -> str:
 
     ``collection`` (an id) restricts it to the documents of that collection.
     """
-    rows, names = store.documents.all(), store.collections.names()
+    rows, names, files = store.documents.all(), store.collections.names(), store.documents.files.all()
     if collection is not None:
         inside = set(store.collections.documents(collection))
         rows = [d for d in rows if d.id in inside]
-    matching = [d for d in rows if text.strip().lower() in d.name.lower()]
+    copies = {d.id: [file for file in files.get(d.id, ()) if file.path != d.path] for d in rows}
+    part = text.strip().lower()
+    matching = [d for d in rows if any(part in one.name.lower() for one in (d, *copies[d.id]))]
     if not matching:
         empty = _EMPTY if collection is None else "This collection has no documents yet."
         return note(f"No name has “{text.strip()}” in it." if rows else empty)
     heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     tick_all = '<th><input type="checkbox" class="lc-all" aria-label="Choose all"></th>'
-    body = "".join(_row(store, d, names.get(d.id, ())) for d in matching)
+    body = "".join(_row(store, d, copies[d.id], names.get(d.id, ())) for d in matching)
     return f'<table class="lc-table"><thead><tr>{tick_all}{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(store: Store, d: DocumentRow, collections: Sequence[str]) -> str:
+def _row(store: Store, d: DocumentRow, copies: Sequence[DocumentFile], collections: Sequence[str]) -> str:
     _, tokens, nbytes = store.caches.usage(d.id)
     kind, parts = store.documents.count_parts(d.id)
     used = _day(datetime.fromtimestamp(d.used).date())
@@ -69,7 +73,14 @@ def _row(store: Store, d: DocumentRow, collections: Sequence[str]) -> str:
     )
     tick = f'<input type="checkbox" class="lc-pick" value="{d.id}" aria-label="{escape(d.name)}">'
     name = f'<span title="{escape(d.path)}">{open_link(d.id, d.name)}</span>'
+    name += "".join(f' <small title="{escape(c.path)}">and {escape(_copy_name(c, d))}</small>' for c in copies)
     return f'<tr><td>{tick}</td><th scope="row">{name} {signs}</th>{cells}</tr>'
+
+
+def _copy_name(copy: DocumentFile, d: DocumentRow) -> str:
+    """Return the name of another file with the text of ``d``, with its folder if both have the same name."""
+    path = Path(copy.path)
+    return f"{path.parent.name}/{copy.name}" if copy.name == d.name else copy.name
 
 
 def _day(day: date) -> str:
@@ -164,7 +175,8 @@ def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str
 
 
 def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) -> str:
-    where = escape(", ".join(filter(None, [p.page and tell_part(p.page), p.heading])))
+    older = "older version" if p.superseded else ""
+    where = escape(", ".join(filter(None, [older, p.page and tell_part(p.page), p.heading])))
     before, after = text[max(0, p.start - AROUND) : p.start], text[p.end : p.end + AROUND]
     return (
         f'<div class="lc-hit"><details><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'

@@ -98,7 +98,7 @@ def _print_result(result: "Added", as_json: bool) -> None:
 @library.command("list")
 @as_json_option
 def library_list(as_json: bool) -> None:
-    """List documents, the last used first.
+    """List documents, the last used first. Files with the same text have a line each, and the same id.
 
     \b
     localctx library list --json
@@ -106,7 +106,7 @@ def library_list(as_json: bool) -> None:
     from localctx.cli.terminal import print_json, table
 
     with open_store() as store:
-        listed = [(d, store.caches.of_document(d.id), store.caches.usage(d.id)) for d in store.documents.all()]
+        listed = [(d, store.caches.of_document(d.id), store.caches.usage(d.id)) for d in store.documents.by_file()]
     if as_json:
         print_json([_document_json(d, caches, kept) for d, caches, kept in listed])
     elif not listed:
@@ -144,11 +144,13 @@ def library_show(document: str, as_json: bool) -> None:
     with open_store() as store:
         row = store.documents.find(document)
         caches, spans = store.caches.of_document(row.id), store.documents.spans(row.id)
-        kept = store.caches.usage(row.id)
+        kept, files = store.caches.usage(row.id), [file.path for file in store.documents.files.of_document(row.id)]
     if as_json:
-        print_json(_document_json(row, caches, kept) | {"spans": [vars(s) for s in spans]})
+        print_json(_document_json(row, caches, kept) | {"spans": [vars(s) for s in spans], "files": files})
         return
     print_line(f"{row.name}  {row.chars:,} characters, {row.encoding}, {row.path}")
+    for path in sorted({*files} - {row.path}):
+        print_line(f"the same text as {path}")
     print_line(f"id {row.id}")
     pinned = ", pinned" if row.pinned else ""
     print_line(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
@@ -180,12 +182,19 @@ def library_show(document: str, as_json: bool) -> None:
 def library_rm(documents: tuple[str, ...], now: bool) -> None:
     """Delete DOCUMENTs from the library. Their pages go at once; their text rests in the trash for 7 days.
 
+    The path or name of one of several files with the same text removes only that file; their id removes all.
+
     \b
     localctx library rm README.md 3f9a1c
     """
     for document in documents:
         with open_store() as store:
             row = store.documents.find(document)
+            if file := store.documents.files.one_of_several(row.id, document):
+                store.documents.files.forget(file.path)
+                others = ", ".join(other.path for other in store.documents.files.of_document(row.id))
+                print_line(f"{file.path} removed; its text stays as {others}")
+                continue
             print_line(removed_line(store, "document", row.id, row.name, now))
             if quoting := store.chats.quoting(row.id):
                 ids = " ".join(chat.id for chat in quoting)

@@ -31,7 +31,7 @@ def library_search(
 ) -> None:
     """Find passages about WORDS, the best first: by the words themselves, and by their meaning.
 
-    New documents are indexed first.
+    New documents are indexed first. Passages of older versions come last, and are marked.
 
     \b
     localctx library search "how is a page named?" --document README.md
@@ -63,5 +63,6 @@ def _place(p: "Passage") -> str:
     from localctx.document_parts import tell_part
 
     page, heading = p.page and tell_part(p.page), p.heading and f"“{p.heading}”"
-    places = [p.name, page, heading, f"characters {p.start:,}-{p.end:,}", f"score {p.score:.3f}"]
+    older = "older version" if p.superseded else ""
+    places = [p.name, older, page, heading, f"characters {p.start:,}-{p.end:,}", f"score {p.score:.3f}"]
     return ", ".join(filter(None, places))

@@ -36,7 +36,8 @@ class Passage:
 
     ``heading`` and ``page`` (or other part, as in a Citation) are those at its start, or None. ``parts`` are the starts
     and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` is its rank, from 1, in each
-    list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search.
+    list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search. ``superseded``: the id
+    of the next version of its document, or None.
     """
 
     document: str
@@ -49,6 +50,7 @@ class Passage:
     score: float
     ranks: dict[str, int]
     parts: tuple[tuple[int, str], ...] = ()
+    superseded: str | None = None
 
     def page_at(self, position: int) -> str | None:
         """Returns the page, or other part, at a document position inside the passage."""
@@ -109,6 +111,17 @@ def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedd
         return run(load()), None
     except ModelError as e:
         return run(None), f"{e.problem}; passages are searched by their words alone"
+
+
+def search_library(store: Store, query: str, embedder: Embedder | None, top: int = 10) -> SearchResult:
+    """Search all documents as ``search`` does: the passages of older versions come after all others."""
+    rows = store.documents.all()
+    if not any(row.superseded for row in rows):
+        return search(store, query, embedder, None, top)
+    current = search(store, query, embedder, [row.id for row in rows if not row.superseded], top)
+    older = search(store, query, embedder, [row.id for row in rows if row.superseded], top)
+    passages = [*current.passages, *older.passages][:top]
+    return SearchResult(passages, current.chunks + older.chunks, current.words_only + older.words_only)
 
 
 def search(
@@ -237,6 +250,7 @@ def _passage(document: _LoadedDocument, chunk: ChunkRow, score: float, ranks: di
         score,
         ranks,
         document.parts(chunk.start, chunk.end),
+        document.row.superseded,
     )
 
 

@@ -19,6 +19,7 @@ from sqlite_utils import Database
 
 from localctx.errors import StoreError
 from localctx.store.database import file_time, open_database
+from localctx.store.document_files import fill_files
 from localctx.store.documents import text_id
 from localctx.store.integrity import expected_columns
 from localctx.store.row_checksum import CHECKED, row_checksum
@@ -230,6 +231,7 @@ def _mend_links(db: Database, result: Salvaged) -> None:
             removed = db.execute(f"DELETE FROM [{table}] WHERE rowid = ?", [rowid]).rowcount
             result.saved[table] -= removed
             result.lost[table] += removed
+    fill_files(db)
 
 
 def _index_words(db: Database) -> None:

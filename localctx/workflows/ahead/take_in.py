@@ -61,16 +61,13 @@ class TakeInWorkflow:
             return None
         known = next((f for f in same if f.path == path), None)
         left = next((f for f in same if f.path != path and not stamp_of(f.path)), None)
-        if known or left:
-            move_document(store, (known or left or same[0]).document, path, stamp)
-        status = "unchanged" if known else "moved" if left else "copy"
-        found = known or left or same[0]
+        found, status = known or left or same[0], "unchanged" if known else "moved" if left else "copy"
         row = store.documents.find(found.document)
+        file = {"name": shown_name(real_path(path).name), "modified": stamp.modified, "bytes": stamp.bytes}
+        store.documents.record_file(replace(row, path=path, **file))
         return TakenIn(path, status, row.id, "" if known else found.path, row.chars)
 
     def _parse(self, store: Store, path: str) -> TakenIn:
-        for old in [f for f in store.watch_list.files() if f.path == path]:  # its copies keep its document
-            leave_to_copy(store, old)
         (added,) = self._library.add([str(real_path(path))])
         return TakenIn(path, added.status, added.id, added.why, added.characters)
 
@@ -82,27 +79,16 @@ class TakeInWorkflow:
             store.watch_list.put(file)
             if taken.status == "moved":
                 store.watch_list.forget(taken.why)
-
-
-def move_document(store: Store, document: str, path: str, stamp: FileStamp) -> None:
-    """Record the new path of a stored document's file."""
-    row = store.documents.find(document)
-    moved = replace(row, path=path, name=shown_name(real_path(path).name), modified=stamp.modified, bytes=stamp.bytes)
-    store.documents.add(moved, store.documents.text(document), ())
+                store.documents.files.forget(taken.why)
 
 
 def note_missing(store: Store, gone: WatchedFile) -> str:
-    """Record that a watched file is gone; its document stays in the library. Returns what ``leave_to_copy`` returns."""
-    store.watch_list.note_gone([gone.path], time.time())
-    return leave_to_copy(store, gone)
-
-
-def leave_to_copy(store: Store, file: WatchedFile) -> str:
-    """Assign the document of a watched file to another file with the same text, if there is one; returns its path, or
-    "".
+    """Record that a watched file is gone; its document stays in the library. Returns the path of another file with the
+    same text, or "".
     """
-    for other in store.watch_list.of_document(file.document) if store.documents.has(file.document) else ():
-        if other.path != file.path and (stamp := stamp_of(other.path)):
-            move_document(store, other.document, other.path, stamp)
-            return other.path
-    return ""
+    store.watch_list.note_gone([gone.path], time.time())
+    others = (file.path for file in store.documents.files.of_document(gone.document) if file.path != gone.path)
+    other = next((path for path in others if stamp_of(path)), "")
+    if other:
+        store.documents.files.forget(gone.path)
+    return other

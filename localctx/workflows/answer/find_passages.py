@@ -1,7 +1,7 @@
 """Finds the passages of documents that a question is about, by words and vectors."""
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localctx.engine.runtime import Runtime
 from localctx.library.search.search import (
@@ -57,6 +57,7 @@ def find_passages(
     passages, warning = try_with_embedder(lambda: runtime.embedder, find)
     text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
     named = {p.document for p in passages}
+    passages = [replace(p, name=given[p.document].name) if p.document in given else p for p in passages]
     found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
     return FoundPassages(passages, found, warning)
 

@@ -293,9 +293,10 @@ class ChatWorkflow:
     def _documents(self, chat: Chat) -> list[StoredDocument]:
         """Returns the documents of a chat: those it names, then those now in its collection. Raises ChatError."""
         documents, collection = self._runtime.store.documents, chat.settings.get("collection")
-        rows = {row.id: row for row in documents.all()}
-        ids = [d.id for d in chat.documents if not d.removed]
+        names = {d.id: d.name for d in chat.documents if not d.removed}
+        ids = [*names]
         ids += self._runtime.store.collections.documents(collection) if collection else []
         if collection and not ids:
             raise ChatError("the collection of this chat is empty or was deleted", "choose another one, or a document")
-        return [StoredDocument(rows[d], documents.text(d), documents.spans(d)) for d in dict.fromkeys(ids)]
+        rows = filter(None, (documents.named(d, names.get(d, "")) for d in dict.fromkeys(ids)))
+        return [StoredDocument(row, documents.text(row.id), documents.spans(row.id)) for row in rows]

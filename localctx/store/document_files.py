@@ -1,0 +1,143 @@
+"""The files of documents: each path with the document last read from it. Files with the same text share a document."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localctx.errors import DocumentError
+from localctx.file_names import real_path, shown_name, stored_path
+
+FILE_COLUMNS = ("path", "name", "encoding", "bytes", "modified", "content", "unread")
+"""The columns that describe the file of a document, in the tables ``files`` and ``documents``."""
+
+_PREVIOUS_COLLECTIONS = """INSERT OR IGNORE INTO collection_documents (collection, document)
+    SELECT collection, ? FROM collection_documents WHERE document = ?"""
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """The file at ``path``, whose text is ``document``. ``read``: when it was read, in seconds since 1970.
+
+    The other FILE_COLUMNS are those of a DocumentRow.
+    """
+
+    path: str
+    document: str
+    name: str
+    encoding: str
+    bytes: int
+    modified: int
+    content: str
+    unread: str
+    read: float
+
+
+class DocumentFiles:
+    """The files in a store. A document that came from standard input has none. Files in ``uploads`` are temporary."""
+
+    def __init__(self, db: Database, uploads: Path) -> None:
+        self._db, self._uploads = db, uploads
+
+    def get(self, path: str) -> DocumentFile | None:
+        """Returns the file that was read from ``path``, or None."""
+        return next(iter(self._rows("path = ?", path)), None)
+
+    def of_document(self, document: str) -> list[DocumentFile]:
+        """Returns the files whose text is this document, the last read first."""
+        return self._rows("document = ?", document)
+
+    def one_of_several(self, document: str, query: str) -> DocumentFile | None:
+        """Returns the file that ``query`` names by its path or name, or None if the document has no file beside it.
+
+        Raises DocumentError if it names several.
+        """
+        files, paths = self.of_document(document), paths_meant(query)
+        named = [file for file in files if file.path in paths]
+        named = named or [file for file in files if file.name == shown_name(query)]
+        if len(named) > 1:
+            problem = f"{shown_name(query)!r} names {len(named)} files with the same text"
+            raise DocumentError(problem, "say which by its path, or all of them by the id")
+        return named[0] if named and len(files) > 1 else None
+
+    def all(self) -> dict[str, list[DocumentFile]]:
+        """Returns the files of every document that has some, by id, the last read first."""
+        found = dict[str, list[DocumentFile]]()
+        for file in self._rows("1"):
+            found.setdefault(file.document, []).append(file)
+        return found
+
+    def assign(self, file: DocumentFile) -> bool:
+        """Record that ``file`` was read; returns True if its path had another document.
+
+        That document becomes an older version, unless another file has its text; collections that hold it get the new
+        one too.
+        """
+        before = self.get(file.path)
+        self._db.table("files").upsert(asdict(file), pk="path")
+        self._forget_moved(file)
+        if before is None or before.document == file.document:
+            return False
+        if self.of_document(before.document):
+            self._db.execute(_PREVIOUS_COLLECTIONS, [file.document, before.document])
+            self.show_a_file(before.document)
+        else:
+            supersede = "UPDATE documents SET superseded = ? WHERE id = ?"
+            self._db.execute(supersede, [file.document, before.document])
+        return True
+
+    def forget(self, path: str) -> None:
+        """Forget a file, whose document stays."""
+        with self._db.atomic():
+            gone = self.get(path)
+            self._db.execute("DELETE FROM files WHERE path = ?", [path])
+            if gone:
+                self.show_a_file(gone.document)
+
+    def show_a_file(self, document: str) -> None:
+        """Name a document after the file read last, if it is named after a path that is not its own any more."""
+        files = self.of_document(document)
+        named = next(iter(self._db.query("SELECT path FROM documents WHERE id = ?", [document])), None)
+        if files and named and named["path"] not in {file.path for file in files}:
+            self._db.table("documents").update(document, {name: getattr(files[0], name) for name in FILE_COLUMNS})
+
+    def remove_document(self, document: str) -> None:
+        """Forget the files of a document that is removed."""
+        self._db.execute("DELETE FROM files WHERE document = ?", [document])
+
+    def _forget_moved(self, file: DocumentFile) -> None:
+        """Forget the earlier places of ``file``: files that are gone and have its time, and uploads with its name."""
+        for other in self.of_document(file.document):
+            if other.path != file.path and (self._is_upload_of(file, other) or _was_moved(other, file)):
+                self._db.execute("DELETE FROM files WHERE path = ?", [other.path])
+
+    def _is_upload_of(self, file: DocumentFile, other: DocumentFile) -> bool:
+        return other.name == file.name and Path(other.path).is_relative_to(self._uploads)
+
+    def _rows(self, where: str, *values: str) -> list[DocumentFile]:
+        columns = ", ".join(DocumentFile.__annotations__)
+        rows = self._db.query(f"SELECT {columns} FROM files WHERE {where} ORDER BY read DESC, path", values)
+        return [DocumentFile(**row) for row in rows]
+
+
+def paths_meant(query: str) -> tuple[str, str]:
+    """Returns the stored paths that a user may mean by ``query``: itself, or the file in the current folder."""
+    return stored_path(query), stored_path(Path(query).absolute())
+
+
+def fill_files(db: Database) -> None:
+    """Record the file that a current document is named after, if it has none and the path no other document."""
+    db.execute(
+        """INSERT OR IGNORE INTO files (path, document, name, encoding, bytes, modified, content, unread, read)
+        SELECT path, id, name, encoding, bytes, modified, content, unread, used FROM documents
+        WHERE path <> '-' AND superseded IS NULL AND id NOT IN (SELECT document FROM files) ORDER BY added DESC"""
+    )
+
+
+def _was_moved(old: DocumentFile, new: DocumentFile) -> bool:
+    """True if ``old`` is gone, and ``new`` has its size and modification time."""
+    try:
+        is_there = real_path(old.path).exists()
+    except (OSError, ValueError):
+        is_there = False
+    return not is_there and bool(old.modified) and (old.bytes, old.modified) == (new.bytes, new.modified)
