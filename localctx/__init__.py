@@ -5,11 +5,13 @@ What is here is the public API (``localctx help python``). It is imported when i
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from localctx.version import __version__
 
+TYPE_CHECKING = False  # typing takes long to import, and the command cannot handle Ctrl-C before
 if TYPE_CHECKING:
+    from typing import Any
+
     from localctx.api import Library, open, plan
     from localctx.document_parts import Citation
     from localctx.engine import events
@@ -59,7 +61,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name == "events":
         return import_module("localctx.engine.events")
     if name in _HOMES:

@@ -1,5 +1,25 @@
-"""``python -m localctx`` is the ``localctx`` command."""
+"""The ``localctx`` command, also as ``python -m localctx``. Ctrl-C ends it in one line from its first moment on."""
 
-from localctx.cli import main
+import os
+import signal
 
-main()
+STOPPED = 130  # exit code that a shell reports after Ctrl-C
+
+
+def main() -> None:
+    """Run the command."""
+    signal.signal(signal.SIGINT, _stop)
+    from localctx.cli import main as run_command  # takes time, in which Ctrl-C may come
+    from localctx.system import interrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    run_command()
+
+
+def _stop(signum: int, frame: object) -> None:
+    os.write(2, b"localctx: stopped\n")
+    os._exit(STOPPED)
+
+
+if __name__ == "__main__":
+    main()

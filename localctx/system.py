@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 if sys.platform == "win32":
     import _winapi
@@ -22,6 +23,7 @@ else:
 """The flag with which ``os.open`` does not translate line ends."""
 
 _LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most holders of a shared lock
+INTERRUPTED = 130  # exit code that a shell reports after Ctrl-C
 _LOOK_SECONDS = 0.001  # between attempts to lock
 
 
@@ -147,3 +149,23 @@ def processors() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def interrupt(signum: int, frame: FrameType | None) -> None:
+    """Handle Ctrl-C: raise KeyboardInterrupt, or end the process at once while a module is being imported.
+
+    An import that is cut short leaves half a module, with errors of its own.
+    """
+    if not _is_importing(frame):
+        raise KeyboardInterrupt
+    with suppress(OSError):
+        os.write(2, b"localctx: stopped\n")
+    os._exit(INTERRUPTED)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Encode = Callable[[list[str]], tuple[torch.Tensor, torch.Tensor]]
     """Maps texts to the last hidden states [texts, n, width] and the mask [texts, n], which is 0 at padding."""
+    IsCut = Callable[[str], bool]
+    """True for a text of more tokens than are encoded."""
 
 WINDOW = 256  # tokens; longer texts are truncated
 _IDENTITY_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
@@ -48,6 +50,13 @@ class Embedder(Protocol):
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
         """Returns the unit vectors of texts without prefixes, and the total number of tokens."""
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a text; the rest of a longer one is left out."""
+
+    def is_cut(self, text: str) -> bool:
+        """Returns True for a text of more than ``longest`` tokens."""
 
 
 def load_embedder(
@@ -91,12 +100,19 @@ class TransformerEmbedder:
         import torch
 
         with torch.inference_mode():
-            hidden, mask = self._encode(list(texts))
+            hidden, mask = self._encoding.encode(list(texts))
             mean = (hidden.float() * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
             return torch.nn.functional.normalize(mean, dim=-1).cpu().numpy(), int(mask.sum())
 
+    @property
+    def longest(self) -> int:
+        return self._encoding.longest
+
+    def is_cut(self, text: str) -> bool:
+        return self._encoding.is_cut(text)
+
     @cached_property
-    def _encode(self) -> "Encode":
+    def _encoding(self) -> "_Encoding":
         from localctx.models.choice.device_choice import pick_device, pick_dtype
         from localctx.models.decoder.transformers_model import loading
         from localctx.models.files.config_limits import check_config
@@ -110,8 +126,16 @@ class TransformerEmbedder:
             return _bert_encoding(self._folder, *place) or _transformers_encoding(self._folder, *place)
 
 
-def _bert_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> "Encode | None":
-    """Returns a function that encodes texts with BertEncoder; None if its results could differ from transformers'."""
+class _Encoding(NamedTuple):
+    """An encoder: ``encode`` reads at most ``longest`` tokens of each text."""
+
+    encode: "Encode"
+    is_cut: "IsCut"
+    longest: int
+
+
+def _bert_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> _Encoding | None:
+    """Returns the encoding with BertEncoder; None if its results could differ from transformers'."""
     import torch
 
     from localctx.models.decoder.bert_encoder import BertEncoder, read_bert_sizes
@@ -131,11 +155,12 @@ def _bert_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -
         tokens = torch.tensor([encoded.ids for encoded in batch], device=device)
         return encoder(tokens, mask.bool()), mask
 
-    return encode
+    longest = tokenizer.truncation["max_length"]
+    return _Encoding(encode, lambda text: bool(tokenizer.encode(text).overflowing), longest)
 
 
-def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> "Encode":
-    """Returns a function that encodes texts with transformers."""
+def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> _Encoding:
+    """Returns the encoding with transformers."""
     from transformers import AutoModel, AutoTokenizer
 
     from localctx.models.decoder.transformers_model import LOCAL, load_whole, silence_transformers
@@ -150,7 +175,10 @@ def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.d
         batch = tokenizer(texts, split_special_tokens=True, **options).to(device)
         return module(**batch).last_hidden_state, batch["attention_mask"]
 
-    return encode
+    def is_cut(text: str) -> bool:
+        return len(tokenizer(text, split_special_tokens=True, verbose=False)["input_ids"]) > window
+
+    return _Encoding(encode, is_cut, window)
 
 
 class LlamaEmbedder:
@@ -180,9 +208,16 @@ class LlamaEmbedder:
             encoded = self._encoded(texts)
             return self._loaded[0].embed(encoded), sum(map(len, encoded))
 
+    @property
+    def longest(self) -> int:
+        return min(WINDOW, self._loaded[0].window)
+
+    def is_cut(self, text: str) -> bool:
+        with self._lock:
+            return len(self._loaded[1].encode_text(text)) > self.longest
+
     def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
-        model, tokenizer = self._loaded
-        window, encoded = min(WINDOW, model.window), [tokenizer.encode_text(text) for text in texts]
+        window, encoded = self.longest, [self._loaded[1].encode_text(text) for text in texts]
         cut = [tokens if len(tokens) <= window else [*tokens[: window - 1], tokens[-1]] for tokens in encoded]
         return [tokens or [0] for tokens in cut]
 

@@ -12,6 +12,7 @@ from localctx.kv.keepers import make_keeper
 from localctx.models.choice.default_model import choose_model
 from localctx.models.choice.engine_choice import choose_engine
 from localctx.models.hub.resolve import check_known
+from localctx.serving.background_index import BackgroundIndexer
 from localctx.serving.folder_watcher import FolderWatcher
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
 from localctx.settings import Settings, overrides, save_settings, with_changes
@@ -37,7 +38,7 @@ class AppWindow:
     ``answer_worker`` answers questions, ``library_worker`` reads files into the library, and ``upkeep_worker`` checks
     or deletes stored data. ``batches`` holds the current batch, ``answers`` the running answers of chats, ``readings``
     the read-ahead of each tab, ``downloads`` the model downloads. ``watcher``, once started, reads the files of watched
-    folders.
+    folders, and ``indexer`` makes documents searchable.
     """
 
     def __init__(self, settings: Settings, max_parallel: int = MAX_PARALLEL) -> None:
@@ -48,8 +49,11 @@ class AppWindow:
         self.batches = BatchRuns(self.answer_worker, self.library_worker, max_parallel)
         self.answers = RunningAnswers()
         self.downloads = ModelDownloads()
-        self.readings = TabReadings(lambda: self.settings, self.library_worker, self.answer_worker)
+        self.readings = TabReadings(
+            lambda: self.settings, self.library_worker, self.answer_worker, lambda: self.indexer.wake()
+        )
         self.watcher = FolderWatcher(lambda: self.settings, self.library_worker, self.answer_worker)
+        self.indexer = BackgroundIndexer(lambda: self.settings, self.library_worker)
         self._streams: dict[str, EventStream] = {}  # by tab
 
     @contextmanager
@@ -65,7 +69,7 @@ class AppWindow:
         """
         for item in items:
             self.answers.stop_and_wait(item)
-        with self.store() as store:
+        with self.indexer.leaving_out(items), self.store() as store:
             return [store.delete(kind, item) for item in items]
 
     def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
@@ -137,6 +141,7 @@ class AppWindow:
         self.readings.close()
         self.answers.close()
         self.watcher.close()
+        self.indexer.close()
         for worker in self._workers:
             worker.close()
 

@@ -24,7 +24,7 @@ from localctx.cli.library.library_search import library_search
 from localctx.cli.mcp import mcp
 from localctx.cli.models import models
 from localctx.cli.plan import plan
-from localctx.cli.printing import print_error
+from localctx.cli.printing import SIMILAR, print_error
 from localctx.cli.quality.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
@@ -39,8 +39,7 @@ def main() -> None:
     from localctx.error_log import start_error_log
 
     start_error_log()
-    if sys.platform == "win32":
-        _write_utf8()
+    _write_all_letters()
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -48,11 +47,16 @@ def main() -> None:
     os._exit(code)
 
 
-def _write_utf8() -> None:
-    """Write UTF-8 to pipes and files, as to terminals. Windows would use a code page without most letters."""
+def _write_all_letters() -> None:
+    """Write letters that an output cannot have as similar ones. On Windows, use UTF-8 for pipes and files too: a code
+    page has few letters.
+    """
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace")
+            if sys.platform == "win32":
+                stream.reconfigure(encoding="utf-8", errors="replace")
+            elif stream is not sys.stdin:
+                stream.reconfigure(errors=SIMILAR)
 
 
 def run() -> int:

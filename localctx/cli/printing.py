@@ -4,8 +4,11 @@ terminal.
 All commands print through these functions, and a test enforces it.
 """
 
+import codecs
+import json
 import re
 import sys
+import unicodedata
 
 import click
 
@@ -14,7 +17,36 @@ _CONTROL = (
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that change the order of letters (bidi)
     "\u2028\u2029"  # line separators, which some programs treat as newlines
 )
+SIMILAR = "localctx.similar"
+"""The name of an error handler of encodings: it writes similar letters, such as - for a dash, or ? for any other."""
+_SIMILAR = str.maketrans(
+    {
+        **dict.fromkeys("‐‑‒–—―−", "-"),  # noqa: RUF001
+        **dict.fromkeys("‘’‚‛′", "'"),  # noqa: RUF001
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **{"…": "...", "•": "*", "→": "->", "←": "<-", "€": "EUR", "£": "GBP", "©": "(c)", "✓": "ok", "ß": "ss"},
+        **{"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "×": "x"},  # noqa: RUF001
+    }
+)
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _UNSAFE = re.compile(f"[{_CONTROL}\ud800-\udfff]")
+
+
+def _write_similar(error: UnicodeError) -> tuple[str, int]:
+    """Returns what to write for letters that an encoding lacks, one after the other, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_similar(letter, error.encoding) for letter in lacking), error.end
+
+
+def _similar(letter: str, encoding: str) -> str:
+    similar = unicodedata.normalize("NFKD", letter.translate(_SIMILAR))
+    written = similar.encode(encoding, "ignore").decode(encoding)
+    return written or ("" if unicodedata.combining(letter) else "?")
+
+
+codecs.register_error(SIMILAR, _write_similar)
 
 
 def visible(text: str) -> str:
@@ -55,8 +87,12 @@ def print_text(text: str, end: str = "\n") -> None:
 
 
 def print_json_text(text: str) -> None:
-    """Print a JSON text on stdout."""
-    print(visible_json(text), end="" if text.endswith("\n") else "\n", flush=True)
+    r"""Print a JSON text on stdout. Letters that the encoding lacks are escaped as ``\u20ac``."""
+    print(
+        _written(visible_json(text), sys.stdout.encoding or "utf-8"),
+        end="" if text.endswith("\n") else "\n",
+        flush=True,
+    )
 
 
 def print_marked(heading: str, text: str, pattern: re.Pattern[str] | None) -> None:
@@ -66,6 +102,15 @@ def print_marked(heading: str, text: str, pattern: re.Pattern[str] | None) -> No
         heading = click.style(heading, bold=True)
         text = pattern.sub(lambda m: click.style(m.group(), fg="yellow"), text) if pattern else text
     print(f"{heading}\n{text}", flush=True)
+
+
+def _written(text: str, encoding: str) -> str:
+    """Returns equivalent JSON with only letters that ``encoding`` has."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return text
 
 
 def _escape(found: re.Match[str]) -> str:

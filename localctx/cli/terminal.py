@@ -24,6 +24,7 @@ from localctx.engine.events import (
     SentenceChecked,
     Token,
 )
+from localctx.system import interrupt
 
 MAX_QUOTE = 600  # characters of the quotation printed before an answer
 _TIERS = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
@@ -218,7 +219,7 @@ def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
 
     def stop(signum: int, frame: Any) -> None:
         if not cancel():
-            raise KeyboardInterrupt
+            interrupt(signum, frame)
 
     with _handled(signal.SIGINT, stop):
         yield

@@ -11,7 +11,7 @@ from localctx.engine.kv_engine import KVEngine, PlannedCache
 from localctx.engine.llama_engine import LlamaEngine
 from localctx.engine.persistence.persister import CacheIdentity, Persister
 from localctx.engine.planning.cache_plan import choose_window, longest_prompt
-from localctx.engine.planning.plan import refuse_too_long
+from localctx.engine.planning.plan import MESSAGES, QUESTION, RAW, refuse_too_long
 from localctx.engine.prompt import (
     NO_CONVERSATION,
     Conversation,
@@ -103,7 +103,7 @@ class RequestBuilder:
         started, settings = time.perf_counter(), self._settings_of(conversation)
         spec = _PromptSpec(documents, texts, question, part, conversation)
         tokenized = self._tokenize(spec)
-        planned = self._planned(settings, len(tokenized.tokens))
+        planned = self._planned(settings, len(tokenized.tokens), _contents(conversation))
         dropped = _drops(planned, len(tokenized.tokens), documents[0].name if question is None else "")
         cache = self.engine.open_cache(planned)
         cache.activation = tokenized.activation
@@ -167,15 +167,15 @@ class RequestBuilder:
         Raises TooLong; a text that is far too long is not tokenized whole.
         """
         model, settings = self.model, self._settings_of(conversation)
-        max_tokens = longest_prompt(settings, model)
+        max_tokens, what = longest_prompt(settings, model), _contents(conversation)
         if sum(map(len, texts)) > SURELY_COUNTED * max_tokens:
             estimate = estimate_tokens(model.tokenizer, texts, int(max_tokens), self.runtime.cancelled)
-            refuse_too_long(estimate, max_tokens, model.name, "about ")
+            refuse_too_long(estimate, max_tokens, model.name, "about ", what)
         if conversation.is_verbatim:
             prompt = verbatim_prompt(model.tokenizer, conversation)
         else:
             prompt = make_prompt(model.tokenizer, texts, question, conversation.history, conversation.form)
-        refuse_too_long(len(prompt.tokens), max_tokens, model.name)
+        refuse_too_long(len(prompt.tokens), max_tokens, model.name, what=what)
         rope = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
         self.engine.scale_rope(rope)
         return prompt
@@ -196,10 +196,10 @@ class RequestBuilder:
         read = persisted if spec.question is None else tokens
         return _TokenizedPrompt(prompt, ranking, read, cuts, persisted, boundary, document_tokens, activation)
 
-    def _planned(self, settings: Settings, tokens: int) -> PlannedCache:
+    def _planned(self, settings: Settings, tokens: int, what: str) -> PlannedCache:
         planned = self.engine.plan_cache(settings, tokens)
         if not planned.keeper.unbounded_positions:
-            refuse_too_long(tokens, self.model.context, self.model.name)
+            refuse_too_long(tokens, self.model.context, self.model.name, what=what)
         return planned
 
     def _persister(self, spec: _PromptSpec, tokenized: _TokenizedPrompt, planned: PlannedCache) -> Persister:
@@ -278,3 +278,8 @@ def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:
 def _how_far(documents: Sequence[StoredDocument]) -> str:
     """Names the part of ``documents`` that is read if only the beginning of one is; empty for all."""
     return "+".join(f"up to {len(d.text)}" for d in documents if isinstance(d, DocumentBeginning))
+
+
+def _contents(conversation: Conversation) -> str:
+    """Returns what a prompt consists of, for messages."""
+    return MESSAGES if conversation.messages else RAW if conversation.raw else QUESTION

@@ -14,8 +14,9 @@ from localctx.engine.model_loader import ModelLoader
 from localctx.errors import UserError
 from localctx.models.base import PagedModel
 from localctx.models.choice.default_model import choose_model
+from localctx.models.llama_cpp.library import llama_cpp_is_installed
 from localctx.models.peers.ggufs import PeerGgufs
-from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, LlamaCppOptions, LlamaCppPeer
+from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED, LlamaCppOptions, LlamaCppPeer
 from localctx.quality.compare import Divergence
 from localctx.quality.gate import QualityGate
 from localctx.quality.variants import REFERENCE, Variant, make_setup
@@ -61,11 +62,15 @@ class WeightsComparison:
         threads = self.settings.threads or torch.get_num_threads()
         show = lambda phase, done, total: self.on_progress(Progress(phase, done, total))  # noqa: E731
         files = PeerGgufs(self.model, self.settings, None, threads, self.warn, show)
-        for weights in ("", *LLAMA_CPP_WEIGHTS):
+        whole = files.find("")
+        for weights in ("", *LLAMA_CPP_WEIGHTS) if whole else self._published:  # others are quantized from the whole
             if file := files.find(weights):
                 yield from self._peer(file, weights, threads)
-            elif not weights:
-                return  # most of the others are quantized from the 16-bit file
+
+    @property
+    def _published(self) -> tuple[str, ...]:
+        """The published file, which needs no 16-bit file; nothing without llama.cpp, as ``find`` warned already."""
+        return (PUBLISHED,) if llama_cpp_is_installed() else ()
 
     def _own(self, weights: str) -> Iterator[WeightsResult]:
         start, gate, name = time.perf_counter(), self.gate, f"localctx {weights}"

@@ -1,6 +1,7 @@
 """The generating endpoints /v1/chat/completions, /v1/completions and /v1/responses, streamed or not."""
 
 import json
+import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
@@ -29,6 +30,7 @@ from localctx.serving.text_protocol import TextResponse, parse_text_request
 from localctx.serving.worker import EngineWorker, EventStream
 from localctx.settings import Settings
 
+_COMMAND = re.compile(r"(?<!\w)--[a-z]|\blocalctx [a-z]|LOCALCTX_")
 SHUTTING_DOWN = "the server is shutting down"
 Parse = Callable[[Any, Settings], CompletionRequest]
 Writer = Callable[[AnswerStream], AsyncIterator[str]]
@@ -99,14 +101,20 @@ class AnswerEndpoints:
 
 def api_error_of(error: UserError | Cancelled) -> ApiError:
     """Returns the API error for a job that ended with ``error``."""
+    told = _without_commands(error) if isinstance(error, UserError) else SHUTTING_DOWN
     if isinstance(error, TooLong):
-        return ApiError(f"the context length is exceeded: {error}", "messages", code="context_length_exceeded")
+        return ApiError(f"the context length is exceeded: {told}", "messages", code="context_length_exceeded")
     if isinstance(error, OutOfKVMemory | Cancelled):
-        return ApiError(str(error) or SHUTTING_DOWN, status=503)
+        return ApiError(told, status=503)
     if isinstance(error, DocumentError | NothingFound):
-        return ApiError(str(error), status=404, code="not_found")
+        return ApiError(told, status=404, code="not_found")
     refused = isinstance(error, UsageError | ModelError)  # for example, a chat template refuses messages
-    return ApiError(str(error), status=400 if refused else 500)
+    return ApiError(told, status=400 if refused else 500)
+
+
+def _without_commands(error: UserError) -> str:
+    """Returns an error without a remedy that names commands or flags, which a client cannot give."""
+    return error.problem if _COMMAND.search(error.remedy) else str(error)
 
 
 def sse(value: Any, kind: str = "") -> str:
@@ -165,7 +173,7 @@ async def _text_events(stream: AnswerStream) -> AsyncIterator[str]:
         if isinstance(part, Heartbeat):
             yield _heartbeat(part)
         else:
-            yield sse(response.chunk(part.index, part.text, likely=part.likely))
+            yield sse(response.chunk(part.index, part.text, likely=part.likely, offset=part.offset))
     for i in range(len(stream.answers)):
         yield sse(response.chunk(i, "", stream.finish(i)))
     if request.include_usage:

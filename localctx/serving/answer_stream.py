@@ -46,11 +46,15 @@ class StopTexts:
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The next ``text`` of the answer with this ``index``, and the step's ``likely`` tokens if requested."""
+    """The next ``text`` of the answer with this ``index``, and the step's ``likely`` tokens if requested.
+
+    These begin at character ``offset`` of the answer.
+    """
 
     index: int
     text: str
     likely: dict[str, Any] | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,16 @@ class Heartbeat:
 
 @dataclass
 class AnswerState:
-    """One answer so far: its ``text`` without tool ``calls``, its number of ``tokens``, and its ``likely`` logprobs."""
+    """One answer so far: its ``text`` without tool ``calls``, its number of ``tokens``, and its ``likely`` logprobs,
+    whose tokens have ``offset`` characters.
+    """
 
     cut: StopTexts
     reader: ToolCallReader | None
     text: str = ""
     tokens: int = 0
     likely: list[dict[str, Any]] = field(default_factory=list)
+    offset: int = 0
 
     @property
     def calls(self) -> Sequence[ToolCall]:
@@ -155,11 +162,12 @@ class AnswerStream:
         if answer.cut.stopped:
             return None
         answer.tokens += 1
-        likely = logprob(token) if token.logprobs else None
+        likely, offset = logprob(token) if token.logprobs else None, answer.offset
         if likely:
             answer.likely.append(likely)
+            answer.offset += len(likely["token"])
         text = answer.add(token.text)
-        return AnswerPart(token.answer, text, likely) if text or likely else None
+        return AnswerPart(token.answer, text, likely, offset) if text or likely else None
 
     def _note(self, event: Any) -> None:
         if isinstance(event, Planned):

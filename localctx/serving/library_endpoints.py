@@ -32,10 +32,14 @@ PURPOSES = ("assistants", "user_data")
 
 
 class LibraryEndpoints:
-    """Reads and changes the library with jobs of ``worker`` under ``settings``. ``stopping`` ends running jobs."""
+    """Reads and changes the library with jobs of ``worker`` under ``settings``. ``stopping`` ends running jobs.
+    ``on_upload`` is called after an upload, to index it.
+    """
 
-    def __init__(self, worker: EngineWorker, settings: Settings, stopping: threading.Event) -> None:
-        self._worker, self._settings, self._stopping = worker, settings, stopping
+    def __init__(
+        self, worker: EngineWorker, settings: Settings, stopping: threading.Event, on_upload: Callable[[], None]
+    ) -> None:
+        self._worker, self._settings, self._stopping, self._on_upload = worker, settings, stopping, on_upload
 
     async def files(self, request: Request) -> Response:
         """GET /v1/files: list the documents of the library, newest first."""
@@ -48,7 +52,7 @@ class LibraryEndpoints:
         return _json({"object": "list", "data": found, "has_more": len(rows) > limit and bool(found), **ids})
 
     async def upload(self, request: Request) -> Response:
-        """POST /v1/files: read a file into the library and make it searchable."""
+        """POST /v1/files: read a file into the library. It is made searchable in the background."""
         try:
             async with request.form(max_files=1, max_fields=8, max_part_size=1 << 16) as form:
                 file, purpose = form.get("file"), form.get("purpose", PURPOSES[0])
@@ -106,6 +110,7 @@ class LibraryEndpoints:
             return await self._run(lambda session: _added(session, str(folder / name)))
         finally:
             await run_in_threadpool(shutil.rmtree, folder, True)
+            self._on_upload()
 
     async def _find(self, request: Request) -> DocumentRow:
         wanted = request.path_params["id"]
@@ -138,8 +143,9 @@ def _added(session: Session, path: str) -> DocumentRow:
     with session.workflows.library() as library:
         (added,) = library.add([path])
         if not added.id:
-            raise UsageError(added.why, "upload a document that can be read")
-        library.index({added.id})
+            why = added.why.replace(f"{Path(path).parent}/", "")  # the client knows only the name it gave
+            raise UsageError(why, "upload a document that can be read")
+        library.index_short([added.id])
     row = session.store.documents.get(added.id)
     if not row:
         raise DocumentError("the document was deleted meanwhile", "upload it again")
@@ -176,9 +182,13 @@ def _texts(given: Any) -> list[str]:
 
 
 def _vectors(session: Session, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-    """Returns the vectors of texts, and the number of tokens read."""
+    """Returns the vectors of texts, and the number of tokens read. Raises ApiError for a text that is too long."""
     embedder = session.runtime.embedder
     assert embedder, "the settings name one"
+    for i, text in enumerate(texts):
+        if embedder.is_cut(text):
+            problem = f"input[{i}] is longer than {embedder.longest:,} tokens, the most that this model reads"
+            raise ApiError(f"{problem}; send it in parts", "input", code="context_length_exceeded")
     batches = [texts[i : i + TEXTS_AT_ONCE] for i in range(0, len(texts), TEXTS_AT_ONCE)]
     vectors, counts = zip(*map(embedder.embed_and_count, batches), strict=True)
     return np.concatenate(vectors), sum(counts)

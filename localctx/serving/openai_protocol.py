@@ -183,7 +183,7 @@ def read_message(given: Any, param: str) -> dict[str, Any]:
     parts = (
         content
         if isinstance(content, list)
-        else [{"type": "text", "text": "" if calls and content is None else content}]
+        else [{"type": "text", "text": "" if content is None and message["role"] == "assistant" else content}]
     )
     texts = [p.get("text") for p in parts if isinstance(p, dict) and str(p.get("type")).endswith("text")]
     if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):

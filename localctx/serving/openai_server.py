@@ -21,6 +21,7 @@ from localctx.serving.api_description import describe_api
 from localctx.serving.api_error import ApiError, as_text
 from localctx.serving.api_metrics import CONTENT_TYPE, ApiMetrics
 from localctx.serving.ask_endpoint import AskEndpoint
+from localctx.serving.background_index import BackgroundIndexer
 from localctx.serving.http import LOOPBACK, App, access_key, host_name, listen, serve
 from localctx.serving.library_endpoints import LibraryEndpoints
 from localctx.serving.open_servers import new_key, registered
@@ -66,6 +67,7 @@ class OpenAIServer:
         self._window: float = 0
         self.stopping = threading.Event()
         self._metrics = ApiMetrics(self._worker)
+        self._indexer = BackgroundIndexer(lambda: self._settings, self._worker)
 
     def load(self) -> Iterator[Event]:
         """Load the model. Yields progress. Raises ModelError."""
@@ -78,6 +80,7 @@ class OpenAIServer:
 
     def close(self) -> None:
         """Cancel all requests and release the model."""
+        self._indexer.close()
         self._worker.close()
 
     def answering(self, app: App, key: str) -> AskEndpoint:
@@ -87,7 +90,7 @@ class OpenAIServer:
     def app(self) -> Starlette:
         """Return the ASGI application, without the key check."""
         answers = AnswerEndpoints(self._worker, self._settings, self.stopping, self._metrics)
-        library = LibraryEndpoints(self._worker, self._settings, self.stopping)
+        library = LibraryEndpoints(self._worker, self._settings, self.stopping, self._indexer.wake)
         routes = [
             self._route("/v1/chat/completions", answers.chat, "POST"),
             self._route("/v1/completions", answers.complete, "POST"),

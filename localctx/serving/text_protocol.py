@@ -65,9 +65,11 @@ class TextResponse:
             choices.append({**choice, "finish_reason": stream.finish(i)})
         return {**self._header(), "choices": choices, "usage": usage}
 
-    def chunk(self, index: int, text: str, finish: str | None = None, likely: Any = None) -> dict[str, Any]:
-        """Returns a part of an answer."""
-        logprobs = _logprobs([likely]) if likely else None
+    def chunk(
+        self, index: int, text: str, finish: str | None = None, likely: Any = None, offset: int = 0
+    ) -> dict[str, Any]:
+        """Returns a part of an answer; its ``likely`` tokens begin at character ``offset`` of the answer."""
+        logprobs = _logprobs([likely], offset) if likely else None
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
         return {**self._header(), "choices": [choice]}
 
@@ -79,9 +81,11 @@ class TextResponse:
         return {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model}
 
 
-def _logprobs(likely: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns logprobs in this protocol's form: parallel lists of tokens, their values and top tokens."""
-    offsets, at = [], 0
+def _logprobs(likely: list[dict[str, Any]], at: int = 0) -> dict[str, Any]:
+    """Returns logprobs in this protocol's form: parallel lists of tokens, their values, top tokens, and the characters
+    of the answer where they begin, the first at ``at``.
+    """
+    offsets = []
     for one in likely:
         offsets.append(at)
         at += len(one["token"])

@@ -23,7 +23,7 @@ TRASH_SECONDS = TRASH_DAYS * 24 * 3600  # how long a deletion can be restored
 Kind = Literal["document", "chat"]
 TableRows = dict[str, list[dict[str, Any]]]
 _TABLES: dict[str, str] = {"document": "documents", "chat": "chats"}
-_MADE_AGAIN = ("chunks", "caches", "cache_documents")  # rebuilt from the text at the next question
+_MADE_AGAIN = ("chunks", "indexed", "caches", "cache_documents")  # rebuilt from the text at the next question
 _WITHOUT_KEY = (("document", "written", "document"),)  # (kind, table, column) that names the item without a foreign key
 
 

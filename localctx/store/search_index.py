@@ -5,7 +5,7 @@ FTS5 keeps no copy of the text: to remove a chunk's words, pass the same title a
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +39,12 @@ class ChunkRow:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """The vectors of one embedder; row i belongs to a part of ``chunks[i]``. ``state`` is the database state then."""
+    """The vectors of one embedder; row i belongs to a part of ``chunks[i]``. ``last`` is the last row of the table that
+    was read; ``state`` changes when rows are removed.
+    """
 
     state: tuple[object, ...]
+    last: int
     chunks: np.ndarray
     vectors: np.ndarray
 
@@ -53,15 +56,15 @@ class SearchIndex:
         self._db = db
         self._matrix: _Matrix | None = None
 
-    def add(self, document: str, text: str, chunks: Iterable[tuple[int, int, str]]) -> None:
-        """Add a document's chunks (start, end, title): all, or none if ``chunks`` raises.
+    def add(self, document: str, text: str, chunks: Sequence[tuple[int, int, str]], latin: bool) -> bool:
+        """Add the next chunks (start, end, title) of a stored document; ``latin`` is ``is_other_language(text)``.
 
-        Does nothing if the document was added before.
+        Returns False and adds nothing if the document was removed, or another process added them.
         """
         with self._db.atomic():
-            if self.has(document):
-                return
-            latin = is_other_language(text)
+            is_stored = self._db.table("documents").count_where("id = ?", [document])
+            if not is_stored or self.has(document) or self.end(document) > chunks[0][0]:
+                return False
             for start, end, title in chunks:
                 at = self._db.execute(
                     'INSERT INTO chunks (document, start, "end", title) VALUES (?, ?, ?, ?)',
@@ -69,23 +72,48 @@ class SearchIndex:
                 )
                 words = indexed_words(f"{title}\n{text[start:end]}", latin)
                 self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [at.lastrowid, words])
+            return True
 
-    def remove(self, document: str, text: str) -> None:
-        """Remove a document's chunks, words and vectors; ``text`` must be the text that was added."""
+    def finish(self, document: str) -> None:
+        """Record that all chunks of a document were added, if it is still stored."""
+        self._db.execute("INSERT OR IGNORE INTO indexed SELECT id FROM documents WHERE id = ?", [document])
+
+    def remove(self, document: str, text: str, at_once: int | None = None) -> bool:
+        """Remove the chunks, words and vectors of a document whose text is ``text``: the last ``at_once`` chunks (None:
+        all). Returns True if there are more.
+        """
         with self._db.atomic():
             latin = is_other_language(text)
-            for c in self.of_document(document):
+            last = self._rows("document = ? ORDER BY start DESC LIMIT ?", document, at_once or -1)
+            self._db.execute("DELETE FROM indexed WHERE document = ?", [document])
+            self.note_removal()
+            for c in last:
                 words = indexed_words(f"{c.title}\n{text[c.start : c.end]}", latin)
                 self._db.execute(
                     "INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [c.id, words]
                 )
-            chunks = "IN (SELECT id FROM chunks WHERE document = ?)"
-            self._db.execute(f"DELETE FROM vectors WHERE chunk {chunks}", [document])
-            self._db.execute("DELETE FROM chunks WHERE document = ?", [document])
+            removed = [json.dumps([c.id for c in last])]
+            self._db.execute(f"DELETE FROM vectors WHERE chunk {_THESE}", removed)
+            self._db.execute(f"DELETE FROM chunks WHERE id {_THESE}", removed)
+        return bool(self.count(document))
+
+    def note_removal(self) -> None:
+        """Let all processes read the vectors anew: rows were removed, or their numbers changed by a VACUUM."""
+        self._db.execute("UPDATE vector_removals SET count = count + 1")
 
     def has(self, document: str) -> bool:
-        """Returns True if the document's chunks were added."""
-        return bool(self._db.table("chunks").count_where("document = ?", [document]))
+        """Returns True if all of the document's chunks were added."""
+        return bool(self._db.table("indexed").count_where("document = ?", [document]))
+
+    def end(self, document: str) -> int:
+        """Returns the character of a document where its last chunk that was added ends; 0 if none was."""
+        return self._db.execute('SELECT coalesce(max("end"), 0) FROM chunks WHERE document = ?', [document]).fetchone()[
+            0
+        ]
+
+    def count(self, document: str) -> int:
+        """Returns the number of a document's chunks."""
+        return self._db.table("chunks").count_where("document = ?", [document])
 
     def of_document(self, document: str) -> list[ChunkRow]:
         """Returns a document's chunks in order."""
@@ -115,7 +143,8 @@ class SearchIndex:
         with self._db.atomic():
             for chunk, parts in zip(chunks, vectors, strict=True):
                 if self._rows("id = ? AND document = ?", chunk.id, chunk.document):
-                    self._db.execute("DELETE FROM vectors WHERE chunk = ?", [chunk.id])
+                    if self._db.execute("DELETE FROM vectors WHERE chunk = ?", [chunk.id]).rowcount:
+                        self.note_removal()
                     rows = [(chunk.id, i, embedder, v.tobytes()) for i, v in enumerate(parts.astype("<f2"))]
                     self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
 
@@ -168,12 +197,18 @@ class SearchIndex:
         return list(dict.fromkeys(chunks.tolist()))[:top]
 
     def _vectors(self, embedder: str) -> _Matrix:
-        state = (embedder, next(self._db.execute("PRAGMA data_version"))[0], self._db.conn.total_changes)
-        if self._matrix is None or self._matrix.state != state:
-            sql = "SELECT chunk, vector FROM vectors WHERE embedder = ? ORDER BY chunk, part"
-            rows = self._db.execute(sql, [embedder]).fetchall()
-            vectors = np.frombuffer(b"".join(v for _, v in rows), "<f2").reshape(len(rows), -1 if rows else 0)
-            self._matrix = _Matrix(state, np.array([c for c, _ in rows], np.int64), vectors)
+        """Returns all vectors of an embedder. Those added since the last call are appended."""
+        state = (embedder, self._db.execute("SELECT count FROM vector_removals").fetchone()[0])
+        old = self._matrix if self._matrix and self._matrix.state == state else None
+        sql = "SELECT rowid, chunk, vector FROM vectors WHERE rowid > ? AND embedder = ? ORDER BY rowid"
+        rows = self._db.execute(sql, [old.last if old else 0, embedder]).fetchall()
+        if rows or not old:
+            vectors = np.frombuffer(b"".join(v for *_, v in rows), "<f2").reshape(len(rows), -1 if rows else 0)
+            chunks, last = np.array([c for _, c, _ in rows], np.int64), rows[-1][0] if rows else 0
+            if old and len(old.chunks):
+                chunks, vectors = np.concatenate([old.chunks, chunks]), np.concatenate([old.vectors, vectors])
+            self._matrix = _Matrix(state, last, chunks, vectors)
+        assert self._matrix
         return self._matrix
 
     def _rows(self, where: str, *args: str | int) -> list[ChunkRow]:

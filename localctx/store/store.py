@@ -34,6 +34,7 @@ from localctx.store.word_places import WordPlaces
 
 T = TypeVar("T")
 
+CHUNKS_AT_ONCE = 512  # chunks of a document removed in one transaction
 SALVAGE = "save what is whole with: localctx library verify --repair"
 _PASSING = ("locked", "full", "i/o error", "readonly", "unable to open", "too large")  # errors not caused by damage
 
@@ -96,8 +97,10 @@ class Store:
         Also removes its file, chunks, results, passage answers, caches and the pages no other cache has.
         """
         with store_errors(self.home):
-            with self.reserve.freed(), self.db.atomic():
-                empty = self._forget_document(document)
+            with self.reserve.freed():
+                self._shorten_index(document)
+                with self.db.atomic():
+                    empty = self._forget_document(document)
             return self.originals.sweep() + self.pages.unlink_files(empty)
 
     def remove_chat(self, chat: str) -> int:
@@ -113,9 +116,12 @@ class Store:
         Deletes its pages at once: a restored document must be prefilled again. Raises StoreError.
         """
         with store_errors(self.home):
-            with self.reserve.freed(), self.db.atomic():
-                deletion = self.deletions.keep(kind, item)
-                empty = self._forget_document(item) if kind == "document" else self._forget_chat(item)
+            with self.reserve.freed():
+                if kind == "document":
+                    self._shorten_index(item)
+                with self.db.atomic():
+                    deletion = self.deletions.keep(kind, item)
+                    empty = self._forget_document(item) if kind == "document" else self._forget_chat(item)
             self.pages.unlink_files(empty)
             return deletion
 
@@ -143,11 +149,19 @@ class Store:
                 self.db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('optimize')")
                 with suppress(sqlite3.OperationalError):  # no room to rewrite: secure_delete overwrote the rows already
                     self.db.execute("VACUUM")
+                self.index.note_removal()
+
+    def _shorten_index(self, document: str) -> None:
+        """Remove most of a long document's index in short transactions, so that others are not locked out for long."""
+        if self.index.count(document) > CHUNKS_AT_ONCE and self.documents.has(document):
+            text = self.documents.text(document)
+            while self.index.remove(document, text, CHUNKS_AT_ONCE):
+                pass
 
     def _forget_document(self, document: str) -> list[str]:
         """Remove the rows of a document; returns the page files that became empty."""
         self.caches.remove_document(document)
-        if self.index.has(document):
+        if self.index.count(document):
             self.index.remove(document, self.documents.text(document))
         self.results.remove_document(document)
         self.passage_answers.remove_document(document)

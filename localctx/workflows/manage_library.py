@@ -1,18 +1,25 @@
 """Manages the library: adds and indexes files, searches passages, and imports prepared documents."""
 
+import math
 import sqlite3
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from localctx.budget import measure_store_budget
+from localctx.engine.coroutine import EngineCoroutine, Result, consume
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
 from localctx.library.add import Added, add_documents
-from localctx.library.search.search import SearchResult, index_all, search, search_library, try_with_embedder
+from localctx.library.search.indexing import BATCH, Unsearchable, try_with_embedder, unsearchable
+from localctx.library.search.search import SearchResult, search, search_library
 from localctx.models.embedder import Embedder
 from localctx.shape import FORMATS, PAGE, SINK_PAGES
 from localctx.store.bundle import Bundle, BundleCache, import_document
-from localctx.store.store import store_errors
+from localctx.store.store import Store, store_errors
 from localctx.workflows.check_bundle import CHECKED_PAGES, CheckedPages, check_pages
+from localctx.workflows.index_documents import index_words, make_searchable
+
+PROMPT = 200_000  # characters whose words are indexed in an instant
 
 
 class LibraryWorkflow:
@@ -35,37 +42,54 @@ class LibraryWorkflow:
             disk = runtime.settings.caps["disk"]
             yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled, disk)
 
-    def index(self, documents: Container[str] | None = None) -> str | None:
-        """Make these documents (ids), or all, searchable; returns a warning if there is no embedder, so that search
-        finds words only.
+    def index(self, documents: Collection[str]) -> str | None:
+        """Make these documents (ids) searchable; returns a warning if there is no embedder, so that search finds words
+        only. Reports the progress.
         """
-        with store_errors(self._runtime.store.home):
-            _, warning = try_with_embedder(
-                lambda: self._runtime.embedder, lambda embedder: self._index(embedder, documents)
-            )
-        return warning
+        return self._drive(self.index_steps(documents))
+
+    def index_short(self, documents: Sequence[str] | None = None) -> None:
+        """Index the words of these documents (ids), or of all, that lack them, if these are short together."""
+        store = self._runtime.store
+        with store_errors(store.home):
+            new = [row for d in unsearchable(store, documents) if (row := store.documents.get(d.document))]
+            if sum(row.chars for row in new) <= PROMPT:
+                self._drive(index_words(self._runtime, store, [row.id for row in new]))
+
+    def index_steps(self, documents: Collection[str] | None = None, batch: int = BATCH) -> EngineCoroutine[str | None]:
+        """Make these documents (ids), or all, searchable, ``batch`` chunks at a time; yields the progress after each
+        step, and returns the warning of ``index``.
+        """
+        store = self._runtime.store
+        with store_errors(store.home):
+            ids = {row.id for row in store.documents.all()} if documents is None else documents
+            return (yield from make_searchable(self._runtime, store, ids, math.inf, batch))
 
     def search(
-        self, words: str, documents: Sequence[str] | None = None, top: int = 10
+        self, words: str, documents: Sequence[str] | None = None, top: int = 10, wait: bool = True
     ) -> tuple[SearchResult, str | None]:
-        """Returns the ``top`` passages for ``words`` in these documents (ids) or in all, and the warning of ``index``.
+        """Returns the ``top`` passages for ``words`` in these documents (ids) or in all, and a warning about documents
+        that were not searched, or by their words only.
 
-        Documents not indexed yet are indexed first, if the disk has room.
+        With ``wait``, documents not indexed yet are indexed first, if the disk has room, as far as a question waits;
+        without, only the words of a few short ones.
         """
-        store, unindexed = self._runtime.store, list[str]()
-
-        def find(embedder: Embedder | None) -> SearchResult:
-            try:
-                self._index(embedder, documents)
-            except (sqlite3.OperationalError, OSError) as e:
-                unindexed.append(f"new documents were not searched ({e}); free some disk space")
-            if documents is None:
-                return search_library(store, words, embedder, top)
-            return search(store, words, embedder, documents, top)
-
+        store, warnings = self._runtime.store, list[str | None]()
         with store_errors(store.home):
-            result, warning = try_with_embedder(lambda: self._runtime.embedder, find)
-        return result, "; ".join(filter(None, [*unindexed[:1], warning])) or None
+            try:
+                if wait:
+                    ids = documents if documents is not None else [row.id for row in store.documents.all()]
+                    warnings.append(self._drive(make_searchable(self._runtime, store, ids)))
+                else:
+                    self.index_short(documents)
+            except (sqlite3.OperationalError, OSError) as e:
+                warnings.append(f"new documents were not searched ({e}); free some disk space")
+            result, why = try_with_embedder(
+                lambda: self._runtime.embedder, lambda embedder: _search(store, words, embedder, documents, top)
+            )
+            result = replace(result, unsearchable=tuple(unsearchable(store, documents)))
+        warnings += [why, _not_searchable(result.unsearchable)]
+        return result, "; ".join(dict.fromkeys(filter(None, warnings))) or None
 
     def usable_caches(self, bundle: Bundle) -> list[BundleCache]:
         """Returns the caches of an exported document that this session's model can use. Loads the model."""
@@ -96,11 +120,29 @@ class LibraryWorkflow:
             budget = measure_store_budget(settings.home, store.disk_bytes(), settings.caps["disk"])
             return import_document(store, bundle, caches.__contains__, budget)
 
-    def _index(self, embedder: Embedder | None, documents: Container[str] | None) -> None:
-        index_all(self._runtime.store, embedder, documents, self._runtime.report, self._runtime.cancelled)
+    def _drive(self, indexing: EngineCoroutine[Result]) -> Result:
+        """Run a coroutine of indexing to its end; reports its progress."""
+        return consume(indexing, self._runtime.on_progress)
 
     def _report_pages(self, source: str, done: int, total: int) -> None:
         self._runtime.report(f"pages of {source}" if total else source, done, total)
+
+
+def _search(
+    store: Store, words: str, embedder: Embedder | None, documents: Sequence[str] | None, top: int
+) -> SearchResult:
+    if documents is None:
+        return search_library(store, words, embedder, top)
+    return search(store, words, embedder, documents, top)
+
+
+def _not_searchable(documents: Sequence[Unsearchable]) -> str | None:
+    """Returns a line about documents whose index is not complete, with the share of the least complete one."""
+    if not documents:
+        return None
+    share = f"{100 * min(document.share for document in documents):.0f} %"
+    count = "1 document is" if len(documents) == 1 else f"{len(documents):,} documents are"
+    return f"{count} not searchable yet ({share})"
 
 
 def _is_usable(builder: RequestBuilder, text: str, cache: BundleCache) -> bool:

@@ -28,7 +28,7 @@ from localctx.settings import Settings
 @dataclass(frozen=True)
 class Advice:
     """Estimates for all known chat models by name, and the ``best`` model. ``is_installed`` and ``is_selected`` (in the
-    settings) refer to the best model.
+    settings) refer to the best model. ``machine`` has the rates of these estimates, corrected by measured speeds.
     """
 
     machine: Machine
@@ -89,7 +89,7 @@ def advise(
     }
     best = _largest_good(models.values())
     return Advice(
-        machine,
+        corrected,
         models,
         best,
         is_complete(settings.models / folder_name(best.name)),

@@ -1,16 +1,19 @@
 """Names, titles, text of documents and of models reach a terminal as what they are: letters, and never commands."""
 
 import ast
+import io
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from ask_in_process import PLAIN
 
 from localctx.cli import printing
-from localctx.cli.printing import print_json_text, printable_line, visible, visible_json, visible_line
+from localctx.cli.printing import SIMILAR, print_json_text, printable_line, visible, visible_json, visible_line
 from localctx.file_names import real_path, shown_name, stored_path
 
 pytestmark = pytest.mark.slow
@@ -141,3 +144,47 @@ def test_such_a_file_is_asked_prepared_and_summarized(run, folder, tiny_model):
 def test_a_question_from_a_pipe_that_is_not_utf8_is_asked(run, folder, tiny_model):
     done = run("chat", folder / NOT_UTF8, "--model", tiny_model, "--json", stdin=b"How l\xffng?\n")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "written"),
+    [
+        ("ascii", "“Aurora” — €500…", '"Aurora" - EUR500...'),
+        ("ascii", "Bürger in Łódź, cafe\u0301", "Burger in Lodz, cafe"),
+        ("latin-1", "Bürger — “Łódź”", 'Bürger - "Lodz"'),
+        ("cp1252", "€ “ü” — Ł", "€ “ü” — L"),
+        ("cp437", "Straße → 東京", "Straße -> ??"),
+        ("utf-8", "“Łódź” 東京", "“Łódź” 東京"),
+    ],
+)
+def test_letters_that_an_output_lacks_are_written_as_similar_ones(encoding, text, written):
+    assert text.encode(encoding, SIMILAR).decode(encoding) == written
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "utf-8"])
+def test_json_keeps_every_letter_in_any_encoding(encoding, monkeypatch):
+    value = {"quote": "“Łódź” — 東京 😀 €", "name": "Bürger"}
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding, errors=SIMILAR))
+    print_json_text(json.dumps(value, ensure_ascii=False))
+    assert json.loads(output.getvalue().decode(encoding)) == value
+
+
+@pytest.mark.parametrize(
+    "set_encoding",
+    [
+        {"PYTHONIOENCODING": "latin-1"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    ],
+    ids=["latin-1", "ascii", "C"],
+)
+def test_a_command_whose_output_is_not_utf8_loses_nothing(set_encoding, home, tmp_path):
+    (tmp_path / "ferry.txt").write_text("The ferry — built in 1999 — costs “€500” in Łódź.", encoding="utf-8")
+    env = {**os.environ, **set_encoding, "LOCALCTX_HOME": str(home), "LOCALCTX_EMBEDDER": "none"}
+    for words in (["add", str(tmp_path / "ferry.txt")], ["search", "ferry"]):
+        done = subprocess.run([sys.executable, "-m", "localctx", "library", *words], env=env, capture_output=True)
+        assert (done.returncode, b"Error" in done.stderr) == (0, False), done.stderr
+    assert b"costs" in done.stdout
+    assert b"EUR500" in done.stdout
+    assert b"- built in 1999 -" in done.stdout

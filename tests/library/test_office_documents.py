@@ -12,7 +12,8 @@ from localctx.library.add import add_documents
 from localctx.library.citations.cite import cite_passages, cite_words
 from localctx.library.read_document import Document, read_document
 from localctx.library.reading_mark import find_mark
-from localctx.library.search.search import index, search
+from localctx.library.search.indexing import index
+from localctx.library.search.search import search
 from localctx.library.search.sections import section_at
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store

@@ -1,6 +1,7 @@
 """Chunks respect structure, the index follows its documents, and search finds what it should, vectors or not."""
 
 import hashlib
+import itertools
 import json
 import random
 import shutil
@@ -16,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localctx.cli.printing import print_marked
-from localctx.errors import Cancelled, ModelError
+from localctx.errors import ModelError
 from localctx.library.search.chunk import MAX_CHUNK, TARGET, VIEW, chunks, views
-from localctx.library.search.search import BATCH, fuse, index, join_adjacent, query_pattern, search, unindexed
+from localctx.library.search.indexing import WORDS_AT_ONCE, index, index_steps, unindexed, unsearchable
+from localctx.library.search.search import fuse, join_adjacent, query_pattern, search, search_library
 from localctx.models.catalog import EMBEDDER
 from localctx.models.embedder import TransformerEmbedder, load_embedder
 from localctx.models.hub.resolve import resolve_model
@@ -271,22 +273,118 @@ def test_indexing_again_does_nothing(store, library):
     assert (store.db.conn.total_changes, len(embedder.texts)) == (before, asked)
 
 
-def test_a_cancelled_indexing_goes_on_where_it_ended(store):
-    row = add(store, "long.txt", "\n\n".join(paragraph(90, i) for i in range(5 * BATCH)))
-    with pytest.raises(Cancelled):
-        index(store, row, None, cancelled=lambda: True)
+def test_an_indexing_that_is_left_goes_on_where_it_ended(store):
+    row = add(store, "long.txt", "\n\n".join(paragraph(90, i) for i in range(3 * WORDS_AT_ONCE)))
+    next(index_steps(store, [row], None))
     assert not store.index.has(row.id)
-    embedder, looks = Letters(), iter(range(1000))
-    with pytest.raises(Cancelled):
-        index(store, row, embedder, cancelled=lambda: next(looks) > 5 * BATCH + 2)
+    assert unsearchable(store)[0].share == pytest.approx(1 / 3, rel=0.01)
+    assert search(store, "river", None).chunks == WORDS_AT_ONCE
+    embedder = Letters()
+    for step in index_steps(store, [row], embedder):
+        if step.done > 0.4 * step.total:
+            break
     total, done = store.index.coverage("letters", [row.id])
-    assert total == 5 * BATCH
+    assert total == 3 * WORDS_AT_ONCE
     assert 0 < done < total
-    assert unindexed(store, embedder) == [row]
+    assert (unindexed(store, embedder), unsearchable(store)) == ([row], [])
     asked = len(embedder.texts)
     index(store, row, embedder)
     assert store.index.coverage("letters", [row.id]) == (total, total)
     assert len(set(embedder.texts[:asked]) & set(embedder.texts[asked:])) == 0
+
+
+def test_progress_never_goes_back_and_tells_the_time_left(store):
+    rows = [add(store, f"{i}.txt", "\n\n".join(paragraph(90, 40 * i + j) for j in range(40))) for i in range(3)]
+    now = itertools.count()
+    steps = list(index_steps(store, rows, Letters(), clock=lambda: float(next(now))))
+    done = [step.done for step in steps]
+    assert done == sorted(done)
+    assert done[0] < 0.02 * steps[0].total
+    assert steps[-1].done > 0.99 * steps[-1].total
+    left = [step.eta for step in steps]
+    assert left[:3] == [None] * 3  # words say nothing about vectors
+    assert left[-1] == pytest.approx(0, abs=1)
+    halfway = left[len(left) // 2]
+    assert halfway == pytest.approx(len(left) / 2, rel=0.2)  # a step takes one second of this clock
+
+
+def test_a_run_that_goes_on_begins_with_the_progress_of_the_last(store):
+    row = add(store, "long.txt", "\n\n".join(paragraph(90, i) for i in range(2 * WORDS_AT_ONCE)))
+    last = list(itertools.islice(index_steps(store, [row], Letters()), 10))[-1]
+    again = next(index_steps(store, [row], Letters()))
+    assert last.done <= again.done
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_document_that_is_removed_meanwhile_ends_the_indexing(store, steps):
+    row = add(store, "long.txt", "\n\n".join(paragraph(90, i) for i in range(2 * WORDS_AT_ONCE)))
+    running = index_steps(store, [row], Letters())
+    for _ in range(steps):
+        next(running)
+    store.remove_document(row.id)
+    assert list(running) == []
+    assert words_kept(store) == set()
+    assert store.db.table("chunks").count == store.db.table("indexed").count == 0
+
+
+def test_two_processes_that_index_at_once_index_everything_once(home, store):
+    row = add(store, "long.txt", "\n\n".join(paragraph(90, i) for i in range(3 * WORDS_AT_ONCE)))
+    with closing(Store(home)) as other:
+        running = [index_steps(s, [row], None) for s in (store, other)]
+        next(running[0])
+        for one in running:
+            list(one)
+        for _ in index_steps(other, [row], None):
+            pass
+    assert store.index.coverage(None) == (3 * WORDS_AT_ONCE, 0)
+    assert store.index.has(row.id)
+
+
+def test_a_long_document_is_removed_in_short_transactions(home, store, monkeypatch):
+    monkeypatch.setattr("localctx.store.store.CHUNKS_AT_ONCE", 16)
+    row = add(store, "long.txt", "\n\n".join(paragraph(90, i) for i in range(100)))
+    index(store, row, Letters())
+    seen = []
+    remove = store.index.remove
+
+    def watched(*args: object) -> bool:
+        with closing(Store(home)) as other:
+            seen.append(other.index.count(row.id))
+        return remove(*args)
+
+    monkeypatch.setattr(store.index, "remove", watched)
+    store.delete("document", row.id)
+    assert seen == [100, 84, 68, 52, 36, 20, 4]
+    assert words_kept(store) == set()
+    assert store.db.table("vectors").count == 0
+
+
+def test_vectors_added_after_a_search_are_found_by_the_next(home, store, library):
+    zebras, money = library
+    embedder = Letters()
+    index(store, money, embedder)
+    assert search(store, "zzz", embedder).words_only > 0
+    with closing(Store(home)) as other:
+        index(other, zebras, embedder)
+    assert search(store, "zzzeb", embedder).passages[0].document == zebras.id
+    other_row = add(store, "zoo.txt", "zzz zzz zzz")
+    index(store, other_row, embedder)
+    assert search(store, "zzz", embedder).passages[0].document == other_row.id
+    store.erase()  # renumbers rows
+    index(store, add(store, "more.txt", "zzzy zzzy"), embedder)
+    assert {"more.txt", "zoo.txt"} <= {p.name for p in search(store, "zzzy", embedder).passages}
+
+
+def test_older_versions_are_marked_and_come_last(store):
+    old, new = "The rent of the mill is 1200 crowns a month.", "Rent review: from now on it is 1450 crowns."
+    for text in (old, new):
+        index(store, add(store, "lease.txt", text), None)
+    other = add(store, "mill.txt", "A mill by the river.")
+    index(store, other, None)
+    found = search_library(store, "rent of the mill", None).passages
+    assert [(p.name, bool(p.superseded)) for p in found][-1] == ("lease.txt", True)
+    assert [bool(p.superseded) for p in found] == [False] * (len(found) - 1) + [True]
+    assert [p.text for p in search_library(store, "rent of the mill", None, top=1).passages] != [old]
 
 
 def test_fusion_prefers_what_both_lists_found():

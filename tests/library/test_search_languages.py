@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from localctx.library.search.chunk import MAX_CHUNK, SIGN_LETTERS, VIEW, chunks, views
-from localctx.library.search.search import all_passages, index, search
+from localctx.library.search.indexing import index
+from localctx.library.search.search import all_passages, search
 from localctx.store.documents import DocumentRow
 from localctx.store.schema import migrate, signs_apart
 from localctx.store.search_words import indexed_words, is_other_language, parts_of_query

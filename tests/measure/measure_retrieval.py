@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from localctx.library.read_document import read_document
-from localctx.library.search.search import DEPTH, fuse, index
+from localctx.library.search.indexing import index
+from localctx.library.search.search import DEPTH, fuse
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import load_settings
 from localctx.store.search_index import ChunkRow

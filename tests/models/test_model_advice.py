@@ -30,6 +30,7 @@ from localctx.models.choice.model_estimate import (
     usefulness,
     with_speed,
 )
+from localctx.models.choice.model_list import find_model
 from localctx.models.hub.installed import install
 from localctx.settings import load_settings
 
@@ -165,6 +166,17 @@ def test_what_was_measured_corrects_the_estimates_of_other_models():
     known = with_speed(estimate(small, there), half)
     assert (known.prefill_per_second, known.decode_per_second) == (half.prefill, half.decode)
     assert known.measured
+
+
+def test_advice_describes_the_machine_as_it_was_corrected(home, monkeypatch):
+    here = machine(30, 20, 200)
+    monkeypatch.setattr("localctx.models.choice.model_advice.measure_machine", lambda *_, **__: here)
+    small = estimate(KNOWN[FALLBACK], here)
+    half = MeasuredSpeed(small.prefill_per_second / 2, small.decode_per_second / 2)
+    advice = advise(load_settings(home=home), measured={FALLBACK: half})
+    assert advice.machine == correct(here, KNOWN, {FALLBACK: half}) != here
+    other = find_model("qwen3-8b", load_settings(home=home), advice.machine).estimate
+    assert other == advice.models["qwen3-8b"]
 
 
 def test_the_largest_model_that_was_measured_counts_and_what_is_unknown_changes_nothing():

@@ -1,6 +1,7 @@
 """Weights with fewer bits, localctx's and llama.cpp's, against the same reference in one run."""
 
 import json
+from pathlib import Path
 
 import pytest
 import quality_fixtures
@@ -81,6 +82,33 @@ def test_a_file_that_llama_cpp_does_not_make_costs_no_other(compared, model, tin
     results = [*WeightsComparison(model, settings, gate, lambda step: None, said.append).run()]
     assert [result.name for result in results] == ["llama.cpp f16"]
     assert said == [f"llama.cpp weights-{weights} is not measured: no {weights}; another" for weights in GGUF_WEIGHTS]
+
+
+@pytest.mark.parametrize(
+    ("installed", "found", "measured"),
+    [
+        (True, {"published"}, ["published"]),
+        (True, {"", "published", "weights-q8_0"}, ["", "published", "weights-q8_0"]),
+        (True, {"weights-q8_0"}, []),
+        (False, set(), []),
+    ],
+)
+def test_a_published_file_is_measured_without_the_16_bit_one(installed, found, measured, monkeypatch, tmp_path):
+    looked, compared = list[str](), list[str]()
+
+    class Files:
+        def find(self, weights: str) -> Path | None:
+            looked.append(weights)
+            return tmp_path / weights if weights in found else None
+
+    monkeypatch.setattr(weights_quality, "PeerGgufs", lambda *_: Files())
+    monkeypatch.setattr(weights_quality, "llama_cpp_is_installed", lambda: installed)
+    monkeypatch.setattr(weights_quality, "WEIGHTS", ["auto", "full"])
+    monkeypatch.setattr(WeightsComparison, "_peer", lambda self, file, weights, threads: compared.append(weights) or [])
+    settings = Settings(tmp_path, model="tiny", threads=1)
+    assert not [*WeightsComparison(None, settings, None, lambda step: None, lambda text: None).run()]
+    assert compared == measured
+    assert installed or looked == [""]  # one warning is enough
 
 
 # The command

@@ -267,6 +267,11 @@ def test_texts_become_vectors(tmp_path, sharp_model):
             api.embeddings.create(model=str(bert), input="x", dimensions=3)
         with pytest.raises(openai.BadRequestError, match="tokens"):
             api.embeddings.create(model=str(bert), input=[[1, 2]])
+        longest = 256
+        with pytest.raises(openai.BadRequestError, match=rf"input\[2\] is longer than {longest} tokens"):
+            api.embeddings.create(model=str(bert), input=["a", "b", "rivers " * longest])
+        alone = [api.embeddings.create(model=str(bert), input=text).usage.prompt_tokens for text in texts]
+        assert sum(alone) == found.usage.prompt_tokens
 
 
 def test_without_an_embedder_there_are_no_vectors(api):

@@ -306,3 +306,61 @@ def test_our_own_batch_is_done_by_our_own_server(run, serving, tmp_path, monkeyp
         if d["name"] != "zlong.md":
             assert d["summary"] == there[d["name"]]["summary"]
             assert d["tokens"]["prompt"] == there[d["name"]]["tokens"]["prompt"]
+
+
+# --- What clients send that needs care
+
+
+@pytest.mark.parametrize("place", ["first", "later"])
+def test_an_assistant_message_without_content_is_empty(client, place):
+    earlier = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": None}]
+    messages = [*(earlier if place == "later" else earlier[1:]), {"role": "user", "content": "And now?"}]
+    reply = client.post("chat/completions", json={"messages": messages, "max_tokens": 2})
+    assert reply.status_code == 200, reply.text
+    wrong = [{"role": "user", "content": None}]
+    assert client.post("chat/completions", json={"messages": wrong}).status_code == 400
+
+
+def test_streamed_probabilities_say_where_their_tokens_begin(client):
+    body = {"prompt": "The river", "max_tokens": 6, "logprobs": 1, "temperature": 0}
+    whole = client.post("completions", json=body).json()["choices"][0]["logprobs"]
+    with client.stream("POST", "completions", json=body | {"stream": True}) as reply:
+        lines = [line.removeprefix("data: ") for line in reply.iter_lines() if line.startswith("data: {")]
+    parts = [one for line in lines if (one := json.loads(line)["choices"][0]["logprobs"])]
+    assert len(parts) == 6
+    assert [part["text_offset"][0] for part in parts] == whole["text_offset"]
+    assert whole["text_offset"] == sorted(whole["text_offset"])
+    assert whole["text_offset"][-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("chat/completions", {"messages": [{"role": "user", "content": "x" * 5000}]}, "the messages are"),
+        ("completions", {"prompt": "x" * 5000}, "the prompt is"),
+        ("completions", {"prompt": "y " * 90_000}, "the prompt is about"),
+    ],
+)
+def test_a_prompt_that_is_too_long_is_told_in_the_clients_words(client, path, body, said):
+    error = client.post(path, json=body).json()["error"]
+    assert said in error["message"]
+    assert "document" not in error["message"]
+    assert "--" not in error["message"]
+    assert "localctx" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("broken.pdf", b"%PDF-1.7 nothing", "broken.pdf"),
+        ("empty.txt", b"", "empty.txt is empty"),
+        ("a b ü.docx", b"PK\x03\x04 no zip", "a b ü.docx"),
+    ],
+)
+def test_a_refused_upload_does_not_tell_where_the_server_keeps_files(client, serving, name, content, said):
+    reply = client.post("files", files={"file": (name, content)}, data={"purpose": "assistants"})
+    message = reply.json()["error"]["message"]
+    assert reply.status_code == 400
+    assert said in message
+    assert str(serving[2]) not in message
+    assert "uploads" not in message

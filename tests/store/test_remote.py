@@ -72,7 +72,10 @@ def test_every_page_store_keeps_the_protocol(make, url, home):
     assert len(longest_prefix(pages, OTHER_MODEL, TOKENS).payloads) == 0
     (other,) = pages.open([(KEYS[0][0], KEYS[1][1])])
     assert other == OpenedPage(fault="is of other text")
-    assert pages.verify(lambda done, total: None) == []
+    read = list[tuple[int, int]]()
+    assert pages.verify(lambda done, total: read.append((done, total))) == []
+    assert read[-1][0] == read[-1][1] >= 4 * len(payload(0))
+    assert read == sorted(read)
     pages.unlink([KEYS[1][0]])
     assert len(longest_prefix(pages, MODEL, TOKENS).payloads) == 1
 

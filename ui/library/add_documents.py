@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.batch.jobs import IgnoredFile, told
-from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled
 from localctx.file_names import stored_path
 from localctx.library.folders.find import find_documents
 from localctx.serving.worker import SessionJob
 from localctx.ui import render
-from localctx.ui.everyday import in_everyday_words
-from localctx.ui.job_events import error_text, progress_line, redraws
+from localctx.ui.job_events import error_text, redraws
 from localctx.ui.library import library_table
 from localctx.ui.library.library_table import IncomingFile
 from localctx.ui.settings_fields import OCR_CHOICES
@@ -110,8 +108,7 @@ class AddingPanel:
             for entry in entries:
                 for _ in self._read_one(entry, ocr, request):
                     yield progress()
-            for bar in self._index({e.id for e in entries if e.id}, notes, request):
-                yield progress(bar)
+            self._window.indexer.wake()
         except Cancelled:
             notes.append("Stopped; files already read stay")
             for entry in entries:
@@ -134,26 +131,6 @@ class AddingPanel:
         for _ in self._run(job, entry.handle, request):
             entry.seconds = entry.seconds if entry.id else time.monotonic() - start
             yield
-
-    def _index(self, documents: set[str], notes: list[str], request: gr.Request) -> Iterator[str]:
-        """Index new documents for search. Yields progress; adds a reason to ``notes`` if there are no vectors."""
-
-        def job(session: "Session") -> Generator[Any, None, None]:
-            with session.workflows.library() as workflow:
-                if why := workflow.index(documents):
-                    yield Note(why)
-
-        bar = ""
-
-        def handle(event: Any) -> None:
-            nonlocal bar
-            if isinstance(event, Progress):
-                bar = progress_line(event)
-            elif isinstance(event, Note):
-                notes.append(in_everyday_words(event.text))
-
-        for _ in self._run(job, handle, request):
-            yield bar
 
     def _run(self, job: SessionJob, handle: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
         window = self._window

@@ -18,6 +18,7 @@ from localctx.ui.job_events import error_text, progress_line, progress_lines, re
 from localctx.ui.library import library_table
 from localctx.ui.library.add_documents import AddingPanel
 from localctx.ui.library.collections_panel import CHOOSE_FIRST, CollectionsPanel
+from localctx.ui.library.index_panel import IndexPanel
 from localctx.ui.library.watched_folders import WatchedFoldersPanel
 from localctx.ui.running.library_jobs import import_bundle, prepared_line
 from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
@@ -56,7 +57,7 @@ class LibraryPage:
     def __init__(self, window: AppWindow, tabs: gr.Tabs, chat: ChatPage) -> None:
         self._window, self._tabs, self._chat = window, tabs, chat
         self._adding, self.collections = AddingPanel(window), CollectionsPanel(window, _TICKED)
-        self._watched = WatchedFoldersPanel(window)
+        self._watched, self._indexing = WatchedFoldersPanel(window), IndexPanel(window)
         self.undo, self.deleted = UndoLine("undo-document"), RecentlyDeleted(window)
 
     def build(self) -> None:
@@ -99,6 +100,7 @@ class LibraryPage:
             max_lines=1,
             submit_btn="Search",
         )
+        self._indexing.build()
         self.only = gr.Checkbox(label="Only in the documents chosen above", elem_id="only")
         self.hits = gr.HTML("", elem_id="hits")
 
@@ -110,6 +112,7 @@ class LibraryPage:
         outputs = [self.status, *self.undo.outputs, self.cancel]
         self._adding.wire(self._refresh)
         self._watched.wire(page, self._tabs, self._refresh)
+        self._indexing.wire(page, self._tabs)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
         collections = self.collections
@@ -233,12 +236,12 @@ class LibraryPage:
         return self._chat.new_chat_about(ticked.split()) | {self._tabs: gr.update(selected="chat"), self.status: ""}
 
     def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
-        """Search the documents. Yields the progress of indexing, then the passages found."""
+        """Search the documents, as far as they are indexed. Yields the progress, then the passages found."""
         results, notes, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.library() as workflow:
-                result, why = workflow.search(words, ticked.split() if only else None, MAX_PASSAGES)
+                result, why = workflow.search(words, ticked.split() if only else None, MAX_PASSAGES, wait=False)
             yield result
             if why:
                 yield Note(why)

@@ -91,13 +91,17 @@ class ReadingState:
 
 
 class TabReading:
-    """Reads ahead for one tab, in its own thread while there is work."""
+    """Reads ahead for one tab, in its own thread while there is work. ``on_end`` is called after it."""
 
     def __init__(
-        self, settings: Callable[[], Settings], library_worker: EngineWorker, answer_worker: EngineWorker
+        self,
+        settings: Callable[[], Settings],
+        library_worker: EngineWorker,
+        answer_worker: EngineWorker,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings, self._library_worker, self._answer_worker = settings, library_worker, answer_worker
-        self._changed = threading.Condition()
+        self._on_end, self._changed = on_end, threading.Condition()
         self._thread: threading.Thread | None = None
         self.state = ReadingState()
 
@@ -138,6 +142,7 @@ class TabReading:
                     continue  # the target changed, or a question came first
                 except Exception as e:
                     state.phase, state.error, state.progress = "failed", error_text(e), None
+        self._on_end()
 
     def _busy_state(self) -> ReadingState | None:
         with self._changed:

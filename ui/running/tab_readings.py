@@ -12,9 +12,13 @@ class TabReadings:
     """One ``TabReading`` per tab, created on first use."""
 
     def __init__(
-        self, settings: Callable[[], Settings], library_worker: EngineWorker, answer_worker: EngineWorker
+        self,
+        settings: Callable[[], Settings],
+        library_worker: EngineWorker,
+        answer_worker: EngineWorker,
+        on_end: Callable[[], None],
     ) -> None:
-        self._make = lambda: TabReading(settings, library_worker, answer_worker)
+        self._make = lambda: TabReading(settings, library_worker, answer_worker, on_end)
         self._readings: dict[str, TabReading] = {}
         self._changed = threading.Lock()
 

@@ -17,18 +17,22 @@ from localctx.models.quantized.weight_formats import refuse_weights
 from localctx.settings import Settings
 from localctx.shape import FULL, PAGE
 
+QUESTION, MESSAGES, RAW = "the documents and the question are", "the messages are", "the prompt is"
+_SHORTER = {
+    QUESTION: "ask a shorter part, choose a model with a longer window (localctx models list), or see only the end of "
+    "them with --keep sink-window",
+    MESSAGES: "send fewer or shorter messages, or use a model with a longer window",
+    RAW: "send a shorter prompt, or use a model with a longer window",
+}
 
-def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
+
+def refuse_too_long(tokens: int, context: float, model: str, about: str = "", what: str = QUESTION) -> None:
     """Raise TooLong if a prompt of ``tokens`` leaves no room for an answer in ``context`` tokens.
 
-    ``about`` is ``"about "`` if the tokens are estimated.
+    ``about`` is ``"about "`` if the tokens are estimated. The prompt consists of ``what``: QUESTION, MESSAGES or RAW.
     """
     if tokens >= context:
-        raise TooLong(
-            f"the documents and the question are {about}{tokens:,} tokens, and {model} reads at most {context:,}",
-            "ask a shorter part, choose a model with a longer window (localctx models list), or see only the end of "
-            "them with --keep sink-window",
-        )
+        raise TooLong(f"{what} {about}{tokens:,} tokens, and {model} reads at most {context:,}", _SHORTER[what])
 
 
 def refuse_sparse_reading(settings: Settings) -> None:

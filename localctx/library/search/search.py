@@ -3,31 +3,19 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
-from typing import TypeVar
 
-import numpy as np
-
-from localctx.errors import Cancelled, ModelError
-from localctx.library.search.chunk import Chunk, chunks, views
+from localctx.library.search.indexing import Unsearchable
 from localctx.models.embedder import Embedder
-from localctx.store.documents import DocumentRow, Span, StoredDocument, labels, part_labels, part_starts
+from localctx.store.documents import DocumentRow, StoredDocument, labels, part_labels, part_starts
 from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
-
-T = TypeVar("T")
-IndexProgress = Callable[[str, int, int], None]  # phase, characters done, total characters
 
 K = 5  # reciprocal rank fusion: a hit of rank r in a list scores the list's weight / (K + r)
 WEIGHTS = {"words": 1.0, "vectors": 0.5}  # words alone rank the right paragraph first more often than vectors alone
 DEPTH = 20  # hits of each list that are fused
-BATCH = 4  # chunks embedded between two checks for cancellation: half a second on one slow core
-_SEPARATORS = re.compile(r"[_.-]+")
-_PROSE = {"", ".txt", ".md", ".markdown", ".rst", ".html", ".htm", ".xhtml", ".tex"}
-_PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".mbox"}
 
 
 @dataclass(frozen=True)
@@ -59,58 +47,15 @@ class Passage:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The passages of a search, best first. ``chunks`` were searched, ``words_only`` of them without a vector."""
+    """The passages of a search, best first. ``chunks`` were searched, ``words_only`` of them without a vector.
+
+    Of the documents ``unsearchable`` only a beginning, or nothing, was searched.
+    """
 
     passages: list[Passage] = field(default_factory=list)
     chunks: int = 0
     words_only: int = 0
-
-
-def index(
-    store: Store,
-    document: DocumentRow,
-    embedder: Embedder | None,
-    progress: IndexProgress = lambda *p: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> None:
-    """Index a stored document by words and, with an ``embedder``, by vectors. Keeps existing entries.
-
-    Calls ``progress`` with the phases ``indexing`` and ``embedding``, in characters. Raises Cancelled within a second
-    of ``cancelled()``; finished vectors stay, and the next call computes the rest.
-    """
-    if not store.index.has(document.id):
-        text = store.documents.text(document.id)
-        titled = _titled(document, text, store.documents.spans(document.id))
-        store.index.add(document.id, text, _with_progress(titled, len(text), progress, cancelled))
-    if embedder:
-        _embed(store, document, embedder, progress, cancelled)
-
-
-def unindexed(store: Store, embedder: Embedder | None) -> list[DocumentRow]:
-    """Returns the documents that ``index`` has not indexed completely."""
-    name = embedder.name if embedder else None
-    return [d for d in store.documents.all() if _unfinished(*store.index.coverage(name, [d.id]), name)]
-
-
-def index_all(
-    store: Store,
-    embedder: Embedder | None,
-    documents: Container[str] | None = None,
-    progress: IndexProgress = lambda *p: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> None:
-    """Index those of ``documents`` (ids; None: all) that are not completely indexed. Raises Cancelled."""
-    for row in unindexed(store, embedder):
-        if documents is None or row.id in documents:
-            index(store, row, embedder, progress, cancelled)
-
-
-def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedder | None], T]) -> tuple[T, str | None]:
-    """Returns (``run(embedder)``, None) or, on a ModelError such as a failed load, (``run(None)``, a warning)."""
-    try:
-        return run(load()), None
-    except ModelError as e:
-        return run(None), f"{e.problem}; passages are searched by their words alone"
+    unsearchable: tuple[Unsearchable, ...] = ()
 
 
 def search_library(store: Store, query: str, embedder: Embedder | None, top: int = 10) -> SearchResult:
@@ -257,54 +202,3 @@ def _passage(document: _LoadedDocument, chunk: ChunkRow, score: float, ranks: di
 def _adjacent(a: Passage, b: Passage, text: str) -> bool:
     between = text[a.end : b.start]
     return (a.document, a.heading) == (b.document, b.heading) and not between.strip()
-
-
-def _unfinished(total: int, embedded: int, embedder: str | None) -> bool:
-    return not total or (embedder is not None and embedded < total)
-
-
-def _titled(document: DocumentRow, text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
-    """Yields a document's chunks with titles (document name and chunk heading), which are searched too."""
-    name = Path(document.name)
-    heading = labels(spans, "heading")
-    for start, end in chunks(text, spans, is_line_based(document.name)):
-        yield start, end, " ".join(filter(None, [_SEPARATORS.sub(" ", name.stem), heading(start)]))
-
-
-def _with_progress(
-    rows: Iterator[tuple[int, int, str]], total: int, progress: IndexProgress, cancelled: Callable[[], bool]
-) -> Iterator[tuple[int, int, str]]:
-    for count, row in enumerate(rows):
-        if cancelled():
-            raise Cancelled
-        if count % 256 == 0:
-            progress("indexing", row[0], total)
-        yield row
-
-
-def _embed(
-    store: Store, document: DocumentRow, embedder: Embedder, progress: IndexProgress, cancelled: Callable[[], bool]
-) -> None:
-    if not (rows := store.index.without_vectors(document.id, embedder.name)):
-        return
-    text, done, total = store.documents.text(document.id), 0, sum(c.end - c.start for c in rows)
-    for at in range(0, len(rows), BATCH):
-        if cancelled():
-            raise Cancelled
-        progress("embedding", done, total)
-        batch = rows[at : at + BATCH]
-        parts = [
-            [text[slice(*v)] for v in views(text, Chunk(c.start, c.end), is_line_based(document.name))] for c in batch
-        ]
-        vectors = embedder.embed(
-            [f"{c.title}\n{part}" for c, texts in zip(batch, parts, strict=True) for part in texts]
-        )
-        store.index.put_vectors(
-            embedder.name, batch, np.split(vectors, np.cumsum([len(texts) for texts in parts])[:-1])
-        )
-        done += sum(c.end - c.start for c in batch)
-
-
-def is_line_based(name: str) -> bool:
-    """Returns True if the suffix of ``name`` is not of prose: source code and tables are divided at line ends."""
-    return Path(name).suffix.lower() not in _PROSE

@@ -232,6 +232,11 @@ def _mend_links(db: Database, result: Salvaged) -> None:
             result.saved[table] -= removed
             result.lost[table] += removed
     fill_files(db)
+    if result.lost["chunks"]:  # documents that may lack some are indexed anew
+        for table in ("vectors", "chunks", "indexed"):
+            db.execute(f"DELETE FROM [{table}]")
+    db.execute("DELETE FROM vector_removals WHERE rowid > 1")
+    db.execute("INSERT OR IGNORE INTO vector_removals (rowid, count) VALUES (1, 0)")
 
 
 def _index_words(db: Database) -> None:

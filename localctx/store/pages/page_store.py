@@ -37,7 +37,10 @@ class PageStore(Protocol):
         """Remove the pages of these names. Processes that have one mapped can still read it."""
 
     def verify(self, on_progress: Callable[[int, int], None]) -> list[bytes]:
-        """Read every page; returns the names of the damaged ones. Calls ``on_progress(bytes read, total bytes)``."""
+        """Read every page; returns the names of the damaged ones, or the ids of their objects if these hide the names.
+
+        Calls ``on_progress(bytes read, total bytes)``.
+        """
 
 
 class RemotePageStore(PageStore, Protocol):

@@ -51,13 +51,12 @@ class RemotePages:
             self._wait(partial(self._remove, self._cipher.object_id(name)))
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """Check every object; returns the object ids of damaged ones, as page names may be unreadable.
-
-        Calls ``on_progress`` once, with the number of objects.
-        """
-        objects = self._wait(self._list)
-        damaged = [bytes.fromhex(o) for o in objects if self._wait(partial(self._check, o)).fault]
-        on_progress(len(objects), len(objects))
+        """See ``PageStore``. A damaged object hides its page's name, so that its own id is returned."""
+        sizes, damaged, done = self._wait(self._list), list[bytes](), 0
+        for object_id, size in sizes.items():
+            if self._wait(partial(self._check, object_id)).fault:
+                damaged.append(bytes.fromhex(object_id))
+            on_progress(done := done + size, sum(sizes.values()))
         return damaged
 
     def has(self, name: bytes) -> bool:
@@ -102,10 +101,11 @@ class RemotePages:
     def _exists(self, object_id: str) -> bool:
         return self._file_system()[0].exists(self._path(object_id))
 
-    def _list(self) -> list[str]:
+    def _list(self) -> dict[str, int]:
+        """Returns the size in bytes of each object, by its id."""
         fs, root = self._file_system()
-        names = (path.rpartition("/")[2] for path in fs.ls(root, detail=False))
-        return sorted(name for name in names if _OBJECT.fullmatch(name))
+        sizes = {about["name"].rpartition("/")[2]: int(about["size"] or 0) for about in fs.ls(root, detail=True)}
+        return {name: sizes[name] for name in sorted(sizes) if _OBJECT.fullmatch(name)}
 
     def _remove(self, object_id: str) -> None:
         with suppress(FileNotFoundError):

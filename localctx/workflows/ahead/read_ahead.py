@@ -15,13 +15,14 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request, prefill_request
 from localctx.errors import StoreError, TooLong, format_bytes
-from localctx.library.search.search import Passage, all_passages, index_all
+from localctx.library.search.search import Passage, all_passages
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.answer.every_passage import cache_ids, part_of
 from localctx.workflows.answer.question_kind import with_adapter
+from localctx.workflows.index_documents import index_words
 from localctx.workflows.summary_task import digest
 
 SIDE_BY_SIDE = 4  # passages; with more, a cancel takes longer, and little is saved
@@ -86,7 +87,7 @@ class ReadAheadWorkflow:
     def _read_passages(self, document: StoredDocument, done: ReadAheadResult) -> EngineCoroutine[None]:
         store = self._runtime.store
         with store_errors(store.home):
-            index_all(store, None, {document.id}, cancelled=self._runtime.cancelled)
+            yield from index_words(self._runtime, store, {document.id})
             passages = all_passages(store, [document.id])
             ids = cache_ids(self._builder.fingerprint, passages)
             kept = store.caches.ready_tokens(ids)

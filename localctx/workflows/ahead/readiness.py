@@ -11,12 +11,12 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request, prefill_request
 from localctx.errors import TooLong
-from localctx.library.search.search import index_all, try_with_embedder
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ahead.model_questions import able_to_ask, model_questions, rule_questions
 from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.answer.question_kind import with_adapter
+from localctx.workflows.index_documents import make_searchable
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
 
@@ -78,7 +78,7 @@ class ReadinessWorkflow:
             except TooLong:
                 if self._runtime.settings.mode == "full":
                     raise
-        self._index(documents)
+        yield from self._index(documents)
         return Readiness(False, self._measured_start())
 
     def _read_whole(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[Readiness]:
@@ -105,13 +105,10 @@ class ReadinessWorkflow:
         request.cache.drop()
         return _predicted(request, built)
 
-    def _index(self, documents: Sequence[StoredDocument]) -> None:
-        store, runtime, ids = self._runtime.store, self._runtime, [document.id for document in documents]
+    def _index(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[None]:
+        store = self._runtime.store
         with store_errors(store.home):
-            try_with_embedder(
-                lambda: runtime.embedder,
-                lambda embedder: index_all(store, embedder, ids, runtime.report, runtime.cancelled),
-            )
+            yield from make_searchable(self._runtime, store, [document.id for document in documents])
 
     def _measured_start(self) -> float | None:
         """Returns the median seconds until the last answers from passages started with this model; None if there are

@@ -68,7 +68,7 @@ class AskWorkflow:
             documents, seconds = self._read([source], True, None)
             if why := self.why_passages(documents):
                 yield Note(f"{why}: it was made searchable, and answers will come from its passages")
-                yield Done(self._retrieval.prepare(documents[0]))
+                yield Done((yield from self._retrieval.prepare(documents[0])))
                 return
             request = yield from self.open_whole(documents, None, True)
             request.seconds |= seconds

@@ -19,7 +19,7 @@ from localctx.engine.request_report import EverywhereReport
 from localctx.engine.run_request import rank_request
 from localctx.errors import Cancelled, NothingFound, StoreError
 from localctx.library.citations.answer_groups import describe_groups, group_answers
-from localctx.library.search.search import Passage, all_passages, cut_passages, index_all
+from localctx.library.search.search import Passage, all_passages, cut_passages
 from localctx.library.wording.language import language_warnings
 from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
@@ -29,6 +29,7 @@ from localctx.workflows.answer.every_passage import RATE, cache_ids, current_doc
 from localctx.workflows.answer.passage_question import AnswerPassage, PassageAnswer, PassageQuestion, passage_key
 from localctx.workflows.answer.question_kind import without_instruction
 from localctx.workflows.answer.question_likelihood import question_alone
+from localctx.workflows.index_documents import index_words
 
 MAX_SIDE_BY_SIDE = 16  # passages; a larger forward pass is not much cheaper for each
 SAVE_EVERY = 16  # answers: as many are lost if the process is killed
@@ -49,7 +50,7 @@ class EverywhereWorkflow:
         """
         start = time.perf_counter()
         with open_store(self._runtime, persist) as store, store_errors(store.home):
-            documents = self._enter(store, documents)
+            documents = yield from self._enter(store, documents)
             passages = _passages_of(store, documents, question)
             if not passages:
                 raise NothingFound("there is no text to ask", "name a document that has some")
@@ -72,12 +73,14 @@ class EverywhereWorkflow:
         yield request.plan
         return request
 
-    def _enter(self, store: Store, documents: Sequence[StoredDocument] | None) -> Sequence[StoredDocument]:
+    def _enter(
+        self, store: Store, documents: Sequence[StoredDocument] | None
+    ) -> EngineCoroutine[Sequence[StoredDocument]]:
         """Store and index the documents; returns them, or those of the library."""
         rows = current_documents(store) if documents is None else [document.row for document in documents]
         for document in documents or ():
             store.documents.add(*document.whole)
-        index_all(store, None, {row.id for row in rows}, self._runtime.report, self._runtime.cancelled)
+        yield from index_words(self._runtime, store, {row.id for row in rows})
         if documents is not None:
             return list({document.id: document for document in documents}.values())
         return [StoredDocument(row, store.documents.text(row.id), store.documents.spans(row.id)) for row in rows]

@@ -1,22 +1,23 @@
 """Finds the passages of documents that a question is about, by words and vectors."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.runtime import Runtime
+from localctx.library.search.indexing import try_with_embedder
 from localctx.library.search.search import (
     Passage,
     all_passages,
     cut_passages,
-    index_all,
     search,
-    try_with_embedder,
 )
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.store import Store
 from localctx.workflows.answer.question_kind import asks_of_the_whole
+from localctx.workflows.index_documents import make_searchable
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,16 @@ def passage_count(runtime: Runtime) -> int:
 
 def find_passages(
     runtime: Runtime, store: Store, documents: Sequence[StoredDocument] | None, question: str, top: int
-) -> FoundPassages:
-    """Returns at most ``top`` passages of ``documents`` (None: of the whole library), best first. Raises Cancelled."""
+) -> EngineCoroutine[FoundPassages]:
+    """Returns at most ``top`` passages of ``documents`` (None: of the whole library), best first, after making them
+    searchable. Raises Cancelled.
+    """
     ids = None if documents is None else [document.id for document in documents]
     rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
+    indexing = yield from make_searchable(runtime, store, list(rows))
+    beginning = _beginning(documents)
 
     def find(embedder: Embedder | None) -> list[Passage]:
-        make_searchable(runtime, store, embedder, rows)
-        beginning = _beginning(documents)
         before = len(beginning.text) if beginning else None
         passages = search(store, question, embedder, list(rows), top, before).passages
         if not passages and asks_of_the_whole(question):  # it may match no passage
@@ -59,12 +62,7 @@ def find_passages(
     named = {p.document for p in passages}
     passages = [replace(p, name=given[p.document].name) if p.document in given else p for p in passages]
     found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
-    return FoundPassages(passages, found, warning)
-
-
-def make_searchable(runtime: Runtime, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
-    """Index ``documents`` as far as they are not. Raises Cancelled."""
-    index_all(store, embedder, documents, runtime.report, runtime.cancelled)
+    return FoundPassages(passages, found, indexing or warning)
 
 
 def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:

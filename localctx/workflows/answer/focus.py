@@ -21,7 +21,7 @@ def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     """
     request = case.request
     yield from prefill_request(request, request.prompt.boundary)
-    if passages := _passages(case):
+    if passages := (yield from _passages(case)):
         indices = {document.id: i for i, document in enumerate(request.prompt.documents)}
         ranges = [(indices[p.document], p.start, p.end) for p in passages]
         texts = [document.text for document in request.prompt.documents]
@@ -30,11 +30,12 @@ def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     yield from answering
 
 
-def _passages(case: AnswerCase) -> list[Passage]:
+def _passages(case: AnswerCase) -> EngineCoroutine[list[Passage]]:
     """Returns the passages that the question, and the one before it, are about."""
     request, runtime = case.request, case.builder.runtime
     asked = f"{request.prompt.asked_before} {case.question}".strip()
     with open_store(runtime, request.persister is not None) as store, store_errors(store.home):
         for document in request.prompt.documents:
             store.documents.add(*document.whole)
-        return find_passages(runtime, store, request.prompt.documents, asked, passage_count(runtime)).passages
+        found = yield from find_passages(runtime, store, request.prompt.documents, asked, passage_count(runtime))
+        return found.passages

@@ -2,6 +2,7 @@
 the best ones answer. The pages of every passage are persisted, so that ranking it again prefills only the question.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,16 +16,17 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import PrepareReport
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
-from localctx.library.search.search import Passage, join_adjacent, try_with_embedder
+from localctx.library.search.search import Passage, join_adjacent
 from localctx.library.wording.language import language_warnings
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.answer.every_passage import open_store, part_of
-from localctx.workflows.answer.find_passages import FoundPassages, find_passages, make_searchable, passage_count
+from localctx.workflows.answer.find_passages import FoundPassages, find_passages, passage_count
 from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.answer.question_likelihood import without_question
 from localctx.workflows.answer.several_documents import measured_blending
 from localctx.workflows.answer.whole_offers import offer_whole
+from localctx.workflows.index_documents import make_searchable
 
 MAX_RANKED = 5  # passages whose likelihood is computed
 SEARCH_WEIGHT = 20  # nats per search score of 1, so that first and fifth passage differ by about two nats
@@ -63,15 +65,12 @@ class RetrievalWorkflow:
         with open_store(self._runtime, persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
 
-    def prepare(self, document: StoredDocument) -> PrepareReport:
+    def prepare(self, document: StoredDocument) -> EngineCoroutine[PrepareReport]:
         """Make a document searchable. Raises Cancelled."""
         start, runtime = time.perf_counter(), self._runtime
         with store_errors(runtime.store.home):
             runtime.store.documents.add(*document)
-            try_with_embedder(
-                lambda: runtime.embedder,
-                lambda embedder: make_searchable(runtime, runtime.store, embedder, [document.id]),
-            )
+            yield from make_searchable(runtime, runtime.store, [document.id], math.inf)
         tokens = estimate_tokens(self._builder.model.tokenizer, [document.text], 0)
         return PrepareReport(
             document=document.id,
@@ -96,7 +95,7 @@ class RetrievalWorkflow:
                 for document in documents:
                     store.documents.add(*document.whole)
             top = max(MAX_RANKED, self.count)
-            found = find_passages(self._runtime, store, documents, question.text, top)
+            found = yield from find_passages(self._runtime, store, documents, question.text, top)
             if not found.passages:
                 what = f"{question.why}, and nothing in the documents is like the question"
                 raise NothingFound(what, "say it in other words")

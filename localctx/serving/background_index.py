@@ -1,0 +1,136 @@
+"""BackgroundIndexer: a thread that makes documents searchable while nothing else is to be done.
+
+Its job gives way to others after each small step, and what is done stays.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from localctx.engine.events import Progress
+from localctx.error_log import explain
+from localctx.errors import Cancelled, UserError
+from localctx.serving.worker import EngineWorker
+from localctx.settings import Settings
+from localctx.store.process_locks import is_at_work
+from localctx.store.store import Store
+
+if TYPE_CHECKING:
+    from localctx.session import Session
+
+POLL = 0.1  # seconds between checks whether a question is being answered
+STEP = 1  # chunks of a step, so that a search waits for a tenth of a second at most
+
+
+@dataclass(frozen=True)
+class IndexStatus:
+    """``progress`` of the index, None if nothing is to be done. ``stopped`` by the user; ``problem`` that ended it."""
+
+    progress: Progress | None = None
+    stopped: bool = False
+    problem: str = ""
+
+
+class BackgroundIndexer:
+    """Indexes the library of ``settings()`` with jobs of ``worker``. ``is_busy`` says whether other work runs."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        worker: EngineWorker,
+        is_busy: Callable[[Settings], bool] = lambda settings: is_at_work(settings.home),
+    ) -> None:
+        self._settings, self._worker, self._is_busy = settings, worker, is_busy
+        self._changed = threading.Condition()
+        self._open, self._wanted, self._left_out = True, False, frozenset[str]()
+        self._thread = threading.Thread()
+        self.status = IndexStatus()
+
+    def wake(self) -> None:
+        """Index what is not indexed yet, also after a stop."""
+        with self._changed:
+            self._wanted, self.status = self._open, IndexStatus(self.status.progress)
+            if self._open and not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="index", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Stop until ``wake``. The finished part of the index stays."""
+        with self._changed:
+            self._wanted, self.status = False, IndexStatus(self.status.progress, stopped=bool(self.status.progress))
+            self._changed.notify_all()
+
+    @contextmanager
+    def leaving_out(self, documents: Collection[str]) -> Iterator[None]:
+        """Index none of these documents (ids) inside the ``with`` block, in which they are deleted."""
+        self._left_out = frozenset(documents)
+        try:
+            yield
+        finally:
+            self._left_out = frozenset()
+
+    def close(self) -> None:
+        """Stop, and end the thread."""
+        with self._changed:
+            self._open = self._wanted = False
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            try:
+                self._index(self._left_out)
+            except Cancelled:
+                continue  # a question or a deletion came first
+            except Exception as e:
+                self._end(IndexStatus(problem=str(e if isinstance(e, UserError) else explain(e))))
+
+    def _wait_for_work(self) -> bool:
+        """Wait until something is to be indexed and nothing else to be done. Returns False once closed."""
+        with self._changed:
+            while self._open:
+                self._changed.wait_for(lambda: self._wanted or not self._open)
+                if not self._open or not self._is_busy(self._settings()):
+                    return self._open
+                self._changed.wait(POLL)
+        return False
+
+    def _index(self, left_out: frozenset[str]) -> None:
+        """Run one job until all is indexed. Raises Cancelled as soon as other work arrives."""
+        if not Store.is_at(self._settings().home):
+            self._end(IndexStatus())
+            return
+        stream = self._worker.submit(_indexing(left_out), yielding=True)
+        for event in stream:  # iterates at least every tenth of a second
+            if not self._wanted or self._left_out != left_out or self._is_busy(self._settings()):
+                stream.cancel()
+                raise Cancelled
+            if isinstance(event, Progress):
+                self._show(event)
+        if left_out:
+            with self._changed:
+                self._changed.wait(POLL)  # the rest comes once they are deleted
+        else:
+            self._end(IndexStatus())
+
+    def _show(self, progress: Progress) -> None:
+        with self._changed:
+            if self._wanted:
+                self.status = IndexStatus(progress)
+
+    def _end(self, status: IndexStatus) -> None:
+        with self._changed:
+            self._wanted, self.status = False, status
+
+
+def _indexing(left_out: Collection[str]) -> Callable[["Session"], Generator[Any, Any, None]]:
+    def job(session: "Session") -> Generator[Any, Any, None]:
+        with session.workflows.library() as library:
+            ids = [row.id for row in session.store.documents.all() if row.id not in left_out]
+            yield from library.index_steps(ids, STEP)
+
+    return job
