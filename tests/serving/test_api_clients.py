@@ -267,9 +267,8 @@ def test_texts_become_vectors(tmp_path, sharp_model):
             api.embeddings.create(model=str(bert), input="x", dimensions=3)
         with pytest.raises(openai.BadRequestError, match="tokens"):
             api.embeddings.create(model=str(bert), input=[[1, 2]])
-        longest = 256
-        with pytest.raises(openai.BadRequestError, match=rf"input\[2\] is longer than {longest} tokens"):
-            api.embeddings.create(model=str(bert), input=["a", "b", "rivers " * longest])
+        with pytest.raises(openai.BadRequestError, match=r"input\[2\] is longer than 64 tokens"):
+            api.embeddings.create(model=str(bert), input=["a", "b", "rivers " * 64])
         alone = [api.embeddings.create(model=str(bert), input=text).usage.prompt_tokens for text in texts]
         assert sum(alone) == found.usage.prompt_tokens
 
