@@ -8,7 +8,8 @@ from ask_in_process import session
 
 from localctx.engine.events import Note
 from localctx.library.wording import language
-from localctx.library.wording.language import language_of, language_warnings
+from localctx.library.wording.identify_language import language_of
+from localctx.library.wording.language import language_warnings
 from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 from localctx.store.documents import DocumentRow

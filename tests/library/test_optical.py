@@ -24,9 +24,8 @@ from required_extras import needs_ocr
 from localctx.child_process import ChildWatch, start_python
 from localctx.errors import DocumentError
 from localctx.library.add import add_documents, find_stored
-from localctx.library.parsers import optical
-from localctx.library.parsers import pdf as pdf_reader
-from localctx.library.parsers.layout import Box, text_of
+from localctx.library.parsers.pdf import optical, read_pdf
+from localctx.library.parsers.pdf.layout import Box, text_of
 from localctx.library.parsers.text_builder import OPTICAL
 from localctx.library.parsers.word_boxes import GRID, unpack
 from localctx.library.read_document import make_spans, matches_ocr, read_document
@@ -120,7 +119,7 @@ GARBAGE = "\x01\x02 a few \x03\x04"
 def read(data: bytes, ocr: str = "auto") -> tuple[str, list[tuple[str, str]], int]:
     """The format, the pages with their text, and how often limits were renewed."""
     renewed: list[None] = []
-    form, flow = pdf_reader.read(data, lambda *of: None, ocr, lambda: renewed.append(None))
+    form, flow = read_pdf.read(data, lambda *of: None, ocr, lambda: renewed.append(None))
     text, marks = flow.done()
     return form, [(s.label, text[s.start : s.end].strip()) for s in make_spans(marks, len(text))], len(renewed)
 

@@ -6,7 +6,7 @@ import pypdfium2
 import pytest
 from browser import launched
 
-from localctx.library.parsers.pdf_page import text_with_tables
+from localctx.library.parsers.pdf.page_text import read_page
 
 _WORDS = "the tenant shall pay rent on first day of each month without any deduction landlord keeps roof walls"
 WORDS = _WORDS.split()
@@ -79,7 +79,7 @@ def printed(tmp_path_factory):
             page.set_content(f"{STYLE}<p>Before it.</p>{body}<p>After it.</p>")
             page.pdf(path=folder / "a.pdf", format="A4")
             document = pypdfium2.PdfDocument((folder / "a.pdf").read_bytes())
-            texts[name] = tuple(text_with_tables(document[0], tables) for tables in (False, True))
+            texts[name] = tuple(read_page(document, document[0], tables).text for tables in (False, True))
     return texts
 
 

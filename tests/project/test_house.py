@@ -119,6 +119,7 @@ HOMES = {
     "rapidocr": "library",
     "ray": "batch",
     "selectolax": "library",
+    "spellchecker": "library",
     "watchfiles": "library",
     "striprtf": "library",
 }

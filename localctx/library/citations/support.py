@@ -13,7 +13,7 @@ from typing import Any, Literal
 from localctx.library.citations.cite import Citation
 from localctx.library.citations.claims import claims_something
 from localctx.library.citations.source_index import DocumentRange, SourceIndex, SourceText
-from localctx.library.wording.language import language_of
+from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.sentences import ENDS, sentences
 from localctx.library.wording.words import in_spaces
 from localctx.library.wording.yes_no import clause_after

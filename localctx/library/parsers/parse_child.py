@@ -64,7 +64,7 @@ def _result(request: dict[str, Any], data: bytes) -> dict[str, Any]:
 
 def _draw(data: bytes, number: int) -> dict[str, Any]:
     """Returns the image of one page of a PDF, its text, its size in points and its word boxes."""
-    from localctx.library.parsers import page_image
+    from localctx.library.parsers.pdf import page_image
 
     png, text, (width, height, words) = page_image.draw(data, number)
     return {"png": _base64(png), "text": text, "width": width, "height": height, "words": _base64(words)}
@@ -78,9 +78,9 @@ def _parse(request: dict[str, Any], data: bytes) -> tuple[str, TextBuilder]:
     """Parse the document. Imports only the parser for its kind, so that the process starts in a tenth of a second."""
     kind, progress = request["what"], partial(_progress, request)
     if kind == "pdf":
-        from localctx.library.parsers import pdf
+        from localctx.library.parsers.pdf import read_pdf
 
-        return pdf.read(data, progress, request["ocr"], lambda: _renew(request))
+        return read_pdf.read(data, progress, request["ocr"], lambda: _renew(request))
     if kind == "zip":
         from localctx.library.parsers.archive import Archive
 

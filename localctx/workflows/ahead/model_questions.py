@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.request_builder import RequestBuilder
 from localctx.errors import UserError
-from localctx.library.wording.language import NAMES, language_of
+from localctx.library.wording.identify_language import NAMES, language_of
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ahead.suggested_questions import COUNT, suggest_questions

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from localctx.library.wording.language import language_of
+from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.sentences import sentences
 from localctx.store.documents import Span
 from localctx.store.search_words import COMMON_WORDS

@@ -9,7 +9,7 @@ from dataclasses import replace
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import READER
 from localctx.engine.runtime import Runtime
-from localctx.library.wording.language import language_of
+from localctx.library.wording.identify_language import language_of
 
 _SUMMARY = r"summari[sz]e|summary|overview|overall|main (points?|ideas?|themes?)|throughout"
 _WHOLE = rf"{_SUMMARY}|list (all|every|each|the)"

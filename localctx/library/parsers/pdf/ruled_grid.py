@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from localctx.library.parsers.layout import Box
+from localctx.library.parsers.pdf.layout import Box
 
 TOUCH = 3.0  # points between lines that count as touching
 _MIN_LENGTH = 6.0  # points; a shorter line rules no cell

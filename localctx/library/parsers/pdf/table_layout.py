@@ -9,8 +9,9 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from localctx.library.parsers.layout import Box, rows_of
-from localctx.library.parsers.ruled_grid import RuledGrid, find_grids
+from localctx.library.parsers.pdf.layout import Box, rows_of
+from localctx.library.parsers.pdf.pieces import LINE_HYPHEN
+from localctx.library.parsers.pdf.ruled_grid import RuledGrid, find_grids
 
 _MIN_ROWS = 3  # rows of a table without ruled lines
 _MIN_NUMBERS = 3  # numbers in a column of numbers
@@ -22,7 +23,6 @@ _NUMBER = re.compile(r"[-+−–(<>~±$€£¥]{0,2} ?\d[\d.,:/' ]*%?\)?(?: ?[^\
 _NEARER = 0.8  # the next line is nearer if its distance is below this share of the distance to the line above
 _FULL = 0.8  # share of a column's width that lines of running text exceed
 _WORDS = 5  # words in a line of running text, at least
-_HYPHEN = re.compile(r"[\x02\ufffe]\s?")  # PDFium's marks for a word divided at a line's end
 
 
 class PageTable(NamedTuple):
@@ -177,7 +177,7 @@ def _columns(lines: Sequence[Sequence[Box]]) -> list[tuple[float, float]]:
 def _text(words: Sequence[Box]) -> str:
     """Returns the words of one cell, line by line."""
     text = " ".join(word.text for row in rows_of(list(words)) for word in row)
-    return _HYPHEN.sub("", text)
+    return text.replace(f"{LINE_HYPHEN} ", LINE_HYPHEN)
 
 
 def _middle(box: Box) -> float:

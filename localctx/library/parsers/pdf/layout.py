@@ -1,7 +1,5 @@
 """Converts text boxes found by OCR on a page into text in reading order: columns, lines, paragraphs."""
 
-import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -22,11 +20,10 @@ class Box(NamedTuple):
 _Axis = tuple[Callable[[Box], float], Callable[[Box], float]]  # a box's start and end along the axis
 _ACROSS: _Axis = (attrgetter("left"), attrgetter("right"))
 _DOWN: _Axis = (attrgetter("top"), attrgetter("bottom"))
-_HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
 
 
 def text_of(boxes: Sequence[Box]) -> str:
-    """Returns the text in reading order. Lines end in one newline, paragraphs in two. Hyphenated words are joined."""
+    """Returns the text in reading order. Lines end in one newline, paragraphs in two."""
     return place(boxes)[0]
 
 
@@ -43,18 +40,7 @@ def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
             text += gap
             placed.append((len(text), len(text) + len(box.text), box))
             text, gap = text + box.text, " "
-    return _joined(text, placed)
-
-
-def _joined(text: str, placed: Sequence[tuple[int, int, Box]]) -> tuple[str, list[tuple[int, int, Box]]]:
-    """Remove hyphens and newlines inside words, and shift the boxes' character positions accordingly."""
-    cuts = [match.start() for match in _HYPHENATED.finditer(text)]  # two characters each
-
-    def moved(position: int) -> int:
-        before = bisect_right(cuts, position)
-        return position - 2 * before + (before > 0 and position - cuts[before - 1] == 1)
-
-    return _HYPHENATED.sub("", text), [(moved(start), moved(end), box) for start, end, box in placed]
+    return text, placed
 
 
 def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:

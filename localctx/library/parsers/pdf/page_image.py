@@ -2,14 +2,14 @@
 
 import struct
 import zlib
-from contextlib import closing, suppress
+from contextlib import closing
 
 import pypdfium2
 
 from localctx.errors import DocumentError
-from localctx.library.parsers.pdf import open_pdf, page_text
-from localctx.library.parsers.pdf_words import find_words
-from localctx.library.parsers.text_builder import TextBuilder
+from localctx.library.parsers.pdf.hyphens import Hyphenation
+from localctx.library.parsers.pdf.page_text import read_page
+from localctx.library.parsers.pdf.read_pdf import open_pdf
 from localctx.library.parsers.word_boxes import pack
 
 WIDTH = 1_400  # pixels: sharp on a panel as wide as half a large screen
@@ -20,17 +20,16 @@ _MAX_SIDE = 8_000  # pixels of the longer side
 def draw(data: bytes, number: int) -> tuple[bytes, str, tuple[float, float, bytes]]:
     """Returns page ``number`` (from 0) as (PNG, text, (width and height in points, packed word boxes)).
 
-    The text is as ``pdf.read`` stores it. Raises DocumentError if there is no such page.
+    The text is as ``read_pdf.read`` stores it if other pages do not change it. Raises DocumentError if there is no such
+    page, or if it is damaged.
     """
     with closing(open_pdf(data)) as pdf:
-        with suppress(pypdfium2.PdfiumError):
-            pdf.init_forms()  # draws filled-in forms; pypdfium2 requires this call first
         if not 0 <= number < len(pdf):
             raise DocumentError(f"has no page {number + 1:,}", "read it anew")
-        text = TextBuilder().verbatim(page_text(pdf, number).strip())
         with closing(pdf[number]) as page:
-            width, height = page.get_size()
-            return _png(page, width, height), text, (width, height, pack(find_words(page, text)))
+            read = read_page(pdf, page)
+            text, boxes = Hyphenation([read.text]).resolve(read.text, read.boxes)
+            return _png(page, read.width, read.height), text, (read.width, read.height, pack(boxes))
 
 
 def _png(page: pypdfium2.PdfPage, width: float, height: float) -> bytes:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from localctx.library.parsers.layout import Box, place
+from localctx.library.parsers.pdf.layout import Box, place
 from localctx.library.parsers.word_boxes import WORD, WordBox, clamp
 from localctx.system import processors
 

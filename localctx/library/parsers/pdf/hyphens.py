@@ -1,0 +1,98 @@
+"""Decides which hyphens at line ends belong to their words.
+
+A hyphen is dropped where the document has the joined word elsewhere, or where a dictionary of its language knows the
+joined word, or where a part is no word of that language; all else keeps it. Dictionaries with the frequencies of words
+come from pyspellchecker (MIT, twelve languages, 7 MB).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+from localctx.library.parsers.pdf.pieces import LINE_HYPHEN, SOFT_HYPHEN
+from localctx.library.parsers.pdf.text_edits import edited
+from localctx.library.parsers.word_boxes import WordBox
+
+_BETWEEN = re.compile(rf"(?<=[^\W_])(?:[-\u2010{SOFT_HYPHEN}{LINE_HYPHEN}]\n|{SOFT_HYPHEN})(?=[^\W_])")
+_ALONE = re.compile(rf"{SOFT_HYPHEN}|(?<![^\W_]){LINE_HYPHEN}|{LINE_HYPHEN}(?![^\W_])")
+_AT_END = re.compile(r"(?<=[^\W_])[-\u2010]$")
+_MARKED = re.compile(rf"([^\W_]+){LINE_HYPHEN}(?=([^\W_]+)(\S?))")
+_BROKEN_WORD = re.compile(rf"\S*{LINE_HYPHEN}\S*")
+_WORD = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)*")
+_ELLIPSES = frozenset(("und", "oder", "bzw", "sowie", "and", "or"))  # after "Ein-", as in "Ein- und Ausgang"
+_RARE = 10  # a joined word this many times rarer than both of its parts is taken for a mistake of the dictionary
+_SAMPLE = 20_000  # characters whose language is that of the dictionary
+
+
+def mark_hyphens(text: str, boxes: Sequence[WordBox]) -> tuple[str, list[WordBox]]:
+    """Returns a page's text with LINE_HYPHEN, without a line end, for each hyphen between the lines of a word.
+
+    A soft hyphen inside a word counts as one. Other soft hyphens vanish.
+    """
+    text, boxes = edited(text, boxes, [(m.start(), m.end(), LINE_HYPHEN) for m in _BETWEEN.finditer(text)])
+    alone = [(m.start(), m.end(), "-" if m.group() == LINE_HYPHEN else "") for m in _ALONE.finditer(text)]
+    return edited(text, boxes, alone)
+
+
+def mark_at_end(text: str, following: str) -> str:
+    """Returns a page's text with LINE_HYPHEN for a hyphen at its end, if the next page goes on with a letter."""
+    return _AT_END.sub(LINE_HYPHEN, text) if following[:1].isalnum() else text
+
+
+class Hyphenation:
+    """Decides on the LINE_HYPHENs of a document, given the texts of its pages."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._words, self._compounds, self._sample = set[str](), set[str](), ""
+        for text in texts:
+            if len(self._sample) < _SAMPLE:
+                self._sample += text
+            for word in _WORD.findall(_BROKEN_WORD.sub(" ", text).casefold()):
+                parts = re.split(r"[-\u2010\u2011]", word)
+                self._words.update(parts)
+                if len(parts) > 1:
+                    self._compounds.update("-".join(pair) for pair in pairwise(parts))
+
+    def resolve(self, text: str, boxes: Sequence[WordBox], following: str = "") -> tuple[str, list[WordBox]]:
+        """Returns a page's text without LINE_HYPHENs. ``following`` is the text of the next page."""
+        found = _MARKED.finditer(text + following[:100])
+        edits = [(m.end() - 1, m.end(), self._hyphen(*m.groups())) for m in found if m.end() <= len(text)]
+        return edited(text, boxes, edits)
+
+    def _hyphen(self, left: str, right: str, after: str) -> str:
+        """Returns what stands between the parts of a word: a hyphen, a hyphen and a line end, or nothing."""
+        if f"{left}-{right}".casefold() in self._compounds or not (left.isalpha() and right.isalpha()):
+            return "-"
+        if (left + right).casefold() in self._words:
+            return ""
+        if right in _ELLIPSES and not after:
+            return "-\n"
+        is_name = right[0].isupper() and not left.isupper()
+        return "-" if is_name or 1 in (len(left), len(right)) or not self._is_one(left, right) else ""
+
+    def _is_one(self, left: str, right: str) -> bool:
+        """Returns True if the dictionary has two parts as one word, or does not have the second as a word.
+
+        English joins new words by hyphens (labour-saving); in other languages an unknown first part is a fragment too.
+        """
+        if not (frequency := self._frequency):
+            return False
+        joined, first, second = (frequency(word.casefold()) for word in (left + right, left, right))
+        if joined:
+            return joined * _RARE >= min(first, second)
+        return right.islower() and not (second if self._language == "en" else min(first, second))
+
+    @cached_property
+    def _frequency(self) -> Callable[[str], int] | None:
+        """A function from a word to its occurrences, in texts of the document's language; None without a dictionary."""
+        from spellchecker import SpellChecker
+
+        known = self._language in SpellChecker.languages()
+        return SpellChecker(language=self._language).__getitem__ if known else None
+
+    @cached_property
+    def _language(self) -> str:
+        from localctx.library.wording.identify_language import language_of
+
+        return language_of(self._sample) or "en"

@@ -1,0 +1,139 @@
+"""Reads the letters of a PDF page in PDFium's order, with their boxes and directions as the page is displayed."""
+
+import ctypes
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pypdfium2
+from pypdfium2 import raw
+
+from localctx.library.parsers.word_boxes import GRID
+
+_FAR = 10_000  # page units between the points that determine the page's rotation and crop
+_SLANT = 5  # degrees; text turned less than this from a quarter turn counts as turned by the quarter
+_SLANTED = 0.7  # the height of a slanted letter, as a share of the height of the box around it
+_HIGH, _LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)  # halves of a letter outside the basic plane
+
+
+class Edges(NamedTuple):
+    """A rectangle in points from the page's upper left corner."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def union(self, other: "Edges") -> "Edges":
+        return Edges(*map(min, self[:2], other[:2]), *map(max, self[2:], other[2:]))
+
+    def is_beside(self, other: "Edges") -> bool:
+        """True if the two overlap vertically, as letters of a line do, or horizontally, as in a rotated line."""
+        across = self.left < other.right and other.left < self.right
+        return across or (self.top < other.bottom and other.top < self.bottom)
+
+
+class Letter(NamedTuple):
+    """A letter of a page, or a space or newline without boxes.
+
+    ``ink`` is the box of what is drawn, ``line`` the box with the font's line height. ``angle`` is the direction of its
+    line in degrees, counterclockwise; 0 is from left to right. ``turned`` is the line box after the page is turned so
+    that such lines run from left to right. ``hyphen``: PDFium takes it for a hyphen at a line's end.
+    """
+
+    text: str
+    ink: Edges
+    line: Edges
+    angle: int
+    turned: Edges
+    hyphen: bool = False
+
+
+class PageMap(NamedTuple):
+    """The affine map from page units to points as displayed: x' = ax + by + c and y' = dx + ey + f."""
+
+    a: float
+    b: float
+    c: float
+    d: float
+    e: float
+    f: float
+    width: float
+    height: float
+
+    def edges(self, left: float, bottom: float, right: float, top: float) -> Edges:
+        """Returns a rectangle of page units as displayed."""
+        x0, x1 = self.a * left + self.b * bottom + self.c, self.a * right + self.b * top + self.c
+        y0, y1 = self.d * left + self.e * bottom + self.f, self.d * right + self.e * top + self.f
+        return Edges(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
+
+    def turned(self, box: Edges, angle: int) -> Edges:
+        """Returns a box as displayed after a turn of the page that makes lines of this ``angle`` run from the left."""
+        left, top, right, bottom = box
+        match angle:
+            case 0:
+                return box
+            case 90:
+                return Edges(self.height - bottom, left, self.height - top, right)
+            case 180:
+                return Edges(self.width - right, self.height - bottom, self.width - left, self.height - top)
+            case 270:
+                return Edges(top, self.width - right, bottom, self.width - left)
+        x, y, slope = (left + right) / 2, (top + bottom) / 2, math.radians(angle)
+        x, y = x * math.cos(slope) - y * math.sin(slope), x * math.sin(slope) + y * math.cos(slope)
+        half = (bottom - top) * _SLANTED / 2
+        return Edges(x - half, y - half, x + half, y + half)
+
+    def shows(self, box: Edges) -> bool:
+        """Returns True if a part of the box is on the page."""
+        return box.left < self.width and box.right > 0 and box.top < self.height and box.bottom > 0
+
+
+def map_of(page: pypdfium2.PdfPage) -> PageMap:
+    """Returns the page's map, with the crop box and rotation that drawing applies."""
+    (width, height), across, down = page.get_size(), ctypes.c_int(), ctypes.c_int()
+
+    def drawn(x: float, y: float) -> tuple[float, float]:
+        raw.FPDF_PageToDevice(page, 0, 0, GRID, GRID, 0, x, y, ctypes.byref(across), ctypes.byref(down))
+        return across.value * width / GRID, down.value * height / GRID
+
+    (c, f), (ac, df), (bc, ef) = drawn(0, 0), drawn(_FAR, 0), drawn(0, _FAR)
+    return PageMap((ac - c) / _FAR, (bc - c) / _FAR, c, (df - f) / _FAR, (ef - f) / _FAR, f, width, height)
+
+
+def letters_of(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage, to_points: PageMap) -> Iterator[Letter]:
+    """Yields the letters that the page shows, with a space or newline where PDFium sees one.
+
+    A ligature gives a letter for each of its letters. Letters without a name in their font are control characters.
+    """
+    rotation, half = page.get_rotation(), 0
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    ink, loose = [ctypes.byref(value) for value in (left, right, bottom, top)], raw.FS_RECTF()
+    for i in range(text_page.count_chars()):
+        code = raw.FPDFText_GetUnicode(text_page, i)
+        if code in _HIGH:
+            half = code
+            continue
+        if code in _LOW and half:
+            code = 0x10000 + (half - _HIGH.start) * 0x400 + code - _LOW.start
+        half, text = 0, chr(code) if code < 0x110000 else "\ufffd"
+        if text.isspace():
+            yield Letter("\n" if text in "\r\n" else " ", _NOWHERE, _NOWHERE, 0, _NOWHERE)
+        elif raw.FPDFText_GetCharBox(text_page, i, *ink):
+            box = line = to_points.edges(left.value, bottom.value, right.value, top.value)
+            if raw.FPDFText_GetLooseCharBox(text_page, i, ctypes.byref(loose)):
+                loose_box = to_points.edges(loose.left, loose.bottom, loose.right, loose.top)
+                line = loose_box if loose_box.bottom > loose_box.top and loose_box.right > loose_box.left else box
+            if to_points.shows(line):
+                angle = _quarter(-math.degrees(raw.FPDFText_GetCharAngle(text_page, i)) - rotation)
+                hyphen = raw.FPDFText_IsHyphen(text_page, i) == 1
+                yield Letter(text, box, line, angle, to_points.turned(line, angle), hyphen)
+
+
+_NOWHERE = Edges(0, 0, 0, 0)
+
+
+def _quarter(angle: float) -> int:
+    """Returns the angle in whole degrees from 0, as a multiple of 90 if it is near one."""
+    quarter = round(angle / 90) * 90
+    return (quarter if abs(angle - quarter) < _SLANT else round(angle)) % 360

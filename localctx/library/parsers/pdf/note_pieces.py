@@ -1,0 +1,89 @@
+"""Places the values of form fields and other notes among the pieces of a page."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from localctx.library.parsers.pdf.letters import Edges, Letter, PageMap
+from localctx.library.parsers.pdf.notes import Note
+from localctx.library.parsers.pdf.pieces import Piece, piece_of
+
+_LETTER = 6.0  # points: the width of a value's letter, at most
+_LINE = 14.0  # points: the height of a value's line, at most
+_TOUCH = 3.0  # points by which a field and its name may overlap
+_FAR = 150.0  # points between a field and its name at its left, at most
+_NEAR = 1.5  # heights of a field between it and its name above it, at most
+
+
+class _Placed(NamedTuple):
+    """A piece in order. ``is_note``: it is no text of the page itself."""
+
+    piece: Piece
+    is_note: bool
+
+
+def with_notes(pieces: Sequence[Piece], notes: Sequence[Note], angle: int, to_points: PageMap) -> list[Piece]:
+    """Returns the pieces of the direction ``angle`` with the notes' text after the words that they belong to."""
+    placed = [_Placed(piece, is_note=False) for piece in pieces]
+    for note in sorted(notes, key=lambda note: to_points.turned(note.edges, angle)[1::-1]):
+        own = [_Placed(line, is_note=True) for line in note_lines(note, angle, to_points)]
+        at = _place(placed, own[0].piece, is_tick=note.kind == "tick") if own else 0
+        placed[at:at] = own
+    return [item.piece for item in placed]
+
+
+def note_lines(note: Note, angle: int, to_points: PageMap, prefix: str = "") -> Iterator[Piece]:
+    """Yields the lines of a note as pieces of the direction ``angle``, with letters that share its box."""
+    lines = [line for line in (prefix + note.text).split("\n") if line.strip()]
+    left, top, right, bottom = note.edges
+    across, down = right - left, bottom - top
+    for i, line in enumerate(lines):
+        height = down if len(lines) == 1 else min(_LINE, down / len(lines))
+        width = min(_LETTER, across / len(line))
+        letters = list[Letter | None]()
+        for j, character in enumerate(line):
+            share = Edges(left + j * width, top + i * height, left + (j + 1) * width, top + (i + 1) * height)
+            edges = share if angle == 0 else note.edges
+            letters.append(None if character.isspace() else _letter(character, edges, angle, to_points))
+        yield piece_of(_trimmed(letters))
+
+
+def _letter(character: str, edges: Edges, angle: int, to_points: PageMap) -> Letter:
+    return Letter(character, edges, edges, angle, to_points.turned(edges, angle))
+
+
+def _trimmed(letters: Sequence[Letter | None]) -> Sequence[Letter | None]:
+    there = [i for i, letter in enumerate(letters) if letter]
+    return letters[there[0] : there[-1] + 1]
+
+
+def _place(placed: Sequence[_Placed], note: Piece, is_tick: bool) -> int:
+    """Returns the number of pieces before a note. It comes after its name; a tick may stand left of its name.
+
+    The name is the text at its left, else above it. Without one, the note comes after all that is higher.
+    """
+    names = [(i, item.piece) for i, item in enumerate(placed) if not item.is_note]
+    beside = [(i, p) for i, p in names if p.top <= note.middle <= p.bottom or note.top <= p.middle <= note.bottom]
+    left = [(note.left - p.right, i) for i, p in beside if p.right <= note.left + _TOUCH]
+    right = [(p.left - note.right, i) for i, p in beside if p.left >= note.right - _TOUCH]
+    over = [
+        (note.top - p.bottom, i)
+        for i, p in names
+        if p.middle < note.top and p.left < note.right and note.left < p.right
+    ]
+    if is_tick and right and min(right) < min(left, default=(_FAR, 0)):
+        return min(right)[1]
+    if left and min(left)[0] < _FAR:
+        return _after_notes(placed, min(left)[1] + 1, note)
+    if over and min(over)[0] < _NEAR * note.height:
+        return _after_notes(placed, min(over)[1] + 1, note)
+    return max((i + 1 for i, item in enumerate(placed) if item.piece.middle < note.middle), default=0)
+
+
+def _after_notes(placed: Sequence[_Placed], at: int, note: Piece) -> int:
+    """Returns the place after the notes from ``at`` on that stand before ``note``: left of it, or above it."""
+    while at < len(placed) and placed[at].is_note:
+        other = placed[at].piece
+        if other.is_on_line_of(note) and other.left > note.left:
+            break
+        at += 1
+    return at

@@ -1,0 +1,37 @@
+"""Tells the pages of a PDF apart by their labels, and names ranges of them."""
+
+from collections.abc import Iterator, Sequence
+
+MAX_LABEL = 100
+"""Characters of a label."""
+
+_MOST_RANGES = 20  # of pages that are named one by one
+
+
+def distinct(labels: Sequence[str]) -> list[str]:
+    """Returns labels of which none occurs twice, whatever its case: a repeated one gets the page's place in the file.
+
+    An empty label is replaced by the page's place.
+    """
+    seen, told = set[str](), list[str]()
+    for i, label in enumerate(labels, 1):
+        name = " ".join(label.split())[:MAX_LABEL] or str(i)
+        told.append(f"{name} (sheet {i})" if name.casefold() in seen else name)
+        seen.add(name.casefold())
+    return told
+
+
+def name_pages(labels: Sequence[str], pages: Sequence[int]) -> str:
+    """Returns words for some pages, given their numbers from 0 in order: ``page 3``, ``pages 2, 5 to 9 and 12``."""
+    parts = [labels[a] if a == b else f"{labels[a]} to {labels[b]}" for a, b in _in_a_row(pages)]
+    *before, last = parts if len(parts) <= _MOST_RANGES else [*parts[:_MOST_RANGES], "others"]
+    listed = f"{', '.join(before)} and {last}" if before else last
+    return f"page{'s' * (len(pages) > 1)} {listed}"
+
+
+def _in_a_row(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for i, page in enumerate(pages):
+        if i + 1 == len(pages) or pages[i + 1] != page + 1:
+            yield pages[start], page
+            start = i + 1

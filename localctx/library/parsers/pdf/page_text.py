@@ -1,0 +1,207 @@
+"""Reads the text of one PDF page in reading order, with tables row by row and filled fields, and its word boxes."""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from localctx.library.parsers.pdf.hyphens import mark_hyphens
+from localctx.library.parsers.pdf.layout import Box, rows_of
+from localctx.library.parsers.pdf.letters import Edges, Letter, PageMap, letters_of, map_of
+from localctx.library.parsers.pdf.note_pieces import note_lines, with_notes
+from localctx.library.parsers.pdf.notes import notes_of
+from localctx.library.parsers.pdf.pieces import LINE_HYPHEN, Piece, pieces_of, shown, words_of
+from localctx.library.parsers.pdf.reading_order import Row, in_order
+from localctx.library.parsers.pdf.table_layout import PageTable, find_tables
+from localctx.library.parsers.word_boxes import WORD, WordBox, clamp
+
+UNREADABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+"""Letters that their font does not name."""
+
+_MAX_WORDS = 5_000  # a page with as many words is not searched for tables
+_MAX_OBJECTS = 20_000  # objects of a page that are searched for ruled lines
+_MIN_RULES = 4  # ruled lines or frames of a page that may have a ruled table
+_MIN_NUMBERS = 3  # numbers on a page that may have a table without ruled lines
+_NUMBER = re.compile(r"(?<!\S)\W?\d[\d.,%]*(?!\S)")
+_BREAK = re.compile(rf"{LINE_HYPHEN}\s*")
+
+
+@dataclass(frozen=True)
+class PageText:
+    """A page's text and word boxes. Its size is in points.
+
+    The text from ``aside`` on is not part of the running text: comments, and text in another direction. ``letters`` are
+    those of the text layer, ``unreadable`` those among them that have no name, ``unread`` what could not be read.
+    """
+
+    text: str = ""
+    boxes: list[WordBox] = field(default_factory=list)
+    aside: int = 0
+    letters: int = 0
+    unreadable: int = 0
+    unread: Sequence[str] = ()
+    width: float = 0.0
+    height: float = 0.0
+
+    @property
+    def is_usable(self) -> bool:
+        """True if the page has a text layer, and most of its letters have names."""
+        return self.letters > self.unreadable and self.unreadable <= self.letters // 20
+
+
+def read_page(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, with_tables: bool = True) -> PageText:
+    """Returns the text layer of a page with its notes. With ``with_tables``, a table row becomes a line with tabs.
+
+    Uses the tables only if no word of the page is lost, duplicated or divided by them. Raises PdfiumError.
+    """
+    to_points = map_of(page)
+    with closing(page.get_textpage()) as text_page:
+        letters = [*letters_of(page, text_page, to_points)]
+    notes, unread = notes_of(pdf, page, to_points)
+    by_angle = defaultdict[int, list[Piece]](list)
+    for piece in pieces_of(letters):
+        by_angle[_angle(piece)].append(piece)
+    main = max(by_angle, key=lambda angle: sum(len(piece.letters) for piece in by_angle[angle]), default=0)
+    body = with_notes(by_angle.pop(main, []), [note for note in notes if note.kind != "comment"], main, to_points)
+    text = _body(page, body, main, to_points, with_tables)
+    aside = _Text()
+    for pieces in by_angle.values():
+        aside.add_rows(in_order(pieces))
+    for note in notes:
+        if note.kind == "comment":
+            aside.add_rows([[line] for line in note_lines(note, 0, to_points, "Comment: ")])
+    unreadable = sum(bool(UNREADABLE.match(letter.text)) and not letter.hyphen for letter in letters)
+    count = sum(letter.text not in (" ", "\n") for letter in letters)
+    (running, boxes), (others, other_boxes) = (mark_hyphens(str(t), [*t.boxes(to_points)]) for t in (text, aside))
+    whole = "\n\n".join(filter(None, (running, others)))
+    shift = len(whole) - len(others)
+    boxes += [box._replace(start=box.start + shift, end=box.end + shift) for box in other_boxes]
+    return PageText(whole, boxes, len(running), count, unreadable, unread, to_points.width, to_points.height)
+
+
+class _Text:
+    """A text under construction, with the letter of each of its characters."""
+
+    def __init__(self) -> None:
+        self._pieces, self._letters = list[str](), list[Letter | None]()
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def __str__(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, text: str, letter: Letter | None = None) -> None:
+        self._pieces.append(text)
+        self._letters += [letter] * len(text)
+
+    def add_piece(self, piece: Piece) -> None:
+        for letter in piece.letters:
+            self.add(shown(letter) if letter else " ", letter)
+
+    def add_rows(self, rows: Sequence[Row]) -> None:
+        """Append lines."""
+        for row in rows:
+            self.add("\n" * bool(self))
+            for i, piece in enumerate(row):
+                self.add(" " if i and piece.spaced else "")
+                self.add_piece(piece)
+
+    def add_text(self, other: "_Text") -> None:
+        """Append another text as a paragraph."""
+        if len(other):
+            self.add("\n\n" if self else "")
+            self._pieces += other._pieces
+            self._letters += other._letters
+
+    def boxes(self, to_points: PageMap) -> Iterator[WordBox]:
+        """Yields the boxes of the text's words, one for each line a word is on."""
+        for match in WORD.finditer(str(self)):
+            run: list[tuple[int, Letter]] = []
+            for i in range(*match.span()):
+                letter = self._letters[i]
+                if letter and run and not letter.ink.is_beside(run[-1][1].ink):
+                    yield _box(run, to_points)
+                    run = []
+                run += [(i, letter)] if letter else []
+            if run:
+                yield _box(run, to_points)
+
+
+def _box(run: Sequence[tuple[int, Letter]], to_points: PageMap) -> WordBox:
+    """Returns the box around the letters' ink, extended to their font's line height, so that a line's boxes align."""
+    edges = run[0][1].line.union(run[-1][1].line)
+    for _, letter in run:
+        edges = edges.union(letter.ink)
+    width, height = to_points.width, to_points.height
+    across, down = (edges.left / width, edges.right / width), (edges.top / height, edges.bottom / height)
+    return WordBox(run[0][0], run[-1][0] + 1, clamp(across[0]), clamp(down[0]), clamp(across[1]), clamp(down[1]))
+
+
+def _angle(piece: Piece) -> int:
+    return next(letter.angle for letter in piece.letters if letter)
+
+
+def _body(page: pypdfium2.PdfPage, pieces: list[Piece], angle: int, to_points: PageMap, with_tables: bool) -> _Text:
+    """Returns the text of the pieces of the page's main direction: its tables, and the text between them."""
+    plain = _Text()
+    plain.add_rows(in_order(pieces))
+    words = [word for piece in pieces for word in words_of(piece)]
+    tables = _tables(page, words, str(plain), angle, to_points) if with_tables else []
+    if not tables:
+        return plain
+    arranged, end_above = _Text(), float("-inf")
+    for top, bottom, rows in [*tables, PageTable(float("inf"), float("inf"), [])]:
+        between = _Text()
+        between.add_rows(in_order([piece for piece in pieces if end_above < piece.middle < top]))
+        arranged.add_text(between)
+        arranged.add_text(_table_text(rows, [word for word in words if top <= word.middle <= bottom]))
+        end_above = bottom
+    return arranged if _count_words(str(arranged)) == _count_words(str(plain)) else plain
+
+
+def _tables(
+    page: pypdfium2.PdfPage, words: Sequence[Piece], plain: str, angle: int, to_points: PageMap
+) -> list[PageTable]:
+    if angle % 90 or len(words) >= _MAX_WORDS:
+        return []
+    rules = [_as_box(to_points.turned(rule, angle)) for rule in _rules(page, to_points)]
+    if len(rules) < _MIN_RULES and len(_NUMBER.findall(plain)) < _MIN_NUMBERS:
+        return []
+    return find_tables([_as_box(word, word.text) for word in words], rules)
+
+
+def _as_box(edges: Edges | Piece, text: str = "") -> Box:
+    return Box(edges.left, edges.top, edges.right, edges.bottom, text)
+
+
+def _rules(page: pypdfium2.PdfPage, to_points: PageMap) -> Iterator[Edges]:
+    """Yields the bounds of the lines and frames drawn on the page."""
+    for thing in islice(page.get_objects(max_depth=1), _MAX_OBJECTS):
+        if thing.type == pdfium.FPDF_PAGEOBJ_PATH:
+            yield to_points.edges(*thing.get_bounds())
+
+
+def _table_text(rows: Sequence[str], words: Sequence[Piece]) -> _Text:
+    """Returns a table's rows with the letters of their words."""
+    by_text, text = defaultdict[str, deque[Piece]](deque), _Text()
+    by_box = {_as_box(word, word.text): word for word in words}
+    for box in (box for row in rows_of(list(by_box)) for box in row):
+        by_text[box.text].append(by_box[box])
+    for token in re.findall(r"\s+|\S+", "\n".join(rows).strip()):
+        parts = [token] if by_text[token] else re.split(f"(?<={LINE_HYPHEN})", token)
+        for part in parts:
+            if by_text[part]:
+                text.add_piece(by_text[part].popleft())
+            else:
+                text.add(part)
+    return text
+
+
+def _count_words(text: str) -> Counter[str]:
+    return Counter(_BREAK.sub("", text).split())

@@ -1,0 +1,139 @@
+"""Groups the letters of a page into pieces of lines. Coordinates are those of ``Letter.turned``."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from localctx.library.parsers.pdf.letters import Letter
+from localctx.library.parsers.text_builder import TextBuilder
+
+LINE_HYPHEN = "\ufffe"
+"""Stands for a hyphen between the lines of a word, until the document shows whether it belongs to the word."""
+
+SOFT_HYPHEN = "\xad"
+_GAP = 0.5  # line heights between two letters; a wider gap may be one between columns
+_BACK = 0.35  # line heights that a letter may begin before the end of the last one, as accents do
+_TOUCH = 0.08  # line heights between two letters of a word
+_SHARED = 0.5  # share of the smaller letter's height that two letters of a line have in common
+
+
+class Piece(NamedTuple):
+    """Letters that stand beside each other on one line, with None for a space between words.
+
+    ``spaced``: there is white space before it in PDFium's order.
+    """
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    letters: tuple[Letter | None, ...]
+    spaced: bool = True
+
+    @property
+    def text(self) -> str:
+        """Returns its text."""
+        return "".join(shown(letter) if letter else " " for letter in self.letters)
+
+    @property
+    def middle(self) -> float:
+        """Returns the middle of its height."""
+        return (self.top + self.bottom) / 2
+
+    @property
+    def height(self) -> float:
+        """Returns its height."""
+        return self.bottom - self.top
+
+    def is_on_line_of(self, other: "Piece") -> bool:
+        """Returns True if the two stand at the same height."""
+        return _share(self.top, self.bottom, other.top, other.bottom) > _SHARED
+
+
+def piece_of(letters: Sequence[Letter | None], spaced: bool = True) -> Piece:
+    """Returns letters of one line as a piece. At least one is no space."""
+    boxes = [letter.turned for letter in letters if letter]
+    left, top = min(box.left for box in boxes), min(box.top for box in boxes)
+    right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
+    return Piece(left, top, right, bottom, tuple(letters), spaced)
+
+
+def words_of(piece: Piece) -> Iterator[Piece]:
+    """Yields the words of a piece."""
+    start = 0
+    for i, letter in enumerate([*piece.letters, None]):
+        if letter is None:
+            if i > start:
+                yield piece_of(piece.letters[start:i])
+            start = i + 1
+
+
+def pieces_of(letters: Iterable[Letter]) -> Iterator[Piece]:
+    """Yields the pieces of a page's letters, in their order."""
+    run, gap, spaced = list[Letter | None](), "", True
+    last: Letter | None = None
+    for letter in letters:
+        if letter.text in (" ", "\n"):
+            gap = " " if " " in (gap, letter.text) else "\n"
+        elif shown(letter):
+            if gap == "\n" and last and _touches(last, letter):
+                gap = ""  # PDFium takes a line's end for one inside a word where the file begins a new text
+            if last and not _continues(last, letter):
+                yield piece_of(run, spaced)
+                run, spaced = [], bool(gap)
+            elif gap and run:
+                run.append(None)
+            run.append(letter)
+            last, gap = letter, ""
+    if run:
+        yield piece_of(run, spaced)
+
+
+@cache
+def _printable(text: str) -> str:
+    return TextBuilder().verbatim(text)
+
+
+def shown(letter: Letter) -> str:
+    """Returns a letter as it stands in the page's text, "" for none. Hyphens at line ends and soft ones are kept."""
+    return LINE_HYPHEN if letter.hyphen else letter.text if letter.text == SOFT_HYPHEN else _printable(letter.text)
+
+
+def _continues(last: Letter, letter: Letter) -> bool:
+    """Returns True if ``letter`` stands beside ``last``: right of it, in a script from the right also left of it."""
+    before, box = last.turned, letter.turned
+    height = max(before.bottom - before.top, box.bottom - box.top)
+    if letter.angle != last.angle:
+        return False
+    if _share(before.top, before.bottom, box.top, box.bottom) <= _SHARED:
+        return _is_below(last, letter)
+    if box.left < before.left - _BACK * height and not (is_from_right(last.text) or is_from_right(letter.text)):
+        return False
+    return max(box.left - before.right, before.left - box.right) < _GAP * height
+
+
+def _touches(last: Letter, letter: Letter) -> bool:
+    """Returns True if ``letter`` follows ``last`` on its line without a space."""
+    before, box = last.turned, letter.turned
+    beside = abs(box.left - before.right) < _TOUCH * (box.bottom - box.top)
+    return beside and _share(before.top, before.bottom, box.top, box.bottom) > _SHARED
+
+
+def _is_below(last: Letter, letter: Letter) -> bool:
+    """Returns True if ``letter`` follows ``last`` in a vertical line, as in Japanese."""
+    before, box = last.turned, letter.turned
+    wide = unicodedata.east_asian_width(last.text) == unicodedata.east_asian_width(letter.text) == "W"
+    is_near = -_BACK < (box.top - before.bottom) / (box.bottom - box.top or 1) < _GAP
+    return wide and is_near and _share(before.left, before.right, box.left, box.right) > _SHARED
+
+
+def is_from_right(text: str) -> bool:
+    """Returns True if the first letter of ``text`` belongs to a script written from the right."""
+    return unicodedata.bidirectional(text[:1]) in ("R", "AL")
+
+
+def _share(start: float, end: float, other_start: float, other_end: float) -> float:
+    """Returns how much two ranges have in common, as a share of the shorter one."""
+    shorter = min(end - start, other_end - other_start)
+    return (min(end, other_end) - max(start, other_start)) / shorter if shorter > 0 else 0.0

@@ -1,0 +1,241 @@
+"""Puts the pieces of a page in reading order: columns of running text by geometry, all else in the file's order.
+
+A file may write two columns line by line across the page, or its blocks in any order. Columns are found where several
+full lines stand on each side of a gap that no line crosses, and are read one after another. Elsewhere blocks at
+different heights are read from the top, and blocks beside each other, such as cells, stay in the file's order.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from localctx.library.parsers.pdf.pieces import Piece, is_from_right
+
+Row = list[Piece]
+"""Pieces that are read as one line."""
+
+_MIN_LINES = 4  # of a column
+_MAX_PIECES = 2_000  # a page with more is a drawing or a table, and stays in the file's order
+_GUTTER = 0.65  # line heights between two columns, at least; spaces of justified text rarely align as wide
+_FULL = 0.6  # share of a column's width that its median line fills
+_NARROW = 0.12  # share of the text's width that a column has, at least
+_WORDS = 3  # words of a column's median line, at least
+_FULL_WORDS, _FULLER = 4, 0.8  # lines as long and full as these are taken for running text without other signs
+_FLOWING = 0.25  # share of lines that begin in lower case, as lines within sentences do
+_NEAR = 2.0  # line heights between the tops of a column's lines, at most
+_CELL_LINES = 1.5  # lines in a row on one side, above which cells beside each other are taken for a table
+_APART = 1.6  # line heights between the tops of lines that do not belong together
+_EDGE = 2.0  # points by which the edges of a column's lines may differ
+
+
+class _Gutter(NamedTuple):
+    """The gap between two columns: its middle, and the heights between which no line crosses it."""
+
+    x: float
+    top: float
+    bottom: float
+
+
+def in_order(pieces: Sequence[Piece]) -> list[Row]:
+    """Returns the pieces of one direction, given in the file's order, in lines in reading order."""
+    if len(pieces) > _MAX_PIECES:
+        return _rows(pieces)
+    return list(_divided(list(pieces)))
+
+
+def _divided(pieces: list[Piece]) -> Iterator[Row]:
+    gutter = _find_gutter(pieces)
+    if not gutter:
+        yield from _rows(_by_height(pieces))
+        return
+    top, bottom = _trimmed(pieces, gutter)
+    within = [piece for piece in pieces if top <= piece.middle <= bottom]
+    columns = [[p for p in within if p.right <= gutter.x], [p for p in within if p.left >= gutter.x]]
+    if sum(is_from_right(piece.text) for piece in within) > len(within) / 2:
+        columns.reverse()
+    above, below = [p for p in pieces if p.middle < top], [p for p in pieces if p.middle > bottom]
+    for part in (above, *columns, below):
+        yield from _divided(part)
+
+
+def _trimmed(pieces: Sequence[Piece], gutter: _Gutter) -> tuple[float, float]:
+    """Returns the heights between which columns stand, without lines above or below both that stand on one side.
+
+    Such a line, as a date at the right or a page number, is apart from its column in height, or in the file's order.
+    """
+    within = [piece for piece in pieces if gutter.top <= piece.middle <= gutter.bottom]
+    left, right = (_lines([p for p in within if (p.right <= gutter.x) == side]) for side in (True, False))
+    heads = [i for i, line in enumerate(right[:-1]) if line[0].bottom < left[0][0].top]
+    feet = [i for i, line in enumerate(left) if i and line[0].top > right[-1][0].bottom]
+    tops = (right[i][0].bottom for i in reversed(heads) if _are_apart(pieces, right[i], right[i + 1], left))
+    bottoms = (left[i][0].top for i in feet if _are_apart(pieces, left[i], left[i - 1], right))
+    return next(tops, gutter.top), next(bottoms, gutter.bottom)
+
+
+def _are_apart(pieces: Sequence[Piece], line: Row, neighbour: Row, others: Sequence[Row]) -> bool:
+    """Returns True if a line does not belong to its neighbour's column.
+
+    All the ``others`` are between them in the file, or some are, and the two are further apart than a column's lines.
+    """
+    order = {id(piece): i for i, piece in enumerate(pieces)}
+    start, end = sorted((order[id(line[0])], order[id(neighbour[0])]))
+    between = sum(start < order[id(other[0])] < end for other in others)
+    distance = abs(line[0].top - neighbour[0].top) / max(line[0].height, neighbour[0].height)
+    return between == len(others) or (between > 0 and distance > _APART)
+
+
+def _find_gutter(pieces: Sequence[Piece]) -> _Gutter | None:
+    """Returns the gap between two columns with the most lines beside it, or None."""
+    by_middle, best, lines = sorted(pieces, key=lambda p: p.middle), None, 0
+    width = max((p.right for p in pieces), default=0) - min((p.left for p in pieces), default=0)
+    for gutter, within in _bands(by_middle):
+        left = _lines([p for p in within if p.right <= gutter.x])
+        right = _lines([p for p in within if p.left >= gutter.x])
+        found = min(len(left), len(right))
+        if found > max(lines, _MIN_LINES - 1) and _are_columns(pieces, left, right, width):
+            best, lines = gutter, found
+    return best
+
+
+def _bands(pieces: Sequence[Piece]) -> Iterator[tuple[_Gutter, Sequence[Piece]]]:
+    """Yields the gaps that no piece crosses, with the pieces beside each. ``pieces`` are sorted by their middles."""
+    middles = [piece.middle for piece in pieces]
+    for x in _gaps(pieces):
+        crossing, top = sorted((p.top, p.bottom) for p in pieces if p.left < x < p.right), float("-inf")
+        for start, end in [*crossing, (float("inf"), float("inf"))]:
+            within = pieces[bisect_left(middles, top) : bisect_right(middles, start)]
+            if len(within) >= 2 * _MIN_LINES:
+                yield _Gutter(x, top, start), within
+            top = max(top, end)
+
+
+def _gaps(pieces: Sequence[Piece]) -> list[float]:
+    """Returns the places where columns may begin or end: edges that several pieces share, moved off the pieces."""
+    places = set[float]()
+    for edges, step in ((sorted(p.left for p in pieces), -1), (sorted(p.right for p in pieces), 1)):
+        start = 0
+        for i, (edge, following) in enumerate(pairwise([*edges, float("inf")])):
+            if following - edge > _EDGE:
+                if i + 1 - start >= _MIN_LINES - 1:
+                    places.add((edges[start] if step < 0 else edge) + step * _EDGE / 2)
+                start = i + 1
+    return sorted(places)
+
+
+def _lines(pieces: Sequence[Piece]) -> list[Row]:
+    """Returns the pieces of a column in lines from the top."""
+    lines = list[Row]()
+    for piece in sorted(pieces, key=lambda p: p.middle):
+        if lines and piece.is_on_line_of(lines[-1][0]):
+            lines[-1].append(piece)
+        else:
+            lines.append([piece])
+    return [sorted(line, key=lambda p: p.left) for line in lines]
+
+
+def _are_columns(pieces: Sequence[Piece], left: list[Row], right: list[Row], width: float) -> bool:
+    """Returns True if lines on both sides of a gap are running text, and no cells of a table's rows.
+
+    ``width`` is that of the text on the page.
+    """
+    gap = min(line[0].left for line in right) - max(line[-1].right for line in left)
+    height = median(line[0].height for line in (*left, *right))
+    running = _is_running(left, width) and _is_running(right, width)
+    return gap >= _GUTTER * height and running and not _are_cells(pieces, left, right)
+
+
+def _is_running(lines: Sequence[Row], width: float) -> bool:
+    """Returns True if most lines are full, near each other, and of several words that go on in the next line."""
+    own = max(line[-1].right for line in lines) - min(line[0].left for line in lines)
+    full = median(line[-1].right - line[0].left for line in lines) / (own or 1)
+    texts = [" ".join(piece.text for piece in line) for line in lines]
+    words = median(len(text.split()) for text in texts)
+    near = median(below[0].top - above[0].top for above, below in pairwise(lines)) <= _NEAR * lines[0][0].height
+    flows = sum(text[:1].islower() for text in texts) >= _FLOWING * len(texts)
+    by_width = words >= _FULL_WORDS and full >= _FULLER
+    unspaced = words < _WORDS and median(map(len, texts)) > 6 * words  # Chinese, Japanese, Thai
+    enough = full >= _FULL and own >= _NARROW * width and (words >= _WORDS or unspaced)
+    return near and enough and (flows or by_width or unspaced)
+
+
+def _are_cells(pieces: Sequence[Piece], left: list[Row], right: list[Row]) -> bool:
+    """Returns True if the file writes blocks of several lines in turn on both sides, each beside or below the last.
+
+    So programs write the rows of a table. Columns are written whole, or line by line across the page.
+    """
+    side = {id(p): i for i, lines in enumerate((left, right)) for line in lines for p in line}
+    blocks = list[list[Piece]]()
+    for piece in (p for p in pieces if id(p) in side):
+        if not blocks or side[id(piece)] != side[id(blocks[-1][-1])]:
+            blocks.append([])
+        blocks[-1].append(piece)
+    if len(blocks) < 4:
+        return False
+    several = (len(left) + len(right)) / len(blocks) > _CELL_LINES
+    tops = [min(p.top for p in block) for block in blocks]
+    ends = [max(p.bottom for p in block) for block in blocks]
+    in_rows = all(top > end - _EDGE for end, top in zip(ends, tops[2:], strict=False))
+    return several and in_rows and all(top > end - _EDGE for end, top in zip(ends[1::2], tops[2::2], strict=False))
+
+
+def _by_height(pieces: Sequence[Piece]) -> list[Piece]:
+    """Returns the pieces with blocks at different heights from the top, and blocks beside each other as they were."""
+    blocks = list[tuple[float, float, list[Piece]]]()
+    for run in _runs(pieces):
+        top, bottom = min(map(_core_top, run)), max(map(_core_bottom, run))
+        blocks.append((top, bottom, run))
+    groups = list[tuple[float, float, list[int]]]()
+    for i, (top, bottom, _) in sorted(enumerate(blocks), key=lambda item: item[1][0]):
+        if groups and top < groups[-1][1]:
+            last = groups[-1]
+            groups[-1] = last[0], max(last[1], bottom), [*last[2], i]
+        else:
+            groups.append((top, bottom, [i]))
+    return [piece for _, _, members in groups for piece in _beside([blocks[i][2] for i in sorted(members)])]
+
+
+def _beside(runs: Sequence[list[Piece]]) -> list[Piece]:
+    """Returns runs at one height in the file's order, or in order if they are one line or lines of one column."""
+    pieces = [piece for run in runs for piece in run]
+    lines = _lines(pieces) if len(runs) > 1 else []
+    order = {id(piece): i for i, piece in enumerate(pieces)}
+    whole = all(max(places) - min(places) < len(places) for places in ([order[id(p)] for p in row] for row in lines))
+    overlap = lines and max(row[0].left for row in lines) < min(row[-1].right for row in lines)
+    if len(lines) == 1 or (whole and overlap):
+        return [piece for row in lines for piece in (row[::-1] if is_from_right(row[0].text) else row)]
+    return pieces
+
+
+def _runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Yields the pieces up to each step upwards."""
+    run = list[Piece]()
+    for piece in pieces:
+        if run and piece.middle < run[-1].middle - 0.5 * max(piece.height, run[-1].height):
+            yield run
+            run = []
+        run.append(piece)
+    if run:
+        yield run
+
+
+def _core_top(piece: Piece) -> float:
+    return piece.top + 0.25 * piece.height
+
+
+def _core_bottom(piece: Piece) -> float:
+    return piece.bottom - 0.25 * piece.height
+
+
+def _rows(pieces: Sequence[Piece]) -> list[Row]:
+    """Group consecutive pieces at the same height into lines. A step back to the left begins a line."""
+    rows = list[Row]()
+    for piece in pieces:
+        last = rows[-1][-1] if rows else None
+        backwards = is_from_right(piece.text) or (last is not None and is_from_right(last.text))
+        if last and piece.is_on_line_of(last) and (piece.left >= last.left or backwards):
+            rows[-1].append(piece)
+        else:
+            rows.append([piece])
+    return rows

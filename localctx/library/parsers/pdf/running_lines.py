@@ -1,0 +1,195 @@
+"""Takes running heads and feet, and comments, out of the sentences of a document that run over its pages' ends.
+
+A line at the top or bottom of several pages, at the same height and with the same words, is kept on the first of them.
+Page numbers are dropped: a number that is the page's label or its place in the file, or is alone on its line. What is
+kept stands at its place where no sentence runs over the page's end, else after a line that ends a sentence.
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from localctx.library.parsers.pdf.text_edits import rearranged
+from localctx.library.parsers.word_boxes import GRID, WordBox, pack, unpack
+from localctx.library.wording.sentences import sentences, stripped
+
+_MOST = 4  # lines at the top, and at the bottom, of a page that are examined
+_SAME = GRID // 120  # difference of height at which lines are at the same place: 7 points of A4
+_MIN_PAGES = 3  # pages with a line that is taken for a running one; both pages of a document of two
+_APART = 2  # pages from one such page to the next, at most: left and right pages may differ
+_NUMBER = re.compile(r"\d+|(?<![^\W_])[ivxlcdm]+(?![^\W_])", re.IGNORECASE)
+_ONLY_NUMBER = re.compile(r"[\W_]*(?:page|seite|p|s)?[\W_]*#(?:\W*(?:of|von|sur|de|/)?\W*#)?[\W_]*", re.IGNORECASE)
+_ENDED = re.compile(r"[.!?…:;。！？][\"'”’»«)\]」』）]*$")  # noqa: RUF001
+_FULL = 0.75  # share of a page's longest line that a line within a sentence exceeds
+_MIN_LINES = 3  # of a page whose last line may go on for its length alone
+
+
+class Line(NamedTuple):
+    """A line of a page: its characters, and its upper edge in GRID units."""
+
+    start: int
+    end: int
+    top: int
+
+
+@dataclass(frozen=True)
+class ReadPage:
+    """A page of a document: its text, packed word boxes, and the outer lines of its running text, outermost first.
+
+    The text from ``aside`` on is not part of the running text.
+    """
+
+    label: str
+    text: str
+    packed: bytes
+    aside: int
+    heads: tuple[Line, ...]
+    feet: tuple[Line, ...]
+
+    @classmethod
+    def of(cls, label: str, text: str, boxes: Sequence[WordBox], aside: int) -> "ReadPage":
+        """Returns a page with its outer lines, given its word boxes in the order of their starts."""
+        lines, starts = list(_lines_of(text[:aside])), [box.start for box in boxes]
+
+        def line(start: int, end: int) -> Line:
+            own = boxes[bisect_left(starts, start) : bisect_left(starts, end)]
+            return Line(start, end, min((box.top for box in own), default=-GRID))
+
+        heads, feet = lines[:_MOST], lines[: -_MOST - 1 : -1]
+        return cls(label, text, pack(boxes), aside, tuple(line(*a) for a in heads), tuple(line(*a) for a in feet))
+
+
+class ArrangedPage(NamedTuple):
+    """A page's text as it is stored, and its word boxes. ``goes_on``: its last sentence goes on on the next page."""
+
+    text: str
+    boxes: list[WordBox]
+    goes_on: bool
+
+
+def arranged(pages: Sequence[ReadPage]) -> Iterator[ArrangedPage]:
+    """Yields the pages with running lines once, and without page numbers."""
+    cuts = [_Cut(page) for page in pages]
+    for of_page in (lambda page: page.heads), (lambda page: page.feet):
+        for found in _running(pages, [of_page(page) for page in pages]):
+            for i, line, kept in found:
+                cuts[i].found[line] = kept
+    bodies = [cut.body for cut in cuts]
+    texts = [page.text[start:end] for page, (start, end) in zip(pages, bodies, strict=True)]
+    runs = [runs_on(text, following) for text, following in zip(texts, [*texts[1:], ""], strict=True)]
+    for cut, before, after in zip(cuts, [False, *runs], runs, strict=False):
+        yield ArrangedPage(*cut.text_and_boxes(before, after), after)
+
+
+def runs_on(text: str, following: str) -> bool:
+    """Returns True if the last sentence of a page's ``text`` goes on in that of the next page."""
+    lines = text.rstrip().split("\n")
+    if not text.strip() or not following.strip() or "\t" in lines[-1] or _ENDED.search(lines[-1]):
+        return False
+    full = len(lines[-1]) >= _FULL * max(map(len, lines))
+    return following.lstrip()[0].islower() or (len(lines) >= _MIN_LINES and full)
+
+
+def _lines_of(text: str) -> Iterator[tuple[int, int]]:
+    """Yields the start and end of each line that is not empty."""
+    return (match.span() for match in re.finditer(r"\S[^\n]*", text))
+
+
+_Found = list[tuple[int, Line, bool]]
+"""Lines with the numbers of their pages, and whether they are kept there."""
+
+
+def _running(pages: Sequence[ReadPage], outer: Sequence[Sequence[Line]]) -> Iterator[_Found]:
+    """Yields the running lines among the ``outer`` lines of the pages, each with its pages."""
+    by_words = defaultdict[str, list[tuple[int, Line]]](list)
+    for i, (page, lines) in enumerate(zip(pages, outer, strict=True)):
+        for line in lines:
+            words = page.text[line.start : line.end].strip()
+            if words and "\t" not in words:
+                by_words[" ".join(_NUMBER.sub("#", words).split())].append((i, line))
+    for words, found in by_words.items():
+        top = median(line.top for _, line in found)
+        at_place = [(i, line) for i, line in found if abs(line.top - top) <= _SAME]
+        for chain in _chains(at_place):
+            if len(chain) >= min(_MIN_PAGES, max(2, len(pages))):
+                yield _kept(pages, words, chain)
+
+
+def _chains(found: Sequence[tuple[int, Line]]) -> Iterator[list[tuple[int, Line]]]:
+    """Yields the runs of pages that are near each other."""
+    chain = list[tuple[int, Line]]()
+    for i, line in found:
+        if chain and i - chain[-1][0] > _APART:
+            yield chain
+            chain = []
+        if not chain or i > chain[-1][0]:
+            chain.append((i, line))
+    if chain:
+        yield chain
+
+
+def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line]]) -> _Found:
+    """Returns which of a running line's occurrences are kept: the first, none of a page number, or all in doubt."""
+    if _ONLY_NUMBER.fullmatch(words):
+        return [(i, line, False) for i, line in chain]
+    numbers = [_NUMBER.findall(pages[i].text[line.start : line.end]) for i, line in chain]
+    names = [{pages[i].label.casefold(), str(i + 1)} for i, _ in chain]
+    known = all(
+        len(set(slot)) == 1 or all(n.casefold() in own for n, own in zip(slot, names, strict=True))
+        for slot in zip(*numbers, strict=True)
+    )
+    return [(i, line, not known or i == chain[0][0]) for i, line in chain]
+
+
+class _Cut:
+    """The running lines of one page, and its text without them. ``found`` tells which of them are kept."""
+
+    def __init__(self, page: ReadPage) -> None:
+        self._page, self.found = page, dict[Line, bool]()
+
+    @property
+    def body(self) -> tuple[int, int]:
+        """The start and end of the page's text without running lines; all of it if it has nothing else."""
+        heads, feet = self._outer(self._page.heads), self._outer(self._page.feet)
+        lines = list(_lines_of(self._page.text[: self._page.aside]))
+        if not lines or len(heads) + len(feet) >= len(lines):
+            return 0, self._page.aside
+        return lines[len(heads)][0], lines[-1 - len(feet)][1]
+
+    def text_and_boxes(self, before: bool, after: bool) -> tuple[str, list[WordBox]]:
+        """Returns the page's text, with the lines that are kept, and its word boxes.
+
+        ``before``: its first sentence begins on the page before. ``after``: its last one goes on on the next page.
+        """
+        page, (start, end) = self._page, self.body
+        boxes = unpack(page.packed)
+        heads = [line[:2] for line in self._outer(page.heads) if self.found[line] and line.end <= start]
+        feet = [line[:2] for line in reversed(self._outer(page.feet)) if self.found[line] and line.start >= end]
+        tail = [*feet, *([(page.aside, len(page.text))] if page.text[page.aside :].strip() else [])]
+        if (start, end) == (0, len(page.text)):
+            return page.text, boxes
+        first, last = self._places(start, end, before and bool(heads), after and bool(tail))
+        parts = [(start, first), *heads, (first, last), *tail, (last, end)]
+        trimmed = [place for part in parts for place in stripped(page.text, *part)]
+        return rearranged(page.text, boxes, trimmed, "\n\n")
+
+    def _places(self, start: int, end: int, before: bool, after: bool) -> tuple[int, int]:
+        """Returns where heads and feet are put into the text ``start..end``: at its ends, or beside whole sentences."""
+        whole = [*sentences(self._page.text, start, end)] if before or after else []
+        first, last = (whole[0][1], whole[-2][1]) if len(whole) > 1 else (end, start)
+        if len(whole) < 2 and before and after:
+            return start, end
+        return first if before else start, last if after else end
+
+    def _outer(self, lines: Sequence[Line]) -> list[Line]:
+        """Returns the running lines from the outermost on, up to the first that is none."""
+        outer = list[Line]()
+        for line in lines:
+            if line not in self.found:
+                break
+            outer.append(line)
+        return outer

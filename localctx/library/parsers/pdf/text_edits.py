@@ -1,0 +1,45 @@
+"""Changes a page's text together with the places of its word boxes."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from localctx.library.parsers.word_boxes import WordBox
+
+Edit = tuple[int, int, str]
+"""Characters ``start..end`` of a text, and what stands in their place."""
+
+
+def edited(text: str, boxes: Sequence[WordBox], edits: Sequence[Edit]) -> tuple[str, list[WordBox]]:
+    """Returns the text after ``edits``, which are in order and apart, and the boxes that still have characters."""
+    if not edits:
+        return text, list(boxes)
+    pieces, at, starts, shifts = list[str](), 0, list[int](), list[int]()
+    for start, end, new in edits:
+        pieces += [text[at:start], new]
+        starts.append(start)
+        shifts.append((shifts[-1] if shifts else 0) + len(new) - (end - start))
+        at = end
+
+    def moved(position: int) -> int:
+        i = bisect_right(starts, position - 1) - 1  # the last edit that begins before the position
+        if i < 0:
+            return position
+        start, end, new = edits[i]
+        before = shifts[i] - (len(new) - (end - start))
+        return position + shifts[i] if position >= end else start + before + min(position - start, len(new))
+
+    changed = (box._replace(start=moved(box.start), end=moved(box.end)) for box in boxes)
+    return "".join([*pieces, text[at:]]), [box for box in changed if box.end > box.start]
+
+
+def rearranged(
+    text: str, boxes: Sequence[WordBox], parts: Sequence[tuple[int, int]], gap: str
+) -> tuple[str, list[WordBox]]:
+    """Returns ``parts`` of the text (start, end) in the order given, with ``gap`` between them, and their boxes."""
+    pieces, moved, at = list[str](), list[WordBox](), 0
+    for start, end in parts:
+        pieces.append(text[start:end])
+        own = (box for box in boxes if start <= box.start and box.end <= end)
+        moved += [box._replace(start=box.start - start + at, end=box.end - start + at) for box in own]
+        at += end - start + len(gap)
+    return gap.join(pieces), moved
