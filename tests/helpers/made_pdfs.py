@@ -45,7 +45,7 @@ def note_object(kind: str, box: str, text: str, more: str = "") -> str:
 
 
 def drawn_pdf(pages: Sequence[Drawn | str | Sequence[str]], labels: str = "", more: Sequence[str] = ()) -> bytes:
-    """A PDF of pages, each a Drawn or what is drawn on it. ``more``: objects numbered from 4, for those over the pages."""
+    """A PDF of pages, each a Drawn or what is drawn on it. ``more``: objects from number 4 on, for fields and notes."""
     made = [p if isinstance(p, Drawn) else Drawn(p if isinstance(p, str) else "\n".join(p)) for p in pages]
     bodies, kids, fields = ["", "", _FONT, *more], list[int](), list[int]()
     for page in made:

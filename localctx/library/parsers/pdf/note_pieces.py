@@ -72,9 +72,10 @@ def _place(placed: Sequence[_Placed], note: Piece, is_tick: bool) -> int:
     ]
     if is_tick and right and min(right) < min(left, default=(_FAR, 0)):
         return min(right)[1]
-    if left and min(left)[0] < _FAR:
+    is_under = over and min(over)[0] < _NEAR * note.height
+    if left and (min(left)[0] < _FAR or not is_under):
         return _after_notes(placed, min(left)[1] + 1, note)
-    if over and min(over)[0] < _NEAR * note.height:
+    if is_under:
         return _after_notes(placed, min(over)[1] + 1, note)
     return max((i + 1 for i, item in enumerate(placed) if item.piece.middle < note.middle), default=0)
 

@@ -8,8 +8,9 @@ kept stands at its place where no sentence runs over the page's end, else after 
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import median
 from typing import NamedTuple
 
@@ -19,11 +20,13 @@ from localctx.library.wording.sentences import sentences, stripped
 
 _MOST = 4  # lines at the top, and at the bottom, of a page that are examined
 _SAME = GRID // 120  # difference of height at which lines are at the same place: 7 points of A4
+_MARGIN = 0.15  # share of the page's height, at its top and bottom, that running lines are in
 _MIN_PAGES = 3  # pages with a line that is taken for a running one; both pages of a document of two
 _APART = 2  # pages from one such page to the next, at most: left and right pages may differ
 _NUMBER = re.compile(r"\d+|(?<![^\W_])[ivxlcdm]+(?![^\W_])", re.IGNORECASE)
 _ONLY_NUMBER = re.compile(r"[\W_]*(?:page|seite|p|s)?[\W_]*#(?:\W*(?:of|von|sur|de|/)?\W*#)?[\W_]*", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?…:;。！？][\"'”’»«)\]」』）]*$")  # noqa: RUF001
+_DIVIDED = re.compile(r"[^\W_][-\u2010]$")
 _FULL = 0.75  # share of a page's longest line that a line within a sentence exceeds
 _MIN_LINES = 3  # of a page whose last line may go on for its length alone
 
@@ -74,10 +77,12 @@ class ArrangedPage(NamedTuple):
 def arranged(pages: Sequence[ReadPage]) -> Iterator[ArrangedPage]:
     """Yields the pages with running lines once, and without page numbers."""
     cuts = [_Cut(page) for page in pages]
-    for of_page in (lambda page: page.heads), (lambda page: page.feet):
-        for found in _running(pages, [of_page(page) for page in pages]):
-            for i, line, kept in found:
-                cuts[i].found[line] = kept
+    heads = [[line for line in page.heads if 0 <= line.top < _MARGIN * GRID] for page in pages]
+    feet = [[line for line in page.feet if line.top > (1 - _MARGIN) * GRID] for page in pages]
+    for i, line, kept in (found for of_line in _running(pages, heads) for found in of_line):
+        cuts[i].heads[line] = kept
+    for i, line, kept in (found for of_line in _running(pages, feet) for found in of_line):
+        cuts[i].feet[line] = kept
     bodies = [cut.body for cut in cuts]
     texts = [page.text[start:end] for page, (start, end) in zip(pages, bodies, strict=True)]
     runs = [runs_on(text, following) for text, following in zip(texts, [*texts[1:], ""], strict=True)]
@@ -90,6 +95,8 @@ def runs_on(text: str, following: str) -> bool:
     lines = text.rstrip().split("\n")
     if not text.strip() or not following.strip() or "\t" in lines[-1] or _ENDED.search(lines[-1]):
         return False
+    if _DIVIDED.search(lines[-1]):
+        return following.lstrip()[0].isalnum()
     full = len(lines[-1]) >= _FULL * max(map(len, lines))
     return following.lstrip()[0].islower() or (len(lines) >= _MIN_LINES and full)
 
@@ -146,15 +153,15 @@ def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line
 
 
 class _Cut:
-    """The running lines of one page, and its text without them. ``found`` tells which of them are kept."""
+    """A page's running lines, each with whether it is kept there, and its text without them."""
 
     def __init__(self, page: ReadPage) -> None:
-        self._page, self.found = page, dict[Line, bool]()
+        self._page, self.heads, self.feet = page, dict[Line, bool](), dict[Line, bool]()
 
     @property
     def body(self) -> tuple[int, int]:
         """The start and end of the page's text without running lines; all of it if it has nothing else."""
-        heads, feet = self._outer(self._page.heads), self._outer(self._page.feet)
+        heads, feet = _outer(self._page.heads, self.heads), _outer(self._page.feet, self.feet)
         lines = list(_lines_of(self._page.text[: self._page.aside]))
         if not lines or len(heads) + len(feet) >= len(lines):
             return 0, self._page.aside
@@ -167,8 +174,8 @@ class _Cut:
         """
         page, (start, end) = self._page, self.body
         boxes = unpack(page.packed)
-        heads = [line[:2] for line in self._outer(page.heads) if self.found[line] and line.end <= start]
-        feet = [line[:2] for line in reversed(self._outer(page.feet)) if self.found[line] and line.start >= end]
+        heads = [line[:2] for line in _outer(page.heads, self.heads) if self.heads[line] and line.end <= start]
+        feet = [line[:2] for line in reversed(_outer(page.feet, self.feet)) if self.feet[line] and line.start >= end]
         tail = [*feet, *([(page.aside, len(page.text))] if page.text[page.aside :].strip() else [])]
         if (start, end) == (0, len(page.text)):
             return page.text, boxes
@@ -185,11 +192,7 @@ class _Cut:
             return start, end
         return first if before else start, last if after else end
 
-    def _outer(self, lines: Sequence[Line]) -> list[Line]:
-        """Returns the running lines from the outermost on, up to the first that is none."""
-        outer = list[Line]()
-        for line in lines:
-            if line not in self.found:
-                break
-            outer.append(line)
-        return outer
+
+def _outer(lines: Sequence[Line], running: Container[Line]) -> list[Line]:
+    """Returns the running lines from the outermost on, up to the first that is none."""
+    return list(takewhile(running.__contains__, lines))
