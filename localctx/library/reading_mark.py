@@ -5,12 +5,14 @@ from contextlib import suppress
 
 from localctx.document_parts import PARTS
 from localctx.errors import UsageError
-from localctx.store.documents import StoredDocument
+from localctx.store.documents import Span, StoredDocument
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _PART = re.compile(rf"(?:({'|'.join(PARTS)})\s+)?(\d+)|(page)\s+([ivxlcdm]+)", re.IGNORECASE)
+_SHEET = re.compile(r"(.*\S)\s*\(sheet\s+(\d+)\)", re.IGNORECASE)
 _QUOTED = re.compile(r'"(.+)"', re.DOTALL)
 _LIKE = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}  # a typed quote also matches typographic ones
+_MOST_CHOICES = 5  # pages of one label that a message names
 
 _NEAR, _LAST_WORDS = 400, 12  # a position's mark: the last 12 words of the 400 characters before it
 
@@ -18,15 +20,23 @@ _NEAR, _LAST_WORDS = 400, 12  # a position's mark: the last 12 words of the 400 
 def find_mark(document: StoredDocument, mark: str) -> int:
     """Returns how many characters of ``document`` lie before ``mark``.
 
-    ``40%`` is a share; ``12``, ``page 12`` or ``slide 12`` is the end of that part. Anything else is words: the end of
-    their first occurrence, ignoring case and white space. Double quotes force words. Raises UsageError if the document
-    has no such mark.
+    ``40%`` is a share; ``12``, ``page 12`` or ``slide 12`` is the end of that part. ``page 2 (sheet 6)`` is the sixth
+    page, whose label is 2. Anything else is words: the end of their first occurrence, ignoring case and white space.
+    Double quotes force words. Raises UsageError if the document has no such mark, or several parts of that name.
     """
     mark = mark.strip()
     if percent := _PERCENT.fullmatch(mark):
         return _share(document, float(percent.group(1)))
-    if part := _PART.fullmatch(mark):
-        return _end_of_part(document, part.group(1) or part.group(3), part.group(2) or part.group(4))
+    named, sheet = found.groups() if (found := _SHEET.fullmatch(mark)) else (mark, "")
+    if part := _PART.fullmatch(named):
+        return _end_of_part(document, part.group(1) or part.group(3), part.group(2) or part.group(4), sheet)
+    kind, _, label = named.partition(" ")
+    if any(
+        s.kind == kind.lower() and _label(s).casefold() == label.strip().casefold()
+        for s in document.spans
+        if s.kind in PARTS
+    ):
+        return _end_of_part(document, kind, label.strip(), sheet)
     quoted = _QUOTED.fullmatch(mark)
     return _end_of_words(document, quoted.group(1) if quoted else mark)
 
@@ -37,19 +47,32 @@ def _share(document: StoredDocument, percent: float) -> int:
     return int(len(document.text) * percent / 100)
 
 
-def _end_of_part(document: StoredDocument, kind: str | None, label: str) -> int:
-    """Returns the end of the part with this label. ``kind`` is one of PARTS, or None for any kind."""
+def _end_of_part(document: StoredDocument, kind: str | None, label: str, sheet: str) -> int:
+    """Returns the end of the part with this label. ``kind`` is one of PARTS, or None for any kind.
+
+    ``sheet`` is the number of a page among the pages, or "".
+    """
     kind = kind and kind.lower()
     parts = [span for span in document.spans if span.kind in PARTS and kind in (None, span.kind)]
     if not parts:
         remedy = 'give a share of it (--until 40%) or the words that were read last (--until "...")'
         raise UsageError(f"{document.name} has no {PARTS[kind or 'page']}", remedy)
-    ends = [part.end for part in parts if part.label.casefold() == label.casefold()]
-    if not ends:
-        own = parts[0].kind
-        problem = f"{document.name} has no {own} {label}"
+    named = [(i, part) for i, part in enumerate(parts, 1) if _label(part).casefold() == label.casefold()]
+    found = [(i, part) for i, part in named if sheet in ("", str(i))]
+    own, told = parts[0].kind, f"{label} (sheet {sheet})" if sheet else label
+    if not found:
+        problem = f"{document.name} has no {own} {told}"
         raise UsageError(problem, f"its {PARTS[own]} are called {parts[0].label} to {parts[-1].label}")
-    return ends[0]
+    if len(found) > 1:
+        choices = " or ".join(f'"page {label} (sheet {i})"' for i, _ in found[:_MOST_CHOICES])
+        remedy = f"name one: {choices}" if own == "page" else 'give the words that were read last (--until "...")'
+        raise UsageError(f"{document.name} has {len(found):,} {PARTS[own]} called {label}", remedy)
+    return found[0][1].end
+
+
+def _label(part: Span) -> str:
+    """Returns a part's label without the number of its sheet."""
+    return found.group(1) if (found := _SHEET.fullmatch(part.label)) else part.label
 
 
 def _end_of_words(document: StoredDocument, words: str) -> int:
@@ -71,6 +94,9 @@ def mark_at(document: StoredDocument, end: int) -> str:
     part = next((span for span in document.spans if span.kind in PARTS and span.end == end), None)
     words = document.text[max(0, end - _NEAR) : end].split()[-_LAST_WORDS:]
     tried = [f"{part.kind} {part.label}"] if part else []
+    if part and part.kind == "page":
+        pages = [span for span in document.spans if span.kind == "page"]
+        tried.append(f"page {part.label} (sheet {pages.index(part) + 1})")
     for mark in [*tried, f'"{" ".join(words)}"']:
         with suppress(UsageError):
             found = find_mark(document, mark)

@@ -21,7 +21,7 @@ from localctx.engine.prompt_prefix import cut_at_token
 from localctx.engine.prompt_wording import ASK, content
 from localctx.errors import UsageError
 from localctx.library.read_document import read_document
-from localctx.library.reading_mark import find_mark
+from localctx.library.reading_mark import find_mark, mark_at
 from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
 from localctx.shape import PAGE
 from localctx.store.documents import DocumentRow, Span, StoredDocument
@@ -67,6 +67,49 @@ def test_a_page_is_read_to_its_end():
     assert find_mark(document, '"2"') == len("First.\nSecond.\nThird 2")
     with pytest.raises(UsageError, match=r"has no page 40; its pages are called i to 2"):
         find_mark(document, "page 40")
+
+
+TWICE = document_of(
+    "Pre.\nA one.\nA two.\nB one.\nB two.",
+    *(Span(a, b, "page", label) for a, b, label in
+      ((0, 5, "i"), (5, 12, "1"), (12, 19, "2"), (19, 26, "1 (sheet 4)"), (26, 32, "2 (sheet 5)"))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mark", "end"),
+    [("page 2 (sheet 3)", 19), ("2 (Sheet 5)", 32), ("page 1(sheet 2)", 12), ("page i", 5), ("page i (sheet 1)", 5)],
+)
+def test_pages_of_one_label_are_named_with_their_sheets(mark, end):
+    assert find_mark(TWICE, mark) == end
+
+
+@pytest.mark.parametrize("mark", ["2", "page 2"])
+def test_a_label_of_several_pages_takes_none_of_them(mark):
+    choices = r'has 2 pages called 2; name one: "page 2 \(sheet 3\)" or "page 2 \(sheet 5\)"'
+    with pytest.raises(UsageError, match=choices):
+        find_mark(TWICE, mark)
+    with pytest.raises(UsageError, match=r"has no page 2 \(sheet 4\)"):
+        find_mark(TWICE, "2 (sheet 4)")
+
+
+def test_labels_that_were_stored_alike_are_told_apart_too():
+    stored = document_of("One.\nTwo.\nEnd.", *[Span(i * 5, i * 5 + 5, "page", "1") for i in range(3)])
+    with pytest.raises(UsageError, match=r"3 pages called 1; name one: .*sheet 3"):
+        find_mark(stored, "1")
+    assert find_mark(stored, "page 1 (sheet 2)") == 10
+    appendix = document_of("One.\nTwo.\n", Span(0, 5, "page", "A-1"), Span(5, 10, "page", "A-2"))
+    assert find_mark(appendix, "Page a-1") == 5
+    rows = document_of("a\nb\n", Span(0, 2, "row", "1"), Span(2, 4, "row", "1"))
+    with pytest.raises(UsageError, match="2 rows called 1; give the words"):
+        find_mark(rows, "row 1")
+
+
+@pytest.mark.parametrize("end", [5, 12, 19, 26, 32])
+def test_a_mark_at_a_pages_end_names_that_page_alone(end):
+    mark = mark_at(TWICE, end)
+    assert mark.startswith("page ")
+    assert find_mark(TWICE, mark) == end
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from localctx.store.documents import StoredDocument
 SECTION = 6_000  # most characters of a section
 _SHORTEST = SECTION // 2
 _BREAKS = ("\n\n", "\n", " ")  # where a section may end, best first
+_SHEET = re.compile(r"\bsheet\s+(\d{1,9})\)?$")
 MAX_HITS = 1_000
 
 
@@ -69,8 +70,13 @@ def part_at(parts: Sequence[DocumentPart], position: int) -> int:
 
 
 def part_called(parts: Sequence[DocumentPart], label: str) -> int | None:
-    """Return the index of the part with this label, else with this number (from 1); None if there is none."""
+    """Return the index of the part with this label, else with this number (from 1); None if there is none.
+
+    ``sheet 6``, also after a label, is the sixth part.
+    """
     wanted = label.strip().casefold()
+    if sheet := _SHEET.search(wanted):
+        return int(sheet.group(1)) - 1 if 1 <= int(sheet.group(1)) <= len(parts) else None
     named = next((i for i, part in enumerate(parts) if part.label.casefold() == wanted), None)
     if named is None and wanted.isdecimal() and 1 <= int(wanted) <= len(parts):
         return int(wanted) - 1

@@ -5,13 +5,14 @@ full lines stand on each side of a gap that no line crosses, and are read one af
 different heights are read from the top, and blocks beside each other, such as cells, stay in the file's order.
 """
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from localctx.library.parsers.pdf.pieces import Piece, is_from_right
+from localctx.library.parsers.pdf.pieces import Piece, is_from_right, words_of
 
 Row = list[Piece]
 """Pieces that are read as one line."""
@@ -19,14 +20,17 @@ Row = list[Piece]
 _MIN_LINES = 4  # of a column
 _MAX_PIECES = 2_000  # a page with more is a drawing or a table, and stays in the file's order
 _GUTTER = 0.65  # line heights between two columns, at least; spaces of justified text rarely align as wide
-_FULL = 0.6  # share of a column's width that its median line fills
+_FULL = 0.65  # share of a column's width that its median line fills
 _NARROW = 0.12  # share of the text's width that a column has, at least
 _WORDS = 3  # words of a column's median line, at least
-_FULL_WORDS, _FULLER = 4, 0.8  # lines as long and full as these are taken for running text without other signs
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")  # no spaces between words
+_FILLED = 0.7  # share of lines on which the next word would not have fitted
+_SPACE = 0.2  # line heights of a space between words
 _FLOWING = 0.25  # share of lines that begin in lower case, as lines within sentences do
 _NEAR = 2.0  # line heights between the tops of a column's lines, at most
 _CELL_LINES = 1.5  # lines in a row on one side, above which cells beside each other are taken for a table
 _APART = 1.6  # line heights between the tops of lines that do not belong together
+_FAR = 4.0  # line heights between the tops of lines of which one is a page's foot or head, whatever the file's order
 _EDGE = 2.0  # points by which the edges of a column's lines may differ
 
 
@@ -77,13 +81,13 @@ def _trimmed(pieces: Sequence[Piece], gutter: _Gutter) -> tuple[float, float]:
 def _are_apart(pieces: Sequence[Piece], line: Row, neighbour: Row, others: Sequence[Row]) -> bool:
     """Returns True if a line does not belong to its neighbour's column.
 
-    All the ``others`` are between them in the file, or some are, and the two are further apart than a column's lines.
+    It is far, or all the ``others`` are between them in the file, or some are and it is further than a column's lines.
     """
     order = {id(piece): i for i, piece in enumerate(pieces)}
     start, end = sorted((order[id(line[0])], order[id(neighbour[0])]))
     between = sum(start < order[id(other[0])] < end for other in others)
     distance = abs(line[0].top - neighbour[0].top) / max(line[0].height, neighbour[0].height)
-    return between == len(others) or (between > 0 and distance > _APART)
+    return between == len(others) or (between > 0 and distance > _APART) or distance > _FAR
 
 
 def _find_gutter(pieces: Sequence[Piece]) -> _Gutter | None:
@@ -147,17 +151,25 @@ def _are_columns(pieces: Sequence[Piece], left: list[Row], right: list[Row], wid
 
 
 def _is_running(lines: Sequence[Row], width: float) -> bool:
-    """Returns True if most lines are full, near each other, and of several words that go on in the next line."""
-    own = max(line[-1].right for line in lines) - min(line[0].left for line in lines)
-    full = median(line[-1].right - line[0].left for line in lines) / (own or 1)
+    """Returns True for running text: near lines of several words, most of them full, that go on in the next line.
+
+    Lines go on if they begin in lower case, or if the next line's first word would not have fitted on them.
+    """
+    left, right = min(line[0].left for line in lines), max(line[-1].right for line in lines)
+    full = median(line[-1].right - line[0].left for line in lines) / (right - left or 1)
     texts = [" ".join(piece.text for piece in line) for line in lines]
-    words = median(len(text.split()) for text in texts)
+    unspaced = sum(len(_UNSPACED.findall(text)) for text in texts) > sum(map(len, texts)) / 2
+    several = unspaced or median(len(text.split()) for text in texts) >= _WORDS
     near = median(below[0].top - above[0].top for above, below in pairwise(lines)) <= _NEAR * lines[0][0].height
-    flows = sum(text[:1].islower() for text in texts) >= _FLOWING * len(texts)
-    by_width = words >= _FULL_WORDS and full >= _FULLER
-    unspaced = words < _WORDS and median(map(len, texts)) > 6 * words  # Chinese, Japanese, Thai
-    enough = full >= _FULL and own >= _NARROW * width and (words >= _WORDS or unspaced)
-    return near and enough and (flows or by_width or unspaced)
+    flowing = sum(text[:1].islower() for text in texts) >= _FLOWING * len(texts)
+    filled = sum(_is_filled(above, below, right) for above, below in pairwise(lines)) >= _FILLED * (len(lines) - 1)
+    return near and several and full >= _FULL and right - left >= _NARROW * width and (flowing or filled or unspaced)
+
+
+def _is_filled(line: Row, following: Row, right: float) -> bool:
+    """Returns True if the first word of the next line does not fit on a line that may end at ``right``."""
+    word = next(words_of(following[0]))
+    return line[-1].right + _SPACE * word.height + word.right - word.left > right
 
 
 def _are_cells(pieces: Sequence[Piece], left: list[Row], right: list[Row]) -> bool:
