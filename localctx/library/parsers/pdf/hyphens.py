@@ -45,7 +45,7 @@ class Hyphenation:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._words, self._compounds, self._sample = set[str](), set[str](), ""
-        for text in texts:
+        for text in (mark_hyphens(text, [])[0] for text in texts):
             if len(self._sample) < _SAMPLE:
                 self._sample += text
             for word in _WORD.findall(_BROKEN_WORD.sub(" ", text).casefold()):

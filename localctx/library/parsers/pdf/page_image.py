@@ -7,7 +7,7 @@ from contextlib import closing
 import pypdfium2
 
 from localctx.errors import DocumentError
-from localctx.library.parsers.pdf.hyphens import Hyphenation
+from localctx.library.parsers.pdf.hyphens import Hyphenation, mark_hyphens
 from localctx.library.parsers.pdf.page_text import read_page
 from localctx.library.parsers.pdf.read_pdf import open_pdf
 from localctx.library.parsers.word_boxes import pack
@@ -28,7 +28,7 @@ def draw(data: bytes, number: int) -> tuple[bytes, str, tuple[float, float, byte
             raise DocumentError(f"has no page {number + 1:,}", "read it anew")
         with closing(pdf[number]) as page:
             read = read_page(pdf, page)
-            text, boxes = Hyphenation([read.text]).resolve(read.text, read.boxes)
+            text, boxes = Hyphenation([read.text]).resolve(*mark_hyphens(read.text, read.boxes))
             return _png(page, read.width, read.height), text, (read.width, read.height, pack(boxes))
 
 

@@ -10,7 +10,6 @@ from itertools import islice
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from localctx.library.parsers.pdf.hyphens import mark_hyphens
 from localctx.library.parsers.pdf.layout import Box, rows_of
 from localctx.library.parsers.pdf.letters import Edges, Letter, PageMap, letters_of, map_of
 from localctx.library.parsers.pdf.note_pieces import note_lines, with_notes
@@ -77,11 +76,10 @@ def read_page(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, with_tables: 
             aside.add_rows([[line] for line in note_lines(note, 0, to_points, "Comment: ")])
     unreadable = sum(bool(UNREADABLE.match(letter.text)) and not letter.hyphen for letter in letters)
     count = sum(letter.text not in (" ", "\n") for letter in letters)
-    (running, boxes), (others, other_boxes) = (mark_hyphens(str(t), [*t.boxes(to_points)]) for t in (text, aside))
-    whole = "\n\n".join(filter(None, (running, others)))
-    shift = len(whole) - len(others)
-    boxes += [box._replace(start=box.start + shift, end=box.end + shift) for box in other_boxes]
-    return PageText(whole, boxes, len(running), count, unreadable, unread, to_points.width, to_points.height)
+    start = len(text)
+    text.add_text(aside)
+    boxes = list(text.boxes(to_points))
+    return PageText(str(text), boxes, start, count, unreadable, unread, to_points.width, to_points.height)
 
 
 class _Text:

@@ -131,8 +131,9 @@ class _Pages:
         outline, hyphenation = _outline(self._pdf), Hyphenation(page.text for page in self._pages)
         pages = pairwise(chain(arranged(self._pages), [ArrangedPage("", [], False)]))
         for i, (page, following) in enumerate(pages):
-            marked = mark_at_end(page.text, following.text) if page.goes_on else page.text
-            text, boxes = hyphenation.resolve(marked, page.boxes, following.text)
+            marked, boxes = mark_hyphens(page.text, page.boxes)
+            marked = mark_at_end(marked, following.text) if page.goes_on else marked
+            text, boxes = hyphenation.resolve(marked, boxes, following.text)
             _add_page(builder, labels[i], text, outline[i])
             if self._sizes[i] != (0.0, 0.0):
                 builder.add_boxes(i, *self._sizes[i], boxes)
@@ -163,10 +164,8 @@ class _Pages:
 
 def _with_ocr(page: PageText, text: str, boxes: Sequence[WordBox]) -> PageText:
     """Returns a page with the text that OCR found, and its comments."""
-    running, boxes = mark_hyphens(text, boxes)
-    whole = "\n\n".join(filter(None, (running, page.text[page.aside :].strip())))
-    letters = len(running) - running.count(" ")
-    return replace(page, text=whole, boxes=boxes, aside=len(running), letters=letters, unreadable=0)
+    whole = "\n\n".join(filter(None, (text, page.text[page.aside :].strip())))
+    return replace(page, text=whole, boxes=list(boxes), aside=len(text), letters=len(text), unreadable=0)
 
 
 def _add_page(builder: TextBuilder, label: str, text: str, titles: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from itertools import takewhile
 from statistics import median
 from typing import NamedTuple
 
+from localctx.library.parsers.pdf.pieces import LINE_HYPHEN
 from localctx.library.parsers.pdf.text_edits import rearranged
 from localctx.library.parsers.word_boxes import GRID, WordBox, pack, unpack
 from localctx.library.wording.sentences import sentences, stripped
@@ -26,7 +27,7 @@ _APART = 2  # pages from one such page to the next, at most: left and right page
 _NUMBER = re.compile(r"\d+|(?<![^\W_])[ivxlcdm]+(?![^\W_])", re.IGNORECASE)
 _ONLY_NUMBER = re.compile(r"[\W_]*(?:page|seite|p|s)?[\W_]*#(?:\W*(?:of|von|sur|de|/)?\W*#)?[\W_]*", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?…:;。！？][\"'”’»«)\]」』）]*$")  # noqa: RUF001
-_DIVIDED = re.compile(r"[^\W_][-\u2010]$")
+_DIVIDED = re.compile(rf"[^\W_][-\u2010{LINE_HYPHEN}]$")
 _FULL = 0.75  # share of a page's longest line that a line within a sentence exceeds
 _MIN_LINES = 3  # of a page whose last line may go on for its length alone
 
