@@ -49,7 +49,7 @@ class Letter(NamedTuple):
     hyphen: bool = False
 
 
-class PageMap(NamedTuple):
+class DisplayMap(NamedTuple):
     """The affine map from page units to points as displayed: x' = ax + by + c and y' = dx + ey + f."""
 
     a: float
@@ -89,7 +89,7 @@ class PageMap(NamedTuple):
         return box.left < self.width and box.right > 0 and box.top < self.height and box.bottom > 0
 
 
-def map_of(page: pypdfium2.PdfPage) -> PageMap:
+def map_of(page: pypdfium2.PdfPage) -> DisplayMap:
     """Returns the page's map, with the crop box and rotation that drawing applies."""
     (width, height), across, down = page.get_size(), ctypes.c_int(), ctypes.c_int()
 
@@ -98,10 +98,10 @@ def map_of(page: pypdfium2.PdfPage) -> PageMap:
         return across.value * width / GRID, down.value * height / GRID
 
     (c, f), (ac, df), (bc, ef) = drawn(0, 0), drawn(_FAR, 0), drawn(0, _FAR)
-    return PageMap((ac - c) / _FAR, (bc - c) / _FAR, c, (df - f) / _FAR, (ef - f) / _FAR, f, width, height)
+    return DisplayMap((ac - c) / _FAR, (bc - c) / _FAR, c, (df - f) / _FAR, (ef - f) / _FAR, f, width, height)
 
 
-def letters_of(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage, to_points: PageMap) -> Iterator[Letter]:
+def letters_of(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage, to_points: DisplayMap) -> Iterator[Letter]:
     """Yields the letters that the page shows, with a space or newline where PDFium sees one.
 
     A ligature gives a letter for each of its letters. Letters without a name in their font are control characters.

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from localctx.library.parsers.pdf.letters import Edges, Letter, PageMap
-from localctx.library.parsers.pdf.notes import Note
-from localctx.library.parsers.pdf.pieces import Piece, piece_of
+from localctx.library.parsers.pdf.letters import DisplayMap, Edges, Letter
+from localctx.library.parsers.pdf.notes import PageNote
+from localctx.library.parsers.pdf.pieces import LinePiece, piece_of
 
 _LETTER = 6.0  # points: the width of a value's letter, at most
 _LINE = 14.0  # points: the height of a value's line, at most
@@ -17,11 +17,13 @@ _NEAR = 1.5  # heights of a field between it and its name above it, at most
 class _Placed(NamedTuple):
     """A piece in order. ``is_note``: it is no text of the page itself."""
 
-    piece: Piece
+    piece: LinePiece
     is_note: bool
 
 
-def with_notes(pieces: Sequence[Piece], notes: Sequence[Note], angle: int, to_points: PageMap) -> list[Piece]:
+def with_notes(
+    pieces: Sequence[LinePiece], notes: Sequence[PageNote], angle: int, to_points: DisplayMap
+) -> list[LinePiece]:
     """Returns the pieces of the direction ``angle`` with the notes' text after the words that they belong to."""
     placed = [_Placed(piece, is_note=False) for piece in pieces]
     for note in sorted(notes, key=lambda note: to_points.turned(note.edges, angle)[1::-1]):
@@ -31,7 +33,7 @@ def with_notes(pieces: Sequence[Piece], notes: Sequence[Note], angle: int, to_po
     return [item.piece for item in placed]
 
 
-def note_lines(note: Note, angle: int, to_points: PageMap, prefix: str = "") -> Iterator[Piece]:
+def note_lines(note: PageNote, angle: int, to_points: DisplayMap, prefix: str = "") -> Iterator[LinePiece]:
     """Yields the lines of a note as pieces of the direction ``angle``, with letters that share its box."""
     lines = [line for line in (prefix + note.text).split("\n") if line.strip()]
     left, top, right, bottom = note.edges
@@ -47,7 +49,7 @@ def note_lines(note: Note, angle: int, to_points: PageMap, prefix: str = "") -> 
         yield piece_of(_trimmed(letters))
 
 
-def _letter(character: str, edges: Edges, angle: int, to_points: PageMap) -> Letter:
+def _letter(character: str, edges: Edges, angle: int, to_points: DisplayMap) -> Letter:
     return Letter(character, edges, edges, angle, to_points.turned(edges, angle))
 
 
@@ -56,7 +58,7 @@ def _trimmed(letters: Sequence[Letter | None]) -> Sequence[Letter | None]:
     return letters[there[0] : there[-1] + 1]
 
 
-def _place(placed: Sequence[_Placed], note: Piece, is_tick: bool) -> int:
+def _place(placed: Sequence[_Placed], note: LinePiece, is_tick: bool) -> int:
     """Returns the number of pieces before a note. It comes after its name; a tick may stand left of its name.
 
     The name is the text at its left, else above it. Without one, the note comes after all that is higher.
@@ -80,7 +82,7 @@ def _place(placed: Sequence[_Placed], note: Piece, is_tick: bool) -> int:
     return max((i + 1 for i, item in enumerate(placed) if item.piece.middle < note.middle), default=0)
 
 
-def _after_notes(placed: Sequence[_Placed], at: int, note: Piece) -> int:
+def _after_notes(placed: Sequence[_Placed], at: int, note: LinePiece) -> int:
     """Returns the place after the notes from ``at`` on that stand before ``note``: left of it, or above it."""
     while at < len(placed) and placed[at].is_note:
         other = placed[at].piece

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import pypdfium2
 from pypdfium2 import raw
 
-from localctx.library.parsers.pdf.letters import Edges, PageMap
+from localctx.library.parsers.pdf.letters import DisplayMap, Edges
 
 _HIDDEN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
 _TICKS = {raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON}
@@ -22,7 +22,7 @@ _MAX_NOTES = 5_000  # of a page
 _MAX_OPTIONS = 1_000  # of a choice
 
 
-class Note(NamedTuple):
+class PageNote(NamedTuple):
     """A text over a page, with its box in points as displayed.
 
     A ``value`` is a field's, a ``tick`` a check box or radio button, a ``box`` text that is written on the page.
@@ -33,15 +33,17 @@ class Note(NamedTuple):
     edges: Edges
 
 
-def notes_of(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, to_points: PageMap) -> tuple[list[Note], list[str]]:
+def notes_of(
+    pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, to_points: DisplayMap
+) -> tuple[list[PageNote], list[str]]:
     """Returns the notes of a page, and what could not be read of them. ``pdf`` needs its form opened for values."""
-    found, unread = list[Note](), list[str]()
+    found, unread = list[PageNote](), list[str]()
     for i in range(min(_MAX_NOTES, max(0, raw.FPDFPage_GetAnnotCount(page)))):
         with _annotation(page, i) as annotation:
             flags = raw.FPDFAnnot_GetFlags(annotation) if annotation else _HIDDEN
             if not flags & _HIDDEN:
                 edges, missing = _edges(annotation, to_points), list[str]()
-                found += [Note(kind, text, edges) for kind, text in _texts(pdf, annotation, missing)]
+                found += [PageNote(kind, text, edges) for kind, text in _texts(pdf, annotation, missing)]
                 unread += missing
     return found, unread
 
@@ -56,7 +58,7 @@ def _annotation(page: pypdfium2.PdfPage, i: int) -> Iterator[Any]:
             raw.FPDFPage_CloseAnnot(annotation)
 
 
-def _edges(annotation: Any, to_points: PageMap) -> Edges:
+def _edges(annotation: Any, to_points: DisplayMap) -> Edges:
     rect = raw.FS_RECTF()
     raw.FPDFAnnot_GetRect(annotation, ctypes.byref(rect))
     return to_points.edges(rect.left, rect.bottom, rect.right, rect.top)

@@ -15,7 +15,7 @@ _MAX_SIDE = 8_000  # pixels of the longer side of a rendered page
 _SMALL = 600  # pixels of the longer side of a page that is searched for ink
 
 
-class PageReader:
+class OcrPages:
     """Decides which pages need OCR and reads them. Loads the OCR models at the first such page."""
 
     def __init__(self, ocr: str, renew: Callable[[], None]) -> None:

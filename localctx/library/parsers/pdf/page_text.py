@@ -11,11 +11,11 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from localctx.library.parsers.pdf.layout import Box, rows_of
-from localctx.library.parsers.pdf.letters import Edges, Letter, PageMap, letters_of, map_of
+from localctx.library.parsers.pdf.letters import DisplayMap, Edges, Letter, letters_of, map_of
 from localctx.library.parsers.pdf.note_pieces import note_lines, with_notes
 from localctx.library.parsers.pdf.notes import notes_of
-from localctx.library.parsers.pdf.pieces import LINE_HYPHEN, Piece, pieces_of, shown, words_of
-from localctx.library.parsers.pdf.reading_order import Row, in_order
+from localctx.library.parsers.pdf.pieces import LINE_HYPHEN, LinePiece, pieces_of, shown, words_of
+from localctx.library.parsers.pdf.reading_order import TextLine, in_order
 from localctx.library.parsers.pdf.table_layout import PageTable, find_tables
 from localctx.library.parsers.word_boxes import WORD, WordBox, clamp
 
@@ -62,7 +62,7 @@ def read_page(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, with_tables: 
     with closing(page.get_textpage()) as text_page:
         letters = [*letters_of(page, text_page, to_points)]
     notes, unread = notes_of(pdf, page, to_points)
-    by_angle = defaultdict[int, list[Piece]](list)
+    by_angle = defaultdict[int, list[LinePiece]](list)
     for piece in pieces_of(letters):
         by_angle[_angle(piece)].append(piece)
     main = max(by_angle, key=lambda angle: sum(len(piece.letters) for piece in by_angle[angle]), default=0)
@@ -98,11 +98,11 @@ class _Text:
         self._pieces.append(text)
         self._letters += [letter] * len(text)
 
-    def add_piece(self, piece: Piece) -> None:
+    def add_piece(self, piece: LinePiece) -> None:
         for letter in piece.letters:
             self.add(shown(letter) if letter else " ", letter)
 
-    def add_rows(self, rows: Sequence[Row]) -> None:
+    def add_rows(self, rows: Sequence[TextLine]) -> None:
         """Append lines."""
         for row in rows:
             self.add("\n" * bool(self))
@@ -117,7 +117,7 @@ class _Text:
             self._pieces += other._pieces
             self._letters += other._letters
 
-    def boxes(self, to_points: PageMap) -> Iterator[WordBox]:
+    def boxes(self, to_points: DisplayMap) -> Iterator[WordBox]:
         """Yields the boxes of the text's words, one for each line a word is on."""
         for match in WORD.finditer(str(self)):
             run: list[tuple[int, Letter]] = []
@@ -131,7 +131,7 @@ class _Text:
                 yield _box(run, to_points)
 
 
-def _box(run: Sequence[tuple[int, Letter]], to_points: PageMap) -> WordBox:
+def _box(run: Sequence[tuple[int, Letter]], to_points: DisplayMap) -> WordBox:
     """Returns the box around the letters' ink, extended to their font's line height, so that a line's boxes align."""
     edges = run[0][1].line.union(run[-1][1].line)
     for _, letter in run:
@@ -141,11 +141,13 @@ def _box(run: Sequence[tuple[int, Letter]], to_points: PageMap) -> WordBox:
     return WordBox(run[0][0], run[-1][0] + 1, clamp(across[0]), clamp(down[0]), clamp(across[1]), clamp(down[1]))
 
 
-def _angle(piece: Piece) -> int:
+def _angle(piece: LinePiece) -> int:
     return next(letter.angle for letter in piece.letters if letter)
 
 
-def _body(page: pypdfium2.PdfPage, pieces: list[Piece], angle: int, to_points: PageMap, with_tables: bool) -> _Text:
+def _body(
+    page: pypdfium2.PdfPage, pieces: list[LinePiece], angle: int, to_points: DisplayMap, with_tables: bool
+) -> _Text:
     """Returns the text of the pieces of the page's main direction: its tables, and the text between them."""
     plain = _Text()
     plain.add_rows(in_order(pieces))
@@ -164,7 +166,7 @@ def _body(page: pypdfium2.PdfPage, pieces: list[Piece], angle: int, to_points: P
 
 
 def _tables(
-    page: pypdfium2.PdfPage, words: Sequence[Piece], plain: str, angle: int, to_points: PageMap
+    page: pypdfium2.PdfPage, words: Sequence[LinePiece], plain: str, angle: int, to_points: DisplayMap
 ) -> list[PageTable]:
     if angle % 90 or len(words) >= _MAX_WORDS:
         return []
@@ -174,20 +176,20 @@ def _tables(
     return find_tables([_as_box(word, word.text) for word in words], rules)
 
 
-def _as_box(edges: Edges | Piece, text: str = "") -> Box:
+def _as_box(edges: Edges | LinePiece, text: str = "") -> Box:
     return Box(edges.left, edges.top, edges.right, edges.bottom, text)
 
 
-def _rules(page: pypdfium2.PdfPage, to_points: PageMap) -> Iterator[Edges]:
+def _rules(page: pypdfium2.PdfPage, to_points: DisplayMap) -> Iterator[Edges]:
     """Yields the bounds of the lines and frames drawn on the page."""
     for thing in islice(page.get_objects(max_depth=1), _MAX_OBJECTS):
         if thing.type == pdfium.FPDF_PAGEOBJ_PATH:
             yield to_points.edges(*thing.get_bounds())
 
 
-def _table_text(rows: Sequence[str], words: Sequence[Piece]) -> _Text:
+def _table_text(rows: Sequence[str], words: Sequence[LinePiece]) -> _Text:
     """Returns a table's rows with the letters of their words."""
-    by_text, text = defaultdict[str, deque[Piece]](deque), _Text()
+    by_text, text = defaultdict[str, deque[LinePiece]](deque), _Text()
     by_box = {_as_box(word, word.text): word for word in words}
     for box in (box for row in rows_of(list(by_box)) for box in row):
         by_text[box.text].append(by_box[box])

@@ -18,7 +18,7 @@ _TOUCH = 0.08  # line heights between two letters of a word
 _SHARED = 0.5  # share of the smaller letter's height that two letters of a line have in common
 
 
-class Piece(NamedTuple):
+class LinePiece(NamedTuple):
     """Letters that stand beside each other on one line, with None for a space between words.
 
     ``spaced``: there is white space before it in PDFium's order.
@@ -46,20 +46,20 @@ class Piece(NamedTuple):
         """Returns its height."""
         return self.bottom - self.top
 
-    def is_on_line_of(self, other: "Piece") -> bool:
+    def is_on_line_of(self, other: "LinePiece") -> bool:
         """Returns True if the two stand at the same height."""
         return _share(self.top, self.bottom, other.top, other.bottom) > _SHARED
 
 
-def piece_of(letters: Sequence[Letter | None], spaced: bool = True) -> Piece:
+def piece_of(letters: Sequence[Letter | None], spaced: bool = True) -> LinePiece:
     """Returns letters of one line as a piece. At least one is no space."""
     boxes = [letter.turned for letter in letters if letter]
     left, top = min(box.left for box in boxes), min(box.top for box in boxes)
     right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
-    return Piece(left, top, right, bottom, tuple(letters), spaced)
+    return LinePiece(left, top, right, bottom, tuple(letters), spaced)
 
 
-def words_of(piece: Piece) -> Iterator[Piece]:
+def words_of(piece: LinePiece) -> Iterator[LinePiece]:
     """Yields the words of a piece."""
     start = 0
     for i, letter in enumerate([*piece.letters, None]):
@@ -69,7 +69,7 @@ def words_of(piece: Piece) -> Iterator[Piece]:
             start = i + 1
 
 
-def pieces_of(letters: Iterable[Letter]) -> Iterator[Piece]:
+def pieces_of(letters: Iterable[Letter]) -> Iterator[LinePiece]:
     """Yields the pieces of a page's letters, in their order."""
     run, gap, spaced = list[Letter | None](), "", True
     last: Letter | None = None

@@ -17,7 +17,7 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.pdf.hyphens import Hyphenation, mark_at_end, mark_hyphens
-from localctx.library.parsers.pdf.ocr_pages import PageReader, has_ink
+from localctx.library.parsers.pdf.ocr_pages import OcrPages, has_ink
 from localctx.library.parsers.pdf.page_labels import distinct, name_pages
 from localctx.library.parsers.pdf.page_text import PageText, read_page
 from localctx.library.parsers.pdf.pieces import LINE_HYPHEN
@@ -49,7 +49,7 @@ def read(
     for a file that is damaged, has a password, or has no readable text.
     """
     with closing(open_pdf(data)) as pdf:
-        pages = _Pages(pdf, PageReader(ocr, renew))
+        pages = _Pages(pdf, OcrPages(ocr, renew))
         for i in range(len(pdf)):
             pages.read(i)
             progress(i + 1, len(pdf))
@@ -74,7 +74,7 @@ def open_pdf(data: bytes) -> pypdfium2.PdfDocument:
 class _Pages:
     """The pages of a PDF as they are read, and what could not be read of them."""
 
-    def __init__(self, pdf: pypdfium2.PdfDocument, reader: PageReader) -> None:
+    def __init__(self, pdf: pypdfium2.PdfDocument, reader: OcrPages) -> None:
         self._pdf, self._reader = pdf, reader
         self._pages, self._sizes = list[ReadPage](), list[tuple[float, float]]()
         self._with_text, self._length, self._unreadable = Counter[bool](), 0, 0

@@ -12,9 +12,9 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from localctx.library.parsers.pdf.pieces import Piece, is_from_right, words_of
+from localctx.library.parsers.pdf.pieces import LinePiece, is_from_right, words_of
 
-Row = list[Piece]
+TextLine = list[LinePiece]
 """Pieces that are read as one line."""
 
 _MIN_LINES = 4  # of a column
@@ -42,14 +42,14 @@ class _Gutter(NamedTuple):
     bottom: float
 
 
-def in_order(pieces: Sequence[Piece]) -> list[Row]:
+def in_order(pieces: Sequence[LinePiece]) -> list[TextLine]:
     """Returns the pieces of one direction, given in the file's order, in lines in reading order."""
     if len(pieces) > _MAX_PIECES:
         return _rows(pieces)
     return list(_divided(list(pieces)))
 
 
-def _divided(pieces: list[Piece]) -> Iterator[Row]:
+def _divided(pieces: list[LinePiece]) -> Iterator[TextLine]:
     gutter = _find_gutter(pieces)
     if not gutter:
         yield from _rows(_by_height(pieces))
@@ -64,7 +64,7 @@ def _divided(pieces: list[Piece]) -> Iterator[Row]:
         yield from _divided(part)
 
 
-def _trimmed(pieces: Sequence[Piece], gutter: _Gutter) -> tuple[float, float]:
+def _trimmed(pieces: Sequence[LinePiece], gutter: _Gutter) -> tuple[float, float]:
     """Returns the heights between which columns stand, without lines above or below both that stand on one side.
 
     Such a line, as a date at the right or a page number, is apart from its column in height, or in the file's order.
@@ -78,7 +78,7 @@ def _trimmed(pieces: Sequence[Piece], gutter: _Gutter) -> tuple[float, float]:
     return next(tops, gutter.top), next(bottoms, gutter.bottom)
 
 
-def _are_apart(pieces: Sequence[Piece], line: Row, neighbour: Row, others: Sequence[Row]) -> bool:
+def _are_apart(pieces: Sequence[LinePiece], line: TextLine, neighbour: TextLine, others: Sequence[TextLine]) -> bool:
     """Returns True if a line does not belong to its neighbour's column.
 
     It is far, or all the ``others`` are between them in the file, or some are and it is further than a column's lines.
@@ -90,7 +90,7 @@ def _are_apart(pieces: Sequence[Piece], line: Row, neighbour: Row, others: Seque
     return between == len(others) or (between > 0 and distance > _APART) or distance > _FAR
 
 
-def _find_gutter(pieces: Sequence[Piece]) -> _Gutter | None:
+def _find_gutter(pieces: Sequence[LinePiece]) -> _Gutter | None:
     """Returns the gap between two columns with the most lines beside it, or None."""
     by_middle, best, lines = sorted(pieces, key=lambda p: p.middle), None, 0
     width = max((p.right for p in pieces), default=0) - min((p.left for p in pieces), default=0)
@@ -103,7 +103,7 @@ def _find_gutter(pieces: Sequence[Piece]) -> _Gutter | None:
     return best
 
 
-def _bands(pieces: Sequence[Piece]) -> Iterator[tuple[_Gutter, Sequence[Piece]]]:
+def _bands(pieces: Sequence[LinePiece]) -> Iterator[tuple[_Gutter, Sequence[LinePiece]]]:
     """Yields the gaps that no piece crosses, with the pieces beside each. ``pieces`` are sorted by their middles."""
     middles = [piece.middle for piece in pieces]
     for x in _gaps(pieces):
@@ -115,7 +115,7 @@ def _bands(pieces: Sequence[Piece]) -> Iterator[tuple[_Gutter, Sequence[Piece]]]
             top = max(top, end)
 
 
-def _gaps(pieces: Sequence[Piece]) -> list[float]:
+def _gaps(pieces: Sequence[LinePiece]) -> list[float]:
     """Returns the places where columns may begin or end: edges that several pieces share, moved off the pieces."""
     places = set[float]()
     for edges, step in ((sorted(p.left for p in pieces), -1), (sorted(p.right for p in pieces), 1)):
@@ -128,9 +128,9 @@ def _gaps(pieces: Sequence[Piece]) -> list[float]:
     return sorted(places)
 
 
-def _lines(pieces: Sequence[Piece]) -> list[Row]:
+def _lines(pieces: Sequence[LinePiece]) -> list[TextLine]:
     """Returns the pieces of a column in lines from the top."""
-    lines = list[Row]()
+    lines = list[TextLine]()
     for piece in sorted(pieces, key=lambda p: p.middle):
         if lines and piece.is_on_line_of(lines[-1][0]):
             lines[-1].append(piece)
@@ -139,7 +139,7 @@ def _lines(pieces: Sequence[Piece]) -> list[Row]:
     return [sorted(line, key=lambda p: p.left) for line in lines]
 
 
-def _are_columns(pieces: Sequence[Piece], left: list[Row], right: list[Row], width: float) -> bool:
+def _are_columns(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine], width: float) -> bool:
     """Returns True if lines on both sides of a gap are running text, and no cells of a table's rows.
 
     ``width`` is that of the text on the page.
@@ -150,7 +150,7 @@ def _are_columns(pieces: Sequence[Piece], left: list[Row], right: list[Row], wid
     return gap >= _GUTTER * height and running and not _are_cells(pieces, left, right)
 
 
-def _is_running(lines: Sequence[Row], width: float) -> bool:
+def _is_running(lines: Sequence[TextLine], width: float) -> bool:
     """Returns True for running text: near lines of several words, most of them full, that go on in the next line.
 
     Lines go on if they begin in lower case, or if the next line's first word would not have fitted on them.
@@ -166,19 +166,19 @@ def _is_running(lines: Sequence[Row], width: float) -> bool:
     return near and several and full >= _FULL and right - left >= _NARROW * width and (flowing or filled or unspaced)
 
 
-def _is_filled(line: Row, following: Row, right: float) -> bool:
+def _is_filled(line: TextLine, following: TextLine, right: float) -> bool:
     """Returns True if the first word of the next line does not fit on a line that may end at ``right``."""
     word = next(words_of(following[0]))
     return line[-1].right + _SPACE * word.height + word.right - word.left > right
 
 
-def _are_cells(pieces: Sequence[Piece], left: list[Row], right: list[Row]) -> bool:
+def _are_cells(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine]) -> bool:
     """Returns True if the file writes blocks of several lines in turn on both sides, each beside or below the last.
 
     So programs write the rows of a table. Columns are written whole, or line by line across the page.
     """
     side = {id(p): i for i, lines in enumerate((left, right)) for line in lines for p in line}
-    blocks = list[list[Piece]]()
+    blocks = list[list[LinePiece]]()
     for piece in (p for p in pieces if id(p) in side):
         if not blocks or side[id(piece)] != side[id(blocks[-1][-1])]:
             blocks.append([])
@@ -192,9 +192,9 @@ def _are_cells(pieces: Sequence[Piece], left: list[Row], right: list[Row]) -> bo
     return several and in_rows and all(top > end - _EDGE for end, top in zip(ends[1::2], tops[2::2], strict=False))
 
 
-def _by_height(pieces: Sequence[Piece]) -> list[Piece]:
+def _by_height(pieces: Sequence[LinePiece]) -> list[LinePiece]:
     """Returns the pieces with blocks at different heights from the top, and blocks beside each other as they were."""
-    blocks = list[tuple[float, float, list[Piece]]]()
+    blocks = list[tuple[float, float, list[LinePiece]]]()
     for run in _runs(pieces):
         top, bottom = min(map(_core_top, run)), max(map(_core_bottom, run))
         blocks.append((top, bottom, run))
@@ -208,7 +208,7 @@ def _by_height(pieces: Sequence[Piece]) -> list[Piece]:
     return [piece for _, _, members in groups for piece in _beside([blocks[i][2] for i in sorted(members)])]
 
 
-def _beside(runs: Sequence[list[Piece]]) -> list[Piece]:
+def _beside(runs: Sequence[list[LinePiece]]) -> list[LinePiece]:
     """Returns runs at one height in the file's order, or in order if they are one line or lines of one column."""
     pieces = [piece for run in runs for piece in run]
     lines = _lines(pieces) if len(runs) > 1 else []
@@ -220,9 +220,9 @@ def _beside(runs: Sequence[list[Piece]]) -> list[Piece]:
     return pieces
 
 
-def _runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+def _runs(pieces: Sequence[LinePiece]) -> Iterator[list[LinePiece]]:
     """Yields the pieces up to each step upwards."""
-    run = list[Piece]()
+    run = list[LinePiece]()
     for piece in pieces:
         if run and piece.middle < run[-1].middle - 0.5 * max(piece.height, run[-1].height):
             yield run
@@ -232,17 +232,17 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
         yield run
 
 
-def _core_top(piece: Piece) -> float:
+def _core_top(piece: LinePiece) -> float:
     return piece.top + 0.25 * piece.height
 
 
-def _core_bottom(piece: Piece) -> float:
+def _core_bottom(piece: LinePiece) -> float:
     return piece.bottom - 0.25 * piece.height
 
 
-def _rows(pieces: Sequence[Piece]) -> list[Row]:
+def _rows(pieces: Sequence[LinePiece]) -> list[TextLine]:
     """Group consecutive pieces at the same height into lines. A step back to the left begins a line."""
-    rows = list[Row]()
+    rows = list[TextLine]()
     for piece in pieces:
         last = rows[-1][-1] if rows else None
         backwards = is_from_right(piece.text) or (last is not None and is_from_right(last.text))

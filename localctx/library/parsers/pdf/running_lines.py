@@ -107,11 +107,11 @@ def _lines_of(text: str) -> Iterator[tuple[int, int]]:
     return (match.span() for match in re.finditer(r"\S[^\n]*", text))
 
 
-_Found = list[tuple[int, Line, bool]]
+_Occurrences = list[tuple[int, Line, bool]]
 """Lines with the numbers of their pages, and whether they are kept there."""
 
 
-def _running(pages: Sequence[ReadPage], outer: Sequence[Sequence[Line]]) -> Iterator[_Found]:
+def _running(pages: Sequence[ReadPage], outer: Sequence[Sequence[Line]]) -> Iterator[_Occurrences]:
     """Yields the running lines among the ``outer`` lines of the pages, each with its pages."""
     by_words = defaultdict[str, list[tuple[int, Line]]](list)
     for i, (page, lines) in enumerate(zip(pages, outer, strict=True)):
@@ -140,7 +140,7 @@ def _chains(found: Sequence[tuple[int, Line]]) -> Iterator[list[tuple[int, Line]
         yield chain
 
 
-def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line]]) -> _Found:
+def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line]]) -> _Occurrences:
     """Returns which of a running line's occurrences are kept: the first, none of a page number, or all in doubt."""
     if _ONLY_NUMBER.fullmatch(words):
         return [(i, line, False) for i, line in chain]
