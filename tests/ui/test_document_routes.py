@@ -15,7 +15,7 @@ from localctx.store.word_places import PageBoxes
 from localctx.ui.app import mount
 from localctx.ui.http_access import BrowserAccess
 from localctx.ui.viewer.drawn_pages import MAX_BYTES, DrawnPages
-from localctx.ui.viewer.viewer_parts import SECTION
+from localctx.ui.viewer.viewer_parts import SECTION, DocumentPart, part_called
 from localctx.ui.window import AppWindow
 
 pytestmark = pytest.mark.slow
@@ -227,3 +227,9 @@ def test_a_page_that_cannot_be_drawn_is_not_tried_again():
         with pytest.raises(DocumentError):
             pages.get("d", 1, draw)
     assert tried == [1]
+
+
+def test_pages_of_one_label_are_found_by_their_place_in_the_file():
+    parts = [DocumentPart(i, i + 1, label) for i, label in enumerate(("i", "1", "2", "1 (sheet 4)"))]
+    asked = ("1", "1 (sheet 2)", "1 (Sheet 4)", "sheet 3", "4", "sheet 9")
+    assert [part_called(parts, label) for label in asked] == [1, 1, 3, 2, 3, None]

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,8 +26,7 @@ _MAX_WORDS = 5_000  # a page with as many words is not searched for tables
 _MAX_OBJECTS = 20_000  # objects of a page that are searched for ruled lines
 _MIN_RULES = 4  # ruled lines or frames of a page that may have a ruled table
 _MIN_NUMBERS = 3  # numbers on a page that may have a table without ruled lines
-_NUMBER = re.compile(r"(?<!\S)\W?\d[\d.,%]*(?!\S)")
-_BREAK = re.compile(rf"{LINE_HYPHEN}\s*")
+_NUMBER = re.compile(r"\W?\d[\d.,%]*")
 
 
 @dataclass(frozen=True)
@@ -149,31 +148,32 @@ def _body(
     page: pypdfium2.PdfPage, pieces: list[LinePiece], angle: int, to_points: DisplayMap, with_tables: bool
 ) -> _Text:
     """Returns the text of the pieces of the page's main direction: its tables, and the text between them."""
-    plain = _Text()
-    plain.add_rows(in_order(pieces))
-    words = [word for piece in pieces for word in words_of(piece)]
-    tables = _tables(page, words, str(plain), angle, to_points) if with_tables else []
-    if not tables:
-        return plain
     arranged, end_above = _Text(), float("-inf")
+    tables = _tables(page, pieces, angle, to_points) if with_tables else []
     for top, bottom, rows in [*tables, PageTable(float("inf"), float("inf"), [])]:
-        between = _Text()
-        between.add_rows(in_order([piece for piece in pieces if end_above < piece.middle < top]))
-        arranged.add_text(between)
-        arranged.add_text(_table_text(rows, [word for word in words if top <= word.middle <= bottom]))
+        arranged.add_text(_rows_text([piece for piece in pieces if end_above < piece.middle < top]))
+        words = [word for piece in pieces if top <= piece.middle <= bottom for word in words_of(piece)]
+        if _count_words(rows) != _count_words(word.text for word in words):
+            return _rows_text(pieces)
+        arranged.add_text(_table_text(rows, words))
         end_above = bottom
-    return arranged if _count_words(str(arranged)) == _count_words(str(plain)) else plain
+    return arranged
 
 
-def _tables(
-    page: pypdfium2.PdfPage, words: Sequence[LinePiece], plain: str, angle: int, to_points: DisplayMap
-) -> list[PageTable]:
+def _rows_text(pieces: Sequence[LinePiece]) -> _Text:
+    text = _Text()
+    text.add_rows(in_order(pieces))
+    return text
+
+
+def _tables(page: pypdfium2.PdfPage, pieces: Sequence[LinePiece], angle: int, to_points: DisplayMap) -> list[PageTable]:
+    words = [_as_box(word, word.text) for piece in pieces for word in words_of(piece)]
     if angle % 90 or len(words) >= _MAX_WORDS:
         return []
     rules = [_as_box(to_points.turned(rule, angle)) for rule in _rules(page, to_points)]
-    if len(rules) < _MIN_RULES and len(_NUMBER.findall(plain)) < _MIN_NUMBERS:
+    if len(rules) < _MIN_RULES and sum(bool(_NUMBER.fullmatch(word.text)) for word in words) < _MIN_NUMBERS:
         return []
-    return find_tables([_as_box(word, word.text) for word in words], rules)
+    return find_tables(words, rules)
 
 
 def _as_box(edges: Edges | LinePiece, text: str = "") -> Box:
@@ -203,5 +203,5 @@ def _table_text(rows: Sequence[str], words: Sequence[LinePiece]) -> _Text:
     return text
 
 
-def _count_words(text: str) -> Counter[str]:
-    return Counter(_BREAK.sub("", text).split())
+def _count_words(texts: Iterable[str]) -> Counter[str]:
+    return Counter(word for text in texts for word in text.replace(LINE_HYPHEN, " ").split())

@@ -146,8 +146,9 @@ def _are_columns(pieces: Sequence[LinePiece], left: list[TextLine], right: list[
     """
     gap = min(line[0].left for line in right) - max(line[-1].right for line in left)
     height = median(line[0].height for line in (*left, *right))
-    running = _is_running(left, width) and _is_running(right, width)
-    return gap >= _GUTTER * height and running and not _are_cells(pieces, left, right)
+    if gap < _GUTTER * height or not (_is_running(left, width) and _is_running(right, width)):
+        return False
+    return not _are_cells(pieces, left, right)
 
 
 def _is_running(lines: Sequence[TextLine], width: float) -> bool:
@@ -157,13 +158,15 @@ def _is_running(lines: Sequence[TextLine], width: float) -> bool:
     """
     left, right = min(line[0].left for line in lines), max(line[-1].right for line in lines)
     full = median(line[-1].right - line[0].left for line in lines) / (right - left or 1)
+    if full < _FULL or right - left < _NARROW * width:
+        return False
     texts = [" ".join(piece.text for piece in line) for line in lines]
     unspaced = sum(len(_UNSPACED.findall(text)) for text in texts) > sum(map(len, texts)) / 2
     several = unspaced or median(len(text.split()) for text in texts) >= _WORDS
     near = median(below[0].top - above[0].top for above, below in pairwise(lines)) <= _NEAR * lines[0][0].height
     flowing = sum(text[:1].islower() for text in texts) >= _FLOWING * len(texts)
     filled = sum(_is_filled(above, below, right) for above, below in pairwise(lines)) >= _FILLED * (len(lines) - 1)
-    return near and several and full >= _FULL and right - left >= _NARROW * width and (flowing or filled or unspaced)
+    return near and several and (flowing or filled or unspaced)
 
 
 def _is_filled(line: TextLine, following: TextLine, right: float) -> bool:
