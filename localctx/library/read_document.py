@@ -102,12 +102,14 @@ def _parsed(data: bytes, name: str, shown: str, parse_in_child: Callable[[str, b
     with _named(shown):
         if kind := kind_of(data, name):
             return parse_in_child(kind, data)
-    text, encoding = decode_text(data, shown)
+    read = decode_text(data, shown)
+    text, unread = read.text, (read.unread,) if read.unread else ()
     suffix = Path(name).suffix.lower()
     if _HTML.match(text[:4096]) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
         with _named(shown):
-            return parse_in_child("html", text.encode())
-    return Parsed(encoding, text, headings(text) if suffix in (".md", ".markdown") else [])
+            page = parse_in_child("html", text.encode())
+            return replace(page, unread=(*unread, *page.unread))
+    return Parsed(read.encoding, text, headings(text) if suffix in (".md", ".markdown") else [], unread=unread)
 
 
 @contextmanager
