@@ -1,5 +1,7 @@
 """Bytes to text: what is declared wrongly, not at all, or damaged costs no letter more than it must."""
 
+# ruff: noqa: RUF001 (signs that look alike, as documents have them)
+
 from collections import Counter
 
 import pytest
@@ -11,10 +13,10 @@ from localctx.library.parsers.encodings import codec_name, decode_mostly
 GERMAN = "Der Bürgermeister von Schönau heißt Jörg Müller. Die Brücke über die Weiße Elster ist fünf Meter lang.\n"
 POLISH = "Zażółć gęślą jaźń. Burmistrz Łodzi powiedział, że most będzie zamknięty w środę.\n"
 JAPANESE = "港の番人は佐藤という老人である。船は三隻あり、毎朝六時に出港する。\n"
-CHINESE = "港口的管理员是一位姓李的老人。每天早上六点有三艘船出港，船上装着米和茶叶。\n"  # noqa: RUF001
+CHINESE = "港口的管理员是一位姓李的老人。每天早上六点有三艘船出港，船上装着米和茶叶。\n"
 KOREAN = "항구의 관리인은 김씨라는 노인이다. 배는 세 척이 있으며 매일 아침 여섯 시에 출항한다.\n"
-RUSSIAN = "Капитан порта объявил, что судно придёт в четверг утром, а груз разгрузят в пятницу.\n"  # noqa: RUF001
-GREEK = "Ο λιμενάρχης είπε ότι το πλοίο θα φτάσει την Πέμπτη το πρωί και το φορτίο αύριο.\n"  # noqa: RUF001
+RUSSIAN = "Капитан порта объявил, что судно придёт в четверг утром, а груз разгрузят в пятницу.\n"
+GREEK = "Ο λιμενάρχης είπε ότι το πλοίο θα φτάσει την Πέμπτη το πρωί και το φορτίο αύριο.\n"
 ARABIC = "قال رئيس البلدية إن الجسر سيغلق يوم الأربعاء لأن النهر عميق جدا.\n"
 HINDI = "बंदरगाह का रखवाला एक बूढ़ा आदमी है। तीन जहाज़ हर सुबह निकलते हैं।\n"
 TEXTS = [GERMAN, POLISH, JAPANESE, CHINESE, KOREAN, RUSSIAN, GREEK, ARABIC, HINDI]

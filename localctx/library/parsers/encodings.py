@@ -50,6 +50,7 @@ _ALIASES = {
 }
 _DECLARE_NOTHING = {"ascii", "unicode_escape", "raw-unicode-escape", "punycode", "idna", "undefined", "mbcs", "oem"}
 _SEVEN_BIT = {"utf-7", "hz", "iso2022_kr", "iso2022_jp_ext"}
+_DECLARED = re.compile(rb"""^\s*<[^\0]*?\b(?:charset|encoding)\s*=\s*["']?\s*([-\w]+)""")
 _JAPANESE_ESCAPE = re.compile(rb"\x1b\$[@B]")
 
 _BAD = re.compile("[\0\udc00-\udcff\uf8f0-\uf8f3]+")  # NUL, bytes that _escape escaped, and those unused in cp932
@@ -107,6 +108,12 @@ def decode_mostly(data: bytes, declared: str = "") -> Decoded:
         or _likely(data)
         or _lenient(data, "cp1252")._replace(encoding="")
     )
+
+
+def declared_encoding(data: bytes) -> str:
+    """Returns the encoding that a web page or an XML file declares, or ""."""
+    match = _DECLARED.match(data[:1024])
+    return match.group(1).decode() if match else ""
 
 
 def codec_name(declared: str) -> str:

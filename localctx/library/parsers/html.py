@@ -1,75 +1,112 @@
-"""Reads all visible text and the headings of a web page. Runs in the child process."""
+"""Reads the text of a web page as browsers show it. Runs in the child process.
+
+A page that is well-formed XML (XHTML, the chapters of books) is read as XML, where <title/> or <script/> ends at once;
+an HTML parser would take the rest of the page for its content. expat reads it: lxml, a library more, reads the same.
+Any other page is read by selectolax, which mends broken pages as browsers do: as fast as lxml.html, which mends them in
+its own way, and 40 times as fast as html5lib (0.4 MB in 15 ms). PageText then tells what browsers show.
+"""
+
+import re
+from collections.abc import Iterator
+from html.entities import html5
+from xml.etree import ElementTree
+from xml.parsers import expat
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
+from localctx.library.parsers.archive import local
+from localctx.library.parsers.page_text import PageText
 from localctx.library.parsers.text_builder import TextBuilder
 
-_INVISIBLE = {
-    *("head", "script", "style", "template", "noscript", "svg", "iframe", "object", "canvas", "audio", "video"),
-    *("datalist", "textarea", "-comment"),
-}
-_HEADINGS = {"h1", "h2", "h3", "h4", "h5", "h6"}
-_BLOCKS = {
-    *("p", "blockquote", "pre", "table", "ul", "ol", "dl", "section", "article", "header", "footer", "main", "nav"),
-    *("aside", "figure", "form", "fieldset", "hr", "details"),
-}
-_LINES = {"div", "li", "tr", "dt", "dd", "br", "caption", "figcaption", "address", "legend", "option", "summary"}
+_LAYOUT = {"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "article", "section"}  # no table of data has these
+_XHTML = re.compile(r"<\?xml|<!doctype[^>]*xhtml|<html[^>]*xmlns", re.IGNORECASE)
+_VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
+_EMPTY = re.compile(rf"""<(?!(?:{_VOID})\b)([a-zA-Z][\w:-]*)((?:"[^"<]*"|'[^'<]*'|[^"'<>])*)/>""", re.IGNORECASE)
+_ENTITY = re.compile("&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]*;")
 
 
 def read(text: str, builder: TextBuilder) -> None:
-    """Append a page's visible text to ``builder`` in document order."""
+    """Append a page's visible text and its headings to ``builder`` in document order."""
+    page = PageText(builder)
+    root = _xml(text)
+    if root is not None:
+        _walk_xml(root, page)
+    else:
+        _walk_html(text, page)
+
+
+def _xml(text: str) -> ElementTree.Element | None:
+    """Returns the root of well-formed XML, or None. expat loads nothing from outside and refuses entity bombs."""
+    named = _ENTITY.sub(lambda m: html5.get(m.group()[1:], m.group()), text)  # XML itself knows five of them
+    named = named.lstrip("\ufeff \t\r\n")
     try:
-        page = LexborHTMLParser(text)
+        expat.ParserCreate(namespace_separator="}").Parse(named, True)  # before a tree takes memory
+        return ElementTree.fromstring(named)
+    except (expat.ExpatError, ElementTree.ParseError, ValueError):
+        return None
+
+
+def _walk_xml(root: ElementTree.Element, page: PageText) -> None:
+    parts = [_parts(root, page)]
+    while parts:  # a loop, because pages may nest deeper than the stack
+        child = next(parts[-1], None)
+        if child is None:
+            parts.pop()
+        else:
+            parts.append(_parts(child, page))
+
+
+def _parts(element: ElementTree.Element, page: PageText) -> Iterator[ElementTree.Element]:
+    """Report an element and its text to ``page``; yields its children where they are to be reported."""
+    tag = local(element.tag).lower() if isinstance(element.tag, str) else "-comment"
+    attributes = {local(name).lower(): value for name, value in element.attrib.items()}
+    if tag == "ol" and "reversed" in attributes:
+        attributes["reversed"] = str(sum(_is(child, {"li"}) for child in element))
+    if tag == "table" and any(_is(inner, _LAYOUT) for inner in element.iter() if inner is not element):
+        attributes["role"] = "presentation"
+    if page.start(tag, attributes):
+        page.text((element.text or "").removeprefix("\n" if tag == "pre" else ""))
+        for child in element:
+            yield child
+            page.text(child.tail or "")
+        page.end(tag)
+
+
+def _is(element: ElementTree.Element, tags: set[str]) -> bool:
+    return isinstance(element.tag, str) and local(element.tag).lower() in tags
+
+
+def _walk_html(text: str, page: PageText) -> None:
+    if _XHTML.search(text[:1024]):
+        text = _EMPTY.sub(r"<\1\2></\1>", text)  # XHTML with an error somewhere
+    try:
+        tree = LexborHTMLParser(text)
     except SelectolaxError as e:
         raise MemoryError from e  # the parser accepts any text, and fails only for lack of memory
-    root = page.body or page.root  # a page of frames has no body
+    root = tree.body or tree.root  # a page of frames has no body
     node, down = root, True
-    while root is not None and node is not None:  # a loop, because pages may nest deeper than the stack
-        if down and _enter(node, builder) and node.child is not None:
-            node = node.child
-            continue
-        _leave(node, builder)
+    while root is not None and node is not None:
+        if down and _start(node, page):
+            if node.child is not None:
+                node = node.child
+                continue
+            page.end(node.tag or "")
+        elif not down:
+            page.end(node.tag or "")
         if node.mem_id == root.mem_id:
             return
         down = node.next is not None
         node = node.next or node.parent
 
 
-def _enter(node: LexborNode, builder: TextBuilder) -> bool:
-    """Handle the start of ``node``; returns True if its children must be visited."""
+def _start(node: LexborNode, page: PageText) -> bool:
+    """Report a node to ``page``; returns True if its children are to be reported."""
     if node.tag == "-text":
-        _text(node, builder)
+        page.text(node.text_content or "")
         return False
-    if node.tag in _INVISIBLE or _hidden(node.attributes):
-        return False
-    if node.tag in _HEADINGS:
-        builder.begin_heading()
-    elif newlines := _newlines(node.tag):
-        builder.line(newlines)
-    return True
-
-
-def _leave(node: LexborNode, builder: TextBuilder) -> None:
-    if node.tag in _HEADINGS:
-        builder.end_heading()
-    elif node.tag in ("td", "th"):
-        builder.cell()
-    elif newlines := _newlines(node.tag):
-        builder.line(newlines)
-
-
-def _newlines(tag: str | None) -> int:
-    return 2 if tag in _BLOCKS else 1 if tag in _LINES else 0
-
-
-def _text(node: LexborNode, builder: TextBuilder) -> None:
-    text = node.text_content or ""
-    if node.parent is not None and node.parent.tag == "pre":
-        builder.verbatim(text)
-    else:
-        builder.words(text)
-
-
-def _hidden(attributes: dict[str, str | None]) -> bool:
-    style = (attributes.get("style") or "").replace(" ", "").lower()
-    return "hidden" in attributes or "display:none" in style or "visibility:hidden" in style
+    attributes = {name: value or "" for name, value in node.attributes.items()}
+    if node.tag == "ol" and "reversed" in attributes:
+        attributes["reversed"] = str(sum(child.tag == "li" for child in node.iter()))
+    if node.tag == "table" and any(inner.mem_id != node.mem_id for inner in node.css(", ".join(_LAYOUT))):
+        attributes["role"] = "presentation"
+    return page.start(node.tag or "", attributes)

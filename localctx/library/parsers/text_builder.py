@@ -13,8 +13,25 @@ OPTICAL = "pdf, read optically"
 """The format of a PDF whose whole text comes from OCR."""
 
 _MAX_LABEL = 200
-_UNWANTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\ufffe\uffff\ud800-\udfff]")
-"""Control characters, soft hyphens (PDFium writes U+FFFE for one), and lone surrogates."""
+_BREAKS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_WITHOUT_SPACES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf\ua980-\ua9ff\uaa60-\uaadf"
+_ZERO_WIDTH = f"[\u2060\ufeff]|(?<![{_WITHOUT_SPACES}])\u200b|\u200b(?![{_WITHOUT_SPACES}])"
+_UNWANTED = re.compile(f"[\0-\x08\x0e-\x1b\x7f\x81\x8d\x8f\x90\x9d\xad\ufffe\uffff\ud800-\udfff]|{_ZERO_WIDTH}")
+_ODD = re.compile("[\0-\x08\v-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u2060\ufeff\ufffe\uffff\ud800-\udfff]")
+_SAME_PLACE = {0x1F: " ", **{byte: bytes([byte]).decode("cp1252", "ignore") or None for byte in range(0x80, 0xA0)}}
+
+
+def clean(text: str) -> str:
+    """Returns ``text`` with \\n for each kind of line break, and without characters that are not seen.
+
+    Removes control characters, soft hyphens (PDFium writes U+FFFE for one), lone surrogates and zero-width spaces,
+    except between letters of scripts without spaces, where they part words. Joiners stay: Persian and emoji need them.
+    The separators of tables become line breaks and spaces, and C1 control characters the letters of cp1252 that they
+    nearly always stand for.
+    """
+    if not _ODD.search(text):
+        return text
+    return _UNWANTED.sub("", _BREAKS.sub("\n", text)).translate(_SAME_PLACE)
 
 
 class TextBuilder:
@@ -32,16 +49,17 @@ class TextBuilder:
 
     def words(self, text: str) -> None:
         """Append running text; runs of white space become one space."""
-        body = text.strip(" \t\n\r\f")
+        text = clean(text)
+        body = text.strip(" \t\n")
         if text[:1].isspace() and not self._newlines:
             self._gap = self._gap or " "
         if body:
-            self.verbatim(self._gap + re.sub(r"[ \t\n\r\f]+", " ", body))
+            self.verbatim(self._gap + re.sub(r"[ \t\n]+", " ", body))
             self._gap = " " if text[-1:].isspace() else ""
 
     def verbatim(self, text: str) -> str:
-        """Append text with its white space, newlines as \\n, without control characters; returns the appended text."""
-        text = _UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+        """Append text with its white space, as ``clean`` returns it; returns the appended text."""
+        text = clean(text)
         if text:
             self._pieces.append(text)
             self.length += len(text)
@@ -62,7 +80,7 @@ class TextBuilder:
 
     def mark(self, kind: str, label: str, start: int | None = None) -> None:
         """Mark the start of a page or heading, at ``start`` or at the end of the text so far."""
-        label = " ".join(_UNWANTED.sub("", label).split())[:_MAX_LABEL]
+        label = " ".join(clean(label).split())[:_MAX_LABEL]
         self._marks.append((self.length if start is None else start, kind, label))
 
     def begin_heading(self) -> None:
