@@ -14,7 +14,10 @@ Source = Literal["passage", "attention", "quote", "words"]
 NEAREST = "Nearest passage, not an answer"
 """Title of the nearest passage when nothing answers a question."""
 
-PARTS = {"page": "pages", "slide": "slides", "row": "rows", "message": "messages"}
+PARTS = {
+    **{"page": "pages", "slide": "slides", "row": "rows", "message": "messages", "cell": "cells"},
+    "subtitle": "subtitles",
+}
 """The kinds of parts with their plurals. The parts of one document are all of one kind."""
 
 

@@ -4,7 +4,6 @@ The content of a file decides its kind, then its name. Everything but plain text
 """
 
 import os
-import re
 import stat
 import sys
 import time
@@ -17,9 +16,10 @@ from typing import BinaryIO
 
 from localctx.errors import DocumentError
 from localctx.file_names import shown_name, stored_path
-from localctx.library.parsers.file_kind import kind_of
+from localctx.library.parsers.file_kind import kind_of, text_kind
+from localctx.library.parsers.plain.markdown import headings
 from localctx.library.parsers.sandbox import Parsed, parse
-from localctx.library.parsers.text import decode_text, headings
+from localctx.library.parsers.text import decode_text
 from localctx.library.parsers.text_builder import OPTICAL, Mark
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.originals import content_id
@@ -27,11 +27,6 @@ from localctx.store.word_places import PageBoxes
 from localctx.system import open_without_waiting
 
 MAX_BYTES = 512 << 20
-_COMMENT = r"<!--(?:(?!-->).)*-->"  # exactly one comment, or a text of many would backtrack without end
-_HTML = re.compile(
-    rf"\s*(<\?xml[^>]*>\s*|{_COMMENT}\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
-)
-_TAG = re.compile(r"<[a-zA-Z/!]")
 
 
 @dataclass(frozen=True)
@@ -104,12 +99,12 @@ def _parsed(data: bytes, name: str, shown: str, parse_in_child: Callable[[str, b
             return parse_in_child(kind, data)
     read = decode_text(data, shown)
     text, unread = read.text, (read.unread,) if read.unread else ()
-    suffix = Path(name).suffix.lower()
-    if _HTML.match(text[:4096]) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
+    if kind := text_kind(text, name):
         with _named(shown):
-            page = parse_in_child("html", text.encode())
+            page = parse_in_child(kind, text.encode())
             return replace(page, unread=(*unread, *page.unread))
-    return Parsed(read.encoding, text, headings(text) if suffix in (".md", ".markdown") else [], unread=unread)
+    is_markdown = Path(name).suffix.lower() in (".md", ".markdown")
+    return Parsed(read.encoding, text, headings(text) if is_markdown else [], unread=unread)
 
 
 @contextmanager

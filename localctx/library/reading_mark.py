@@ -8,7 +8,7 @@ from localctx.errors import UsageError
 from localctx.store.documents import Span, StoredDocument
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-_PART = re.compile(rf"(?:({'|'.join(PARTS)})\s+)?(\d+)|(page)\s+([ivxlcdm]+)", re.IGNORECASE)
+_PART = re.compile(rf"(?:({'|'.join(PARTS)})\s+)?(\d+(?::\d\d)*)|(page)\s+([ivxlcdm]+)", re.IGNORECASE)
 _SHEET = re.compile(r"(.*\S)\s*\(sheet\s+(\d+)\)", re.IGNORECASE)
 _QUOTED = re.compile(r'"(.+)"', re.DOTALL)
 _LIKE = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}  # a typed quote also matches typographic ones

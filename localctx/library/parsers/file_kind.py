@@ -28,6 +28,13 @@ _FIELD = rb"[A-Za-z][\w-]*:[^\n]*\n(?:[ \t][^\n]*\n)*"  # a header field of a me
 _HEAD = re.compile(rb"(?:%b){2,200}" % _FIELD)
 _MBOX = re.compile(rb"From [^\n]*\d\d:\d\d[^\n]*\n(?:>?From [^\n]*\n)?%b" % _FIELD)
 _SENDER = re.compile(rb"^From:", re.IGNORECASE | re.MULTILINE)
+_COMMENT = r"<!--(?:(?!-->).)*-->"  # exactly one comment, or a text of many would backtrack without end
+_HTML = re.compile(
+    rf"\s*(<\?xml[^>]*>\s*|{_COMMENT}\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
+)
+_TAG = re.compile(r"<[a-zA-Z/!]")
+_SUBTITLES = re.compile(r"WEBVTT\b|\s*(?:\d+[ \t]*\n)?[ \t]*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}[ \t]*-->[ \t]*[\d:]+[,.]\d")
+_LATEX = re.compile(r"(?:\s|%.*\n)*\\(?:documentclass|documentstyle)\b")
 _SENT = re.compile(rb"^(?:Date|Message-ID|Received|MIME-Version):", re.IGNORECASE | re.MULTILINE)
 
 
@@ -49,6 +56,18 @@ def kind_of(data: bytes, name: str) -> str:
         if data.startswith(magic):
             raise DocumentError(*error)
     return _mail(data[: 1 << 16].removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n"), name)
+
+
+def text_kind(text: str, name: str) -> str:
+    """Returns ``html``, ``ipynb``, ``subtitles`` or ``latex``, or "" for text that is read as it is."""
+    suffix, head = Path(name).suffix.lower(), text[:4096]
+    if _HTML.match(head) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
+        return "html"
+    if head.lstrip().startswith("{") and (suffix == ".ipynb" or ('"nbformat"' in text and '"cells"' in text)):
+        return "ipynb"
+    if _SUBTITLES.match(head):
+        return "subtitles"
+    return "latex" if suffix == ".tex" or _LATEX.match(head) else ""
 
 
 def _old_office(data: bytes) -> str:

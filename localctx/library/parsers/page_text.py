@@ -177,7 +177,7 @@ class PageText:
             return
         items = self._lists[-1]
         items.number = _number(attributes.get("value"), items.number)
-        self._marker = f"{_numeral(items.number, items.marker)}." if items.marker else ""
+        self._marker = f"{numeral(items.number, items.marker)}." if items.marker else ""
         items.number += items.step
 
     # Tables of data: a row is one line, its cells divided by tabs, and a cell over several rows is in each of them.
@@ -251,8 +251,8 @@ def _number(value: str | None, otherwise: int) -> int:
     return int(match.group(1)) if match else otherwise
 
 
-def _numeral(number: int, marker: str) -> str:
-    """Returns a number as a list shows it: ``3``, ``c``, ``C``, ``iii`` or ``III``."""
+def numeral(number: int, marker: str) -> str:
+    """Returns a number as a list with this ``marker`` (1, a, A, i or I) shows it, such as ``iii``."""
     if marker == "1" or not 0 < number < 4000:
         return str(number)
     written = _roman(number) if marker in "iI" else _letters(number)

@@ -103,10 +103,27 @@ def _read(kind: str, data: bytes, progress: _Progress) -> TextBuilder:
             from localctx.library.parsers import spreadsheet
 
             return spreadsheet.read(data, progress)
+        case "ipynb" | "subtitles" | "latex":
+            return _read_plain(kind, data.decode())
     from localctx.library.parsers import html
 
     html.read(data.decode(), builder := TextBuilder())
     return builder
+
+
+def _read_plain(kind: str, text: str) -> TextBuilder:
+    match kind:
+        case "ipynb":
+            from localctx.library.parsers.plain import notebook
+
+            return notebook.read(text)
+        case "subtitles":
+            from localctx.library.parsers.plain import subtitles
+
+            return subtitles.read(text)
+    from localctx.library.parsers.plain import latex
+
+    return latex.read(text)
 
 
 def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:

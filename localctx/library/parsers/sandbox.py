@@ -77,7 +77,7 @@ def parse(
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Parsed:
-    """Parse ``data`` of the kind ``what``: ``html`` (UTF-8) or a result of ``kind_of``.
+    """Parse ``data`` of the kind ``what``: a result of ``kind_of`` or, in UTF-8, of ``text_kind``.
 
     Calls ``progress(pages done, total pages)``. ``ocr`` is as in ``read_document``. Raises DocumentError, without the
     file's name in it, and Cancelled soon after ``cancelled()`` is True. On return the child has ended.

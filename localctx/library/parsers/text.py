@@ -1,12 +1,8 @@
-"""Decodes text files and the encoding that web pages declare. Finds Markdown headings."""
-
-import re
+"""Decodes text files, or refuses what is no text."""
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.encodings import Decoded, declared_encoding, decode_mostly
-from localctx.library.parsers.text_builder import Mark, clean
-
-_HEADING = re.compile(r"^#{1,6}[ \t](.*)$", re.MULTILINE)
+from localctx.library.parsers.text_builder import clean
 
 
 def decode_text(data: bytes, source: str) -> Decoded:
@@ -15,13 +11,3 @@ def decode_text(data: bytes, source: str) -> Decoded:
     if data and not read.is_text:
         raise DocumentError(f"{source} is not text in any encoding known here", "give a text file, best in UTF-8")
     return read._replace(text=clean(read.text))
-
-
-def headings(text: str) -> list[Mark]:
-    """Returns the headings of a Markdown text, without those in fenced code."""
-    matches = _HEADING.finditer(_blank_fences(text))
-    return [(m.start(), "heading", m.group(1).strip(" \t#")) for m in matches]
-
-
-def _blank_fences(text: str) -> str:
-    return re.sub(r"^```.*?^```", lambda m: re.sub(r"[^\n]", " ", m.group()), text, flags=re.MULTILINE | re.DOTALL)

@@ -28,7 +28,7 @@ VECTOR_COST = 100  # the vectors of a text take about 100 times as long as its w
 MEASURED = 2.0  # seconds of a phase after which its speed says how long the rest takes
 _SEPARATORS = re.compile(r"[_.-]+")
 _PROSE = {"", ".txt", ".md", ".markdown", ".rst", ".html", ".htm", ".xhtml", ".tex"}
-_PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".mbox"}
+_PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".mbox", ".ipynb", ".srt", ".vtt"}
 
 
 @dataclass(frozen=True)
