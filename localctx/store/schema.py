@@ -6,7 +6,7 @@ from sqlite_utils import Database, Migrations
 
 from localctx.store.document_files import fill_files
 from localctx.store.row_checksum import CHECKED, add_checksums, drop_triggers
-from localctx.store.search_words import signs_apart, words_of_chunks
+from localctx.store.search_words import signs_apart, terms_as_written, usual_form, words_of_chunks
 
 migrate = Migrations("localctx")
 
@@ -291,7 +291,7 @@ def row_checksums(db: Database) -> None:
 @migrate()
 def parts_of_words(db: Database) -> None:
     """Add parts of words to the index for documents in other languages than English."""
-    for chunk, text, words in words_of_chunks(db):
+    for chunk, text, words, _ in words_of_chunks(db, terms_as_written):
         if (before := signs_apart(text)) != words:
             db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [chunk, before])
             db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
@@ -345,3 +345,13 @@ def indexing_in_steps(db: Database) -> None:
     db.execute("INSERT INTO indexed SELECT DISTINCT document FROM chunks")
     db.table("vector_removals").create({"count": int}, not_null={"count"})
     db.table("vector_removals").insert({"count": 0})
+
+
+@migrate()
+def usual_letters(db: Database) -> None:
+    """Index ligatures as letters and full-width signs as others, without invisible signs in words."""
+    for chunk, text, words, latin in words_of_chunks(db):
+        if usual_form(text) != text:
+            before = terms_as_written(text, latin)
+            db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [chunk, before])
+            db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])

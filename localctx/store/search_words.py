@@ -7,7 +7,7 @@ tokenization for European language text retrieval", 2004), and 2 characters of C
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sqlite_utils import Database
 
@@ -42,6 +42,7 @@ _SCRIPTS = r"\u0590-\u1dff"  # Hebrew, Arabic, the scripts of India and South-Ea
 _RUN = re.compile(rf"(?P<signs>[{_SIGNS}]+)|(?P<script>[{_SCRIPTS}]+)|(?P<alphabet>[^\W\d_{_SIGNS}{_SCRIPTS}]+)")
 _LENGTHS = {"signs": 2, "script": 3, "alphabet": 4}
 _NOT_LATIN = re.compile("[\u0370-\u1dff\u3005-\ufaff]")
+_INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # soft hyphens, zero-width spaces
 _SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")  # kana and Chinese characters
 
 
@@ -58,27 +59,39 @@ def is_other_language(document: str) -> bool:
     return sum(word in _OTHER_WORDS for word in words) > _OTHER_SHARE * len(words)
 
 
+def usual_form(text: str) -> str:
+    """Returns ``text`` as it is searched: ligatures as letters, full-width signs as others, without invisible signs."""
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+
+
 def indexed_words(text: str, latin: bool) -> str:
     """Returns the index terms of ``text``. ``latin``: also divide words in Latin letters into parts."""
+    return terms_as_written(usual_form(text), latin)
+
+
+def terms_as_written(text: str, latin: bool) -> str:
+    """Returns the index terms of ``text`` without bringing it to its usual form, as stores had them before."""
     words = signs_apart(text)
     if not latin and not _NOT_LATIN.search(text):
         return words
     return " ".join([words, *_parts(text, latin)])
 
 
-def words_of_chunks(db: Database) -> Iterator[tuple[int, str, str]]:
-    """Yields (id, title and text, index terms) of each chunk in ``db``."""
+def words_of_chunks(
+    db: Database, terms: Callable[[str, bool], str] = indexed_words
+) -> Iterator[tuple[int, str, str, bool]]:
+    """Yields each chunk in ``db``: id, title and text, its index terms by ``terms``, and ``latin`` as they take it."""
     for (document,) in list(db.execute("SELECT DISTINCT document FROM chunks")):
         ((text,),) = db.execute("SELECT text FROM documents WHERE id = ?", [document])
         latin = is_other_language(text)
         for chunk in list(db.query('SELECT id, title, start, "end" FROM chunks WHERE document = ?', [document])):
             titled = f"{chunk['title']}\n{text[chunk['start'] : chunk['end']]}"
-            yield chunk["id"], titled, indexed_words(titled, latin)
+            yield chunk["id"], titled, terms(titled, latin), latin
 
 
 def words_of_query(query: str) -> list[str]:
     """Returns the words of a query in lower case, each once."""
-    return list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
+    return list(dict.fromkeys(_TERM.findall(signs_apart(usual_form(query).lower()))))
 
 
 def parts_of_word(word: str) -> list[str]:
@@ -88,6 +101,7 @@ def parts_of_word(word: str) -> list[str]:
 
 def parts_of_query(query: str) -> list[str]:
     """Returns the word parts that a query is searched by. English queries have none of words in Latin letters."""
+    query = usual_form(query)
     words = _TERM.findall(query.lower())
     english = sum(word in _ONLY_ENGLISH for word in words) > sum(word in _OTHER_WORDS for word in words)
     return list(dict.fromkeys(_parts(query, latin=not english)))[:_MAX_PARTS]

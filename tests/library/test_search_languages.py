@@ -13,7 +13,13 @@ from localctx.library.search.indexing import index
 from localctx.library.search.search import all_passages, search
 from localctx.store.documents import DocumentRow
 from localctx.store.schema import migrate, signs_apart
-from localctx.store.search_words import indexed_words, is_other_language, parts_of_query
+from localctx.store.search_words import (
+    indexed_words,
+    is_other_language,
+    parts_of_query,
+    terms_as_written,
+    words_of_chunks,
+)
 from localctx.store.store import Store
 
 pytestmark = pytest.mark.slow
@@ -102,7 +108,7 @@ def test_an_index_of_an_older_release_is_brought_up_to_date(home):
     """Its words were as they stand; none of its texts is read again."""
     steps = list(migrate._migrations)
     try:
-        migrate._migrations = [step for step in steps if step.name != "parts_of_words"]
+        migrate._migrations = [step for step in steps if step.name not in ("parts_of_words", "usual_letters")]
         with closing(Store(home)) as store:
             ids = {language: add_passages(store, language) for language in ("de", "th", "ru")}
             store.db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('delete-all')")
@@ -117,6 +123,52 @@ def test_an_index_of_an_older_release_is_brought_up_to_date(home):
         for language, chunks in ids.items():
             assert max(ranks(store, language, chunks)) <= 3
         store.db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('integrity-check')")
+        for row in store.documents.all():
+            store.remove_document(row.id)
+        store.db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, chunk_words, row)")
+        assert store.db.execute("SELECT * FROM temp.vocabulary").fetchall() == []
+
+
+WRITTEN = (
+    "The scienti\ufb01c of\ufb01ce has \uff21\uff22\uff11\uff12\uff13\uff14 and \uff76\uff9e\uff7d, "
+    "so\xadft zero\u200bwidth words and H\u2082O."
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "scientific",
+        "scienti\ufb01c",
+        "AB1234",
+        "\uff21\uff22\uff11\uff12\uff13\uff14",
+        "ガス",
+        "soft",
+        "zerowidth",
+        "H2O",
+    ],
+)
+def test_letters_are_searched_in_their_usual_form_and_quoted_as_printed(store, query):
+    index(store, add(store, "a.txt", WRITTEN), None)
+    assert [p.text for p in search(store, query, None).passages] == [WRITTEN]
+
+
+def test_an_index_without_usual_letters_is_brought_up_to_date(home):
+    steps = list(migrate._migrations)
+    try:
+        migrate._migrations = [step for step in steps if step.name != "usual_letters"]
+        with closing(Store(home)) as store:
+            index(store, add(store, "a.txt", WRITTEN), None)
+            index(store, add(store, "b.txt", "Der Bürgermeister und die Kündigung: nichts daran ist anders."), None)
+            store.db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('delete-all')")
+            for chunk, _, words, _ in list(words_of_chunks(store.db, terms_as_written)):
+                store.db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
+            assert not search(store, "scientific", None).passages
+    finally:
+        migrate._migrations = steps
+    with closing(Store(home)) as store:
+        assert search(store, "scientific", None).passages
+        assert search(store, "Kündigung", None).passages
         for row in store.documents.all():
             store.remove_document(row.id)
         store.db.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab(main, chunk_words, row)")

@@ -241,7 +241,7 @@ def _mend_links(db: Database, result: Salvaged) -> None:
 
 def _index_words(db: Database) -> None:
     """Build the word index from chunks and texts."""
-    for chunk, _, words in words_of_chunks(db):
+    for chunk, _, words, _ in words_of_chunks(db):
         db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
 
 
