@@ -101,8 +101,8 @@ def _parsed(data: bytes, name: str, shown: str, parse_in_child: Callable[[str, b
     text, unread = read.text, (read.unread,) if read.unread else ()
     if kind := text_kind(text, name):
         with _named(shown):
-            page = parse_in_child(kind, text.encode())
-            return replace(page, unread=(*unread, *page.unread))
+            parsed = parse_in_child(kind, text.encode())
+            return replace(parsed, unread=(*unread, *parsed.unread))
     is_markdown = Path(name).suffix.lower() in (".md", ".markdown")
     return Parsed(read.encoding, text, headings(text) if is_markdown else [], unread=unread)
 

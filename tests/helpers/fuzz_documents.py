@@ -34,6 +34,18 @@ FORMATS = {
     "odp": ("zip", odp),
     "ods": ("zip", ods),
     "html": ("html", lambda: f"<html><h1>Rivers</h1><p>{WORDS}</p><table><tr><td>1</table></html>".encode()),
+    "ipynb": (
+        "ipynb",
+        lambda: json.dumps({"cells": [{"cell_type": "markdown", "source": f"# One\n{WORDS}"}] * 3}).encode(),
+    ),
+    "srt": (
+        "subtitles",
+        lambda: b"".join(b"%d\n00:00:0%d,000 --> 00:00:09,000\nRivers\n\n" % (i, i) for i in range(9)),
+    ),
+    "tex": (
+        "latex",
+        lambda: rf"\documentclass{{x}}\begin{{document}}\section{{A}}\footnote{{{WORDS}}} $a$\end{{document}}".encode(),
+    ),
     "rtf": ("rtf", lambda: RTF),
     "eml": ("eml", lambda: rent_message().as_bytes()),
     "mbox": ("mbox", lambda: mbox(Path(tempfile.mkdtemp()), [rent_message()] * 2)),

@@ -130,7 +130,7 @@ def codec_name(declared: str) -> str:
 
 
 def _seven_bit(data: bytes, name: str) -> Decoded | None:
-    """Returns text in an encoding of letters as ASCII, as the declared ``name`` or Japanese escapes tell, or None."""
+    """Returns text in an encoding of seven bits: the declared ``name``, or Japanese by its escapes. None: it is not."""
     found = name if name in _SEVEN_BIT else "iso2022_jp_ext" if _JAPANESE_ESCAPE.search(data) else ""
     return read if found and 5 * (read := _lenient(data, found)).bad <= len(data) else None
 
@@ -142,7 +142,7 @@ def _utf_8(data: bytes, name: str) -> Decoded | None:
     """
     escaped = data.rstrip(b"\0").decode("utf-8", "localctx_escape")
     bad = len(_ESCAPED.findall(escaped))
-    if bad and (bad > len(escaped) - len(escaped.encode("ascii", "ignore")) - bad):
+    if bad and 2 * bad > len(escaped) - len(escaped.encode("ascii", "ignore")):
         return None
     if bad and name in _MULTI_BYTE and not _lenient(data, name).bad:
         return None

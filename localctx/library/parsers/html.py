@@ -18,7 +18,8 @@ from localctx.library.parsers.archive import local
 from localctx.library.parsers.page_text import PageText
 from localctx.library.parsers.text_builder import TextBuilder
 
-_LAYOUT = {"table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "article", "section"}  # no table of data has these
+_LAYOUT = {"table", "h1", "h2", "h3", "pre", "article", "section"}  # no table of data has these
+_LAYOUT_SELECTOR = ", ".join(_LAYOUT)
 _XHTML = re.compile(r"<\?xml|<!doctype[^>]*xhtml|<html[^>]*xmlns", re.IGNORECASE)
 _VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
 _EMPTY = re.compile(rf"""<(?!(?:{_VOID})\b)([a-zA-Z][\w:-]*)((?:"[^"<]*"|'[^'<]*'|[^"'<>])*)/>""", re.IGNORECASE)
@@ -107,6 +108,6 @@ def _start(node: LexborNode, page: PageText) -> bool:
     attributes = {name: value or "" for name, value in node.attributes.items()}
     if node.tag == "ol" and "reversed" in attributes:
         attributes["reversed"] = str(sum(child.tag == "li" for child in node.iter()))
-    if node.tag == "table" and any(inner.mem_id != node.mem_id for inner in node.css(", ".join(_LAYOUT))):
+    if node.tag == "table" and any(inner.mem_id != node.mem_id for inner in node.css(_LAYOUT_SELECTOR)):
         attributes["role"] = "presentation"
     return page.start(node.tag or "", attributes)

@@ -131,6 +131,7 @@ class PageText:
         if tag in ("ul", "ol", "menu") and self._lists:
             self._lists.pop()
         if tag == "table" and self._tables:
+            self._end_row()
             self._tables.pop()
         self._preserving -= bool(self._preserving) and tag in ("pre", "textarea", "listing") and not self._in_cell()
         self._raised -= bool(self._raised) and tag == "sup"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from localctx.library.parsers.text_builder import Mark
 
-_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)")
+_FRONT_MATTER = re.compile(r"""(---|\+\+\+)[ \t]*\n(?=[\w"'.-]+[ \t]*[:=])(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\n|\Z)""")
 _FENCE = re.compile(r"([ \t]*(?:(?:[-+*>]|\d{1,9}[.)])[ \t]+|>)*)(?:(`{3,})[^`]*|(~{3,}).*)")
 _HASHED = re.compile(r" {0,3}#{1,6}(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-+)[ \t]*")
