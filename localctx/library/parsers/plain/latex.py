@@ -1,4 +1,4 @@
-r"""Reads LaTeX as text: without comments, preamble and commands, its sections as headings, formulas as they are written.
+r"""Reads LaTeX as text: without comments, preamble and commands, sections as headings, formulas as they are written.
 
 Of the tests' document pylatexenc 2.11 lost the verbatim text, the numbers of lists, the keys of citations and the names
 of pictures, and wrote the headings in capitals; with \href in it, it raised an IndexError.
