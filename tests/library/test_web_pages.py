@@ -107,6 +107,7 @@ CODE = "def f(r):\n    if r:\n        return 1"
         f"<pre><code><b><i>{CODE}</i></b></code></pre>",
         f"<div><pre><div>{CODE}</div></pre></div>",
         f"<textarea>{CODE}</textarea>",
+        f"<div style='white-space: pre-wrap'><span>{CODE}</span></div>",
     ],
 )
 def test_everything_in_pre_keeps_its_lines(page):

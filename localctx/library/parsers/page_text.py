@@ -18,6 +18,7 @@ _LINES = {"div", "li", "tr", "dt", "dd", "br", "caption", "figcaption", "address
 _APART = {"button", "select", "input", "img"}  # boxes within a line, apart from the words beside them
 _UNTYPED = {"hidden", "password", "file", "image", "range", "color"}  # fields without words
 _BETWEEN = {"msup": "^", "msub": "_", "mfrac": "/", "msubsup": "_^", "munder": "_", "mover": "^", "munderover": "_^"}
+_STYLE_PRE = re.compile(r"white-space:(?:pre|break-spaces)")
 _STYLE_HIDES = re.compile(r"display:none|visibility:(?:hidden|collapse)")
 _FILE_NAME = re.compile(r"\S+\.(?:png|jpe?g|gif|svg|webp|bmp)", re.IGNORECASE)
 _RAISED = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
@@ -72,7 +73,8 @@ class PageText:
         self._tables = list[_Table | None]()  # None: only for layout
         self._formulas = list[list[str]]()  # for each open element of a formula: what comes before its next children
         self._options: list[tuple[bool, str]] | None = None  # of the open select: chosen, text
-        self._preserving = 0  # open elements whose white space is shown
+        self._pre = list[bool]()  # for each open element: its white space is shown
+        self._preserving = 0  # the number of these
         self._marker = ""  # of a list item that has no text yet
         self._last = ""  # the last character
         self._raised = 0
@@ -90,7 +92,9 @@ class PageText:
             self._builder.begin_heading()
         else:
             self._break(tag)
-        self._preserving += tag in ("pre", "textarea", "listing") and not self._in_cell()
+        is_pre = tag in ("pre", "textarea", "listing") or bool(_STYLE_PRE.search(style))
+        self._pre.append(is_pre and not self._in_cell())
+        self._preserving += self._pre[-1]
         self._raised += tag == "sup"
         self._start_one(tag, attributes, style)
         return True
@@ -133,7 +137,7 @@ class PageText:
         if tag == "table" and self._tables:
             self._end_row()
             self._tables.pop()
-        self._preserving -= bool(self._preserving) and tag in ("pre", "textarea", "listing") and not self._in_cell()
+        self._preserving -= self._pre.pop()
         self._raised -= bool(self._raised) and tag == "sup"
         if tag != "br":
             self._break(tag)
