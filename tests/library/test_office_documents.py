@@ -45,7 +45,7 @@ def test_slides_of_a_presentation_with_notes_tables_groups_and_charts(read):
     assert parts(document, "slide") == {
         "1": "All rivers\n\nA talk",
         "2": "Long ones\n\nThe Nile is long.\nThe Amazon is wide.\n\nNotes: The Nile has 6,650 km.",
-        "3": "cell 0\tcell 1\ncell 2\tcell 3\n\nin a group\n\nRain\n2024\t1.5\n2025\t2",
+        "3": "cell 0\tcell 1\ncell 2\tcell 3\n\nin a group\n\n\tRain\n2024\t1.5\n2025\t2",
         "5": "The end",
     }
     assert list(parts(document, "heading")) == ["All rivers", "Long ones", "The end"]
@@ -100,10 +100,10 @@ def test_a_large_sheet_keeps_its_header(read):
     assert (len(rows), rows["3001"]) == (3001, "name: n2999; size: 2999; kind: k")
 
 
-def test_an_opendocument_text_without_comments_and_its_notes_at_the_end(read):
+def test_an_opendocument_text_with_its_notes_and_comments_after_their_paragraph(read):
     document = read(odt())
-    table = "cell 0\tcell 1\ncell 2\tcell 3"
-    assert document.text == f"Rivers\n\nThey are  long and wide.\nsecond\n\n{table}\n\nEnd.\n\na note"
+    notes, table = "Comment: not this\n\nFootnote 1: a note", "cell 0\tcell 1\ncell 2\tcell 3"
+    assert document.text == f"Rivers\n\nThey are  long and wide.\nsecond\n\n{notes}\n\n{table}\n\nEnd."
     assert list(parts(document, "heading")) == ["Rivers"]
 
 

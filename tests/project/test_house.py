@@ -114,14 +114,13 @@ HOMES = {
     "charset_normalizer": "library",
     "py3langid": "library",
     "pypdfium2": "library",
-    "pptx": "library",
+    "lxml": "library",
     "python_calamine": "library",
     "rapidocr": "library",
     "ray": "batch",
     "selectolax": "library",
     "spellchecker": "library",
     "watchfiles": "library",
-    "striprtf": "library",
 }
 
 

@@ -96,7 +96,7 @@ def _read(kind: str, data: bytes, progress: _Progress) -> TextBuilder:
 
             return mail.read(data) if kind == "eml" else mail.read_mailbox(data, progress)
         case "rtf":
-            from localctx.library.parsers import rtf
+            from localctx.library.parsers.rtf import document as rtf
 
             return rtf.read(data)
         case "xls":
@@ -129,15 +129,15 @@ def _read_plain(kind: str, text: str) -> TextBuilder:
 def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:
     match kind:
         case "docx":
-            from localctx.library.parsers import docx
+            from localctx.library.parsers.office import docx
 
             return docx.read(archive)
         case "odt" | "odp":
-            from localctx.library.parsers import odf
+            from localctx.library.parsers.odf import document as odf
 
-            return odf.read(archive)
+            return odf.read(archive, progress)
         case "pptx":
-            from localctx.library.parsers import pptx
+            from localctx.library.parsers.office import pptx
 
             return pptx.read(archive, progress)
         case "xlsx" | "ods":

@@ -1,0 +1,1 @@
+"""Reads OpenDocument texts and presentations into blocks."""

@@ -1,0 +1,111 @@
+"""What is drawn in an OpenDocument file: text boxes, shapes, tables, charts, formulas, descriptions of pictures."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from localctx.library.parsers.office.blocks import Block, Paragraph, Table
+from localctx.library.parsers.office.package import Package
+from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants, find, local
+
+_OBJECTS = {
+    "chart": "the chart",
+    "math": "the formula",
+    "spreadsheet": "the embedded table",
+    "text": "the embedded text",
+}
+
+
+class OdfBlocks(Protocol):
+    """What a drawing needs of the document that it is in. ``place`` is added to what is noted."""
+
+    place: str
+
+    def blocks(self, parent: Element) -> Iterable[Block]:
+        """Returns the blocks below an element."""
+
+    def table(self, table: Element) -> Table:
+        """Returns a table."""
+
+
+class OdfDrawings:
+    """Reads the drawings of the document in ``folder``. ``pictures`` counts those without a description."""
+
+    def __init__(self, package: Package, folder: str, story: OdfBlocks) -> None:
+        self.pictures = 0
+        self._package, self._folder, self._story = package, folder, story
+
+    def blocks(self, element: Element) -> Iterator[Block]:
+        """Yields the blocks of a frame, shape or group of shapes."""
+        if local(element) == "frame":
+            yield from self._frame(element)
+        elif local(element) in ("g", "a"):
+            for one in element:
+                yield from self.blocks(one)
+        else:
+            yield from self._story.blocks(element)
+
+    def note(self, told: str) -> None:
+        """Note what cannot be read, with its place."""
+        self._package.builder.note_unread(told + self._story.place)
+
+    def _frame(self, frame: Element) -> Iterator[Block]:
+        """A frame holds the same in several forms, the best one first: an object, then a picture of it."""
+        for one in frame:
+            match local(one):
+                case "text-box":
+                    yield from self._story.blocks(one)
+                case "table":
+                    yield self._story.table(one)
+                case "object":
+                    yield from self._object(one)
+                    return
+                case "object-ole":
+                    self.note("the embedded object")
+                    return
+                case "plugin" | "applet" | "floating-frame":
+                    self.note("the video or sound" if local(one) == "plugin" else "the embedded page")
+                    return
+                case "image":
+                    yield from self._picture(frame)
+                    return
+        yield from ()
+
+    def _picture(self, frame: Element) -> Iterator[Block]:
+        told = [child(frame, "desc"), child(frame, "title")]
+        described = next((text for one in told if one is not None and (text := "".join(one.itertext()).strip())), "")
+        if described:
+            yield Paragraph(f"Picture: {' '.join(described.split())}")
+        else:
+            self.pictures += 1
+
+    def _object(self, element: Element) -> list[Block]:
+        """Returns what is written in an object, which is in the element or in a folder of the file."""
+        name = attribute(element, "href").removeprefix("./").strip("/")
+        part = f"{self._folder}{name}/content.xml"
+        if name and not self._package.has(part):
+            self.note("the embedded object")
+            return []
+        root = self._package.tree(part, f"the embedded object{self._story.place}") if name else element
+        kind = next((kind for kind in _OBJECTS if find(root, kind) is not None), "")
+        blocks = self._read(kind, find(root, kind))
+        if not any(isinstance(block, Table) or block.line for block in blocks):
+            self.note(_OBJECTS.get(kind, "the embedded object"))
+        return blocks
+
+    def _read(self, kind: str, element: Element | None) -> list[Block]:
+        if element is None:
+            return []
+        if kind == "math":
+            return [Paragraph(_formula(element))]
+        if kind != "chart":
+            return list(self._story.blocks(element))
+        titles = [one for one in descendants(element, "title", "subtitle") if find(one, "p") is not None]
+        tables = list(children(element, "table"))
+        return [b for t in titles for b in self._story.blocks(t)] + [self._story.table(table) for table in tables]
+
+
+def _formula(element: Element) -> str:
+    """Returns a formula as it was typed; of one without that, the signs in order."""
+    typed = find(element, "annotation")
+    text = "".join(element.itertext() if typed is None else typed.itertext())
+    return " ".join(text.split())

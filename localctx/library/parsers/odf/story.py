@@ -1,0 +1,163 @@
+"""Reads the blocks of an OpenDocument file: paragraphs, headings, lists and tables."""
+
+from collections.abc import Iterator
+
+from localctx.library.parsers.odf.drawing import OdfDrawings
+from localctx.library.parsers.odf.inline import DRAWN, OdfInline
+from localctx.library.parsers.odf.lists import OdfLists
+from localctx.library.parsers.odf.styles import OdfStyles
+from localctx.library.parsers.office.blocks import Block, Cell, Paragraph, Table, labelled
+from localctx.library.parsers.office.package import Package
+from localctx.library.parsers.office.xml_tree import (
+    Element,
+    attribute,
+    child,
+    children,
+    descendants,
+    find,
+    local,
+    number,
+)
+
+_SKIPPED = {
+    *("tracked-changes", "forms", "sequence-decls", "user-field-decls", "variable-decls", "soft-page-break", "title"),
+    *("desc", "event-listeners", "notes", "table-of-content-source", "number", "dde-connection-decls"),
+}
+_INDEX = "-source"  # how the template of an index ends
+_MOST_REPEATED = 100  # cells or rows that are written once
+
+
+class OdfStoryReader:
+    """Reads the blocks of a document. ``place`` is added to what is noted, such as `` on slide 3``."""
+
+    def __init__(self, package: Package, folder: str, styles: OdfStyles, root: Element) -> None:
+        self.styles, self.place = styles, ""
+        self.drawings = OdfDrawings(package, folder, self)
+        self._package, self._lists = package, OdfLists(styles)
+        listed = (control for forms in descendants(root, "forms") for control in forms.iter())
+        self._controls = {attribute(control, "id"): control for control in listed}
+
+    def blocks(self, parent: Element) -> Iterator[Block]:
+        """Yields the paragraphs, headings and tables below an element."""
+        for one in parent:
+            name = local(one)
+            if name in _SKIPPED or name.endswith(_INDEX):
+                continue
+            if name in ("p", "h"):
+                yield from self._paragraph(one)
+            elif name in ("list", "numbered-paragraph"):
+                yield from self._list(one)
+            elif name == "table":
+                yield self.table(one)
+            elif name in DRAWN or name in ("note", "annotation"):
+                yield from self.anchored(one)
+            elif name == "section" and attribute(one, "display") == "none":
+                self.note_hidden()
+            else:
+                yield from self.blocks(one)
+
+    def anchored(self, element: Element) -> list[Block]:
+        """Returns the blocks of a note, comment or drawing."""
+        match local(element):
+            case "note":
+                kind, mark = attribute(element, "note-class", "footnote"), child(element, "note-citation")
+                number_told = "" if mark is None else " " + "".join(mark.itertext()).strip()
+                body = child(element, "note-body")
+                return labelled(f"{kind.title()}{number_told}".strip(), () if body is None else self.blocks(body))
+            case "annotation":
+                author = child(element, "creator")
+                by = "" if author is None else f" by {''.join(author.itertext()).strip()}"
+                return labelled(f"Comment{by}", self._comment(element))
+        return list(self.drawings.blocks(element))
+
+    def table(self, table: Element) -> Table:
+        """Returns a table. Cells that are merged with one above are known by the rows that it spans."""
+        spanning: dict[int, int] = {}  # for how many further rows the cell of a column is merged
+        return Table([self._row(row, spanning) for row in _rows(table)])
+
+    def control(self, element: Element) -> str:
+        """Returns the value of a form's control."""
+        found = self._controls.get(attribute(element, "control"))
+        return "" if found is None else _value(found)
+
+    def note_hidden(self) -> None:
+        """Note that hidden text is left out."""
+        self._package.builder.note_unread("hidden text" + self.place)
+
+    def _paragraph(self, element: Element, number_before: str = "") -> Iterator[Block]:
+        inline, style = OdfInline(self, element), attribute(element, "style-name")
+        is_heading = local(element) == "h"
+        if is_heading and not number_before and local(element.getparent()) not in ("list-item", "list-header"):
+            number_before = self._lists.heading_number(element)
+        yield Paragraph(inline.text, number_before, is_heading or self.styles.is_title(style), inline.after)
+
+    def _comment(self, element: Element) -> Iterator[Block]:
+        for one in children(element, "p", "list"):
+            yield from self._paragraph(one) if local(one) == "p" else self._list(one)
+
+    def _list(self, element: Element) -> Iterator[Block]:
+        first = find(element, "p")
+        self._lists.enter(element, attribute(first, "style-name"))
+        items = [element] if local(element) == "numbered-paragraph" else children(element, "list-item", "list-header")
+        for item in items:
+            yield from self._item(item)
+        self._lists.leave()
+
+    def _item(self, item: Element) -> Iterator[Block]:
+        """The first paragraph of an item bears its number. An item that begins with a list has none of its own."""
+        counts = local(item) != "list-header"
+        for one in item:
+            if local(one) in ("p", "h"):
+                own = self._lists.item_number(item) if counts else ""
+                counts = False
+                yield from self._paragraph(one, own)
+            elif local(one) == "list":
+                yield from self._list(one)
+            elif local(one) not in _SKIPPED:
+                yield from self.blocks(one)
+
+    def _row(self, row: Element, spanning: dict[int, int]) -> list[Cell]:
+        cells: list[Cell] = []
+        column = 0
+        for one in children(row, "table-cell", "covered-table-cell"):
+            repeated = min(number(attribute(one, "number-columns-repeated"), 1), _MOST_REPEATED)
+            for _ in range(repeated):
+                cells.append(self._cell(one, column, spanning))
+                column += 1
+        return cells
+
+    def _cell(self, cell: Element, column: int, spanning: dict[int, int]) -> Cell:
+        if local(cell) == "covered-table-cell":
+            rows = spanning.get(column, 0)
+            spanning[column] = max(rows - 1, 0)
+            return Cell([], 1, "above" if rows else "left")
+        spanning[column] = number(attribute(cell, "number-rows-spanned"), 1) - 1
+        return Cell(list(self.blocks(cell)))
+
+
+def _rows(parent: Element) -> Iterator[Element]:
+    for one in parent:
+        name = local(one)
+        if name == "table-row":
+            yield one
+        elif name in ("table-header-rows", "table-rows", "table-row-group"):
+            yield from _rows(one)
+
+
+def _value(control: Element) -> str:
+    match local(control):
+        case "checkbox" | "radio":
+            label = attribute(control, "label")
+            state = attribute(control, "current-state") or attribute(control, "state")
+            state = "checked" if attribute(control, "current-selected") == "true" else state
+            return f"{'[x]' if state == 'checked' else '[ ]'} {label}".strip()
+        case "listbox":
+            chosen = (one for one in children(control, "option") if _is_chosen(one))
+            return ", ".join(attribute(one, "label") for one in chosen)
+        case "button" | "hidden" | "fixed-text":
+            return attribute(control, "label")
+    return attribute(control, "current-value") or attribute(control, "value")
+
+
+def _is_chosen(option: Element) -> bool:
+    return "true" in (attribute(option, "current-selected"), attribute(option, "selected"))

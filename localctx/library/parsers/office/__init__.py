@@ -1,0 +1,1 @@
+"""Reads Word and PowerPoint files, and has what all office formats share: blocks, lists, drawings."""

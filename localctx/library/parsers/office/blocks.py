@@ -1,0 +1,127 @@
+"""Paragraphs and tables as the office parsers find them, and how they are written into a TextBuilder.
+
+What holds for all formats is decided here: notes, comments and text boxes follow their paragraph, a row is one line, a
+vertically merged cell is repeated in every row, and line breaks in cells and headings are spaces.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from localctx.library.parsers.text_builder import TextBuilder
+
+
+@dataclass
+class Paragraph:
+    """A paragraph: its text with \\n for line breaks, and the blocks that follow it, such as its footnotes.
+
+    ``number`` is its automatic number with the space after it.
+    """
+
+    text: str
+    number: str = ""
+    is_heading: bool = False
+    after: list["Block"] = field(default_factory=list)
+
+    @property
+    def line(self) -> str:
+        """The number and the text in one line."""
+        return " ".join((self.number + self.text).split())
+
+
+@dataclass
+class Cell:
+    """A table cell that is ``columns`` wide. ``covered``: it is merged with the cell above it or to its left."""
+
+    blocks: list["Block"]
+    columns: int = 1
+    covered: str = ""
+
+
+@dataclass
+class Table:
+    """A table of rows. A row may have fewer cells than others."""
+
+    rows: list[list[Cell]]
+
+
+Block = Paragraph | Table
+
+
+def labelled(label: str, blocks: Iterable[Block]) -> list[Block]:
+    """Returns the blocks that hold text, with ``label`` and a colon before the first one."""
+    kept = [block for block in blocks if isinstance(block, Table) or block.line or block.after]
+    if kept and isinstance(first := kept[0], Paragraph):
+        kept[0] = Paragraph(f"{label}: {first.number}{first.text.lstrip()}", "", False, first.after)
+        return kept
+    return [Paragraph(f"{label}:"), *kept] if kept else []
+
+
+def plain_text(blocks: Iterable[Block]) -> str:
+    """Returns the words of blocks in one line, without what follows their paragraphs."""
+    parts = []
+    for block in blocks:
+        if isinstance(block, Paragraph):
+            parts.append(block.line)
+        else:
+            parts += [plain_text(cell.blocks) for row in block.rows for cell in row if not cell.covered]
+    return " ".join(filter(None, parts))
+
+
+def write_blocks(builder: TextBuilder, blocks: Iterable[Block], newlines: int = 2) -> None:
+    """Append blocks to ``builder``. ``newlines`` come between paragraphs: 1 within a shape of a slide, else 2."""
+    for block in blocks:
+        if isinstance(block, Table):
+            _table(builder, block)
+        else:
+            _paragraph(builder, block, newlines)
+
+
+def _paragraph(builder: TextBuilder, paragraph: Paragraph, newlines: int) -> None:
+    if paragraph.is_heading and paragraph.line:
+        builder.begin_heading()
+        builder.words(paragraph.line)
+        builder.end_heading()
+    elif text := paragraph.text.strip():
+        builder.line(newlines)
+        builder.verbatim(paragraph.number + text)
+        builder.line(newlines)
+    write_blocks(builder, paragraph.after)
+
+
+def _table(builder: TextBuilder, table: Table) -> None:
+    builder.line(2)
+    after: list[Block] = []
+    above: dict[int, str] = {}  # the text of each column's last cell
+    is_frame = len(table.rows) == 1 and len(table.rows[0]) == 1  # a box around paragraphs
+    for row in table.rows:
+        if is_frame or any(isinstance(block, Table) for cell in row for block in cell.blocks):
+            write_blocks(builder, (block for cell in row for block in cell.blocks))
+            builder.line(2)
+        else:
+            _row(builder, _texts(row, above))
+            after += [b for c in row for p in c.blocks if isinstance(p, Paragraph) for b in p.after]
+    builder.line(2)
+    write_blocks(builder, after)
+
+
+def _texts(row: list[Cell], above: dict[int, str]) -> list[str]:
+    """Returns a text for each column of a row; ``above`` has those of the row before, and then of this one."""
+    texts: list[str] = []
+    for cell in row:
+        text = above.get(len(texts), "") if cell.covered == "above" else plain_text(cell.blocks)
+        above[len(texts)] = text
+        texts += [text] + [""] * (min(cell.columns, _MOST_COLUMNS) - 1)
+    return texts
+
+
+_MOST_COLUMNS = 100  # that one cell spans: more are a forged number
+
+
+def _row(builder: TextBuilder, texts: list[str]) -> None:
+    while texts and not texts[-1]:
+        texts.pop()
+    if texts:
+        builder.line()
+        for i, text in enumerate(texts):
+            builder.verbatim("\t" * (i > 0) + text)
+        builder.line()

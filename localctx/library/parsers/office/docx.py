@@ -1,0 +1,108 @@
+"""Reads a Word document (.docx): text, tables, notes, comments, automatic numbers. Runs in the child process.
+
+Measured: python-docx reads no notes, numbers, text boxes, insertions, equations; mammoth and docx2python read deleted
+or hidden text and no equations, fields of choice or charts. So the XML is read here, with lxml.
+"""
+
+from collections.abc import Iterator
+
+from localctx.errors import DocumentError
+from localctx.library.parsers.archive import Archive
+from localctx.library.parsers.office.blocks import Block, labelled, plain_text, write_blocks
+from localctx.library.parsers.office.docx_notes import DocxNotes
+from localctx.library.parsers.office.docx_numbering import DocxNumbering
+from localctx.library.parsers.office.docx_story import DocxStory
+from localctx.library.parsers.office.docx_styles import DocxStyles
+from localctx.library.parsers.office.package import REMEDY, Package
+from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants, is_on
+from localctx.library.parsers.text_builder import TextBuilder
+
+_NOTES = ("footnote", "endnote", "comment")
+
+
+def read(archive: Archive) -> TextBuilder:
+    """Returns the document's text. Raises DocumentError if its main part is missing or cannot be read."""
+    builder = TextBuilder()
+    document = _Document(Package(archive, builder))
+    write_blocks(builder, document.body())
+    if at_the_end := [*document.uncalled_notes(), *document.headers_and_footers()]:
+        builder.line(2)
+        builder.mark("heading", "")
+        write_blocks(builder, at_the_end)
+    document.note_the_rest()
+    return builder
+
+
+class _Document:
+    """The parts of a Word document, and what they share: styles, list counts and notes."""
+
+    def __init__(self, package: Package) -> None:
+        self._package, self._main = package, package.main()
+        root = package.tree(self._main, "the text")
+        if root is None:
+            raise DocumentError("is damaged: its text is not XML", REMEDY)
+        self._root = root
+        self._styles = DocxStyles(self._tree("styles"))
+        self._numbering = DocxNumbering(self._tree("numbering"), self._styles)
+        self._settings = self._tree("settings")
+        self._stories: list[DocxStory] = []
+        self._notes = DocxNotes({}, ())
+        parts = {kind: part for kind in _NOTES if (part := self._part(f"{kind}s"))}
+        trees = {kind: (tree, part) for kind, part in parts.items() if (tree := self._tree(f"{kind}s")) is not None}
+        numbered = [*([] if self._settings is None else [self._settings]), *descendants(root, "sectPr")]
+        readers = {kind: (tree, self._story(part).blocks) for kind, (tree, part) in trees.items()}
+        self._notes = DocxNotes(readers, numbered)
+        for story in self._stories:
+            story.notes = self._notes
+
+    def body(self) -> Iterator[Block]:
+        """Yields the blocks of the body."""
+        story = self._story(self._main)
+        for body in descendants(self._root, "body"):
+            yield from story.blocks(body)
+
+    def uncalled_notes(self) -> Iterator[Block]:
+        """Yields the notes that no text calls."""
+        yield from self._notes.uncalled()
+
+    def headers_and_footers(self) -> Iterator[Block]:
+        """Yields the headers and footers that are printed and hold words, each text once."""
+        told = set()
+        for kind, part in self._printed_parts():
+            root = self._package.tree(part, f"a {kind}")
+            blocks = [] if root is None else list(self._story(part).blocks(root))
+            text = plain_text(blocks)
+            if (kind, text) not in told and any(map(str.isalpha, text)):
+                told.add((kind, text))
+                yield from labelled(kind.title(), blocks)
+
+    def note_the_rest(self) -> None:
+        """Note pictures, hidden text and macros."""
+        pictures = sum(story.drawings.pictures for story in self._stories)
+        self._package.note_rest(f"{pictures} pictures" if pictures > 1 else "a picture" * pictures)
+        if any(story.hidden for story in self._stories):
+            self._package.builder.note_unread("hidden text")
+
+    def _printed_parts(self) -> Iterator[tuple[str, str]]:
+        relations, even = self._package.relations(self._main), child(self._settings, "evenAndOddHeaders")
+        for section in descendants(self._root, "sectPr"):
+            printed = {"default": True, "first": is_on(child(section, "titlePg")), "even": is_on(even)}
+            for reference in children(section, "headerReference", "footerReference"):
+                relation = relations.get(attribute(reference, "id"))
+                if relation and printed.get(attribute(reference, "type", "default")):
+                    yield relation.type, relation.part
+
+    def _story(self, part: str) -> DocxStory:
+        story = DocxStory(self._package, part, self._styles, self._numbering, self._notes)
+        self._stories.append(story)
+        return story
+
+    def _part(self, kind: str) -> str:
+        """Returns the path of a part such as ``styles``; the usual one if none is named as such."""
+        usual = f"{self._main.rpartition('/')[0]}/{kind}.xml"
+        named = self._package.related(self._main, kind)
+        return named[0] if named else usual if self._package.has(usual) else ""
+
+    def _tree(self, kind: str) -> Element | None:
+        part = self._part(kind)
+        return self._package.tree(part, f"the {kind}") if part else None

@@ -1,0 +1,128 @@
+"""Counts the automatic numbers of a Word document: lists, levels, restarts, and what is printed before a paragraph."""
+
+import re
+from dataclasses import dataclass, field
+
+from localctx.library.parsers.office.docx_styles import DocxStyles, Numbered, list_of
+from localctx.library.parsers.office.number_format import formatted
+from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, is_on, number
+
+BULLET = "•"
+_LEVELS = 9
+_PLACE = re.compile(r"%([1-9])")  # %2 in a level's text stands for the number of level 2
+
+
+@dataclass
+class _List:
+    """The definition of a list, with the counts that all its instances share."""
+
+    levels: dict[int, Element]
+    counts: dict[int, int] = field(default_factory=dict)
+
+
+class DocxNumbering:
+    """The lists of a document. ``next_number`` counts paragraphs in document order."""
+
+    def __init__(self, root: Element | None, styles: DocxStyles) -> None:
+        self._styles = styles
+        self._definitions = {attribute(one, "abstractNumId"): one for one in children(root, "abstractNum")}
+        self._instances = {attribute(one, "numId"): one for one in children(root, "num")}
+        self._lists: dict[str, _List] = {}
+        self._started: set[tuple[str, int]] = set()  # instances whose first number of a level was counted
+
+    def next_number(self, style: str, properties: Element | None) -> str:
+        """Returns the number before a paragraph, with the space after it; "" if the paragraph has none."""
+        instance, level = self._place(style, properties)
+        if instance not in self._instances:
+            return ""
+        levels = self._levels(instance)
+        self._count(instance, level, levels)
+        return _printed(levels, level, self._list(instance).counts)
+
+    def _place(self, style: str, properties: Element | None) -> tuple[str, int]:
+        own, styled = list_of(properties), self._styles.numbered(style)
+        instance = (own.list if own.list is not None else styled.list) or "0"
+        level = own.level if own.level is not None else self._styled_level(style, instance, own, styled)
+        return instance, min(max(level, 0), _LEVELS - 1)
+
+    def _styled_level(self, style: str, instance: str, own: Numbered, styled: Numbered) -> int:
+        """A level that names the style is that style's, unless the paragraph names a list itself."""
+        if own.list is None and instance in self._instances:
+            for ancestor in self._styles.ancestry(style):
+                for level, element in self._levels(instance).items():
+                    if attribute(child(element, "pStyle"), "val") == ancestor:
+                        return level
+        return styled.level or 0
+
+    def _list(self, instance: str) -> _List:
+        name = attribute(child(self._instances[instance], "abstractNumId"), "val")
+        if name not in self._lists:
+            self._lists[name] = _List(_level_elements(self._definition(name)))
+        return self._lists[name]
+
+    def _definition(self, name: str) -> Element | None:
+        """Returns a definition; one that links to a numbering style has its levels in that style's list."""
+        definition = self._definitions.get(name)
+        linked = attribute(child(definition, "numStyleLink"), "val")
+        instance = self._instances.get(self._styles.list_of_style(linked) or "")
+        return self._definitions.get(attribute(child(instance, "abstractNumId"), "val")) if linked else definition
+
+    def _levels(self, instance: str) -> dict[int, Element]:
+        levels = dict(self._list(instance).levels)
+        for override in children(self._instances[instance], "lvlOverride"):
+            levels.update(_level_elements(override))
+        return levels
+
+    def _count(self, instance: str, level: int, levels: dict[int, Element]) -> None:
+        counts, first = self._list(instance).counts, self._first(instance, level)
+        begins_anew = first is not None and (instance, level) not in self._started
+        self._started.add((instance, level))
+        if level in counts and not begins_anew:
+            counts[level] += 1
+        else:
+            counts[level] = _start(levels.get(level)) if first is None else first
+        for lower in [one for one in counts if one > level and _restarts(levels.get(one), level)]:
+            del counts[lower]
+
+    def _first(self, instance: str, level: int) -> int | None:
+        """Returns the number with which an instance starts a level itself, or None."""
+        for override in children(self._instances[instance], "lvlOverride"):
+            start = child(override, "startOverride")
+            if number(attribute(override, "ilvl")) == level and start is not None:
+                return number(attribute(start, "val"), 1)
+        return None
+
+
+def _level_elements(parent: Element | None) -> dict[int, Element]:
+    return {number(attribute(one, "ilvl")): one for one in children(parent, "lvl")}
+
+
+def _start(level: Element | None) -> int:
+    return number(attribute(child(level, "start"), "val"), 1)
+
+
+def _restarts(lower: Element | None, level: int) -> bool:
+    """Whether a paragraph of ``level`` restarts a lower level. By default each higher level does."""
+    after = child(lower, "lvlRestart")
+    return after is None or level < number(attribute(after, "val"))
+
+
+def _printed(levels: dict[int, Element], level: int, counts: dict[int, int]) -> str:
+    definition = levels.get(level)
+    form = attribute(child(definition, "numFmt"), "val", "decimal")
+    text = attribute(child(definition, "lvlText"), "val")
+    if form == "bullet":
+        printed = BULLET if text.strip() or child(definition, "lvlPicBulletId") is not None else ""
+    else:
+        printed = _PLACE.sub(lambda place: _part(levels, level, int(place.group(1)) - 1, counts), text)
+    gap = "" if attribute(child(definition, "suff"), "val") == "nothing" else " "
+    return printed + gap if printed.strip() else ""
+
+
+def _part(levels: dict[int, Element], level: int, part: int, counts: dict[int, int]) -> str:
+    """The number of level ``part`` within that of ``level``; legal numbering writes all of them in digits."""
+    form = attribute(child(levels.get(part), "numFmt"), "val", "decimal")
+    value = counts.get(part, _start(levels.get(part)))
+    if form in ("none", "bullet"):
+        return ""
+    return str(value) if is_on(child(levels.get(level), "isLgl")) else formatted(value, form)

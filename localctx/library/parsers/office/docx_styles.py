@@ -1,0 +1,81 @@
+"""What the styles of a Word document say of a paragraph or run: heading, hidden, numbered."""
+
+from typing import NamedTuple
+
+from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, is_on, number
+
+_NO_LEVEL = 9  # the outline level of text that is no heading
+_HEADINGS = ("heading ", "title")
+
+
+class Numbered(NamedTuple):
+    """The list that a paragraph belongs to, and its level from 0. Each may be unknown. List "0" is none."""
+
+    list: str | None
+    level: int | None
+
+
+class DocxStyles:
+    """The styles of a Word document. Each inherits from the style that it is based on."""
+
+    def __init__(self, root: Element | None) -> None:
+        styles = list(children(root, "style"))
+        self._styles = {attribute(style, "styleId"): style for style in styles}
+        self._default = next((attribute(s, "styleId") for s in styles if _is_default_paragraph(s)), "")
+        self._chains: dict[str, list[Element]] = {}
+
+    def is_heading(self, style: str, properties: Element | None) -> bool:
+        """Returns True if a paragraph with this style and own ``properties`` is a heading or title."""
+        for one in (properties, *(child(s, "pPr") for s in self._chain(style))):
+            if (level := child(one, "outlineLvl")) is not None:
+                return number(attribute(level, "val"), _NO_LEVEL) < _NO_LEVEL
+        return any(attribute(child(s, "name"), "val").lower().startswith(_HEADINGS) for s in self._chain(style))
+
+    def is_hidden(self, style: str) -> bool:
+        """Returns True if text in this style of paragraphs or characters is hidden."""
+        for one in self._chain(style):
+            if (hidden := child(one, "rPr", "vanish")) is not None:
+                return is_on(hidden)
+        return False
+
+    def numbered(self, style: str) -> Numbered:
+        """Returns the list and level that the style gives. A style may set one and inherit the other."""
+        found_list, found_level = None, None
+        for one in self._chain(style):
+            listed = list_of(child(one, "pPr"))
+            found_list = found_list if found_list is not None else listed.list
+            found_level = found_level if found_level is not None else listed.level
+        return Numbered(found_list, found_level)
+
+    def ancestry(self, style: str) -> list[str]:
+        """Returns the ids of the style and those that it is based on, the nearest first."""
+        return [attribute(one, "styleId") for one in self._chain(style)]
+
+    def list_of_style(self, style: str) -> str | None:
+        """Returns the list that a numbering style names."""
+        return list_of(child(self._styles.get(style), "pPr")).list
+
+    def _chain(self, style: str) -> list[Element]:
+        style = style or self._default
+        if style not in self._chains:
+            chain: list[Element] = []
+            one = self._styles.get(style)
+            while one is not None and one not in chain:  # styles of a forged file may go in circles
+                chain.append(one)
+                one = self._styles.get(attribute(child(one, "basedOn"), "val"))
+            self._chains[style] = chain
+        return self._chains[style]
+
+
+def list_of(properties: Element | None) -> Numbered:
+    """Returns the list and level that a paragraph's properties name."""
+    listed = child(properties, "numPr")
+    name, level = child(listed, "numId"), child(listed, "ilvl")
+    return Numbered(
+        attribute(name, "val") if name is not None else None,
+        number(attribute(level, "val")) if level is not None else None,
+    )
+
+
+def _is_default_paragraph(style: Element) -> bool:
+    return attribute(style, "type") == "paragraph" and attribute(style, "default") in ("1", "true", "on")

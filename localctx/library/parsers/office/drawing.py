@@ -1,0 +1,60 @@
+"""What is drawn in Word and PowerPoint: charts, SmartArt, embedded objects, and descriptions of pictures.
+
+Each is read or noted by itself, so that one that fails costs no more than itself.
+"""
+
+from collections.abc import Callable
+
+from localctx.library.parsers.office.blocks import Block, Paragraph
+from localctx.library.parsers.office.chart import chart_blocks
+from localctx.library.parsers.office.package import Package
+from localctx.library.parsers.office.smart_art import smart_art_blocks
+from localctx.library.parsers.office.xml_tree import Element, attribute, find
+
+
+class Drawings:
+    """Reads the drawings of a part. ``place`` is added to what is noted, such as `` on slide 3``."""
+
+    def __init__(self, package: Package, part: str, place: Callable[[], str]) -> None:
+        self.pictures = 0  # without a description
+        self._package, self._part, self._place = package, part, place
+
+    def graphic(self, data: Element) -> list[Block]:
+        """Returns the blocks of a chart, SmartArt or embedded object; ``data`` holds its reference."""
+        if (chart := find(data, "chart")) is not None:
+            return self._referenced(attribute(chart, "id"), chart_blocks, "the chart")
+        if (art := find(data, "relIds")) is not None:
+            return self._referenced(attribute(art, "dm"), smart_art_blocks, "the SmartArt graphic")
+        if (found := find(data, "oleObj")) is not None:
+            self.embedded(attribute(found, "progId"))
+        elif find(data, "contentPart") is not None:
+            self.note("the handwriting")
+        return []
+
+    def embedded(self, program: str) -> None:
+        """Note an object of another program, which is stored in its own format."""
+        if program.startswith("Equation"):
+            self.note("an equation of an old equation editor")
+        else:
+            self.note(f"the embedded object{f' ({program})' if program else ''}")
+
+    def picture(self, properties: Element | None) -> list[Block]:
+        """Returns a picture's description. A picture without one is counted, unless it is marked as decoration."""
+        described = attribute(properties, "descr") or attribute(properties, "alt") or attribute(properties, "title")
+        if described.strip():
+            return [Paragraph(f"Picture: {' '.join(described.split())}")]
+        decorative = find(properties, "decorative")
+        self.pictures += decorative is None or attribute(decorative, "val") not in ("1", "true")
+        return []
+
+    def note(self, told: str) -> None:
+        """Note what cannot be read, with its place."""
+        self._package.builder.note_unread(told + self._place())
+
+    def _referenced(self, name: str, read: Callable[[Element], list[Block]], told: str) -> list[Block]:
+        relation = self._package.relations(self._part).get(name)
+        root = self._package.tree(relation.part, told + self._place()) if relation else None
+        blocks = [] if root is None else read(root)
+        if not blocks:
+            self.note(told)
+        return blocks

@@ -1,0 +1,100 @@
+"""Numbers as lists and notes print them: 3, 03, III, c, 3rd, 三, ③. The names of the formats are Word's."""
+
+_ROMAN = (
+    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x")),
+    *((9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
+)
+_LATIN = "abcdefghijklmnopqrstuvwxyz"
+_RUSSIAN = "абвгдежзиклмнопрстуфхцчшщыэюя"
+_GREEK = "αβγδεζηθικλμνξοπρστυφχψω"
+_ARABIC = "أبتثجحخدذرزسشصضطظعغفقكلمنهوي"
+_HEBREW = dict(zip("תשרקצפעסנמלכי", (400, 300, 200, 100, 90, 80, 70, 60, 50, 40, 30, 20, 10), strict=True))
+_HEBREW_TEENS = {15: "טו", 16: "טז"}  # noqa: RUF001 -- not 10 and 5, 10 and 6
+_DIGITS = {"hindiNumbers": "٠١٢٣٤٥٦٧٨٩", "thaiNumbers": "๐๑๒๓๔๕๖๗๘๙", "decimalFullWidth": "０１２３４５６７８９"}  # noqa: RUF001
+_HAN = "〇一二三四五六七八九"
+_HAN_COUNTING = {"chineseCounting", "chineseCountingThousand", "taiwaneseCounting", "japaneseCounting"}
+_HAN_DIGITS = {"ideographDigital", "taiwaneseDigital", "japaneseDigitalTenThousand"}
+_LARGEST = 9999  # beyond it, only digits are written
+
+
+def formatted(value: int, form: str) -> str:
+    """Returns ``value`` in the format ``form``; in digits if the format is not known or has no such number."""
+    if not 0 < value <= _LARGEST:
+        return str(value)
+    if form in _DIGITS:
+        return "".join(_DIGITS[form][int(digit)] for digit in str(value))
+    match form:
+        case "decimalZero":
+            return f"{value:02}"
+        case "lowerRoman" | "upperRoman":
+            return _cased(_roman(value), form)
+        case "lowerLetter" | "upperLetter":
+            return _cased(_letters(value, _LATIN), form)
+        case "lowerAlphabetic" | "upperAlphabetic":
+            return _cased(_alphabetic(value), form)
+        case "russianLower" | "russianUpper":
+            return _cased(_letters(value, _RUSSIAN), form)
+        case "greekLower" | "greekUpper":
+            return _cased(_letters(value, _GREEK), form)
+        case "arabicAlpha":
+            return _letters(value, _ARABIC)
+        case "hebrew1":
+            return _hebrew(value)
+        case "ordinal":
+            return f"{value}{_ordinal_end(value)}"
+        case "decimalEnclosedCircle" if value <= 20:
+            return chr(0x245F + value)
+    if form in _HAN_COUNTING or form.startswith("chineseCounting"):
+        return _counted_in_han(value)
+    return "".join(_HAN[int(digit)] for digit in str(value)) if form in _HAN_DIGITS else str(value)
+
+
+def _cased(text: str, form: str) -> str:
+    return text.upper() if form.startswith("upper") or form.endswith("Upper") else text
+
+
+def _roman(value: int) -> str:
+    text = ""
+    for size, letters in _ROMAN:
+        text += letters * (value // size)
+        value %= size
+    return text
+
+
+def _letters(value: int, alphabet: str) -> str:
+    """After z comes aa, then bb: Word repeats the letter."""
+    times, place = divmod(value - 1, len(alphabet))
+    return alphabet[place] * (times + 1)
+
+
+def _alphabetic(value: int) -> str:
+    """After z comes aa, then ab: OpenDocument counts so by default."""
+    text = ""
+    while value:
+        value, place = divmod(value - 1, len(_LATIN))
+        text = _LATIN[place] + text
+    return text
+
+
+def _hebrew(value: int) -> str:
+    text = ""
+    for letter, size in _HEBREW.items():
+        if value in _HEBREW_TEENS:
+            return text + _HEBREW_TEENS[value]
+        text += letter * (value // size)
+        value %= size
+    return text + " אבגדהוזחט"[value].strip()
+
+
+def _ordinal_end(value: int) -> str:
+    return "th" if value % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
+
+
+def _counted_in_han(value: int) -> str:
+    text, zero = "", False
+    for size, unit in ((1000, "千"), (100, "百"), (10, "十"), (1, "")):
+        digit, value = divmod(value, size)
+        if digit:
+            text += (_HAN[0] if zero else "") + _HAN[digit] + unit
+        zero = bool(text) and not digit
+    return text.removeprefix("一") if text.startswith("一十") else text

@@ -1,0 +1,93 @@
+"""The parts of a Word or PowerPoint file and the relations between them. A part that cannot be read is noted."""
+
+import posixpath
+import zipfile
+import zlib
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from localctx.errors import DocumentError
+from localctx.library.parsers.archive import Archive
+from localctx.library.parsers.office.xml_tree import Element, attribute, descendants, parse_xml
+from localctx.library.parsers.text_builder import TextBuilder
+
+REMEDY = "open it in its own program and save it anew"
+
+
+class Relation(NamedTuple):
+    """A part that another part names: the last word of its type, such as ``footnotes``, and its path in the file."""
+
+    type: str
+    part: str
+
+
+class Package:
+    """Reads the XML parts of an Office file, and notes in ``builder`` what cannot be read."""
+
+    def __init__(self, archive: Archive, builder: TextBuilder) -> None:
+        self.builder = builder
+        self._archive = archive
+        self._parts = {name.lower(): name for name in archive.names}
+        self._relations: dict[str, dict[str, Relation]] = {}
+
+    def main(self) -> str:
+        """Returns the path of the part with the text. Raises DocumentError if no part is named as such."""
+        found = self.related("", "officeDocument")
+        if not found:
+            raise DocumentError("is damaged: it does not say where its text is", REMEDY)
+        return found[0]
+
+    def tree(self, part: str, told: str) -> Element | None:
+        """Returns a part's XML. If it is missing or damaged, it is noted as ``told`` and None, or the rest, returned.
+
+        Raises DocumentError if the file is too large, locked, or declares entities.
+        """
+        try:
+            data = self._archive.read(self._parts.get(part.lower(), part))
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+            data = b""
+        except DocumentError:
+            if part.lower() in self._parts:
+                raise
+            data = b""
+        root, whole = parse_xml(data)
+        if root is None:
+            self.builder.note_unread(told)
+        elif not whole:
+            self.builder.note_unread(f"some of {told}, which is damaged")
+        return root
+
+    def has(self, part: str) -> bool:
+        """Returns True if the file has this part."""
+        return part.lower() in self._parts
+
+    def relations(self, part: str) -> dict[str, Relation]:
+        """Returns the parts that ``part`` names, by the ids with which it names them; "" is the file itself."""
+        if part not in self._relations:
+            folder, _, name = part.rpartition("/")
+            listed = posixpath.join(folder, "_rels", f"{name}.rels")
+            root = self.tree(listed, f"the list of the parts of {name or 'the file'}") if self.has(listed) else None
+            self._relations[part] = {
+                attribute(one, "Id"): Relation(
+                    attribute(one, "Type").rpartition("/")[2], _resolved(folder, attribute(one, "Target"))
+                )
+                for one in descendants(root, "Relationship")
+                if attribute(one, "TargetMode") != "External"
+            }
+        return self._relations[part]
+
+    def related(self, part: str, kind: str) -> list[str]:
+        """Returns the paths of the parts of a kind, such as ``comments``, that ``part`` names."""
+        return [relation.part for relation in self.relations(part).values() if relation.type == kind]
+
+    def note_rest(self, pictures: str) -> None:
+        """Note ``pictures`` without a description (how many, or where), unless it is empty, and macros."""
+        if pictures:
+            self.builder.note_unread(pictures)
+        if any(name.endswith("vbaproject.bin") for name in self._parts):
+            self.builder.note_unread("the macros, which are programs")
+
+
+def _resolved(folder: str, target: str) -> str:
+    path = target if target.startswith("/") else posixpath.join("/", folder, target)
+    return unquote(posixpath.normpath(path)).lstrip("/")

@@ -1,0 +1,90 @@
+"""XML of office files as lxml trees that are read by local names, because Office writes two sets of namespaces.
+
+A damaged file is read as far as possible (libxml2's recovery); the standard library's parser stops at the first fault.
+"""
+
+from collections.abc import Iterator
+
+from lxml import etree
+from lxml.etree import _Element as Element
+
+from localctx.errors import DocumentError
+
+
+def parse_xml(data: bytes) -> tuple[Element | None, bool]:
+    """Returns the root of ``data``, or None if there is none, and whether the XML is whole.
+
+    Nothing outside of ``data`` is read. Raises DocumentError if it is nested too deeply, or declares entities with a
+    content: office programs declare none.
+    """
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, recover=True, remove_comments=True,
+        remove_pis=True,
+    )  # fmt: skip
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError):
+        return None, False
+    if any("depth" in error.message for error in parser.error_log):
+        raise DocumentError("is nested too deeply to be read", "do not trust it, or save it anew elsewhere")
+    if root is None:
+        return None, False
+    declared = root.getroottree().docinfo.internalDTD
+    entities = [] if declared is None else list(declared.iterentities())
+    if any(entity.content for entity in entities):
+        raise DocumentError("is no true office document: it declares entities", "do not trust it")
+    return root, not (len(parser.error_log) or entities)
+
+
+def local(element: Element) -> str:
+    """Returns an element's name without its namespace; "" for what is no element."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def attribute(element: Element | None, name: str, default: str = "") -> str:
+    """Returns the attribute ``name`` in any namespace, or ``default`` if it or the element is missing."""
+    if element is None:
+        return default
+    if (value := element.get(name)) is not None:
+        return value
+    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), default)
+
+
+def child(element: Element | None, *path: str) -> Element | None:
+    """Returns the first child named ``path[0]``, its first child named ``path[1]``, and so on, or None."""
+    for name in path:
+        if element is None:
+            return None
+        element = next((one for one in element if local(one) == name), None)
+    return element
+
+
+def children(element: Element | None, *names: str) -> Iterator[Element]:
+    """Yields the children that have one of these ``names``."""
+    for one in () if element is None else element:
+        if local(one) in names:
+            yield one
+
+
+def descendants(element: Element | None, *names: str) -> Iterator[Element]:
+    """Yields what has one of these ``names`` below the element, or is the element, in document order."""
+    for one in () if element is None else element.iter(etree.Element):
+        if local(one) in names:
+            yield one
+
+
+def find(element: Element | None, name: str) -> Element | None:
+    """Returns the first of ``descendants``, or None."""
+    return next(descendants(element, name), None)
+
+
+def number(text: str, default: int = 0) -> int:
+    """Returns the whole number that ``text`` is, or ``default``; at most nine digits, as files may be forged."""
+    text = text.strip()
+    return int(text) if text.lstrip("-").isdecimal() and text.isascii() and len(text) < 10 else default
+
+
+def is_on(element: Element | None) -> bool:
+    """Returns True if a property such as ``<w:vanish/>`` is there and not switched off."""
+    return element is not None and attribute(element, "val", "1") not in ("0", "false", "off")

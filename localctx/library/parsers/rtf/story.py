@@ -1,0 +1,97 @@
+"""The blocks of RTF as they come: paragraphs, and tables of rows of cells, of the text, a note or a text box."""
+
+from localctx.library.parsers.office.blocks import Block, Cell, Paragraph, Table
+from localctx.library.parsers.rtf.tokens import joined_surrogates
+
+_MERGES = {"clvmrg": "above", "clmrg": "left"}
+
+
+class RtfStory:
+    """Collects the blocks of one text. ``kind`` is the destination that it is written in, such as ``footnote``."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.number = ""  # of the paragraph, as printed
+        self.is_heading = False
+        self.in_table = False
+        self.after: list[Block] = []
+        self._blocks: list[Block] = []
+        self._pieces: list[str] = []
+        self._levels: list[_Rows] = []  # the open tables: a table in a cell is on the next level
+
+    def add(self, text: str) -> None:
+        """Append text to the paragraph."""
+        self._pieces.append(text)
+
+    def end_paragraph(self) -> None:
+        """End the paragraph, in a cell or outside of tables."""
+        text = joined_surrogates("".join(self._pieces)).strip(" \t\n")
+        is_heading = self.is_heading and not self._levels
+        made = Paragraph(text, self.number if text else "", is_heading, self.after)
+        self._pieces, self.number, self.after, self.is_heading = [], "", [], False
+        if not self.in_table:
+            self._close(0)
+        if text or made.after:
+            (self._levels[-1].cell if self._levels else self._blocks).append(made)
+
+    def end_cell(self, level: int) -> None:
+        """End a cell of the table on ``level`` (from 1)."""
+        self._open(level)
+        self.end_paragraph()
+        self._close(level)
+        self._levels[-1].end_cell()
+
+    def end_row(self, level: int, merges: list[str]) -> None:
+        """End a row of the table on ``level``. ``merges`` says of each cell how it is merged: see ``merge_of``."""
+        self._open(level)
+        self._close(level)
+        self._levels[-1].end_row(merges)
+
+    def finish(self) -> list[Block]:
+        """Returns the blocks."""
+        self.end_paragraph()
+        self._close(0)
+        return self._blocks
+
+    def _open(self, level: int) -> None:
+        self.in_table = True
+        while len(self._levels) < level:
+            self._levels.append(_Rows())
+
+    def _close(self, level: int) -> None:
+        """Put the tables above ``level`` into the cells that they are in."""
+        while len(self._levels) > level:
+            rows = self._levels.pop().finish()
+            if rows:
+                (self._levels[-1].cell if self._levels else self._blocks).append(Table(rows))
+
+
+class _Rows:
+    """The rows of a table that is being read."""
+
+    def __init__(self) -> None:
+        self.cell: list[Block] = []
+        self._row: list[list[Block]] = []
+        self._rows: list[list[Cell]] = []
+
+    def end_cell(self) -> None:
+        self._row.append(self.cell)
+        self.cell = []
+
+    def end_row(self, merges: list[str]) -> None:
+        covered = [*merges, *[""] * len(self._row)]
+        cells = [Cell([] if covered[i] else blocks, 1, covered[i]) for i, blocks in enumerate(self._row)]
+        self._rows += [cells] if cells else []
+        self._row = []
+
+    def finish(self) -> list[list[Cell]]:
+        if self.cell:
+            self.end_cell()
+        if self._row:
+            self.end_row([])
+        return self._rows
+
+
+def merge_of(words: set[str]) -> str:
+    """Returns how a cell with these control words is merged: ``above``, ``left`` or not at all."""
+    return next((merge for word, merge in _MERGES.items() if word in words), "")

@@ -1,0 +1,91 @@
+"""Splits RTF into its tokens, and decodes its bytes in the code pages of its fonts."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    rb"\\([a-zA-Z]{1,40})(-?\d+)? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)|\\", re.DOTALL
+)
+_CHARSETS = {
+    **{0: 1252, 77: 10000, 128: 932, 129: 949, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255},
+    **{178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250, 254: 437, 255: 850},
+}
+"""Windows code pages by the numbers of fonts' character sets."""
+
+_OTHER_NAMES = {
+    936: "gbk",
+    949: "cp949",
+    950: "cp950",
+    1361: "johab",
+    10000: "mac_roman",
+    65001: "utf-8",
+    42: "latin-1",
+}
+
+
+LARGEST = 1 << 31
+"""The largest number of a control word."""
+
+
+class Token(NamedTuple):
+    """A brace, a control word with its number, a control symbol, or bytes of text."""
+
+    kind: str  # "{", "}", "word", "symbol" or "bytes"
+    name: str = ""
+    value: int | None = None
+    data: bytes = b""
+
+
+def tokens(data: bytes) -> Iterator[Token]:
+    """Yields the tokens of an RTF file. Binary data is passed over."""
+    at = 0
+    while found := _TOKEN.match(data, at):
+        at = found.end()
+        word, value, code, symbol, brace, text = found.groups()
+        if word == b"bin":
+            at += max(0, _number(value) or 0)
+        elif word:
+            yield Token("word", word.decode(), _number(value))
+        elif code:
+            yield Token("bytes", "code", None, bytes([int(code, 16)]))
+        elif symbol:
+            yield Token("symbol", symbol.decode("latin-1"))
+        elif brace:
+            yield Token(brace.decode())
+        elif text:
+            yield Token("bytes", "", None, text)
+
+
+def _number(digits: bytes | None) -> int | None:
+    """Returns a control word's number; a forged one is limited."""
+    return None if digits is None else max(-LARGEST, min(LARGEST, int(digits[:12])))
+
+
+def codec_of(code_page: int) -> str:
+    """Returns Python's name of a Windows code page; cp1252 for an unknown one."""
+    name = _OTHER_NAMES.get(code_page, f"cp{code_page}")
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        return "cp1252"
+
+
+def codec_of_charset(charset: int, default: str) -> str:
+    """Returns the codec of a font's character set; ``default``, the file's, for those that name none."""
+    page = _CHARSETS.get(charset)
+    return codec_of(page) if page else default
+
+
+def decoded(data: bytes, codec: str) -> str:
+    """Returns bytes as text. A byte that fits no letter is that letter of Windows' Latin code page, if there is one."""
+    try:
+        return data.decode(codec)
+    except UnicodeDecodeError:
+        return data.decode(codec, "replace")
+
+
+def joined_surrogates(text: str) -> str:
+    """Returns text in which the two halves of a letter such as an emoji are one letter."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
