@@ -9,13 +9,13 @@ _OLE = b"\xd0\xcf\x11\xe0"
 _LOCKED = ("is locked with a password", "save a copy without one")
 _STREAMS = {
     "EncryptedPackage": _LOCKED,
-    "WordDocument": ("is an old Word file", "save it as .docx"),
-    "PowerPoint Document": ("is an old PowerPoint file", "save it as .pptx"),
+    "WordDocument": "doc",
+    "PowerPoint Document": "ppt",
     "__properties_version1.0": ("is an Outlook message", "save it as .eml"),
-    "Workbook": None,
-    "Book": None,
+    "Workbook": "xls",
+    "Book": "xls",
 }
-"""Streams of Office files before 2007, which identify the program. None: the file can be read."""
+"""Streams of Office files before 2007, which identify the program: the kind of file, or why it is not read."""
 
 _OTHERS = {
     **dict.fromkeys(
@@ -39,7 +39,7 @@ _SENT = re.compile(rb"^(?:Date|Message-ID|Received|MIME-Version):", re.IGNORECAS
 
 
 def kind_of(data: bytes, name: str) -> str:
-    """Returns ``pdf``, ``zip``, ``xls``, ``rtf``, ``eml`` or ``mbox``, or "" if the file may be text.
+    """Returns ``pdf``, ``zip``, ``doc``, ``ppt``, ``xls``, ``rtf``, ``eml`` or ``mbox``, or "" if the file may be text.
 
     Raises DocumentError, without the file's name in it, for formats that are not read.
     """
@@ -71,16 +71,16 @@ def text_kind(text: str, name: str) -> str:
 
 
 def _old_office(data: bytes) -> str:
-    """Returns ``xls``. Raises DocumentError for other programs' files.
+    """Returns ``doc``, ``ppt`` or ``xls``. Raises DocumentError for other programs' files.
 
     The first stream decides: those of embedded documents come after it.
     """
     places = {name: data.find(name.encode("utf-16-le")) for name in _STREAMS}
     found = [name for name in sorted(places, key=places.__getitem__) if places[name] >= 0]
-    error = _STREAMS[found[0]] if found else ("is an old Office file", "save it in a format of today, or as PDF")
-    if error:
-        raise DocumentError(*error)
-    return "xls"
+    kind = _STREAMS[found[0]] if found else ("is an old Office file", "save it in a format of today, or as PDF")
+    if isinstance(kind, tuple):
+        raise DocumentError(*kind)
+    return kind
 
 
 def _mail(head: bytes, name: str) -> str:

@@ -8,12 +8,13 @@ import sys
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from localctx.child_process import ChildWatch, start_python
 from localctx.errors import Cancelled, DocumentError
+from localctx.library.parsers import old_office
 from localctx.library.parsers.text_builder import Mark
 from localctx.store.word_places import PageBoxes
 
@@ -82,6 +83,11 @@ def parse(
     Calls ``progress(pages done, total pages)``. ``ocr`` is as in ``read_document``. Raises DocumentError, without the
     file's name in it, and Cancelled soon after ``cancelled()`` is True. On return the child has ended.
     """
+    if what in old_office.CONVERTED:
+        converted = old_office.convert(data, what, cancelled)
+        parsed = parse("zip", converted, progress, limits, ocr, cancelled)
+        macros = ("the macros, which are programs",) if old_office.has_macros(data) else ()
+        return replace(parsed, format=what, unread=(*parsed.unread, *macros))
     return _result(_ask_child({"what": what, "ocr": ocr}, data, progress, limits or SandboxLimits(), cancelled))
 
 

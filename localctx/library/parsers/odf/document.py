@@ -88,7 +88,8 @@ def _write_slide(builder: TextBuilder, slide: Element, story: OdfStoryReader) ->
         builder.line(2)
         write_blocks(builder, story.drawings.blocks(one), 1)
     notes = child(slide, "notes")
-    said = [block for frame in children(notes, "frame") for block in story.drawings.blocks(frame)]
+    frames = [frame for frame in children(notes, "frame") if attribute(frame, "class", "notes") == "notes"]
+    said = [block for frame in frames for block in story.drawings.blocks(frame)]
     builder.line(2)
     write_blocks(builder, labelled("Notes", said), 1)
     builder.line(2)

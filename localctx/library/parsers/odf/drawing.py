@@ -56,6 +56,7 @@ class OdfDrawings:
                     yield from self._story.blocks(one)
                 case "table":
                     yield self._story.table(one)
+                    return
                 case "object":
                     yield from self._object(one)
                     return

@@ -87,7 +87,7 @@ class ShapeReader:
             case "br":
                 return "\n"
             case "fld":
-                return _plain(child(element, "t"))
+                return "" if attribute(element, "type") == "slidenum" else _plain(child(element, "t"))
             case "AlternateContent":
                 choice = child(element, "Choice")
                 return "".join(map(self._inline, element if choice is None else choice))

@@ -259,7 +259,8 @@ class RtfReader:
         story = self._story
         match name:
             case "par" | "sect":
-                story.end_paragraph()
+                if not self._state.deleted:  # otherwise the next paragraph goes on in this one
+                    story.end_paragraph()
             case "pard":
                 story.is_heading = story.in_table = False
                 self._level = 1
