@@ -37,7 +37,9 @@ def word(body: str, more: Mapping[str, str | bytes] | None = None, **parts: str)
 
     The relation to each part has the part's name as its id.
     """
-    members: dict[str, str | bytes] = {"word/document.xml": f"<w:document {SPACES}><w:body>{body}</w:body></w:document>"}
+    members: dict[str, str | bytes] = {
+        "word/document.xml": f"<w:document {SPACES}><w:body>{body}</w:body></w:document>",
+    }
     members |= {f"word/{n}.xml": f"<w:{_ROOTS[n]} {SPACES}>{text}</w:{_ROOTS[n]}>" for n, text in parts.items()}
     types = "".join(
         f'<Override PartName="/word/{name}.xml" ContentType="{_TYPE}.{name.rstrip("1")}+xml"/>' for name in parts
@@ -46,12 +48,15 @@ def word(body: str, more: Mapping[str, str | bytes] | None = None, **parts: str)
     for name in more or {}:
         if name.endswith(".xml"):
             related[name.rpartition("/")[2].removesuffix(".xml")] = f"{_RELATIONS}/chart"
-    listed = "".join(f'<Relationship Id="{n}" Type="{t}" Target="{_target(n, parts, more)}"/>' for n, t in related.items())
+    listed = "".join(
+        f'<Relationship Id="{n}" Type="{t}" Target="{_target(n, parts, more)}"/>' for n, t in related.items()
+    )
     office = f'<Relationship Id="a" Type="{_RELATIONS}/officeDocument" Target="word/document.xml"/>'
     xmlns = "http://schemas.openxmlformats.org/package/2006"
     fixed = {
-        "[Content_Types].xml": f'<Types xmlns="{xmlns}/content-types"><Default Extension="rels" ContentType="application/'
-        'vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/>'
+        "[Content_Types].xml": f'<Types xmlns="{xmlns}/content-types"><Default Extension="rels" ContentType="'
+        'application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Default Extension="xml" ContentType="application/xml"/>'
         f'<Override PartName="/word/document.xml" ContentType="{_TYPE}.document.main+xml"/>{types}</Types>',
         "_rels/.rels": f'<Relationships xmlns="{xmlns}/relationships">{office}</Relationships>',
         "word/_rels/document.xml.rels": f'<Relationships xmlns="{xmlns}/relationships">{listed}</Relationships>',
@@ -87,9 +92,8 @@ def numbered(level: int, instance: int = 1) -> str:
 
 def level(index: int, form: str, text: str, more: str = "") -> str:
     """A level of a list definition."""
-    return (
-        f'<w:lvl w:ilvl="{index}"><w:start w:val="1"/><w:numFmt w:val="{form}"/>{more}<w:lvlText w:val="{text}"/></w:lvl>'
-    )
+    printed = f'<w:numFmt w:val="{form}"/>{more}<w:lvlText w:val="{text}"/>'
+    return f'<w:lvl w:ilvl="{index}"><w:start w:val="1"/>{printed}</w:lvl>'
 
 
 def with_parts(slide: str, *, relations: Mapping[str, tuple[str, str]], members: Mapping[str, str | bytes]) -> bytes:

@@ -7,7 +7,7 @@ from localctx.errors import DocumentError
 
 _OLE = b"\xd0\xcf\x11\xe0"
 _LOCKED = ("is locked with a password", "save a copy without one")
-_STREAMS = {
+_STREAMS: dict[str, str | tuple[str, str]] = {
     "EncryptedPackage": _LOCKED,
     "WordDocument": "doc",
     "PowerPoint Document": "ppt",
@@ -78,7 +78,7 @@ def _old_office(data: bytes) -> str:
     places = {name: data.find(name.encode("utf-16-le")) for name in _STREAMS}
     found = [name for name in sorted(places, key=places.__getitem__) if places[name] >= 0]
     kind = _STREAMS[found[0]] if found else ("is an old Office file", "save it in a format of today, or as PDF")
-    if isinstance(kind, tuple):
+    if not isinstance(kind, str):
         raise DocumentError(*kind)
     return kind
 

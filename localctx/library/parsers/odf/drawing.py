@@ -5,7 +5,7 @@ from typing import Protocol
 
 from localctx.library.parsers.office.blocks import Block, Paragraph, Table
 from localctx.library.parsers.office.package import Package
-from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants, find, local
+from localctx.library.parsers.office.xml_tree import Element, attribute, child, descendants, find, local
 
 _OBJECTS = {
     "chart": "the chart",
@@ -101,7 +101,7 @@ class OdfDrawings:
         if kind != "chart":
             return list(self._story.blocks(element))
         titles = [one for one in descendants(element, "title", "subtitle") if find(one, "p") is not None]
-        tables = list(children(element, "table"))
+        tables = list(descendants(element, "table"))
         return [b for t in titles for b in self._story.blocks(t)] + [self._story.table(table) for table in tables]
 
 

@@ -40,19 +40,19 @@ class DocxNumbering:
         return _printed(levels, level, self._list(instance).counts)
 
     def _place(self, style: str, properties: Element | None) -> tuple[str, int]:
-        own, styled = list_of(properties), self._styles.numbered(style)
-        instance = (own.list if own.list is not None else styled.list) or "0"
-        level = own.level if own.level is not None else self._styled_level(style, instance, own, styled)
+        own = list_of(properties)
+        instance = (own.list if own.list is not None else self._styles.list_of(style)) or "0"
+        level = own.level if own.level is not None else self._styled_level(style, instance, own)
         return instance, min(max(level, 0), _LEVELS - 1)
 
-    def _styled_level(self, style: str, instance: str, own: Numbered, styled: Numbered) -> int:
-        """A level that names the style is that style's, unless the paragraph names a list itself."""
-        if own.list is None and instance in self._instances:
-            for ancestor in self._styles.ancestry(style):
-                for level, element in self._levels(instance).items():
-                    if attribute(child(element, "pStyle"), "val") == ancestor:
-                        return level
-        return styled.level or 0
+    def _styled_level(self, style: str, instance: str, own: Numbered) -> int:
+        """Returns the level that names the style, or that the style names; the nearest style counts."""
+        names = {} if own.list is not None or instance not in self._instances else self._levels(instance)
+        by_style = {attribute(child(element, "pStyle"), "val"): level for level, element in names.items()}
+        for ancestor, level in self._styles.levels(style):
+            if ancestor in by_style or level is not None:
+                return by_style.get(ancestor, level or 0)
+        return 0
 
     def _list(self, instance: str) -> _List:
         name = attribute(child(self._instances[instance], "abstractNumId"), "val")

@@ -38,18 +38,14 @@ class DocxStyles:
                 return is_on(hidden)
         return False
 
-    def numbered(self, style: str) -> Numbered:
-        """Returns the list and level that the style gives. A style may set one and inherit the other."""
-        found_list, found_level = None, None
-        for one in self._chain(style):
-            listed = list_of(child(one, "pPr"))
-            found_list = found_list if found_list is not None else listed.list
-            found_level = found_level if found_level is not None else listed.level
-        return Numbered(found_list, found_level)
+    def list_of(self, style: str) -> str | None:
+        """Returns the list that the style gives."""
+        named = (list_of(child(one, "pPr")).list for one in self._chain(style))
+        return next((name for name in named if name is not None), None)
 
-    def ancestry(self, style: str) -> list[str]:
-        """Returns the ids of the style and those that it is based on, the nearest first."""
-        return [attribute(one, "styleId") for one in self._chain(style)]
+    def levels(self, style: str) -> list[tuple[str, int | None]]:
+        """Returns the ids of the style and those that it is based on, the nearest first, with their own list levels."""
+        return [(attribute(one, "styleId"), list_of(child(one, "pPr")).level) for one in self._chain(style)]
 
     def list_of_style(self, style: str) -> str | None:
         """Returns the list that a numbering style names."""

@@ -30,12 +30,15 @@ class Package:
         self._parts = {name.lower(): name for name in archive.names}
         self._relations: dict[str, dict[str, Relation]] = {}
 
-    def main(self) -> str:
-        """Returns the path of the part with the text. Raises DocumentError if no part is named as such."""
-        found = self.related("", "officeDocument")
-        if not found:
+    def main(self, usual: str) -> str:
+        """Returns the path of the part with the text; the ``usual`` one if none is named as such.
+
+        Raises DocumentError if that is missing, too.
+        """
+        found = [part for part in self.related("", "officeDocument") if self.has(part)]
+        if not found and not self.has(usual):
             raise DocumentError("is damaged: it does not say where its text is", REMEDY)
-        return found[0]
+        return found[0] if found else usual
 
     def tree(self, part: str, told: str) -> Element | None:
         """Returns a part's XML. If it is missing or damaged, it is noted as ``told`` and None, or the rest, returned.
@@ -51,10 +54,10 @@ class Package:
                 raise
             data = b""
         root, whole = parse_xml(data)
-        if root is None:
+        if root is None or (not whole and not len(root)):
             self.builder.note_unread(told)
         elif not whole:
-            self.builder.note_unread(f"some of {told}, which is damaged")
+            self.builder.note_unread(f"some of {told} (it is damaged)")
         return root
 
     def has(self, part: str) -> bool:

@@ -23,7 +23,7 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
     """Returns the presentation's text. Raises DocumentError if it does not say which slides it has."""
     builder = TextBuilder()
     package = Package(archive, builder)
-    main = package.main()
+    main = package.main("ppt/presentation.xml")
     root = package.tree(main, "the list of slides")
     if root is None:
         raise DocumentError("is damaged: its list of slides is not XML", REMEDY)
@@ -32,7 +32,7 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
         relation = package.relations(main).get(_relation_of(slide))
         if relation is None:
             builder.note_unread(f"slide {number}, which is missing")
-        elif _Slide(package, relation.part, number, running).write():
+        elif _Slide(package, main, relation.part, number, running).write():
             pictures.append(number)
         progress(number, len(slides))
     where = f"{'s' if len(pictures) > 1 else ''} {', '.join(map(str, pictures))}"
@@ -46,10 +46,11 @@ def _relation_of(slide: Element) -> str:
 
 
 class _Slide:
-    """One slide. ``running`` are the footers and dates that slides before it had."""
+    """One slide. ``main`` lists the slides; ``running`` are the footers and dates of the slides before."""
 
-    def __init__(self, package: Package, part: str, number: int, running: set[str]) -> None:
-        self._package, self._part, self._number, self._running = package, part, number, running
+    def __init__(self, package: Package, main: str, part: str, number: int, running: set[str]) -> None:
+        self._package, self._part, self._number = package, part, number
+        self._main, self._running = main, running
         self._builder = package.builder
 
     def write(self) -> int:
@@ -65,7 +66,7 @@ class _Slide:
         self._shapes(list(shapes.shapes(find(root, "spTree"))), shapes)
         write_blocks(self._builder, self._notes(), 1)
         self._builder.line(2)
-        write_blocks(self._builder, slide_comments(self._package, self._part, self._number))
+        write_blocks(self._builder, slide_comments(self._package, self._main, self._part, self._number))
         self._builder.line(2)
         return shapes.drawings.pictures
 

@@ -8,19 +8,18 @@ from localctx.library.parsers.office.package import Package
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants
 
 
-def slide_comments(package: Package, part: str, slide: int) -> Iterator[Block]:
-    """Yields the comments on the slide ``part``, which is slide number ``slide``."""
+def slide_comments(package: Package, main: str, part: str, slide: int) -> Iterator[Block]:
+    """Yields the comments on the slide ``part``, number ``slide``. The part ``main`` names their authors."""
     for comments in package.related(part, "comments"):
         root = package.tree(comments, f"the comments on slide {slide}")
-        authors = _authors(package)
+        authors = _authors(package, main)
         for one in descendants(root, "cm", "reply"):
             author, text = authors.get(attribute(one, "authorId"), ""), _text(one)
             if text:
                 yield Paragraph(f"Comment{f' by {author}' if author else ''}: {text}")
 
 
-def _authors(package: Package) -> dict[str, str]:
-    main = package.main()
+def _authors(package: Package, main: str) -> dict[str, str]:
     parts = [*package.related(main, "commentAuthors"), *package.related(main, "authors")]
     trees = (package.tree(one, "the authors of the comments") for one in parts)
     return {

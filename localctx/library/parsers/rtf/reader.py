@@ -1,39 +1,18 @@
 """Interprets the tokens of RTF: groups, fonts, styles, and the destinations that hold text, notes or numbers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from localctx.library.parsers.office import symbols
 from localctx.library.parsers.office.blocks import Block, labelled
-from localctx.library.parsers.rtf.destinations import (
-    COLLECTED,
-    FLAT,
-    HEADERS,
-    LETTERS,
-    NUMBERS,
-    READ_THROUGH,
-    SKIPPED,
-    STORIES,
-    SYMBOLS,
-    TOLD,
-)
-from localctx.library.parsers.rtf.settings import NO_LEVEL, RtfFonts, RtfFormField, RtfNotes, RtfStyles
+from localctx.library.parsers.rtf import destinations
+from localctx.library.parsers.rtf.settings import NO_LEVEL, RtfFonts, RtfFormField, RtfNotes, RtfState, RtfStyles
 from localctx.library.parsers.rtf.story import RtfStory, merge_of
 from localctx.library.parsers.rtf.tokens import decoded, tokens
 
 _ENDS = {"par", "cell", "row", "sect"}
+_DEEPEST = 50  # level of a table in a cell in a table, and so on
 _MERGES = {"clvmrg", "clmrg"}
-
-
-@dataclass
-class _State:
-    """What a group inherits, and what holds again after it."""
-
-    destination: str = "text"
-    hidden: bool = False
-    deleted: bool = False
-    font: int | None = None
-    fallback: int = 1  # letters for older programs after a letter of Unicode
 
 
 class RtfReader:
@@ -41,7 +20,7 @@ class RtfReader:
 
     def __init__(self) -> None:
         self.headers_and_footers: list[tuple[str, list[Block]]] = []
-        self._states = [_State()]
+        self._states = [RtfState()]
         self._stories = [RtfStory("text")]
         self._begun: list[bool] = []  # of each open group: whether it began a story
         self._unread: dict[str, int] = {}
@@ -50,7 +29,6 @@ class RtfReader:
         self._bytes = bytearray()
         self._skip = 0  # letters to pass over after a letter of Unicode
         self._is_starred = False
-        self._level = 1  # of tables: a table in a cell is on level 2
         self._cell_words, self._merges = set[str](), list[str]()
         self._author, self._number, self._entry = "", "", ""
         self._notes = RtfNotes()
@@ -90,7 +68,7 @@ class RtfReader:
             yield f"{count} {told.removeprefix('a ')}s" if told == "a picture" and count > 1 else told
 
     @property
-    def _state(self) -> _State:
+    def _state(self) -> RtfState:
         return self._states[-1]
 
     @property
@@ -140,7 +118,7 @@ class RtfReader:
         elif name in "\r\n" and self._state.destination == "text":
             self._story.end_paragraph()
         else:
-            self._write(SYMBOLS.get(name, ""))
+            self._write(destinations.SYMBOLS.get(name, ""))
 
     # Groups
 
@@ -155,7 +133,7 @@ class RtfReader:
             self._styles.end_style()
         elif ended.destination == "ffl":
             self._form.entries.append(self._entry)
-        elif ended.destination == "formfield":
+        elif ended.destination == "formfield" != self._state.destination:
             self._story.add(self._form.printed)
 
     def _begin_story(self, kind: str) -> None:
@@ -180,19 +158,28 @@ class RtfReader:
 
     def _word(self, name: str, value: int | None) -> None:
         starred, self._is_starred = self._is_starred, False
-        if self._state.destination in FLAT and name in _ENDS:
-            self._state.destination = "text"
-        if self._state.destination in SKIPPED and name != "ud":
+        self._leave_damaged(name)
+        if self._state.destination in destinations.SKIPPED and name != "ud":
             return
-        if name in LETTERS:
-            self._write(LETTERS[name])
+        if name in destinations.LETTERS:
+            self._write(destinations.LETTERS[name])
         elif not self._begins_destination(name) and not self._character_word(name, value):
             if defined := self._defined():
                 defined.define(name, value or 0)
             elif self._state.destination == "text" and not self._paragraph_word(name, value):
                 self._table_word(name) if name in _TABLE_WORDS else self._document_word(name, value)
-            if starred and name not in READ_THROUGH:
+            if starred and name not in destinations.READ_THROUGH:
                 self._state.destination = "passed over"
+
+    def _leave_damaged(self, name: str) -> None:
+        """Go on with the text where the closing brace of a destination without paragraphs must be missing."""
+        destination = self._state.destination
+        begins = name == "pard" and destination != "stylesheet"
+        if destination in destinations.FLAT and (name in _ENDS or begins):
+            self._state.destination = "text"
+        elif destination == "number" and name in _ENDS:
+            self._state.destination = "text"
+            self._story.add(self._number)
 
     def _defined(self) -> RtfFonts | RtfStyles | RtfFormField | None:
         """Returns what the control words of the destination define, if they define anything."""
@@ -206,26 +193,26 @@ class RtfReader:
     def _begins_destination(self, name: str) -> bool:
         if not self._begun:
             return False
-        if name in STORIES:
+        if name in destinations.STORIES:
             self._begin_story(name)
-        elif name in HEADERS:
-            self._begin_story(HEADERS[name])
-        elif name in NUMBERS:
+        elif name in destinations.HEADERS:
+            self._begin_story(destinations.HEADERS[name])
+        elif name in destinations.NUMBERS:
             self._state.destination, self._number = "number", ""
-        elif name in COLLECTED or name in SKIPPED:
+        elif name in destinations.COLLECTED or name in destinations.SKIPPED:
             self._begin_collecting(name)
         elif name == "ud":
             self._state.destination = "text"
         else:
-            return name in READ_THROUGH
+            return name in destinations.READ_THROUGH
         return True
 
     def _begin_collecting(self, name: str) -> None:
         self._state.destination = name
         if name == "pict" and not self._state.hidden:
             self._note("a picture")
-        elif name in TOLD:
-            self._note(TOLD[name])
+        elif name in destinations.TOLD:
+            self._note(destinations.TOLD[name])
         elif name == "atnauthor":
             self._author = ""
         elif name == "formfield":
@@ -262,17 +249,15 @@ class RtfReader:
                 if not self._state.deleted:  # otherwise the next paragraph goes on in this one
                     story.end_paragraph()
             case "pard":
-                story.is_heading = story.in_table = False
-                self._level = 1
+                story.is_heading, story.level = False, 0
             case "s":
                 story.is_heading = self._styles.is_heading(value or 0)
             case "outlinelevel":
                 story.is_heading = story.is_heading or (value or 0) < NO_LEVEL
             case "intbl":
-                story.in_table = True
+                story.level = max(1, story.level)
             case "itap":
-                self._level = max(1, value or 0)
-                story.in_table = bool(value)
+                story.level = max(0, min(value or 0, _DEEPEST))
             case "ftnalt":
                 story.kind = "endnote"
             case _:
@@ -280,7 +265,7 @@ class RtfReader:
         return True
 
     def _table_word(self, name: str) -> None:
-        level = max(2, self._level)  # of a table in a cell
+        level = max(2, self._story.level)  # of a table in a cell
         match name:
             case "trowd":
                 self._cell_words, self._merges = set(), []

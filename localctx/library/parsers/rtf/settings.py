@@ -1,4 +1,4 @@
-"""The fonts of an RTF file with their code pages, how its notes are numbered, and the values of its form fields."""
+"""What the groups of an RTF file set: fonts with their code pages, styles, numbers of notes, values of form fields."""
 
 from dataclasses import dataclass, field
 
@@ -12,6 +12,17 @@ _HEADINGS = ("heading ", "title")
 _PAGES = {"mac": 10000, "pc": 437, "pca": 850}
 _NOTE_FORMS = {"ar": "decimal", "alc": "lowerLetter", "auc": "upperLetter", "rlc": "lowerRoman", "ruc": "upperRoman"}
 _KINDS = {"ftn": "footnote", "aftn": "endnote"}
+
+
+@dataclass
+class RtfState:
+    """What a group inherits, and what holds again after it."""
+
+    destination: str = "text"
+    hidden: bool = False
+    deleted: bool = False
+    font: int | None = None
+    fallback: int = 1  # letters for older programs after a letter of Unicode
 
 
 class RtfFonts:

@@ -13,7 +13,7 @@ class RtfStory:
         self.kind = kind
         self.number = ""  # of the paragraph, as printed
         self.is_heading = False
-        self.in_table = False
+        self.level = 0  # of the table that the paragraph is in; 0 is outside of tables
         self.after: list[Block] = []
         self._blocks: list[Block] = []
         self._pieces: list[str] = []
@@ -26,11 +26,11 @@ class RtfStory:
     def end_paragraph(self) -> None:
         """End the paragraph, in a cell or outside of tables."""
         text = joined_surrogates("".join(self._pieces)).strip(" \t\n")
-        is_heading = self.is_heading and not self._levels
+        is_heading = self.is_heading and not self.level
         made = Paragraph(text, self.number if text else "", is_heading, self.after)
         self._pieces, self.number, self.after, self.is_heading = [], "", [], False
-        if not self.in_table:
-            self._close(0)
+        self._open(self.level)
+        self._close(self.level)
         if text or made.after:
             (self._levels[-1].cell if self._levels else self._blocks).append(made)
 
@@ -38,7 +38,6 @@ class RtfStory:
         """End a cell of the table on ``level`` (from 1)."""
         self._open(level)
         self.end_paragraph()
-        self._close(level)
         self._levels[-1].end_cell()
 
     def end_row(self, level: int, merges: list[str]) -> None:
@@ -54,7 +53,7 @@ class RtfStory:
         return self._blocks
 
     def _open(self, level: int) -> None:
-        self.in_table = True
+        self.level = level
         while len(self._levels) < level:
             self._levels.append(_Rows())
 
