@@ -75,7 +75,7 @@ def _old_office(data: bytes) -> str:
 
     The first stream decides: those of embedded documents come after it.
     """
-    places = {name: data.find(name.encode("utf-16-le")) for name in _STREAMS}
+    places = {name: data.find(f"{name}\0".encode("utf-16-le")) for name in _STREAMS}
     found = [name for name in sorted(places, key=places.__getitem__) if places[name] >= 0]
     kind = _STREAMS[found[0]] if found else ("is an old Office file", "save it in a format of today, or as PDF")
     if not isinstance(kind, str):
