@@ -4,13 +4,21 @@ odfpy (last changed in 2020) builds a tree ten times as large as the file, and l
 numbers, hidden text and merged cells; no other library reads both formats. So the XML is read here, with lxml.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.archive import Archive
 from localctx.library.parsers.odf.story import OdfStoryReader
 from localctx.library.parsers.odf.styles import OdfStyles
-from localctx.library.parsers.office.blocks import Block, Paragraph, labelled, plain_text, write_blocks
+from localctx.library.parsers.office.blocks import (
+    Block,
+    Paragraph,
+    labelled,
+    plain_text,
+    printed_once,
+    write_at_end,
+    write_blocks,
+)
 from localctx.library.parsers.office.package import REMEDY, Package
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants, find, local
 from localctx.library.parsers.text_builder import TextBuilder
@@ -40,22 +48,15 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
 def _write_text(builder: TextBuilder, root: Element, styled: Element | None, story: OdfStoryReader) -> None:
     for body in descendants(root, "body"):
         write_blocks(builder, story.blocks(body))
-    if printed := list(_headers_and_footers(styled, story)):
-        builder.line(2)
-        builder.mark("heading", "")
-        write_blocks(builder, printed)
+    write_at_end(builder, printed_once(_headers_and_footers(styled, story)))
 
 
-def _headers_and_footers(styled: Element | None, story: OdfStoryReader) -> Iterator[Block]:
-    """Yields the headers and footers that hold words, each text once."""
-    told = set()
+def _headers_and_footers(styled: Element | None, story: OdfStoryReader) -> Iterator[tuple[str, Iterable[Block]]]:
+    """Yields the headers and footers that are printed: what each is, and its blocks."""
     for page in descendants(styled, "master-page"):
         for one in children(page, *_PRINTED):
-            blocks = list(story.blocks(one)) if attribute(one, "display") != "false" else []
-            text = plain_text(blocks)
-            if (local(one), text) not in told and any(map(str.isalpha, text)):
-                told.add((local(one), text))
-                yield from labelled(_PRINTED[local(one)], blocks)
+            if attribute(one, "display") != "false":
+                yield _PRINTED[local(one)], story.blocks(one)
 
 
 def _write_slides(

@@ -76,6 +76,29 @@ def write_blocks(builder: TextBuilder, blocks: Iterable[Block], newlines: int = 
             _paragraph(builder, block, newlines)
 
 
+def printed_once(parts: Iterable[tuple[str, Iterable[Block]]]) -> list[Block]:
+    """Returns the blocks of headers and footers that hold words, each text once.
+
+    ``parts`` are what each is called, and its blocks.
+    """
+    told, found = set[tuple[str, str]](), list[Block]()
+    for kind, blocks in parts:
+        kept = list(blocks)
+        text = plain_text(kept)
+        if (kind, text) not in told and any(map(str.isalpha, text)):
+            told.add((kind, text))
+            found += labelled(kind, kept)
+    return found
+
+
+def write_at_end(builder: TextBuilder, blocks: list[Block]) -> None:
+    """Append blocks after the text, under no heading."""
+    if blocks:
+        builder.line(2)
+        builder.mark("heading", "")
+        write_blocks(builder, blocks)
+
+
 def _paragraph(builder: TextBuilder, paragraph: Paragraph, newlines: int) -> None:
     if paragraph.is_heading and paragraph.line:
         builder.begin_heading()

@@ -4,11 +4,11 @@ Measured: python-docx loses notes, text boxes, insertions and equations, mammoth
 docx2python reads boxes twice. None prints list numbers, and all read hidden text. So lxml reads the XML here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.archive import Archive
-from localctx.library.parsers.office.blocks import Block, labelled, plain_text, write_blocks
+from localctx.library.parsers.office.blocks import Block, printed_once, write_at_end, write_blocks
 from localctx.library.parsers.office.docx_notes import DocxNotes
 from localctx.library.parsers.office.docx_numbering import DocxNumbering
 from localctx.library.parsers.office.docx_story import DocxStory
@@ -25,10 +25,7 @@ def read(archive: Archive) -> TextBuilder:
     builder = TextBuilder()
     document = _Document(Package(archive, builder))
     write_blocks(builder, document.body())
-    if at_the_end := [*document.uncalled_notes(), *document.headers_and_footers()]:
-        builder.line(2)
-        builder.mark("heading", "")
-        write_blocks(builder, at_the_end)
+    write_at_end(builder, [*document.uncalled_notes(), *printed_once(document.headers_and_footers())])
     document.note_the_rest()
     return builder
 
@@ -46,14 +43,11 @@ class _Document:
         self._numbering = DocxNumbering(self._tree("numbering"), self._styles)
         self._settings = self._tree("settings")
         self._stories: list[DocxStory] = []
-        self._notes = DocxNotes({}, ())
-        parts = {kind: part for kind in _NOTES if (part := self._part(f"{kind}s"))}
-        trees = {kind: (tree, part) for kind, part in parts.items() if (tree := self._tree(f"{kind}s")) is not None}
-        numbered = [*([] if self._settings is None else [self._settings]), *descendants(root, "sectPr")]
-        readers = {kind: (tree, self._story(part).blocks) for kind, (tree, part) in trees.items()}
-        self._notes = DocxNotes(readers, numbered)
-        for story in self._stories:
-            story.notes = self._notes
+        settings = [] if self._settings is None else [self._settings]
+        self._notes = DocxNotes([*settings, *descendants(root, "sectPr")])
+        for kind in _NOTES:
+            if (tree := self._tree(f"{kind}s")) is not None:
+                self._notes.add(kind, tree, self._story(self._part(f"{kind}s")).blocks)
 
     def body(self) -> Iterator[Block]:
         """Yields the blocks of the body."""
@@ -65,16 +59,11 @@ class _Document:
         """Yields the notes that no text calls."""
         yield from self._notes.uncalled()
 
-    def headers_and_footers(self) -> Iterator[Block]:
-        """Yields the headers and footers that are printed and hold words, each text once."""
-        told = set()
-        for kind, part in self._printed_parts():
-            root = self._package.tree(part, f"a {kind}")
-            blocks = [] if root is None else list(self._story(part).blocks(root))
-            text = plain_text(blocks)
-            if (kind, text) not in told and any(map(str.isalpha, text)):
-                told.add((kind, text))
-                yield from labelled(kind.title(), blocks)
+    def headers_and_footers(self) -> Iterator[tuple[str, Iterable[Block]]]:
+        """Yields the headers and footers that are printed: what each is, and its blocks."""
+        for kind, part in dict.fromkeys(self._printed_parts()):
+            if (root := self._package.tree(part, f"a {kind}")) is not None:
+                yield kind.title(), self._story(part).blocks(root)
 
     def note_the_rest(self) -> None:
         """Note pictures, hidden text and macros."""

@@ -1,6 +1,6 @@
 """Footnotes, endnotes and comments of a Word document, numbered in the order in which they are called."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from localctx.library.parsers.office.blocks import Block, labelled
@@ -22,23 +22,21 @@ class _Numbering:
 
 
 class DocxNotes:
-    """The notes of a document. ``parts`` has the root and the reader of each kind that the file holds.
+    """The notes of a document. ``properties`` are what may say how they are numbered: settings and sections."""
 
-    ``properties`` are the elements that may say how notes are numbered: sections, and the settings.
-    """
-
-    def __init__(self, parts: Mapping[str, tuple[Element, Reader]], properties: Iterable[Element]) -> None:
-        self._notes = {
-            (kind, attribute(note, "id")): (note, reader)
-            for kind, (root, reader) in parts.items()
-            for note in children(root, kind)
-            if attribute(note, "type") not in _RULES
-        }
+    def __init__(self, properties: Iterable[Element]) -> None:
+        self._notes: dict[tuple[str, str], tuple[Element, Reader]] = {}
         self._told: set[tuple[str, str]] = set()  # called, or left out with the text that calls them
         self._numbering = {kind: _Numbering(form) for kind, form in _KINDS.items()}
         for one in properties:
             for kind, numbering in self._numbering.items():
                 _configure(numbering, child(one, f"{kind}Pr"))
+
+    def add(self, kind: str, root: Element, reader: Reader) -> None:
+        """Add the notes of a kind: ``root`` holds them, and ``reader`` reads one."""
+        for note in children(root, kind):
+            if attribute(note, "type") not in _RULES:
+                self._notes[kind, attribute(note, "id")] = note, reader
 
     def called(self, reference: Element) -> list[Block]:
         """Returns the blocks of the note that ``reference`` calls, with what it is called before the first one."""

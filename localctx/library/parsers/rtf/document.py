@@ -4,7 +4,7 @@ Measured: striprtf reads hidden and deleted text, and loses notes, text boxes, h
 nested tables. So the file is read here.
 """
 
-from localctx.library.parsers.office.blocks import labelled, plain_text, write_blocks
+from localctx.library.parsers.office.blocks import printed_once, write_at_end, write_blocks
 from localctx.library.parsers.rtf.reader import RtfReader
 from localctx.library.parsers.text_builder import TextBuilder
 
@@ -14,17 +14,7 @@ def read(data: bytes) -> TextBuilder:
     builder, reader = TextBuilder(), RtfReader()
     reader.read(data)
     write_blocks(builder, reader.finish())
-    told = set()
-    printed = []
-    for kind, blocks in reader.headers_and_footers:
-        text = plain_text(blocks)
-        if (kind, text) not in told and any(map(str.isalpha, text)):
-            told.add((kind, text))
-            printed += labelled(kind, blocks)
-    if printed:
-        builder.line(2)
-        builder.mark("heading", "")
-        write_blocks(builder, printed)
+    write_at_end(builder, printed_once(reader.headers_and_footers))
     for line in reader.unread():
         builder.note_unread(line)
     return builder

@@ -8,7 +8,7 @@ from localctx.library.parsers.office.blocks import Block, labelled
 from localctx.library.parsers.rtf import destinations
 from localctx.library.parsers.rtf.settings import NO_LEVEL, RtfFonts, RtfFormField, RtfNotes, RtfState, RtfStyles
 from localctx.library.parsers.rtf.story import RtfStory, merge_of
-from localctx.library.parsers.rtf.tokens import decoded, tokens
+from localctx.library.parsers.rtf.tokens import tokens
 
 _ENDS = {"par", "cell", "row", "sect"}
 _DEEPEST = 50  # level of a table in a cell in a table, and so on
@@ -88,7 +88,7 @@ class RtfReader:
     def _flush(self) -> None:
         self._skip = 0
         if self._bytes:
-            self._write(decoded(bytes(self._bytes), self._fonts.codec(self._state.font)))
+            self._write(self._bytes.decode(self._fonts.codec(self._state.font), "replace"))
             self._bytes.clear()
 
     def _write(self, text: str) -> None:

@@ -29,7 +29,7 @@ LARGEST = 1 << 31
 """The largest number of a control word."""
 
 
-class Token(NamedTuple):
+class RtfToken(NamedTuple):
     """A brace, a control word with its number, a control symbol, or bytes of text."""
 
     kind: str  # "{", "}", "word", "symbol" or "bytes"
@@ -38,7 +38,7 @@ class Token(NamedTuple):
     data: bytes = b""
 
 
-def tokens(data: bytes) -> Iterator[Token]:
+def tokens(data: bytes) -> Iterator[RtfToken]:
     """Yields the tokens of an RTF file. Binary data is passed over."""
     at = 0
     while found := _TOKEN.match(data, at):
@@ -47,15 +47,15 @@ def tokens(data: bytes) -> Iterator[Token]:
         if word == b"bin":
             at += max(0, _number(value) or 0)
         elif word:
-            yield Token("word", word.decode(), _number(value))
+            yield RtfToken("word", word.decode(), _number(value))
         elif code:
-            yield Token("bytes", "code", None, bytes([int(code, 16)]))
+            yield RtfToken("bytes", "code", None, bytes([int(code, 16)]))
         elif symbol:
-            yield Token("symbol", symbol.decode("latin-1"))
+            yield RtfToken("symbol", symbol.decode("latin-1"))
         elif brace:
-            yield Token(brace.decode())
+            yield RtfToken(brace.decode())
         elif text:
-            yield Token("bytes", "", None, text)
+            yield RtfToken("bytes", "", None, text)
 
 
 def _number(digits: bytes | None) -> int | None:
@@ -76,14 +76,6 @@ def codec_of_charset(charset: int, default: str) -> str:
     """Returns the codec of a font's character set; ``default``, the file's, for those that name none."""
     page = _CHARSETS.get(charset)
     return codec_of(page) if page else default
-
-
-def decoded(data: bytes, codec: str) -> str:
-    """Returns bytes as text. A byte that fits no letter is that letter of Windows' Latin code page, if there is one."""
-    try:
-        return data.decode(codec)
-    except UnicodeDecodeError:
-        return data.decode(codec, "replace")
 
 
 def joined_surrogates(text: str) -> str:
