@@ -270,7 +270,11 @@ def test_pictures_charts_and_objects_are_read_or_told(read):
         '<w:r><w:drawing><a:graphic><a:graphicData><c:chart r:id="{}"/></a:graphicData></a:graphic></w:drawing></w:r>'
     )
     ole = '<w:r><w:object><v:shape><v:imagedata/></v:shape><o:OLEObject ProgID="Excel.Sheet.12"/></w:object></w:r>'
-    body = p("Mill", CLAUSE) + p(picture('descr="A mill at dusk"') + picture("")) + p(chart.format("chart1"))
+    body = (
+        p("Mill", CLAUSE)
+        + p(picture('descr="A mill at dusk"') + picture('descr="mill_2.PNG"'))
+        + p(chart.format("chart1"))
+    )
     body += p(chart.format("lost")) + p(ole) + '<w:altChunk r:id="x"/>' + p("End.")
     document = read(word(body, {"word/charts/chart1.xml": CHART.format(SPACES)}, styles=STYLES))
     assert document.text == "Mill\n\nPicture: A mill at dusk\n\nRain\n\n\tMill\nMay\nJune\t2.5\n\nEnd."
@@ -347,6 +351,7 @@ def e(text: str, name: str = "e") -> str:
     [
         (f"<m:f>{e('a+b', 'num')}{e('2', 'den')}</m:f>", "(a+b)/2"),
         (f"{r('E=m')}<m:sSup>{e('c')}{e('2', 'sup')}</m:sSup>", "E=mc^2"),
+        (f"<m:sSub>{e('a')}{e('n', 'sub')}</m:sSub>{r('cos')}", "a_n cos"),
         (f"<m:sSubSup>{e('x')}{e('i+1', 'sub')}{e('2', 'sup')}</m:sSubSup>", "x_(i+1)^2"),
         (f'<m:rad><m:radPr><m:degHide m:val="1"/></m:radPr><m:deg/>{e("x+1")}</m:rad>', "√(x+1)"),
         (

@@ -3,6 +3,7 @@
 Each is read or noted by itself, so that one that fails costs no more than itself.
 """
 
+import re
 from collections.abc import Callable
 
 from localctx.library.parsers.office.blocks import Block, Paragraph
@@ -10,6 +11,8 @@ from localctx.library.parsers.office.chart import chart_blocks
 from localctx.library.parsers.office.package import Package
 from localctx.library.parsers.office.smart_art import smart_art_blocks
 from localctx.library.parsers.office.xml_tree import Element, attribute, find
+
+_FILE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|emf|wmf|tiff?|svg|webp)", re.IGNORECASE)  # which programs put there
 
 
 class Drawings:
@@ -41,7 +44,7 @@ class Drawings:
     def picture(self, properties: Element | None) -> list[Block]:
         """Returns a picture's description. A picture without one is counted, unless it is marked as decoration."""
         described = attribute(properties, "descr") or attribute(properties, "alt") or attribute(properties, "title")
-        if described.strip():
+        if described.strip() and not _FILE_NAME.fullmatch(described.strip()):
             return [Paragraph(f"Picture: {' '.join(described.split())}")]
         decorative = find(properties, "decorative")
         self.pictures += decorative is None or attribute(decorative, "val") not in ("1", "true")

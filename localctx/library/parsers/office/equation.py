@@ -8,6 +8,7 @@ from collections.abc import Callable
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, is_on, local
 
 _SKIPPED = {"rPr", "ctrlPr", "del", "moveFrom"}
+_OPEN = {"f", "sSup", "sSub", "sSubSup"}
 _SIMPLE = 1  # longest argument that is written without parentheses beside letters and digits
 
 
@@ -24,7 +25,13 @@ def linear(element: Element) -> str:
 
 
 def _all(element: Element) -> str:
-    return "".join(map(linear, element))
+    """The parts one after another. A space ends an exponent, index or denominator before a letter or digit."""
+    text, is_open = "", False
+    for one in element:
+        part = linear(one)
+        text += f" {part}" if is_open and part[:1].isalnum() else part
+        is_open = local(one) in _OPEN if part else is_open
+    return text
 
 
 def _part(element: Element, name: str) -> str:
