@@ -21,6 +21,7 @@ from localctx.library.parsers.plain.markdown import headings
 from localctx.library.parsers.sandbox import Parsed, parse
 from localctx.library.parsers.text import decode_text
 from localctx.library.parsers.text_builder import OPTICAL, Mark
+from localctx.library.tables.csv_text import SUFFIXES, read_csv
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.originals import content_id
 from localctx.store.word_places import PageBoxes
@@ -103,8 +104,11 @@ def _parsed(data: bytes, name: str, shown: str, parse_in_child: Callable[[str, b
         with _named(shown):
             parsed = parse_in_child(kind, text.encode())
             return replace(parsed, unread=(*unread, *parsed.unread))
-    is_markdown = Path(name).suffix.lower() in (".md", ".markdown")
-    return Parsed(read.encoding, text, headings(text) if is_markdown else [], unread=unread)
+    suffix = Path(name).suffix.lower()
+    if suffix in SUFFIXES and (table := read_csv(text)):
+        return Parsed(read.encoding, *table.done(), unread=unread)
+    marks = headings(text) if suffix in (".md", ".markdown") else []
+    return Parsed(read.encoding, text, marks, unread=unread)
 
 
 @contextmanager

@@ -205,7 +205,7 @@ def test_a_wrong_extension_is_read_as_what_it_is(read, name):
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (zipped({"xl/workbook.xml": ""}), "a damaged spreadsheet"),
+        (zipped({"xl/workbook.xml": ""}), "damaged: xl/workbook.xml in it is not XML"),
         (zipped({"content.xml": "", "META-INF/manifest.xml": ""}), "an OpenDocument file without text"),
         (zipped({"Index/Document.iwa": ""}), "a file of Apple's Pages"),
         (zipped({"notes.txt": "x"}), "a zip file"),
@@ -223,8 +223,12 @@ def test_what_is_no_document_here_is_named(read, data, problem):
     assert refused(read, data).startswith(f"document is {problem}")
 
 
-def test_tables_and_source_code_are_text(read):
-    for name, text in (("a.csv", "a,b\n1,2\n"), ("a.tsv", "a\tb\n"), ("a.py", 'PAGE = "<html>"\n# not a heading\n')):
+def test_source_code_and_files_without_columns_are_text(read):
+    for name, text in (
+        ("a.csv", "a note, no table\nin two lines\n"),
+        ("a.tsv", "a\nb\n"),
+        ("a.py", 'PAGE = "<html>"\n# not a heading\n'),
+    ):
         document = read(text, name)
         assert (document.text, document.spans) == (text, ())
 

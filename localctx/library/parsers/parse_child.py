@@ -143,7 +143,7 @@ def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:
         case "xlsx" | "ods":
             from localctx.library.parsers import spreadsheet
 
-            return spreadsheet.read(archive.repacked(spreadsheet.is_read), progress)
+            return spreadsheet.read_archive(archive, progress)
     from localctx.library.parsers import epub
 
     return epub.read(archive, progress)

@@ -1,0 +1,87 @@
+"""Cells of a table: their values, and the text that shows them. Standard library only."""
+
+import datetime
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+_MAX_EXPONENT = 30  # a number of more digits would be noise
+
+
+class Cell(NamedTuple):
+    """A cell with something in it: its value (a text, number, truth value, day, time or duration), and its text."""
+
+    value: Any
+    shown: str
+
+
+Row = dict[int, Cell]
+"""The cells of a row that are not empty, by column from 0, in order."""
+
+Numbered = tuple[int, Row]
+"""A row that is not empty, with its number from 1."""
+
+Merged = tuple[tuple[int, int], tuple[int, int]]
+"""A merged range: its first row and column, its last row and column. Rows count from 1, columns from 0."""
+
+
+class Comment(NamedTuple):
+    """A comment on a cell: its column from 0, its author or "", its text."""
+
+    column: int
+    author: str
+    text: str
+
+
+def cell(value: Any) -> Cell | None:
+    """Returns the cell of a value, or None for one without any visible text."""
+    shown = show(value)
+    return Cell(value, shown) if shown else None
+
+
+def show(value: Any) -> str:
+    """Returns a value on one line: numbers with up to 15 digits and no exponent, days as 2026-05-01, 36:00 hours."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int | float):
+        return plain_number(value)
+    if isinstance(value, datetime.timedelta):
+        return _duration(value)
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()
+    return " ".join(str(value).split())
+
+
+def plain_number(value: float) -> str:
+    """Returns a number with up to 15 significant digits, without an exponent unless it is huge or tiny."""
+    number = f"{value:.15g}"
+    exponent = int(number.partition("e")[2] or 0)
+    return format(Decimal(number), "f") if 0 < abs(exponent) <= _MAX_EXPONENT else number
+
+
+def column_name(column: int) -> str:
+    """Returns the letters of a column from 0: A, B, ..., AA."""
+    name = ""
+    while column >= 0:
+        name = chr(ord("A") + column % 26) + name
+        column = column // 26 - 1
+    return name
+
+
+def tell_ranges(numbers: Sequence[int]) -> str:
+    """Returns ascending numbers with runs joined, and the rest counted after eight: ``3-7, 9``."""
+    runs = list[list[int]]()
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    told = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    return ", ".join(told[:8]) + (f" and {len(told) - 8} more" if len(told) > 8 else "")
+
+
+def _duration(value: datetime.timedelta) -> str:
+    seconds = round(value.total_seconds())
+    hours, rest = divmod(abs(seconds), 3600)
+    minutes, rest = divmod(rest, 60)
+    return f"{'-' * (seconds < 0)}{hours}:{minutes:02}" + (f":{rest:02}" if rest else "")

@@ -1,0 +1,103 @@
+"""Finds the header of a table: the row of its column names, with rows of group names above it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from localctx.library.tables.cells import Merged, Numbered, Row
+
+Names = dict[int, str]
+"""The names of columns; ``2023 / Price`` where ``2023`` is the name of a group of columns."""
+
+Across = Mapping[int, Sequence[tuple[int, int]]]
+"""The first and last columns of the ranges merged over several columns, by their first row."""
+
+_SAMPLE = 20  # rows under a header that are examined
+_MAX_GROUP_ROWS = 3
+
+
+def columns_across(merged: Sequence[Merged]) -> Across:
+    """Returns the merged ranges of several columns by their first row."""
+    across = dict[int, list[tuple[int, int]]]()
+    for (row, first), (_, last) in merged:
+        if last > first:
+            across.setdefault(row, []).append((first, last))
+    return across
+
+
+def find_header(
+    block: Sequence[Numbered], has_header: bool, across: Across, enough: int = 3
+) -> tuple[int, Names] | None:
+    """Returns the number of the last header row of a block and its names, or None. Rows of one cell are titles.
+
+    Column names are text, or ascending years or days. Fewer than ``enough`` columns have a header only if one of them
+    has numbers or days throughout; otherwise they may be a form whose first row is an entry too. The same holds for a
+    later block of a sheet, which otherwise has the columns of the block before. A first row with a value that its
+    column repeats is no header.
+    """
+    first = next((i for i in range(len(block)) if len(block[i][1]) > 1 or _names_groups(block, i, across)), len(block))
+    at = first
+    while at - first < _MAX_GROUP_ROWS and _names_groups(block, at, across):
+        at += 1
+    below = [row for _, row in block[at + 1 : at + 1 + _SAMPLE]]
+    if not below or not _are_names(block[at][1]) or _recurs(block[at][1], below):
+        return None
+    sure = len(block[at][1]) >= enough and not has_header
+    if not sure and not any(_is_measured(column, below) for column in block[at][1]):
+        return None
+    return block[at][0], _joined([_by_column(block[i], block[at][1], across) for i in range(first, at)], block[at][1])
+
+
+def _names_groups(block: Sequence[Numbered], at: int, across: Across) -> bool:
+    """Returns True if row ``at`` names groups of the columns that the row below it names.
+
+    A group is merged over some of these columns, or it stands over the first of several columns of one name that have
+    numbers.
+    """
+    if at + 2 >= len(block):
+        return False
+    (number, row), (_, names) = block[at], block[at + 1]
+    if len(names) < 3 or not _are_names(names) or not all(isinstance(c.value, str | float | int) for c in row.values()):
+        return False
+    wide = [span for span in across.get(number, ()) if span[0] in row]
+    if any(1 < sum(first <= column <= last for column in names) < len(names) for first, last in wide):
+        return True
+    count = Counter(cell.shown for cell in names.values())
+    below = [row for _, row in block[at + 2 : at + 2 + _SAMPLE]]
+    repeated = [column for column, cell in names.items() if count[cell.shown] > 1]
+    return 1 < len(row) < len(names) and set(row) <= set(names) and any(_is_measured(c, below) for c in repeated)
+
+
+def _by_column(numbered: Numbered, names: Row, across: Across) -> Names:
+    """Returns the group name above each of the columns: of the range merged over it, else of the last one begun."""
+    number, row = numbered
+    if not (spans := across.get(number)):
+        return {column: row[max(begun)].shown for column in names if (begun := [c for c in row if c <= column])}
+    over = {c: row[first].shown for first, last in spans if first in row for c in names if first <= c <= last}
+    return {column: cell.shown for column, cell in row.items()} | over
+
+
+def _joined(groups: Sequence[Names], names: Row) -> Names:
+    """Returns the names with those of their groups in front, each of them once."""
+    levels = {column: [*(group.get(column, "") for group in groups), cell.shown] for column, cell in names.items()}
+    return {column: " / ".join(dict.fromkeys(filter(None, parts))) for column, parts in levels.items()}
+
+
+def _are_names(row: Row) -> bool:
+    others: list[Any] = [cell.value for cell in row.values() if not isinstance(cell.value, str)]
+    in_order = len(others) > 1 and len({type(v) for v in others}) == 1 and all(a < b for a, b in pairwise(others))
+    return not others or (in_order and not any(isinstance(v, float) and not 1900 <= v <= 2100 for v in others))
+
+
+def _recurs(row: Row, below: Sequence[Row]) -> bool:
+    """Returns True if a value of the row is again in its column, though the whole row is not."""
+    shown = {column: cell.shown for column, cell in row.items()}
+    others = [other for other in below if {column: cell.shown for column, cell in other.items()} != shown]
+    return any(column in other and other[column].shown == name for other in others for column, name in shown.items())
+
+
+def _is_measured(column: int, rows: Sequence[Row]) -> bool:
+    """Returns True if the column has at least two values, all of one type other than text."""
+    types = [type(row[column].value) for row in rows if column in row]
+    return len(types) > 1 and len(set(types)) == 1 and types[0] is not str
