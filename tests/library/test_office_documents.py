@@ -134,13 +134,13 @@ text of the note"""
 def test_a_message_in_plain_text_with_its_attachments(read, name):
     document = read(bytes(rent_message()), name)
     assert (document.text, document.row.encoding) == (LETTER, "eml")
-    assert list(parts(document, "heading")) == ["The rent for Mäy"]
+    assert list(parts(document, "heading")) == ["The rent for Mäy", "note.txt"]
 
 
 def test_a_message_in_html_and_the_one_attached_to_it(read):
     document = read(bytes(forwarded()).replace(b"\n", b"\r\n"))
     assert "Hello\n\nThe deposit is two rents.\n\nAttached message:\n\nThe rent for Mäy\n\nFrom:" in document.text
-    assert list(parts(document, "heading")) == ["Only HTML", "The rent for Mäy"]
+    assert list(parts(document, "heading")) == ["Only HTML", "The rent for Mäy", "note.txt"]
 
 
 @pytest.mark.parametrize("name", ["a.mbox", "Inbox"])

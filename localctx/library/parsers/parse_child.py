@@ -44,7 +44,7 @@ def _result(request: dict[str, Any], data: bytes) -> dict[str, Any]:
     try:
         if request["what"] == "page":
             return _draw(data, request["number"])
-        document_format, builder = _parse(request, data)
+        document_format, builder = _parse(request, data, partial(_progress, request))
         text, marks = builder.done()
         if len(text) > request["characters"]:
             raise DocumentError(f"holds more than {request['characters']:,} characters", "split it into parts")
@@ -74,9 +74,9 @@ def _base64(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def _parse(request: dict[str, Any], data: bytes) -> tuple[str, TextBuilder]:
+def _parse(request: dict[str, Any], data: bytes, progress: _Progress) -> tuple[str, TextBuilder]:
     """Parse the document. Imports only the parser for its kind, so that the process starts in a tenth of a second."""
-    kind, progress = request["what"], partial(_progress, request)
+    kind = request["what"]
     if kind == "pdf":
         from localctx.library.parsers.pdf import read_pdf
 
@@ -86,15 +86,20 @@ def _parse(request: dict[str, Any], data: bytes) -> tuple[str, TextBuilder]:
 
         archive = Archive(data)
         return archive.kind(), _unpack(archive.kind(), archive, progress)
-    return kind, _read(kind, data, progress)
+    return kind, _read(request, data, progress)
 
 
-def _read(kind: str, data: bytes, progress: _Progress) -> TextBuilder:
-    match kind:
+def _read(request: dict[str, Any], data: bytes, progress: _Progress) -> TextBuilder:
+    match kind := request["what"]:
         case "eml" | "mbox":
-            from localctx.library.parsers import mail
+            from localctx.library.mail import mailbox, message
+            from localctx.library.mail.attachments import AttachedFiles
 
-            return mail.read(data) if kind == "eml" else mail.read_mailbox(data, progress)
+            files = AttachedFiles(
+                lambda kind, data: _parse({**request, "what": kind}, data, _no_progress)[1],
+                lambda: request["limits"][0] - time.process_time(),
+            )
+            return message.read(data, files.read) if kind == "eml" else mailbox.read_mailbox(data, progress, files.read)
         case "rtf":
             from localctx.library.parsers.rtf import document as rtf
 
@@ -147,6 +152,10 @@ def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:
     from localctx.library.parsers import epub
 
     return epub.read(archive, progress)
+
+
+def _no_progress(done: int, total: int) -> None:
+    pass
 
 
 def _progress(request: dict[str, Any], done: int, total: int) -> None:

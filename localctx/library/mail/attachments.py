@@ -1,0 +1,93 @@
+"""Reads files attached to messages by their content, as if each were added by itself, within a part of the time."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from localctx.errors import DocumentError
+from localctx.library.parsers import html
+from localctx.library.parsers.encodings import decode_mostly
+from localctx.library.parsers.file_kind import kind_of
+from localctx.library.parsers.text import declared_encoding
+from localctx.library.parsers.text_builder import TextBuilder
+from localctx.library.tables.csv_text import SUFFIXES, read_csv
+
+_HTML = (".html", ".htm", ".xhtml")
+_MAX_FILES = 1000  # of one mailbox
+_MIN_SECONDS = 0.5
+
+
+class AttachedFiles:
+    """Reads attached files by ``parse`` (kind and bytes to text); ``left`` is the processor time left, in seconds."""
+
+    def __init__(self, parse: Callable[[str, bytes], TextBuilder], left: Callable[[], float]) -> None:
+        self._parse, self._left = parse, left
+        self._files = 0
+
+    def read(self, data: bytes, name: str, declared: str) -> TextBuilder | str:
+        """Returns the text of a file, or ``eml`` if it is a message. ``declared`` is its encoding if it is text.
+
+        Raises DocumentError for a file that cannot be read, or not in half of the time left.
+        """
+        kind = kind_of(data, name)
+        if kind == "eml":
+            return kind
+        read = self._parsed(kind, data) if kind else _text(data, name, declared)
+        if not read.length:
+            raise DocumentError("has no text in it", "")
+        return read
+
+    def _parsed(self, kind: str, data: bytes) -> TextBuilder:
+        self._files += 1
+        if self._files > _MAX_FILES:
+            raise DocumentError(f"one of more than {_MAX_FILES:,}", "")
+        try:
+            with _time_limit(self._left() / 2):
+                return self._parse(kind, data)
+        except DocumentError:
+            raise
+        except TimeoutError as e:
+            raise DocumentError("takes too long to read", "") from e
+        except MemoryError as e:
+            raise DocumentError("needs too much memory", "") from e
+        except BaseException as e:  # parsers raise anything for damaged files; those in Rust raise a BaseException
+            raise DocumentError("is damaged", "") from e
+
+
+def _text(data: bytes, name: str, declared: str) -> TextBuilder:
+    read, builder, suffix = decode_mostly(data, declared or declared_encoding(data)), TextBuilder(), Path(name).suffix
+    if not read.is_text:
+        raise DocumentError("is not text", "")
+    text = read.text.replace("\r\n", "\n").replace("\r", "\n")
+    if suffix.lower() in SUFFIXES and (table := read_csv(text)):
+        builder = table
+    elif suffix.lower() in _HTML or text.lstrip()[:14].lower().startswith(("<!doctype html", "<html")):
+        html.read(text, builder)
+    else:
+        builder.verbatim(text.strip())
+    if read.unread:
+        builder.note_unread(read.unread)
+    return builder
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after this much processor time, where the system has such a timer."""
+    if seconds < _MIN_SECONDS:
+        raise TimeoutError
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, _raise_timeout)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _raise_timeout(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError
