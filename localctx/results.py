@@ -31,11 +31,12 @@ class Answer:
 
     ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered``
     (nothing answers the question; ``nearest`` is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
-    (passages) or ``everywhere`` (every passage was asked; ``groups`` are their answers). ``notes``: what the user
+    (passages), ``everywhere`` (every passage was asked; ``groups`` are their answers) or ``table``. ``notes``: what the user
     should know, a line each. ``persist_error``: why pages could not be kept.
     ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
     that the text answers the question, None where no adapter rates its answers.
     ``sentences`` are those of the text in their order, each with the passage that says it, if one does.
+    ``query``: the SQL that computed the answer over a table (mode ``table``).
     ``until``: what was read, where only the beginning of a document was.
     """
 
@@ -53,6 +54,7 @@ class Answer:
     until: Mapping[str, Any] | None = None
     sentences: tuple[AnswerSentence, ...] = ()
     nearest: Citation | None = None
+    query: str | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -76,6 +78,7 @@ class Answer:
             until=report.until,
             sentences=tuple(map(AnswerSentence.from_json, report.sentences)),
             nearest=Citation.from_json(report.nearest) if report.nearest else None,
+            query=report.query,
         )
 
 

@@ -1,6 +1,7 @@
 """Constrained decoding: masks the logits of tokens that a grammar does not allow next (llguidance)."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,13 @@ def json_grammar(schema: Any) -> str:
     if LLMatcher.validate_grammar(grammar):
         raise _refused(LLMatcher.validate_grammar(grammar))
     return grammar
+
+
+def choice_grammar(texts: Sequence[str]) -> str:
+    """Returns the grammar of exactly one of ``texts``."""
+    from llguidance import LLMatcher
+
+    return LLMatcher.grammar_from_lark(f"start: {' | '.join(json.dumps(text, ensure_ascii=False) for text in texts)}")
 
 
 class Constraint:

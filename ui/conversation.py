@@ -64,7 +64,7 @@ class StreamingAnswer:
                 self.status = progress_line(event) or self.status
             case Planned():
                 self.plan, self.everywhere = render.plan_line(event), event.mode == "everywhere"
-                if event.mode not in ("everywhere", "summarize"):  # no prompt has the tokens of all passages
+                if event.mode not in ("everywhere", "summarize", "table"):  # their prompts are not what was read
                     self.used, self.window = event.tokens, event.window
             case WholeOffered():
                 pass  # buttons offer it after the answer
@@ -151,6 +151,6 @@ def _text(store: Store, document: str) -> str | None:
 
 def window_gauge(stats: dict[str, Any] | None) -> str:
     """Return the context window gauge for an answer's ``stats``; "" if they have no single prompt."""
-    if not stats or "kv" not in stats or stats.get("mode") in ("everywhere", "summarize"):
+    if not stats or "kv" not in stats or stats.get("mode") in ("everywhere", "summarize", "table"):
         return ""
     return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])

@@ -25,6 +25,7 @@ _HOW_FOUND = {
 _READS = {
     "full": "Reading the full document",
     "everywhere": "Asking every passage",
+    "table": "Computing over all rows of the table",
     "summarize": "Summarizing the whole document",
 }
 _ENDED = {

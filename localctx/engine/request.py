@@ -49,6 +49,7 @@ class RequestPrompt:
     passages: Sequence[Any] = ()  # that it answers from
     candidates: Sequence[dict[str, Any]] = ()  # passages found, as JSON
     until: dict[str, Any] | None = None  # the beginning that is read of a document
+    possible_queries: Sequence[str] = ()  # over a table, of which the model chooses one
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class RequestResult:
     ranked: Sequence["Request"] = ()  # that ranked the candidates
     everywhere: EverywhereReport | None = None  # if every passage is asked
     token_totals: dict[str, int] | None = None  # of the prompts that an answer is made of
+    query: str | None = None  # that computed the answer over a table
     offered: Mapping[str, float | None] = field(default_factory=dict)  # ways to answer from the whole, with seconds
     evicted: list[EvictedRange] = field(default_factory=list)
     kv: KVReport | None = None  # once the request is closed
@@ -185,6 +187,7 @@ class Request:
             withheld=self.result.withheld,
             nearest=self.result.nearest.to_json() if self.result.nearest else None,
             until=self.prompt.until,
+            query=self.result.query,
         )
 
     def prepare_report(self) -> PrepareReport:
@@ -202,8 +205,9 @@ class Request:
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
         offered = {"offered": dict(self.result.offered)} if self.result.offered else {}
         nearest = {"nearest": self.result.nearest.to_json()} if self.result.nearest else {}
+        query = {"query": self.result.query} if self.result.query else {}
         told = {"kv": kv, "sentences": self.result.sentences, **nearest}
-        return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered}
+        return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered, **query}
 
     def token_counts(self) -> TokenCounts:
         """Returns the tokens counted so far; for an answer made of many, the totals."""

@@ -72,7 +72,8 @@ class AnswerReport:
     the answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None
     if none did. ``nearest``, like a citation, is nearest to a question that nothing answers; it is no answer, and not
     among the ``citations``. ``chat`` and ``message`` (its id) are set in a chat, ``until`` (``ReadUntil``) if only the
-    beginning of a document was read, ``everywhere`` if every passage was asked.
+    beginning of a document was read, ``everywhere`` if every passage was asked, ``query`` (SQL) if the answer was
+    computed over a table.
     """
 
     answer: str
@@ -97,13 +98,14 @@ class AnswerReport:
     message: int | None = None
     until: dict[str, Any] | None = None
     everywhere: EverywhereReport | None = None
+    query: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the report as JSON. Drops ``chat`` and ``message`` outside of chats, and ``until``, ``everywhere``
-        and ``nearest`` if they are None.
+        """Returns the report as JSON. Drops ``chat`` and ``message`` outside of chats, and ``until``, ``everywhere``,
+        ``nearest`` and ``query`` if they are None.
         """
         report = asdict(self)
-        for name in ("until", "everywhere", "nearest"):
+        for name in ("until", "everywhere", "nearest", "query"):
             if report[name] is None:
                 del report[name]
         if self.chat is None:

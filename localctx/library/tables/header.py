@@ -80,8 +80,13 @@ def _by_column(numbered: Numbered, names: Row, across: Across) -> Names:
 
 def _joined(groups: Sequence[Names], names: Row) -> Names:
     """Returns the names with those of their groups in front, each of them once."""
-    levels = {column: [*(group.get(column, "") for group in groups), cell.shown] for column, cell in names.items()}
+    levels = {c: [*(group.get(c, "") for group in groups), column_label(cell.shown)] for c, cell in names.items()}
     return {column: " / ".join(dict.fromkeys(filter(None, parts))) for column, parts in levels.items()}
+
+
+def column_label(name: str) -> str:
+    """Returns a column's name as rows have it: without the separator of their values."""
+    return name.replace("; ", ", ")
 
 
 def _are_names(row: Row) -> bool:

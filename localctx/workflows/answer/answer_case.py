@@ -30,6 +30,10 @@ class AnswerCase:
         """Returns True if every passage is asked separately."""
         return self.request.result.everywhere is not None
 
+    def computes_over_table(self) -> bool:
+        """Returns True if the answer is computed over a table."""
+        return self.request.plan.mode == "table"
+
     def continues_answer(self) -> bool:
         """Returns True if the answer continues one that was cut or stopped."""
         return bool(self.request.prompt.begun)

@@ -13,6 +13,7 @@ from localctx.workflows.answer.abstention import give_if_confident, give_if_like
 from localctx.workflows.answer.answer_case import AnswerCase as Case
 from localctx.workflows.answer.answer_case import Condition
 from localctx.workflows.answer.checked_answer import check_sentences
+from localctx.workflows.answer.computed_answer import answer_from_table
 from localctx.workflows.answer.everywhere import ask_every_passage
 from localctx.workflows.answer.focus import focus_on_passages
 from localctx.workflows.answer.nearest_passage import offer_nearest
@@ -65,6 +66,7 @@ class Strategy:
 
 STRATEGIES = (
     Strategy("everywhere", (Case.asks_every_passage,), lambda case: ask_every_passage(case, answer_passage), ()),
+    Strategy("table", (Case.computes_over_table,), answer_from_table, ()),
     Strategy("continued", (Case.continues_answer,), continue_answer, (RECORD, CHECK, FOCUS)),
     Strategy(
         "quoted",

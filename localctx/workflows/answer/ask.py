@@ -1,4 +1,7 @@
-"""Ask: reads documents whole if the model can use their length, else answers from passages of them."""
+"""Ask: reads documents whole if the model can use their length, else answers from passages of them.
+
+Questions that count, add up or compare are computed over a table, if the document is one.
+"""
 
 import time
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.answer_strategies import make_answer
+from localctx.workflows.answer.computed_answer import NOT_COMPUTED, TableWorkflow, may_need_table
 from localctx.workflows.answer.effective_length import longer_than_effective
 from localctx.workflows.answer.everywhere import EverywhereWorkflow
 from localctx.workflows.answer.question_kind import with_adapter
@@ -32,7 +36,7 @@ class AskWorkflow:
 
     def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
         self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
-        self._everywhere = EverywhereWorkflow(builder)
+        self._everywhere, self._tables = EverywhereWorkflow(builder), TableWorkflow(builder)
 
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
@@ -166,6 +170,9 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         if self._runtime.settings.mode == "everywhere" and documents != [] and not conversation.begun:
             return (yield from self.open_everywhere(documents, question, persist))
+        if request := self._tables.open(documents, question, conversation):
+            yield request.plan
+            return request
         why = self.why_passages(documents)
         if why is None:
             assert documents is not None
@@ -176,7 +183,10 @@ class AskWorkflow:
                 if not documents or only_full or (conversation.history and self._fits_alone(documents, question)):
                     raise
                 why = e.problem
-        return (yield from self._retrieval.open(documents, question, persist, why, conversation))
+        request = yield from self._retrieval.open(documents, question, persist, why, conversation)
+        if may_need_table(request.passages, question):
+            yield Note(NOT_COMPUTED)
+        return request
 
     def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:
         """Returns True if the documents can be read whole without a history."""

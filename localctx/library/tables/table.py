@@ -1,0 +1,128 @@
+"""The tables of a stored document, taken from its text: so that what is computed is what is cited.
+
+A row under a header reads ``Name: value; Name: value``; the header itself is the line of names before it.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from localctx.library.tables.header import column_label
+from localctx.library.tables.values import Column, column_of
+from localctx.store.documents import Span, StoredDocument, labels
+
+_TOTALS = re.compile(
+    r"(grand |sub-?)?totals?|sums?|(gesamt|zwischen)?summe|gesamt|insgesamt|somme|total général|totale|suma|totaal|"
+    r"razem|łącznie|total geral|итого|всего|合计|总计|總計|合計|総計|小計|합계|총계",
+    re.IGNORECASE,
+)
+_LABEL = "label"
+"""The name of a first column whose header is empty."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row: its number in the sheet, its characters ``start..end`` in the document, and its texts by column name."""
+
+    number: str
+    start: int
+    end: int
+    texts: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a document: the name of its sheet, the names of its columns, and its rows without those of totals.
+
+    ``totals`` are the numbers of the rows that are left out because they add up others.
+    """
+
+    sheet: str
+    names: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+    totals: tuple[str, ...]
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """How each column is written: as numbers, days or text."""
+        return {name: column_of([row.texts.get(name, "") for row in self.rows]) for name in self.names}
+
+    @cached_property
+    def values(self) -> dict[str, list[float | str | None]]:
+        """The values of each column, in the order of the rows; None where a row has none."""
+        texts = {name: [row.texts.get(name, "") for row in self.rows] for name in self.names}
+        return {
+            name: [column.value(text) if text else None for text in texts[name]]
+            for name, column in self.columns.items()
+        }
+
+
+def tables_of(document: StoredDocument) -> list[Table]:
+    """Returns the tables of a document: one for each run of rows under a header."""
+    sheet, found = labels(document.spans, "heading"), list[_Rows]()
+    for span in (s for s in document.spans if s.kind == "row"):
+        start, line = _line(document.text, span)
+        if "\t" in line:
+            if not found or found[-1].rows:
+                found.append(_Rows(sheet(start) or ""))
+            found[-1].headers.append(list(map(column_label, line.split("\t"))))
+        elif found:
+            found[-1].add(TableRow(span.label, start, start + len(line), {}), line)
+    return [table for rows in found if (table := rows.table())]
+
+
+class _Rows:
+    """The rows under header lines, as they are read."""
+
+    def __init__(self, sheet: str) -> None:
+        self._sheet = sheet
+        self.headers, self.rows = list[list[str]](), list[TableRow]()
+        self._names = dict[str, None]()
+
+    def add(self, row: TableRow, line: str) -> None:
+        """Add a row if it names its values; a row of one value is a title."""
+        texts, name = dict[str, str](), ""
+        for piece in line.split("; "):
+            if (found := self._name(piece)) and found not in texts:
+                name = found
+                texts[name] = piece[len(name) + 2 :]
+            elif not texts:
+                name = _LABEL
+                texts[name] = piece
+            else:  # the separator belongs to the value
+                texts[name] += f"; {piece}"
+        if len(texts) > 1:
+            self.rows.append(replace(row, texts=texts))
+
+    def table(self) -> Table | None:
+        """Returns the table, or None if no row names its values."""
+        if not self.rows:
+            return None
+        widest = max(self.rows, key=lambda row: len(row.texts)).texts
+        names = dict.fromkeys([*widest, *(name for row in self.rows for name in row.texts)])
+        totals = [row for row in self.rows if _TOTALS.fullmatch(next(iter(row.texts.values())).strip(" :"))]
+        kept = tuple(row for row in self.rows if row not in totals) if totals else tuple(self.rows)
+        return Table(self._sheet, tuple(names), kept, tuple(row.number for row in totals)) if kept else None
+
+    def _name(self, piece: str) -> str:
+        """Returns the column name that a piece of a row begins with: a name of the header, with its group in front."""
+        if known := next((name for name in self._names if piece.startswith(f"{name}: ")), ""):
+            return known
+        for name in (name for line in reversed(self.headers) for name in line):
+            begins = piece.startswith(f"{name}: ")
+            end = len(name) if begins else piece.find(f" / {name}: ") + len(f" / {name}")
+            if begins or end >= len(f" / {name}"):
+                self._names[piece[:end]] = None
+                return piece[:end]
+        return ""
+
+
+def _line(text: str, span: Span) -> tuple[int, str]:
+    """Returns the start and the text of a row's own line: without the sheet's name before it, and comments after it."""
+    start = span.start
+    lines = list[tuple[int, str]]()
+    for part in text[span.start : span.end].rstrip().split("\n\n"):
+        lines.append((start, part))
+        start += len(part) + 2
+    own = [(at, line) for at, line in lines if not line.startswith("Comment on ")]
+    return (own or lines)[-1]

@@ -1,0 +1,130 @@
+"""The conditions of a question about a table: values, numbers, days, months and years that it names."""
+
+import re
+from collections.abc import Iterator
+from itertools import product, takewhile
+
+from localctx.library.tables.cells import plain_number
+from localctx.library.tables.question_words import Wanted
+from localctx.library.tables.table import Table
+from localctx.library.tables.table_question import TableQuestion, holds_years, mentions, quoted, values_of
+from localctx.library.tables.values import column_of
+
+_MAX_DISTINCT = 20_000  # values of a column that are looked for in a question
+_NUMBER = re.compile(r"(?<![\w.,])[-\u2212]?\d[\d.,'\u2019\u00a0]*(?!\w)")
+_YEAR = re.compile(r"(?<![\d.,])(?:19|20)\d\d(?!\d|%|[.,]\d)")
+_ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+
+
+def conditions(asked: TableQuestion) -> list[str]:
+    """Returns the ways to select rows: by values that the question names, and by its numbers, years and months."""
+    parts = [*named_values(asked), *_compared(asked), *_days(asked)]
+    chosen = (" AND ".join(filter(None, one)) for one in product(*parts))
+    return [f" WHERE {condition}" if condition else "" for condition in dict.fromkeys(chosen)]
+
+
+def named_values(asked: TableQuestion) -> Iterator[list[str]]:
+    """Yields for each value of a text column that the question names the conditions that it may mean."""
+    found = dict[str, dict[str, list[str]]]()  # by the value's words: by column, the values
+    for name in (n for n in asked.table.names if asked.table.columns[n].kind == "text"):
+        distinct = dict.fromkeys(value for value in asked.table.values[name] if isinstance(value, str))
+        for value in list(distinct)[:_MAX_DISTINCT]:
+            if _is_named(asked, value):
+                found.setdefault(value.casefold(), {}).setdefault(name, []).append(value)
+    longest = [key for key in found if not any(key != other and key in other for other in found)]
+    columns = dict[str, list[str]]()
+    for key in longest:
+        if len(found[key]) == 1:
+            ((name, values),) = found[key].items()
+            columns.setdefault(name, []).extend(values)
+        else:
+            yield [f"{quoted(name)} IN ({', '.join(map(_text, values))})" for name, values in found[key].items()]
+    for name, values in columns.items():
+        texts = ", ".join(map(_text, values))
+        yield [f"{quoted(name)} = {texts}" if len(values) == 1 else f"{quoted(name)} IN ({texts})"]
+
+
+def _compared(asked: TableQuestion) -> Iterator[list[str]]:
+    """Yields the conditions of the question's numbers: those after words such as "more than"."""
+    kinds, numbers = asked.wanted.kinds, [n for n in numbers_in(asked.question) if not _is_year(asked, n)]
+    if not numbers or not kinds & {"over", "under", "over or equal", "under or equal", "between"}:
+        return
+    after = re.split(r"\d[\d.,]*", asked.question)[-1]
+    names = [n for n in asked.measures if after.strip(" ?.") and mentions(after, n)] or asked.measures
+    names = [n for n in names if any(_divides(asked.table, n, number) for number in numbers)] or names
+    if "between" in kinds and len(numbers) > 1:
+        low, high = sorted(numbers[:2], key=float)
+        yield [f"{quoted(name)} BETWEEN {low} AND {high}" for name in names]
+    else:
+        yield [f"{quoted(name)} {_sign(asked.wanted)} {numbers[0]}" for name in names]
+
+
+def _divides(table: Table, name: str, number: str) -> bool:
+    """Returns True if a column has lower and higher values than a number: a question rarely asks for all or none."""
+    values = values_of(table, name)
+    return bool(values) and min(values) <= float(number) <= max(values)
+
+
+def _days(asked: TableQuestion) -> Iterator[list[str]]:
+    """Yields the conditions of days, months and years that the question names, on columns of days."""
+    names = asked.columns("day")
+    years = _YEAR.findall(asked.question)
+    months = [i for i, month in enumerate(_MONTHS, 1) if re.search(rf"\b{month}\b", asked.question, re.IGNORECASE)]
+    day = _ISO_DAY.search(asked.question)
+    if names and day:
+        yield [f"{quoted(name)} {_sign(asked.wanted)} '{day.group()}'" for name in names]
+    elif names and years and not months and _sign(asked.wanted) != "=":
+        edge = f"'{years[0]}-12-31'" if ">" in _sign(asked.wanted) else f"'{years[0]}-01-01'"
+        yield [f"{quoted(name)} {_sign(asked.wanted)} {edge}" for name in names]
+    elif names and (years or months):
+        like = f"{years[0] if years else '%'}-{f'{months[0]:02}-%' if months else '%'}"
+        yield [f"{quoted(name)} LIKE '{like}'" for name in names]
+    elif years and (numbers := [n for n in asked.table.names if holds_years(asked.table, n)]):
+        yield [f"{quoted(name)} {_sign(asked.wanted)} {years[0]}" for name in numbers]
+
+
+def _sign(asked: Wanted) -> str:
+    """Returns the comparison that the question's words mean: the weaker one of "at least" and "more than"."""
+    for kind, sign in (("over or equal", ">="), ("under or equal", "<="), ("over", ">"), ("under", "<")):
+        if kind in asked.kinds:
+            return sign
+    return "="
+
+
+def numbers_in(question: str) -> list[str]:
+    """Returns the numbers of a question as SQL, without days."""
+    texts = [m.group().rstrip(".,") for m in _NUMBER.finditer(_ISO_DAY.sub(" ", question))]
+    values = (column_of([text]).value(text) for text in texts)
+    return [plain_number(value) for value in values if isinstance(value, float)]
+
+
+def _is_year(asked: TableQuestion, number: str) -> bool:
+    has_days = any(asked.table.columns[n].kind == "day" or holds_years(asked.table, n) for n in asked.table.names)
+    return bool(has_days and _YEAR.fullmatch(number))
+
+
+def _is_named(asked: TableQuestion, value: str) -> bool:
+    """Returns True if the question has the words of a value, and they are not those that say what to compute."""
+    words = re.findall(r"\w+", value.casefold())
+    if len("".join(words)) < 2 or value.casefold() in asked.wanted.words.casefold().split():
+        return False
+    if not value.isascii() and " " not in value and re.search(r"[\u3040-\u9fff\uac00-\ud7af]", value):
+        return value in asked.question
+    if re.search(r"\b" + r"\W+".join(map(re.escape, words)) + r"(?:e?s)?\b", asked.question.casefold()):
+        return True
+    return value.isalpha() and any(_derives_from(word, value) for word in asked.names_used)
+
+
+def _derives_from(word: str, value: str) -> bool:
+    """Returns True if a word begins like a value and differs in its last letters, as Norwegian does from Norway."""
+    pairs = zip(word.casefold(), value.casefold(), strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return same >= max(4, 0.6 * len(value)) and len(word) - same <= 5
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

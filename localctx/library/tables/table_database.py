@@ -1,0 +1,142 @@
+"""A table in SQLite, in memory, which one query reads with limited work."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from localctx.library.tables.table import Table, TableRow
+from localctx.library.tables.table_queries import NAME
+from localctx.library.tables.table_question import quoted
+
+MAX_RESULTS = 1000  # rows
+_STEPS = 100_000  # of SQLite's machine between two checks
+_MAX_CHECKS = 5_000  # about five seconds
+_TYPES = {"number": "REAL", "day": "TEXT", "text": "TEXT"}
+_TOKEN = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(FROM|WHERE|GROUP BY|ORDER BY|LIMIT)\b""")
+_WHOLE = re.compile(r"(SUM|AVG|COUNT)\((.*)\)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """The ``labels`` and ``values`` of a query's result, and the ``rows`` of the table that it comes from."""
+
+    labels: Sequence[str]
+    values: Sequence[Sequence[Any]]
+    rows: Sequence[TableRow]
+
+
+@dataclass(frozen=True)
+class ParsedQuery:
+    """The parts of a query of ``table_queries``: what is selected, and the texts of its clauses."""
+
+    select: Sequence[str]
+    where: str
+    group: str
+    order: str
+    limit: int
+
+    @property
+    def aggregates(self) -> list[re.Match[str]]:
+        """The sums, averages and counts among what is selected."""
+        return [match for part in self.select if (match := _WHOLE.fullmatch(part))]
+
+
+def parse_query(query: str) -> ParsedQuery:
+    """Returns the parts of a query."""
+    clauses, name, start = dict[str, str](), "SELECT", len("SELECT ")
+    for token in _TOKEN.finditer(query):
+        if token[2]:
+            clauses[name] = query[start : token.start()].strip()
+            name, start = token[2], token.end()
+    clauses[name] = query[start:].strip()
+    select = re.findall(r"""(?:"(?:[^"]|"")*"|[^,"])+""", clauses["SELECT"])
+    return ParsedQuery(
+        [part.strip() for part in select],
+        clauses.get("WHERE", ""),
+        clauses.get("GROUP BY", ""),
+        clauses.get("ORDER BY", ""),
+        int(clauses.get("LIMIT", "0")),
+    )
+
+
+def run_query(table: Table, query: str) -> QueryResult:
+    """Returns the result of a query of ``table_queries`` over a table. Rows that tie with the last one are included.
+
+    Raises TimeoutError if it takes too much work.
+    """
+    parsed = parse_query(query)
+    with opened(table) as db:
+        try:
+            values = db.execute(_with_ties(db, query, parsed)).fetchmany(MAX_RESULTS)
+            rows = db.execute(_rows_of(parsed, values)).fetchall()
+        except sqlite3.OperationalError as e:
+            raise TimeoutError from e
+    return QueryResult([_label(part) for part in parsed.select], values, [table.rows[number - 1] for (number,) in rows])
+
+
+@contextmanager
+def opened(table: Table) -> Iterator[sqlite3.Connection]:
+    """Yield a connection to a table in memory, which can only be read, with limited work."""
+    db = sqlite3.connect(":memory:")
+    try:
+        columns = ", ".join(f"{quoted(name)} {_TYPES[table.columns[name].kind]}" for name in table.names)
+        db.execute(f"CREATE TABLE {NAME} ({columns})")
+        marks = ", ".join("?" * len(table.names))
+        db.executemany(f"INSERT INTO {NAME} VALUES ({marks})", zip(*table.values.values(), strict=True))
+        db.execute("PRAGMA query_only = 1")
+        checks = iter(range(_MAX_CHECKS))
+        db.set_progress_handler(lambda: next(checks, None) is None, _STEPS)
+        yield db
+    finally:
+        db.close()
+
+
+def _with_ties(db: sqlite3.Connection, query: str, parsed: ParsedQuery) -> str:
+    """Returns the query with a higher limit if the rows after its last one have the same value to order by."""
+    if not parsed.limit:
+        return query
+    by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
+    clauses = _clause("WHERE", parsed.where) + _clause("GROUP BY", parsed.group)
+    filled = f"{clauses} HAVING {by} IS NOT NULL" if parsed.group else _and(parsed.where, f"{by} IS NOT NULL")
+    ordered = f"SELECT {by} FROM {NAME}{filled} ORDER BY {parsed.order}"
+    values = [value for (value,) in islice(db.execute(ordered), MAX_RESULTS)]
+    same = len([v for v in values[parsed.limit :] if v == values[parsed.limit - 1]])
+    selected = f"SELECT {', '.join(parsed.select)} FROM {NAME}{filled} ORDER BY {parsed.order}"
+    return f"{selected} LIMIT {parsed.limit + same}"
+
+
+def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]]) -> str:
+    """Returns the query for the rows that a result comes from: those with a value in the columns computed with."""
+    if parsed.limit and not parsed.group:
+        by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
+        where = _and(parsed.where, f"{by} IS NOT NULL")
+        return f"SELECT rowid FROM {NAME}{where} ORDER BY {parsed.order} LIMIT {len(values)}"
+    found = parsed.where
+    if parsed.group and parsed.limit and values:
+        found = _and(found, f"{parsed.group} IS {_literal(values[0][0])}").removeprefix(" WHERE ")
+    for aggregate in parsed.aggregates:
+        if aggregate[2] != "*":
+            column = aggregate[2].removeprefix("DISTINCT ")
+            found = _and(found, f"{column} IS NOT NULL").removeprefix(" WHERE ")
+    return f"SELECT rowid FROM {NAME}{_clause('WHERE', found)} ORDER BY rowid"
+
+
+def _and(where: str, more: str) -> str:
+    return _clause("WHERE", f"{where} AND {more}" if where else more)
+
+
+def _clause(name: str, text: str) -> str:
+    return f" {name} {text}" if text else ""
+
+
+def _literal(value: Any) -> str:
+    return "NULL" if value is None else "'" + str(value).replace("'", "''") + "'"
+
+
+def _label(part: str) -> str:
+    """Returns a selected part as it is shown: a column's name, or ``SUM(name)``."""
+    return re.sub(r'"((?:[^"]|"")*)"', lambda match: match[1].replace('""', '"'), part)

@@ -1,0 +1,117 @@
+"""The SQL queries that may answer a question about a table: made of its columns, and of values the question names.
+
+The question's words decide what is computed and which rows count; where several columns fit, a model chooses.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, product
+
+from localctx.library.tables.table import Table
+from localctx.library.tables.table_conditions import conditions, named_values, numbers_in
+from localctx.library.tables.table_question import (
+    TableQuestion,
+    best_named,
+    counts_rows,
+    mentions,
+    mentions_all,
+    quoted,
+    repeats,
+    tells_rows_apart,
+)
+
+NAME = "t"
+"""The table's name in queries."""
+
+MAX_QUERIES = 2000
+_MAX_BEST = 100  # rows asked for, as in "the top 5"
+_MAX_LISTED = 6  # columns shown of the rows that a condition selects
+
+
+def queries(table: Table, question: str) -> list[str]:
+    """Returns the queries that may answer ``question`` over the table ``NAME``: none if it computes nothing."""
+    asked = TableQuestion(question, table)
+    if not asked.wanted.computes:
+        return []
+    forms = ((where, *form) for where in conditions(asked) for form in _forms(asked, where))
+    found = (f"{select} FROM {NAME}{where}{rest}" for where, select, rest in forms)
+    return list(dict.fromkeys(islice(found, MAX_QUERIES)))
+
+
+def likeliest_table(tables: Sequence[Table], question: str) -> Table:
+    """Returns the table with the most columns and values that the question names; of several, the longest."""
+
+    def rank(table: Table) -> tuple[int, int]:
+        asked = TableQuestion(question, table)
+        named = sum(mentions(question, name) for name in (*table.names, table.sheet)) + len(list(named_values(asked)))
+        return named, len(table.rows)
+
+    return tables[0] if len(tables) == 1 else max(tables, key=rank)
+
+
+def _forms(asked: TableQuestion, where: str) -> Iterator[tuple[str, str]]:
+    """Yields what is selected, and how it is grouped and ordered, for each thing the question may want."""
+    kinds, ends = asked.wanted.kinds, asked.wanted.kinds & {"max", "min"}
+    values = list(_aggregates(asked, where))
+    by_group = "group" in kinds and any(mentions(asked.question, name) for name in asked.groups)
+    if by_group or (ends and _asks_for_group(asked)):
+        yield from _grouped(asked, values, ends)
+    if ends and not kinds & {"sum", "mean"} and not (_asks_for_group(asked) and not _counted(asked)):
+        yield from _extremes(asked, "DESC" if "max" in ends else "ASC")
+    elif not by_group and not ends:
+        yield from ((f"SELECT {value}", "") for value in values)
+    if not values and not ends and where:
+        named = [name for name in asked.table.names if mentions(asked.question, name)]
+        shown = list(dict.fromkeys([*named, *asked.columns("text")[:1], *asked.table.names]))[:_MAX_LISTED]
+        yield f"SELECT {', '.join(map(quoted, shown))}", ""
+
+
+def _aggregates(asked: TableQuestion, where: str) -> Iterator[str]:
+    """Yields the sums, averages and counts that the question may want."""
+    kinds, counted = asked.wanted.kinds, asked.wanted.counted
+    for kind, function in (("sum", "SUM"), ("mean", "AVG")):
+        if kind in kinds:
+            yield from (f"{function}({quoted(name)})" for name in asked.measures)
+    if "count" in kinds and not kinds & {"sum", "mean"}:
+        measures = [n for n in asked.columns("number") if mentions_all(counted, n) and not counts_rows(asked.table, n)]
+        measures = [n for n in measures if quoted(n) not in where]
+        yield from (f"SUM({quoted(name)})" for name in measures)
+        different = [n for n in asked.columns("text") if mentions_all(counted, n) and repeats(asked.table, n)]
+        different = [n for n in different if quoted(n) not in where]
+        yield from (f"COUNT(DISTINCT {quoted(name)})" for name in different)
+        if not measures and not different:
+            yield "COUNT(*)"
+
+
+def _asks_for_group(asked: TableQuestion) -> bool:
+    """Returns True if the highest or lowest of groups may be asked for: of a text column that the question names, whose
+    values repeat.
+    """
+    whole = asked.wanted.kinds & {"sum", "mean", "count", "most"}
+    return bool(whole) and any(mentions(asked.question, name) for name in asked.groups)
+
+
+def _grouped(asked: TableQuestion, values: Sequence[str], ends: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yields values by group; with ``ends`` the group of the highest or lowest value."""
+    summed = _counted(asked) or ([] if asked.wanted.counted else asked.measures)
+    whole = values or [f"SUM({quoted(name)})" for name in summed] or ["COUNT(*)"]
+    for group, value in product(asked.groups, whole):
+        order = f" ORDER BY {value} {'DESC' if 'max' in ends else 'ASC'} LIMIT 1" if ends else ""
+        yield f"SELECT {quoted(group)}, {value}", f" GROUP BY {quoted(group)}{order}"
+
+
+def _counted(asked: TableQuestion) -> list[str]:
+    """Returns the columns of numbers that a question counts: the units of "the most units"."""
+    return [name for name in asked.measures if mentions_all(asked.wanted.counted, name)]
+
+
+def _extremes(asked: TableQuestion, order: str) -> Iterator[tuple[str, str]]:
+    """Yields the rows of the highest or lowest values, or days: one, or as many as the question says."""
+    compares = asked.wanted.kinds & {"over", "under", "over or equal", "under or equal", "between"}
+    numbers = [] if compares else [n for n in numbers_in(asked.question) if n.isdigit() and 1 < int(n) <= _MAX_BEST]
+    several = next(iter(numbers), "1")
+    named = [n for n in asked.table.names if mentions(asked.question, n) and tells_rows_apart(asked.table, n)]
+    labels = named or asked.columns("text")[:1]
+    by = [*asked.measures, *asked.columns("day")]
+    for column in best_named(asked.question, by) or by:
+        shown = dict.fromkeys([*labels, column] if named else [column, *labels])
+        yield f"SELECT {', '.join(map(quoted, shown))}", f" ORDER BY {quoted(column)} {order} LIMIT {several}"

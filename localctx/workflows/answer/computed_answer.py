@@ -1,0 +1,121 @@
+"""Computes the answer to a question about a table: a query reads all of its rows, and no model guesses a number.
+
+The question's words give the queries that may be meant. If there are several, the model chooses one: its answer follows
+the grammar of exactly these queries.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Token
+from localctx.engine.prompt import NO_CONVERSATION, Conversation
+from localctx.engine.prompt_wording import AS_IT_IS
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import answer_request, emit_text
+from localctx.library.citations.cite import cite_characters
+from localctx.library.search.search import Passage
+from localctx.library.tables.question_words import wanted
+from localctx.library.tables.table import Table, tables_of
+from localctx.library.tables.table_answer import tell_result
+from localctx.library.tables.table_database import parse_query, run_query
+from localctx.library.tables.table_queries import likeliest_table, queries
+from localctx.models.constraint import choice_grammar
+from localctx.models.token_controls import NO_CONTROLS, TokenControls
+from localctx.store.documents import StoredDocument
+from localctx.workflows.answer.answer_case import AnswerCase
+
+NOT_COMPUTED = (
+    "this answer is from passages and computes nothing: to count, add up or compare all rows, ask about the one table"
+)
+"""Note of an answer from rows of a table among other passages."""
+
+_MAX_CITED = 10  # rows
+_EXAMPLES = 3  # values of a column that are shown to the model
+_PROMPT = """Here is the SQLite table t:
+{columns}
+
+Write the one query over t that answers the question.
+
+Question: {question}"""
+
+
+class TableWorkflow:
+    """Opens requests that compute over a table; ``answer_from_table`` answers them."""
+
+    def __init__(self, builder: RequestBuilder) -> None:
+        self._builder, self._runtime = builder, builder.runtime
+
+    def open(
+        self, documents: Sequence[StoredDocument] | None, question: str, conversation: Conversation = NO_CONVERSATION
+    ) -> Request | None:
+        """Build the request that computes over the table of the one document that has any.
+
+        Returns None if the question computes nothing, there is no such document, or the engine cannot choose among
+        several queries.
+        """
+        if self._runtime.settings.mode != "auto" or conversation.begun or not wanted(question).computes:
+            return None
+        found = [d for d in documents or () if any(span.kind == "row" for span in d.spans)]
+        if len(found) != 1 or not (tables := tables_of(found[0])):
+            return None
+        table = likeliest_table(tables, question)
+        possible = queries(table, question)
+        if not possible or (len(possible) > 1 and self._builder.model.engine != "torch"):
+            return None
+        return self._request(found[0], table, question, possible)
+
+    def _request(self, document: StoredDocument, table: Table, question: str, possible: Sequence[str]) -> Request:
+        prompt = _PROMPT.format(columns="\n".join(_columns(table)), question=question)
+        request = self._builder.build([], [], prompt, persist=False, conversation=Conversation(form=AS_IT_IS))
+        request.prompt.documents, request.prompt.possible_queries = [document], possible
+        reason = f"the question computes over the {len(table.rows):,} rows of a table"
+        request.plan = replace(request.plan, mode="table", reason=reason, unusual=True)
+        return request
+
+
+def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
+    """Answer with the result of the likeliest query, which is shown below; cites the rows that it comes from.
+
+    Raises Cancelled, OutOfKVMemory.
+    """
+    request, (document,) = case.request, case.request.prompt.documents
+    query = yield from _chosen(case)
+    table = likeliest_table(tables_of(document), case.question)
+    result = run_query(table, query)
+    request.result.query = query
+    request.result.citations = [_cite(document, row.start, row.end) for row in result.rows[:_MAX_CITED]]
+    request.seconds["first_token"] = time.perf_counter() - request.started
+    yield from emit_text(request, f"{tell_result(table, parse_query(query), result)}\n\nQuery: `{query}`")
+    request.result.stopped = "eos" if result.rows else "unanswered"
+
+
+def may_need_table(passages: Sequence[Passage], question: str) -> bool:
+    """Returns True if a question that computes is answered from rows of a table."""
+    return any((p.page or "").startswith("row ") for p in passages) and wanted(question).computes
+
+
+def _chosen(case: AnswerCase) -> EngineCoroutine[str]:
+    """Returns the query that the model writes, limited to the possible ones."""
+    request, possible = case.request, case.request.prompt.possible_queries
+    if len(possible) == 1:
+        return possible[0]
+    request.controls = TokenControls(grammar=choice_grammar(possible))
+    greedy = replace(case.settings, temperature=0.0, n=1, beams=1, repeats="allow")
+    yield from map_events(answer_request(request, greedy), lambda event: None if isinstance(event, Token) else event)
+    written = request.texts[0]
+    request.result.answers, request.controls = [[]], NO_CONTROLS
+    return next((query for query in possible if query.startswith(written)), possible[0])
+
+
+def _columns(table: Table) -> Iterator[str]:
+    for name in table.names:
+        texts = dict.fromkeys(text for row in table.rows if (text := row.texts.get(name, "")))
+        yield f'"{name}" ({table.columns[name].kind}), such as {", ".join(list(texts)[:_EXAMPLES])}'
+
+
+def _cite(document: StoredDocument, start: int, end: int) -> Citation:
+    return replace(cite_characters(document, start, end), source="passage")

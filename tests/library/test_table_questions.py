@@ -1,0 +1,197 @@
+"""Questions about tables: the queries they may mean, their results, and the rows that these come from."""
+
+import sqlite3
+
+import pytest
+from office_files import saved
+
+from localctx.library.read_document import read_document
+from localctx.library.tables.question_words import wanted
+from localctx.library.tables.table import Table, tables_of
+from localctx.library.tables.table_answer import tell_result
+from localctx.library.tables.table_database import opened, parse_query, run_query
+from localctx.library.tables.table_queries import likeliest_table, queries
+from localctx.store.documents import StoredDocument
+
+ORCHARD = """tree,kind,planted,row,height_m,yield_kg
+Alma,apple,2011-03-02,1,3.5,41
+Bela,pear,2012-11-20,1,4.25,38
+Cora,apple,2015-04-01,2,2.75,12
+Dana,plum,2011-10-09,2,3,55
+Ella,apple,2019-03-15,3,1.5,4
+Fina,pear,2015-11-30,3,4.5,
+Total,,,,,150
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads the tables of a file."""
+
+    def read(data: bytes | str, name: str = "a.csv") -> list[Table]:
+        (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+        document = read_document(str(tmp_path / name))
+        return tables_of(StoredDocument(document.row, document.text, document.spans))
+
+    return read
+
+
+@pytest.fixture
+def orchard(read) -> Table:
+    (table,) = read(ORCHARD)
+    return table
+
+
+def answer(table: Table, question: str) -> tuple[str, list[str]]:
+    """The answer to a question that only one query fits, and the numbers of its rows."""
+    (query,) = queries(table, question)
+    result = run_query(table, query)
+    return tell_result(table, parse_query(query), result), [row.number for row in result.rows]
+
+
+# The tables of a document
+
+
+def test_a_table_has_the_rows_under_a_header_without_totals(orchard):
+    assert orchard.names == ("tree", "kind", "planted", "row", "height_m", "yield_kg")
+    assert [column.kind for column in orchard.columns.values()] == ["text", "text", "day", *["number"] * 3]
+    assert ([row.number for row in orchard.rows], orchard.totals) == (["2", "3", "4", "5", "6", "7"], ("8",))
+    assert orchard.values["yield_kg"] == [41, 38, 12, 55, 4, None]
+
+
+def test_each_sheet_and_each_header_begins_a_table(read):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    first, second = book.active, book.create_sheet("Boats")
+    first.title = "Crew"
+    for row in (["Name", "Age", "Home"], ["Ada", 30, "Varna"], ["Bo", 40, "Olmen"]):
+        first.append(row)
+    for row in (["Fleet"], ["Boat", "Length", "Built"], ["Vega", 9.5, 1999], ["Lyra", 12, 2004]):
+        second.append(row)
+    book.active.append([])
+    for row in (["Port", "Fee", "Days"], ["Varna", 10, 3], ["Olmen", 20, 4]):
+        first.append(row)
+    crew, ports, boats = read(saved(book), "a.xlsx")
+    assert (crew.sheet, crew.names, ports.names) == ("Crew", ("Name", "Age", "Home"), ("Port", "Fee", "Days"))
+    assert (boats.sheet, boats.names, len(boats.rows)) == ("Boats", ("Boat", "Length", "Built"), 2)
+    assert likeliest_table([crew, ports, boats], "What is the highest fee?") is ports
+    assert likeliest_table([crew, ports, boats], "How long is the longest boat in total length?") is boats
+
+
+def test_groups_of_columns_and_merged_values_are_computed_with(read):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in (
+        ["Region", 2023, None, 2024, None],
+        [None, "Units", "Price", "Units", "Price"],
+        ["North", 10, 3.5, 12, 4.25],
+        [None, 20, 1.5, 18, 1.75],
+        ["South", 5, 2, 7, 2.5],
+    ):
+        book.active.append(row)
+    for place in ("A1:A2", "B1:C1", "D1:E1", "A3:A4"):
+        book.active.merge_cells(place)
+    (table,) = read(saved(book), "a.xlsx")
+    told, rows = answer(table, "What is the sum of the 2024 units in the North?")
+    assert (told, rows) == ("The total of 2024 / Units is 30 (2 of 3 rows).", ["3", "4"])
+
+
+def test_values_with_separators_belong_to_their_column(read):
+    (table,) = read('name,note,size\nAda,"a; b: c",1\nBo,"size: large; x",2\n')
+    assert [row.texts["note"] for row in table.rows] == ["a; b: c", "size: large; x"]
+
+
+# Questions
+
+
+@pytest.mark.parametrize(
+    ("question", "told", "rows"),
+    [
+        ("How many trees are there?", "6 rows match (6 of 6 rows{total}).", "234567"),
+        ("How many apple trees have a height over 2 m?", "2 rows match (2 of 6 rows{total}).", "24"),
+        ("How many kinds are there?", "3 different values of kind (6 of 6 rows{total}).", "234567"),
+        ("What is the total yield?", "The total of yield_kg is 150 (5 of 6 rows{total}).", "23456"),
+        ("total yield of apples and plums", "The total of yield_kg is 112 (4 of 6 rows{total}).", "2456"),
+        ("Average height of the pear trees?", "The average of height_m is 4.375 (2 of 6 rows{total}).", "37"),
+        ("Which tree has the highest yield?", "Dana (yield_kg: 55).", "5"),
+        ("What is the lowest height?", "1.5 (tree: Ella).", "6"),
+        ("Which tree was the latest planted in 2015?", "Fina (planted: 2015-11-30).", "7"),
+        ("Which kind has the most trees?", "apple (rows: 3) (3 of 6 rows{total}).", "246"),
+        ("How many trees were planted in November?", "2 rows match (2 of 6 rows{total}).", "37"),
+        ("How many trees were planted before 2012?", "2 rows match (2 of 6 rows{total}).", "25"),
+        ("How many have a yield between 10 and 40?", "2 rows match (2 of 6 rows{total}).", "34"),
+        ("How many trees yield at least 41 kg?", "2 rows match (2 of 6 rows{total}).", "25"),
+        ("How many plum trees have a yield over 55?", "No row of the table matches (0 of 6 rows).", ""),
+    ],
+)
+def test_a_question_is_computed_over_all_rows(orchard, question, told, rows):
+    total = "; row 8 is left out as a total"
+    assert answer(orchard, question) == (told.format(total=total), list(rows))
+
+
+def test_groups_and_the_best_few_are_listed(orchard):
+    told, _ = answer(orchard, "What is the total yield by kind?")
+    assert told.splitlines()[1:] == ["- apple (total of yield_kg: 57)", "- pear (total of yield_kg: 38)",
+                                     "- plum (total of yield_kg: 55)"]  # fmt: skip
+    told, rows = answer(orchard, "the top 2 trees by yield")
+    assert (told.splitlines()[1:], rows) == (["- Dana (yield_kg: 55)", "- Alma (yield_kg: 41)"], ["5", "2"])
+
+
+def test_all_rows_that_tie_are_named(read):
+    (table,) = read("name,points,team\nAda,7,x\nBo,9,y\nCy,9,x\n")
+    told, rows = answer(table, "Who has the most points?")
+    assert rows == ["3", "4"]
+    assert "9 (name: Bo)" in told
+    assert "9 (name: Cy)" in told
+
+
+def test_columns_that_fit_alike_give_several_queries(orchard):
+    assert {query.partition(" FROM")[0] for query in queries(orchard, "What is the total?")} == {
+        'SELECT SUM("row")',
+        'SELECT SUM("height_m")',
+        'SELECT SUM("yield_kg")',
+    }
+
+
+@pytest.mark.parametrize(
+    "question", ["Where is Alma planted?", "What kind of tree is Bela?", "Who owns the orchard by the river?"]
+)
+def test_a_question_that_computes_nothing_has_no_query(orchard, question):
+    assert queries(orchard, question) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "kinds"),
+    [
+        ("Wie viele Bäume gibt es?", {"count"}),
+        ("Wie hoch ist die durchschnittliche Miete pro Stadt?", {"mean", "group"}),
+        ("Quel est le loyer le plus élevé ?", {"max"}),
+        ("¿Cuántos árboles tienen más de 10 kg?", {"count", "over"}),
+        ("Qual è la somma?", {"sum"}),
+        ("Сколько всего деревьев?", {"count", "sum"}),
+        ("最高的价格", {"max"}),
+        ("売上の合計", {"sum"}),
+        ("Who has at least 5 and at most 9?", {"over or equal", "under or equal"}),
+    ],
+)  # fmt: skip
+def test_what_is_wanted_is_recognized_in_many_languages(question, kinds):
+    assert wanted(question).kinds == kinds
+
+
+def test_hostile_names_and_values_stay_text(read):
+    (table,) = read('"na""me","x); DROP TABLE t; --","it\'s"\n"O\'Hara",1,2\n"Bo ""B""",3,4\n')
+    (query,) = queries(table, "What is the total of it's in O'Hara?")
+    assert run_query(table, query).values == [(2.0,)]
+
+
+def test_a_query_can_only_read(orchard):
+    with opened(orchard) as db, pytest.raises(sqlite3.OperationalError, match="write"):
+        db.execute("DELETE FROM t")
+
+
+def test_the_parts_of_a_query_are_found_among_names_like_keywords():
+    parsed = parse_query('SELECT "a, FROM b", SUM("c") FROM t WHERE "WHERE" = \'x LIMIT 5\' GROUP BY "d" LIMIT 1')
+    assert list(parsed.select) == ['"a, FROM b"', 'SUM("c")']
+    assert (parsed.where, parsed.group, parsed.order, parsed.limit) == ("\"WHERE\" = 'x LIMIT 5'", '"d"', "", 1)
