@@ -157,7 +157,7 @@ class RopeLayout(Enum):
     def channels(self, dim: int, pairs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the indices of the channels that ``split`` returns, of ``dim`` channels; int64."""
         first, second, rest = self.split(torch.arange(dim), pairs)
-        return tuple(x.clone().numpy() for x in (first, second, rest))
+        return first.clone().numpy(), second.clone().numpy(), rest.clone().numpy()
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Returns x [..., T, D] rotated by angles with cosines and sines [T, pairs] or [pairs]."""

@@ -44,7 +44,7 @@ def documents(store: Store, text: str, collection: int | None = None) -> str:
         rows = [d for d in rows if d.id in inside]
     copies = {d.id: [file for file in files.get(d.id, ()) if file.path != d.path] for d in rows}
     part = text.strip().lower()
-    matching = [d for d in rows if any(part in one.name.lower() for one in (d, *copies[d.id]))]
+    matching = [d for d in rows if any(part in name.lower() for name in (d.name, *(c.name for c in copies[d.id])))]
     if not matching:
         empty = _EMPTY if collection is None else "This collection has no documents yet."
         return note(f"No name has “{text.strip()}” in it." if rows else empty)

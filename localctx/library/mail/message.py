@@ -24,7 +24,10 @@ Raises DocumentError for a file that cannot be read.
 _MAX_NESTED = 8  # depth of messages attached to messages
 _SHOWN = ("From", "To", "Cc", "Date")
 _MESSAGES = ("message/rfc822", "message/global", "message/news")
-_DECODERS = {"base64": binascii.a2b_base64, "quoted-printable": quopri.decodestring}
+_DECODERS: dict[str, Callable[[bytes], bytes]] = {
+    "base64": binascii.a2b_base64,
+    "quoted-printable": quopri.decodestring,
+}
 
 
 def read(data: bytes, read_file: ReadFile) -> TextBuilder:

@@ -63,8 +63,8 @@ class TakeInWorkflow:
         left = next((f for f in same if f.path != path and not stamp_of(f.path)), None)
         found, status = known or left or same[0], "unchanged" if known else "moved" if left else "copy"
         row = store.documents.find(found.document)
-        file = {"name": shown_name(real_path(path).name), "modified": stamp.modified, "bytes": stamp.bytes}
-        store.documents.record_file(replace(row, path=path, **file))
+        name = shown_name(real_path(path).name)
+        store.documents.record_file(replace(row, path=path, name=name, modified=stamp.modified, bytes=stamp.bytes))
         return TakenIn(path, status, row.id, "" if known else found.path, row.chars)
 
     def _parse(self, store: Store, path: str) -> TakenIn:

@@ -184,7 +184,7 @@ class AskWorkflow:
                     raise
                 why = e.problem
         request = yield from self._retrieval.open(documents, question, persist, why, conversation)
-        if may_need_table(request.passages, question):
+        if may_need_table(request.prompt.passages, question):
             yield Note(NOT_COMPUTED)
         return request
 
