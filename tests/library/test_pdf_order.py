@@ -165,3 +165,12 @@ def test_text_in_another_direction_divides_no_sentence():
 def test_a_stamp_across_a_page_stands_after_its_text():
     page = Drawn("\n".join([at(100, 400, "DRAFT", 80, 45), *lines(80, 700, LEFT)]))
     assert text_of(drawn_pdf([page])) == "\n".join(LEFT) + "\n\nDRAFT"
+
+
+def test_a_ligature_is_read_as_its_letters():
+    cmap = "1 begincodespacerange <00> <FF> endcodespacerange 2 beginbfchar <41> <FB01> <42> <FB03> endbfchar"
+    table = f"<</Length {len(cmap)}>>stream\n{cmap}\nendstream"
+    data = drawn_pdf([[at(50, 700, "scientiAc eBcient")]], more=[table])
+    encoding = b"/Encoding/WinAnsiEncoding"
+    data = data.replace(encoding, b"/ToUnicode 4 0 R".ljust(len(encoding)))  # objects stay at their places
+    assert text_of(data) == "scientific efficient"

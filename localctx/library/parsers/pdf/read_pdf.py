@@ -1,8 +1,8 @@
 """Reads a PDF's text page by page, with page labels and the headings of its outline. Runs in the child process.
 
-The letters and their places come from PDFium through pypdfium2 (Apache-2.0 and BSD). Its own text of a page was
-measured: it loses line ends of turned pages, hyphens at line ends, columns that are written row by row, and forms. So
-the letters are put in order here. pdfminer.six (MIT) is many times slower, and PyMuPDF (AGPL) cannot be shipped.
+The letters and their places are PDFium's, through pypdfium2 (Apache-2.0 or BSD-3), and are put in order here. Of five
+orders in which a file may write two columns, PDFium's own text had one right, PyMuPDF's (AGPL) one, pdfminer.six's
+(MIT) and LiteParse's (Apache-2.0) none. PDFium's also loses ends of turned lines, hyphens, and the values of forms.
 """
 
 import re
