@@ -28,7 +28,7 @@ from localctx.library.parsers.word_boxes import WordBox
 
 _MAX_TABLE_TEXT = 4_000_000  # characters after which tables are no longer searched for, to save time
 _MOST_DAMAGED = 1_000  # pages in a row that cannot be read, after which the rest is taken to be damaged too
-_DAMAGES = (pypdfium2.PdfiumError, ArithmeticError, LookupError, ValueError)  # what reading a damaged page raises
+_DAMAGES = (RuntimeError, ArithmeticError, LookupError, OSError, ValueError)  # PdfiumError is a RuntimeError
 
 _Fault = tuple[str, str]
 """What keeps pages from being read, said of one page and of several."""
