@@ -1,9 +1,9 @@
 """Decodes bytes to text whatever they declare: by byte order mark, as UTF-8, as declared, or by detection.
 
 Bytes that fit no encoding cost the letter that they belong to, and never the text: UTF-8 with a few bad bytes stays
-UTF-8. A declared encoding means its superset in use, as browsers take it (https://encoding.spec.whatwg.org). Of the 213
-names there, the standard library lacks 60, which differ by a prefix or a hyphen: not worth the package webencodings,
-unchanged since 2017. charset-normalizer detects.
+UTF-8. A declared encoding means its superset in use, as browsers take it (https://encoding.spec.whatwg.org). Of the 228
+names there, the standard library lacks 75. Most differ by a prefix or a hyphen, which is not worth the package
+webencodings, unchanged since 2017. charset-normalizer detects.
 """
 
 import codecs

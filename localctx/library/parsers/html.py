@@ -1,7 +1,7 @@
 """Reads the text of a web page as browsers show it. Runs in the child process.
 
 A page that is well-formed XML (XHTML, the chapters of books) is read as XML, where <title/> or <script/> ends at once;
-an HTML parser would take the rest of the page for its content. expat reads it: lxml, a library more, reads the same.
+an HTML parser would take the rest of the page for its content. The standard library's expat reads it.
 Any other page is read by selectolax, which mends broken pages as browsers do: as fast as lxml.html, which mends them in
 its own way, and 40 times as fast as html5lib (0.4 MB in 15 ms). PageText then tells what browsers show.
 """

@@ -1,6 +1,6 @@
 """Reads Jupyter notebooks (.ipynb) cell by cell: text, code and what the code printed. Runs in the child process.
 
-The files are JSON; nbformat checks them against a schema and raises for damage that costs no cell here.
+The files are JSON. nbformat would add a check against their schema, with jsonschema, and nothing that is needed here.
 """
 
 import json
