@@ -19,9 +19,9 @@ from localctx.file_names import shown_name, stored_path
 from localctx.library.parsers.file_kind import kind_of, text_kind
 from localctx.library.parsers.plain.markdown import headings
 from localctx.library.parsers.sandbox import Parsed, parse
+from localctx.library.parsers.sheets.csv_text import SUFFIXES, read_csv
 from localctx.library.parsers.text import decode_text
 from localctx.library.parsers.text_builder import OPTICAL, Mark
-from localctx.library.tables.csv_text import SUFFIXES, read_csv
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.originals import content_id
 from localctx.store.word_places import PageBoxes

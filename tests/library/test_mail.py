@@ -9,7 +9,7 @@ import pytest
 from made_files import pdf
 from office_files import message, pptx, rents, saved
 
-from localctx.library.mail.attachments import AttachedFiles
+from localctx.library.parsers.mail.attachments import AttachedFiles
 from localctx.library.parsers.text_builder import TextBuilder
 from localctx.library.read_document import Document, read_document
 

@@ -8,10 +8,10 @@ from made_files import with_member
 from office_files import rents, saved, xlsx
 
 from localctx.library.parsers.archive import Archive
+from localctx.library.parsers.sheets.cells import plain_number, tell_ranges
+from localctx.library.parsers.sheets.number_format import shown_cell
+from localctx.library.parsers.sheets.values import column_of
 from localctx.library.read_document import Document, read_document
-from localctx.library.tables.cells import plain_number, tell_ranges
-from localctx.library.tables.number_format import shown_cell
-from localctx.library.tables.values import column_of
 
 SHEET = "xl/worksheets/sheet1.xml"
 

@@ -7,7 +7,7 @@ from office_files import saved
 
 from localctx.library.read_document import read_document
 from localctx.library.tables.question_words import wanted
-from localctx.library.tables.table import Table, tables_of
+from localctx.library.tables.table import DataTable, tables_of
 from localctx.library.tables.table_answer import tell_result
 from localctx.library.tables.table_database import opened, parse_query, run_query
 from localctx.library.tables.table_queries import likeliest_table, queries
@@ -28,7 +28,7 @@ Total,,,,,150
 def read(tmp_path):
     """Reads the tables of a file."""
 
-    def read(data: bytes | str, name: str = "a.csv") -> list[Table]:
+    def read(data: bytes | str, name: str = "a.csv") -> list[DataTable]:
         (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
         document = read_document(str(tmp_path / name))
         return tables_of(StoredDocument(document.row, document.text, document.spans))
@@ -37,12 +37,12 @@ def read(tmp_path):
 
 
 @pytest.fixture
-def orchard(read) -> Table:
+def orchard(read) -> DataTable:
     (table,) = read(ORCHARD)
     return table
 
 
-def answer(table: Table, question: str) -> tuple[str, list[str]]:
+def answer(table: DataTable, question: str) -> tuple[str, list[str]]:
     """The answer to a question that only one query fits, and the numbers of its rows."""
     (query,) = queries(table, question)
     result = run_query(table, query)

@@ -3,7 +3,7 @@
 A page that is well-formed XML (XHTML, the chapters of books) is read as XML, where <title/> or <script/> ends at once;
 an HTML parser would take the rest of the page for its content. The standard library's expat reads it.
 Any other page is read by selectolax, which mends broken pages as browsers do: as fast as lxml.html, which mends them in
-its own way, and 40 times as fast as html5lib (0.4 MB in 15 ms). PageText then tells what browsers show.
+its own way, and 40 times as fast as html5lib (0.4 MB in 15 ms). WebPageText then tells what browsers show.
 """
 
 import re
@@ -15,7 +15,7 @@ from xml.parsers import expat
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from localctx.library.parsers.archive import local
-from localctx.library.parsers.page_text import PageText
+from localctx.library.parsers.page_text import WebPageText
 from localctx.library.parsers.text_builder import TextBuilder
 
 _LAYOUT = {"table", "h1", "h2", "h3", "pre", "article", "section"}  # no table of data has these
@@ -28,7 +28,7 @@ _ENTITY = re.compile("&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]*;")
 
 def read(text: str, builder: TextBuilder) -> None:
     """Append a page's visible text and its headings to ``builder`` in document order."""
-    page = PageText(builder)
+    page = WebPageText(builder)
     root = _xml(text)
     if root is not None:
         _walk_xml(root, page)
@@ -47,7 +47,7 @@ def _xml(text: str) -> ElementTree.Element | None:
         return None
 
 
-def _walk_xml(root: ElementTree.Element, page: PageText) -> None:
+def _walk_xml(root: ElementTree.Element, page: WebPageText) -> None:
     parts = [_parts(root, page)]
     while parts:  # a loop, because pages may nest deeper than the stack
         child = next(parts[-1], None)
@@ -57,7 +57,7 @@ def _walk_xml(root: ElementTree.Element, page: PageText) -> None:
             parts.append(_parts(child, page))
 
 
-def _parts(element: ElementTree.Element, page: PageText) -> Iterator[ElementTree.Element]:
+def _parts(element: ElementTree.Element, page: WebPageText) -> Iterator[ElementTree.Element]:
     """Report an element and its text to ``page``; yields its children where they are to be reported."""
     tag = local(element.tag).lower() if isinstance(element.tag, str) else "-comment"
     attributes = {local(name).lower(): value for name, value in element.attrib.items()}
@@ -77,7 +77,7 @@ def _is(element: ElementTree.Element, tags: set[str]) -> bool:
     return isinstance(element.tag, str) and local(element.tag).lower() in tags
 
 
-def _walk_html(text: str, page: PageText) -> None:
+def _walk_html(text: str, page: WebPageText) -> None:
     if _XHTML.search(text[:1024]):
         text = _EMPTY.sub(r"<\1\2></\1>", text)  # XHTML with an error somewhere
     try:
@@ -100,7 +100,7 @@ def _walk_html(text: str, page: PageText) -> None:
         node = node.next or node.parent
 
 
-def _start(node: LexborNode, page: PageText) -> bool:
+def _start(node: LexborNode, page: WebPageText) -> bool:
     """Report a node to ``page``; returns True if its children are to be reported."""
     if node.tag == "-text":
         page.text(node.text_content or "")

@@ -81,7 +81,7 @@ def _write_profile(folder: Path) -> None:
     user = folder / "profile" / "user"
     user.mkdir(parents=True)
     items = "".join(_ITEM.format(name=name, value=value) for name, value in _SECURITY.items())
-    (user / "registrymodifications.xcu").write_text(_PROFILE.format(items=items))
+    (user / "registrymodifications.xcu").write_text(_PROFILE.format(items=items), encoding="utf-8")
 
 
 def _command(office: str, folder: Path, source: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""PageText: what a browser shows of a page's elements, as text: numbers of lists, tables, form values, formulas."""
+"""WebPageText: what a browser shows of a page's elements, as text: numbers of lists, tables, form values, formulas."""
 
 import re
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ _MAX_SPAN = 1000  # rows or columns
 
 
 @dataclass
-class _List:
+class _WebList:
     """A list: the marker of its items (``1``, ``a``, ``A``, ``i``, ``I``, or "" for none) and the next number."""
 
     marker: str
@@ -64,12 +64,12 @@ class _Table:
         return "\t".join(cells).rstrip()
 
 
-class PageText:
+class WebPageText:
     """Appends the text of elements to a builder. ``start``, ``text`` and ``end`` are called in document order."""
 
     def __init__(self, builder: TextBuilder) -> None:
         self._builder = builder
-        self._lists = list[_List]()
+        self._lists = list[_WebList]()
         self._tables = list[_Table | None]()  # None: only for layout
         self._formulas = list[list[str]]()  # for each open element of a formula: what comes before its next children
         self._options: list[tuple[bool, str]] | None = None  # of the open select: chosen, text
@@ -243,12 +243,12 @@ def _shown_value(tag: str, attributes: dict[str, str]) -> str:
     return "" if _FILE_NAME.fullmatch(alt) else alt
 
 
-def _list(tag: str, attributes: dict[str, str], style: str) -> _List:
+def _list(tag: str, attributes: dict[str, str], style: str) -> _WebList:
     is_bare = tag != "ol" or "list-style:none" in style or "list-style-type:none" in style
     kind = attributes.get("type", "1")
     count = _number(attributes.get("reversed"), 1)
     start = _number(attributes.get("start"), count)
-    return _List("" if is_bare else kind if kind in "1aAiI" else "1", start, -1 if "reversed" in attributes else 1)
+    return _WebList("" if is_bare else kind if kind in "1aAiI" else "1", start, -1 if "reversed" in attributes else 1)
 
 
 def _number(value: str | None, otherwise: int) -> int:

@@ -92,8 +92,8 @@ def _parse(request: dict[str, Any], data: bytes, progress: _Progress) -> tuple[s
 def _read(request: dict[str, Any], data: bytes, progress: _Progress) -> TextBuilder:
     match kind := request["what"]:
         case "eml" | "mbox":
-            from localctx.library.mail import mailbox, message
-            from localctx.library.mail.attachments import AttachedFiles
+            from localctx.library.parsers.mail import mailbox, message
+            from localctx.library.parsers.mail.attachments import AttachedFiles
 
             files = AttachedFiles(
                 lambda kind, data: _parse({**request, "what": kind}, data, _no_progress)[1],

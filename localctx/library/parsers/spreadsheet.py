@@ -11,15 +11,15 @@ from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, Pass
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.archive import Archive
+from localctx.library.parsers.sheets import xlsx
+from localctx.library.parsers.sheets.cells import Merged, NumberedRow, cell
+from localctx.library.parsers.sheets.sheet_text import Sheet, write_sheet
 from localctx.library.parsers.text_builder import TextBuilder
-from localctx.library.tables import xlsx
-from localctx.library.tables.cells import Merged, Numbered, cell
-from localctx.library.tables.sheet_text import Sheet, write_sheet
 
-_Progress = Callable[[int, int], None]
+_SheetsDone = Callable[[int, int], None]
 
 
-def read_archive(archive: Archive, progress: _Progress) -> TextBuilder:
+def read_archive(archive: Archive, progress: _SheetsDone) -> TextBuilder:
     """Returns the text of a zipped workbook. Raises DocumentError."""
     if any(name.endswith(".bin") and name.startswith("xl/workbook") for name in archive.names):
         return read(archive.repacked(_is_read), progress)
@@ -28,7 +28,7 @@ def read_archive(archive: Archive, progress: _Progress) -> TextBuilder:
     return xlsx.read(archive, progress)
 
 
-def read(data: bytes, progress: _Progress) -> TextBuilder:
+def read(data: bytes, progress: _SheetsDone) -> TextBuilder:
     """Returns the text of all visible sheets. A sheet's name is a heading; rows are marked with their numbers.
 
     Raises DocumentError for a workbook that is locked or damaged.
@@ -56,7 +56,7 @@ def _is_read(member: str) -> bool:
     return not member.startswith(("xl/media/", "xl/drawings/", "xl/embeddings/", "Pictures/", "Thumbnails/"))
 
 
-def _rows(sheet: CalamineSheet) -> Iterator[Numbered]:
+def _rows(sheet: CalamineSheet) -> Iterator[NumberedRow]:
     for number, values in enumerate(sheet.iter_rows(), 1):
         cells = ((column, cell(value)) for column, value in enumerate(values))
         if row := {column: found for column, found in cells if found}:

@@ -60,7 +60,7 @@ def index_steps(
 
     Yields the progress after each step; it never goes back. Leaves out documents that are removed meanwhile.
     """
-    progress = _Progress(store, documents, embedder, clock)
+    progress = _IndexProgress(store, documents, embedder, clock)
     for row in documents:
         yield from map(progress.add_words, _add_words(store, row))
     progress.start_vectors()
@@ -111,7 +111,7 @@ def is_line_based(name: str) -> bool:
     return Path(name).suffix.lower() not in _PROSE
 
 
-class _Progress:
+class _IndexProgress:
     """Counts what is done: a character counts once for its words, and VECTOR_COST times for its vector."""
 
     def __init__(

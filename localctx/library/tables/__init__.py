@@ -1,1 +1,1 @@
-"""Tables: the rows of spreadsheets and CSV files as text, and questions that compute over them."""
+"""Computes answers over the rows of tables: queries in SQL that a question may mean, and their results."""

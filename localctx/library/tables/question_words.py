@@ -95,7 +95,7 @@ _PATTERNS = {kind: _pattern(words) for kind, words in _WORDS.items()}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Computation:
     """What a question wants computed: the ``kinds`` of its words (see _WORDS), the ``words`` that say so, and the words
     after the one that counts, or after "most": what is ``counted``.
     """
@@ -110,7 +110,7 @@ class Wanted:
         return bool(self.kinds - _SAY_LITTLE)
 
 
-def wanted(question: str) -> Wanted:
+def wanted(question: str) -> Computation:
     """Returns what ``question`` wants computed. Comparisons come first: "at least 5" asks for no least one."""
     found, rest = dict[str, list[str]](), question
     for kind, pattern in _PATTERNS.items():
@@ -121,4 +121,4 @@ def wanted(question: str) -> Wanted:
     count = _PATTERNS["count"].search(question) or _PATTERNS["most"].search(rest)
     after = count.string[count.end() :] if count else ""
     counted = " ".join(_PATTERNS["group"].split(after)[0].split()[:_COUNTED])
-    return Wanted(kinds, " ".join(word for matches in found.values() for word in matches), counted)
+    return Computation(kinds, " ".join(word for matches in found.values() for word in matches), counted)

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from localctx.library.tables.header import column_label
-from localctx.library.tables.values import Column, column_of
+from localctx.library.parsers.sheets.header import column_label
+from localctx.library.parsers.sheets.values import Column, column_of
 from localctx.store.documents import Span, StoredDocument, labels
 
 _TOTALS = re.compile(
@@ -31,7 +31,7 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class DataTable:
     """A table of a document: the name of its sheet, the names of its columns, and its rows without those of totals.
 
     ``totals`` are the numbers of the rows that are left out because they add up others.
@@ -57,7 +57,7 @@ class Table:
         }
 
 
-def tables_of(document: StoredDocument) -> list[Table]:
+def tables_of(document: StoredDocument) -> list[DataTable]:
     """Returns the tables of a document: one for each run of rows under a header."""
     sheet, found = labels(document.spans, "heading"), list[_Rows]()
     for span in (s for s in document.spans if s.kind == "row"):
@@ -94,7 +94,7 @@ class _Rows:
         if len(texts) > 1:
             self.rows.append(replace(row, texts=texts))
 
-    def table(self) -> Table | None:
+    def table(self) -> DataTable | None:
         """Returns the table, or None if no row names its values."""
         if not self.rows:
             return None
@@ -102,7 +102,7 @@ class _Rows:
         names = dict.fromkeys([*widest, *(name for row in self.rows for name in row.texts)])
         totals = [row for row in self.rows if _TOTALS.fullmatch(next(iter(row.texts.values())).strip(" :"))]
         kept = tuple(row for row in self.rows if row not in totals) if totals else tuple(self.rows)
-        return Table(self._sheet, tuple(names), kept, tuple(row.number for row in totals)) if kept else None
+        return DataTable(self._sheet, tuple(names), kept, tuple(row.number for row in totals)) if kept else None
 
     def _name(self, piece: str) -> str:
         """Returns the column name that a piece of a row begins with: a name of the header, with its group in front."""

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from localctx.library.tables.cells import plain_number
-from localctx.library.tables.table import Table
+from localctx.library.parsers.sheets.cells import plain_number
+from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_database import ParsedQuery, QueryResult
 
 MAX_SHOWN = 10  # rows of a result
 _NAMES = {"SUM": "total", "AVG": "average"}
 
 
-def tell_result(table: Table, query: ParsedQuery, result: QueryResult) -> str:
+def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult) -> str:
     """Returns an answer, in English words as far as it needs any."""
     counted = f"{len(result.rows):,} of {len(table.rows):,} rows"
     left_out = f"; row {', '.join(table.totals[:3])} is left out as a total" if table.totals else ""

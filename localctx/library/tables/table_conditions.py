@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator
 from itertools import product, takewhile
 
-from localctx.library.tables.cells import plain_number
-from localctx.library.tables.question_words import Wanted
-from localctx.library.tables.table import Table
+from localctx.library.parsers.sheets.cells import plain_number
+from localctx.library.parsers.sheets.values import column_of
+from localctx.library.tables.question_words import Computation
+from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_question import TableQuestion, holds_years, mentions, quoted, values_of
-from localctx.library.tables.values import column_of
 
 _MAX_DISTINCT = 20_000  # values of a column that are looked for in a question
 _NUMBER = re.compile(r"(?<![\w.,])[-\u2212]?\d[\d.,'\u2019\u00a0]*(?!\w)")
@@ -63,7 +63,7 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
         yield [f"{quoted(name)} {_sign(asked.wanted)} {numbers[0]}" for name in names]
 
 
-def _divides(table: Table, name: str, number: str) -> bool:
+def _divides(table: DataTable, name: str, number: str) -> bool:
     """Returns True if a column has lower and higher values than a number: a question rarely asks for all or none."""
     values = values_of(table, name)
     return bool(values) and min(values) <= float(number) <= max(values)
@@ -87,7 +87,7 @@ def _days(asked: TableQuestion) -> Iterator[list[str]]:
         yield [f"{quoted(name)} {_sign(asked.wanted)} {years[0]}" for name in numbers]
 
 
-def _sign(asked: Wanted) -> str:
+def _sign(asked: Computation) -> str:
     """Returns the comparison that the question's words mean: the weaker one of "at least" and "more than"."""
     for kind, sign in (("over or equal", ">="), ("under or equal", "<="), ("over", ">"), ("under", "<")):
         if kind in asked.kinds:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from localctx.library.tables.table import Table, TableRow
+from localctx.library.tables.table import DataTable, TableRow
 from localctx.library.tables.table_queries import NAME
 from localctx.library.tables.table_question import quoted
 
@@ -63,7 +63,7 @@ def parse_query(query: str) -> ParsedQuery:
     )
 
 
-def run_query(table: Table, query: str) -> QueryResult:
+def run_query(table: DataTable, query: str) -> QueryResult:
     """Returns the result of a query of ``table_queries`` over a table. Rows that tie with the last one are included.
 
     Raises TimeoutError if it takes too much work.
@@ -79,7 +79,7 @@ def run_query(table: Table, query: str) -> QueryResult:
 
 
 @contextmanager
-def opened(table: Table) -> Iterator[sqlite3.Connection]:
+def opened(table: DataTable) -> Iterator[sqlite3.Connection]:
     """Yield a connection to a table in memory, which can only be read, with limited work."""
     db = sqlite3.connect(":memory:")
     try:

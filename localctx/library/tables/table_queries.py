@@ -6,7 +6,7 @@ The question's words decide what is computed and which rows count; where several
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
-from localctx.library.tables.table import Table
+from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_conditions import conditions, named_values, numbers_in
 from localctx.library.tables.table_question import (
     TableQuestion,
@@ -27,7 +27,7 @@ _MAX_BEST = 100  # rows asked for, as in "the top 5"
 _MAX_LISTED = 6  # columns shown of the rows that a condition selects
 
 
-def queries(table: Table, question: str) -> list[str]:
+def queries(table: DataTable, question: str) -> list[str]:
     """Returns the queries that may answer ``question`` over the table ``NAME``: none if it computes nothing."""
     asked = TableQuestion(question, table)
     if not asked.wanted.computes:
@@ -37,10 +37,10 @@ def queries(table: Table, question: str) -> list[str]:
     return list(dict.fromkeys(islice(found, MAX_QUERIES)))
 
 
-def likeliest_table(tables: Sequence[Table], question: str) -> Table:
+def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
     """Returns the table with the most columns and values that the question names; of several, the longest."""
 
-    def rank(table: Table) -> tuple[int, int]:
+    def rank(table: DataTable) -> tuple[int, int]:
         asked = TableQuestion(question, table)
         named = sum(mentions(question, name) for name in (*table.names, table.sheet)) + len(list(named_values(asked)))
         return named, len(table.rows)

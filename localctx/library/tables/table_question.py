@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from localctx.library.tables.question_words import Wanted, wanted
-from localctx.library.tables.table import Table
+from localctx.library.tables.question_words import Computation, wanted
+from localctx.library.tables.table import DataTable
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,10 @@ class TableQuestion:
     """A question about a table: its words, what it wants computed, and the columns by kind that it may be about."""
 
     question: str
-    table: Table
+    table: DataTable
 
     @cached_property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Computation:
         """What the question wants computed."""
         return wanted(self.question)
 
@@ -79,30 +79,30 @@ def mentions_all(question: str, name: str) -> bool:
     return bool(words) and all(_has(question, word) for word in words)
 
 
-def holds_years(table: Table, name: str) -> bool:
+def holds_years(table: DataTable, name: str) -> bool:
     """Returns True of a column of years."""
     values = values_of(table, name)
     return bool(values) and all(1900 <= value <= 2100 and value == int(value) for value in values)
 
 
-def repeats(table: Table, name: str) -> bool:
+def repeats(table: DataTable, name: str) -> bool:
     """Returns True of a column with a value that several rows have: it names groups."""
     filled = [value for value in table.values[name] if value is not None]
     return len(set(filled)) < len(filled)
 
 
-def tells_rows_apart(table: Table, name: str) -> bool:
+def tells_rows_apart(table: DataTable, name: str) -> bool:
     """Returns True of a column of texts or of row numbers: it says which row is meant."""
     return table.columns[name].kind == "text" or (table.columns[name].kind == "number" and counts_rows(table, name))
 
 
-def counts_rows(table: Table, name: str) -> bool:
+def counts_rows(table: DataTable, name: str) -> bool:
     """Returns True of a column of row numbers or identifiers: whole numbers that rise by one."""
     values = values_of(table, name)
     return len(values) > 2 and all(b - a == 1 for a, b in pairwise(values))
 
 
-def values_of(table: Table, name: str) -> list[float]:
+def values_of(table: DataTable, name: str) -> list[float]:
     """Returns the numbers of a column."""
     return [value for value in table.values[name] if isinstance(value, float)]
 

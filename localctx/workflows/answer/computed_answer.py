@@ -19,7 +19,7 @@ from localctx.engine.run_request import answer_request, emit_text
 from localctx.library.citations.cite import cite_characters
 from localctx.library.search.search import Passage
 from localctx.library.tables.question_words import wanted
-from localctx.library.tables.table import Table, tables_of
+from localctx.library.tables.table import DataTable, tables_of
 from localctx.library.tables.table_answer import tell_result
 from localctx.library.tables.table_database import parse_query, run_query
 from localctx.library.tables.table_queries import likeliest_table, queries
@@ -68,7 +68,7 @@ class TableWorkflow:
             return None
         return self._request(found[0], table, question, possible)
 
-    def _request(self, document: StoredDocument, table: Table, question: str, possible: Sequence[str]) -> Request:
+    def _request(self, document: StoredDocument, table: DataTable, question: str, possible: Sequence[str]) -> Request:
         prompt = _PROMPT.format(columns="\n".join(_columns(table)), question=question)
         request = self._builder.build([], [], prompt, persist=False, conversation=Conversation(form=AS_IT_IS))
         request.prompt.documents, request.prompt.possible_queries = [document], possible
@@ -111,7 +111,7 @@ def _chosen(case: AnswerCase) -> EngineCoroutine[str]:
     return next((query for query in possible if query.startswith(written)), possible[0])
 
 
-def _columns(table: Table) -> Iterator[str]:
+def _columns(table: DataTable) -> Iterator[str]:
     for name in table.names:
         texts = dict.fromkeys(text for row in table.rows if (text := row.texts.get(name, "")))
         yield f'"{name}" ({table.columns[name].kind}), such as {", ".join(list(texts)[:_EXAMPLES])}'

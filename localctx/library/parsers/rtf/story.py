@@ -17,7 +17,7 @@ class RtfStory:
         self.after: list[Block] = []
         self._blocks: list[Block] = []
         self._pieces: list[str] = []
-        self._levels: list[_Rows] = []  # the open tables: a table in a cell is on the next level
+        self._levels: list[_TableRows] = []  # the open tables: a table in a cell is on the next level
 
     def add(self, text: str) -> None:
         """Append text to the paragraph."""
@@ -55,7 +55,7 @@ class RtfStory:
     def _open(self, level: int) -> None:
         self.level = level
         while len(self._levels) < level:
-            self._levels.append(_Rows())
+            self._levels.append(_TableRows())
 
     def _close(self, level: int) -> None:
         """Put the tables above ``level`` into the cells that they are in."""
@@ -65,7 +65,7 @@ class RtfStory:
                 (self._levels[-1].cell if self._levels else self._blocks).append(Table(rows))
 
 
-class _Rows:
+class _TableRows:
     """The rows of a table that is being read."""
 
     def __init__(self) -> None:

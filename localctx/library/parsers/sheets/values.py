@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["number", "day", "text"]
+ColumnKind = Literal["number", "day", "text"]
 
 _SPACES = " \u00a0\u202f\u2009"
 _SIGNS = "[$€£¥₹₽₩₺₴₪฿₫₱]"
@@ -30,7 +30,7 @@ _DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})")
 class Column:
     """How a column is written: its kind, and the function from a text to its value (None if it has none)."""
 
-    kind: Kind
+    kind: ColumnKind
     value: Callable[[str], float | str | None]
 
 

@@ -9,10 +9,10 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 
+from localctx.library.parsers.sheets.cells import NumberedRow, SheetCell
+from localctx.library.parsers.sheets.sheet_text import Sheet, write_sheet
+from localctx.library.parsers.sheets.values import value_of
 from localctx.library.parsers.text_builder import TextBuilder
-from localctx.library.tables.cells import Cell, Numbered
-from localctx.library.tables.sheet_text import Sheet, write_sheet
-from localctx.library.tables.values import value_of
 
 SUFFIXES = (".csv", ".tsv", ".tab", ".psv")
 """Suffixes of the names of such files."""
@@ -34,10 +34,10 @@ def read_csv(text: str) -> TextBuilder | None:
     return builder
 
 
-def _rows(text: str, separator: str, skipped: int) -> Iterator[Numbered]:
+def _rows(text: str, separator: str, skipped: int) -> Iterator[NumberedRow]:
     for number, values in enumerate(_records(text, separator), 1):
         shown = ((column, " ".join(value.split())) for column, value in enumerate(values))
-        row = {column: Cell(value_of(value), value) for column, value in shown if value}
+        row = {column: SheetCell(value_of(value), value) for column, value in shown if value}
         if row and number > skipped:
             yield number, row
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from localctx.library.tables.cells import Cell, plain_number, show
+from localctx.library.parsers.sheets.cells import SheetCell, plain_number, show
 
 BUILT_IN = {
     **{1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?", 13: "# ??/??"},
@@ -49,15 +49,15 @@ class _Format:
 _GENERAL = None
 
 
-def shown_cell(value: float, code: str, from_1904: bool) -> Cell:
+def shown_cell(value: float, code: str, from_1904: bool) -> SheetCell:
     """Returns the cell of a number with the format ``code``. Days count from 1900, or from 1904."""
     form = _parsed(code)
     if form is _GENERAL:
-        return Cell(value, plain_number(value))
+        return SheetCell(value, plain_number(value))
     if form.kind == "number":
-        return Cell(value, _number(value, form))
+        return SheetCell(value, _number(value, form))
     converted = _moment(value, form.kind, from_1904)
-    return Cell(converted, show(converted))
+    return SheetCell(converted, show(converted))
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from localctx.library.parsers.archive import Archive, attribute, local
-from localctx.library.tables.number_format import BUILT_IN
+from localctx.library.parsers.sheets.number_format import BUILT_IN
 
 _SHEET, _STRINGS, _STYLES = "worksheet", "sharedStrings", "styles"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from localctx.errors import DocumentError
-from localctx.library.mail.message import ReadFile, append_message
+from localctx.library.parsers.mail.message import ReadFile, append_message
 from localctx.library.parsers.text_builder import TextBuilder
 
 _DAY = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from localctx.library.tables.cells import Merged, Numbered, Row
+from localctx.library.parsers.sheets.cells import Merged, NumberedRow, SheetRow
 
 Names = dict[int, str]
 """The names of columns; ``2023 / Price`` where ``2023`` is the name of a group of columns."""
@@ -27,7 +27,7 @@ def columns_across(merged: Sequence[Merged]) -> Across:
 
 
 def find_header(
-    block: Sequence[Numbered], has_header: bool, across: Across, enough: int = 3
+    block: Sequence[NumberedRow], has_header: bool, across: Across, enough: int = 3
 ) -> tuple[int, Names] | None:
     """Returns the number of the last header row of a block and its names, or None. Rows of one cell are titles.
 
@@ -49,7 +49,7 @@ def find_header(
     return block[at][0], _joined([_by_column(block[i], block[at][1], across) for i in range(first, at)], block[at][1])
 
 
-def _names_groups(block: Sequence[Numbered], at: int, across: Across) -> bool:
+def _names_groups(block: Sequence[NumberedRow], at: int, across: Across) -> bool:
     """Returns True if row ``at`` names groups of the columns that the row below it names.
 
     A group is merged over some of these columns, or it stands over the first of several columns of one name that have
@@ -69,7 +69,7 @@ def _names_groups(block: Sequence[Numbered], at: int, across: Across) -> bool:
     return 1 < len(row) < len(names) and set(row) <= set(names) and any(_is_measured(c, below) for c in repeated)
 
 
-def _by_column(numbered: Numbered, names: Row, across: Across) -> Names:
+def _by_column(numbered: NumberedRow, names: SheetRow, across: Across) -> Names:
     """Returns the group name above each of the columns: of the range merged over it, else of the last one begun."""
     number, row = numbered
     if not (spans := across.get(number)):
@@ -78,7 +78,7 @@ def _by_column(numbered: Numbered, names: Row, across: Across) -> Names:
     return {column: cell.shown for column, cell in row.items()} | over
 
 
-def _joined(groups: Sequence[Names], names: Row) -> Names:
+def _joined(groups: Sequence[Names], names: SheetRow) -> Names:
     """Returns the names with those of their groups in front, each of them once."""
     levels = {c: [*(group.get(c, "") for group in groups), column_label(cell.shown)] for c, cell in names.items()}
     return {column: " / ".join(dict.fromkeys(filter(None, parts))) for column, parts in levels.items()}
@@ -89,20 +89,20 @@ def column_label(name: str) -> str:
     return name.replace("; ", ", ")
 
 
-def _are_names(row: Row) -> bool:
+def _are_names(row: SheetRow) -> bool:
     others: list[Any] = [cell.value for cell in row.values() if not isinstance(cell.value, str)]
     in_order = len(others) > 1 and len({type(v) for v in others}) == 1 and all(a < b for a, b in pairwise(others))
     return not others or (in_order and not any(isinstance(v, float) and not 1900 <= v <= 2100 for v in others))
 
 
-def _recurs(row: Row, below: Sequence[Row]) -> bool:
+def _recurs(row: SheetRow, below: Sequence[SheetRow]) -> bool:
     """Returns True if a value of the row is again in its column, though the whole row is not."""
     shown = {column: cell.shown for column, cell in row.items()}
     others = [other for other in below if {column: cell.shown for column, cell in other.items()} != shown]
     return any(column in other and other[column].shown == name for other in others for column, name in shown.items())
 
 
-def _is_measured(column: int, rows: Sequence[Row]) -> bool:
+def _is_measured(column: int, rows: Sequence[SheetRow]) -> bool:
     """Returns True if the column has at least two values, all of one type other than text."""
     types = [type(row[column].value) for row in rows if column in row]
     return len(types) > 1 and len(set(types)) == 1 and types[0] is not str

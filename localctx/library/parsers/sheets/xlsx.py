@@ -14,11 +14,20 @@ from zipfile import BadZipFile
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.archive import Archive, local
+from localctx.library.parsers.sheets.cells import (
+    Comment,
+    Merged,
+    NumberedRow,
+    SheetCell,
+    SheetRow,
+    cell,
+    column_name,
+    tell_ranges,
+)
+from localctx.library.parsers.sheets.number_format import shown_cell
+from localctx.library.parsers.sheets.sheet_text import Sheet, write_sheet
+from localctx.library.parsers.sheets.workbook import Workbook, elements, read_workbook, relations, text_of
 from localctx.library.parsers.text_builder import TextBuilder
-from localctx.library.tables.cells import Cell, Comment, Merged, Numbered, Row, cell, column_name, tell_ranges
-from localctx.library.tables.number_format import shown_cell
-from localctx.library.tables.sheet_text import Sheet, write_sheet
-from localctx.library.tables.workbook import Workbook, elements, read_workbook, relations, text_of
 
 _DAMAGE = (ElementTree.ParseError, BadZipFile, zlib.error, EOFError)
 _REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})")
@@ -78,7 +87,7 @@ class _SheetReader:
         self._formulas = list[str]()  # cells with a formula and no value
         self.row, self._damaged = 0, False  # the last row read, and whether the rest is damaged
 
-    def rows(self, data: bytes) -> Iterator[Numbered]:
+    def rows(self, data: bytes) -> Iterator[NumberedRow]:
         """Yields the rows with their numbers, without empty cells and hidden rows and columns, up to any damage."""
         try:
             for element in elements(data, ("col", "row")):
@@ -108,9 +117,9 @@ class _SheetReader:
         if element.get("hidden") in _YES:
             self._hidden_ranges.append(range(int(element.get("min", 1)) - 1, int(element.get("max", 0))))
 
-    def _row(self, element: ElementTree.Element) -> Row:
+    def _row(self, element: ElementTree.Element) -> SheetRow:
         self.row = int(element.get("r") or self.row + 1)
-        row, column = Row(), -1
+        row, column = SheetRow(), -1
         for child in element:
             if local(child.tag) != "c":
                 continue
@@ -123,7 +132,7 @@ class _SheetReader:
                     row[column] = found
         return row
 
-    def _cell(self, element: ElementTree.Element, column: int) -> Cell | None:
+    def _cell(self, element: ElementTree.Element, column: int) -> SheetCell | None:
         parts = {local(part.tag): part for part in element}
         kind = element.get("t", "n")
         if "is" in parts:
@@ -131,10 +140,10 @@ class _SheetReader:
         value = (parts["v"].text or "") if "v" in parts else ""
         if "f" in parts and not value and kind != "str":
             self._formulas.append(f"{column_name(column)}{self.row}")
-            return Cell(None, f"={' '.join((parts['f'].text or '...').split())}")
+            return SheetCell(None, f"={' '.join((parts['f'].text or '...').split())}")
         return self._valued(kind, value, element.get("s", "0")) if value else None
 
-    def _valued(self, kind: str, value: str, style: str) -> Cell | None:
+    def _valued(self, kind: str, value: str, style: str) -> SheetCell | None:
         try:
             match kind:
                 case "s":
@@ -142,7 +151,7 @@ class _SheetReader:
                 case "b":
                     return cell(value in _YES)
                 case "e":
-                    return Cell(None, value)
+                    return SheetCell(None, value)
                 case "d":
                     return cell(datetime.datetime.fromisoformat(value))
                 case "n":

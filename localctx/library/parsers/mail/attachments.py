@@ -1,6 +1,7 @@
 """Reads files attached to messages by their content, as if each were added by itself, within a part of the time."""
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +11,9 @@ from localctx.errors import DocumentError
 from localctx.library.parsers import html
 from localctx.library.parsers.encodings import decode_mostly
 from localctx.library.parsers.file_kind import kind_of
+from localctx.library.parsers.sheets.csv_text import SUFFIXES, read_csv
 from localctx.library.parsers.text import declared_encoding
 from localctx.library.parsers.text_builder import TextBuilder
-from localctx.library.tables.csv_text import SUFFIXES, read_csv
 
 _HTML = (".html", ".htm", ".xhtml")
 _MAX_FILES = 1000  # of one mailbox
@@ -77,16 +78,16 @@ def _time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError in the block after this much processor time, where the system has such a timer."""
     if seconds < _MIN_SECONDS:
         raise TimeoutError
-    if not hasattr(signal, "setitimer"):
+    if sys.platform == "win32":
         yield
-        return
-    before = signal.signal(signal.SIGVTALRM, _raise_timeout)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+    else:
+        before = signal.signal(signal.SIGVTALRM, _raise_timeout)
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
 
 
 def _raise_timeout(number: int, frame: FrameType | None) -> None:

@@ -11,8 +11,8 @@ from email.message import Message
 
 from localctx.document_parts import name_part, tell_part
 from localctx.errors import DocumentError, format_bytes
-from localctx.library.mail.fields import charset, field, file_name, text_of
 from localctx.library.parsers import html
+from localctx.library.parsers.mail.fields import charset, field, file_name, text_of
 from localctx.library.parsers.text_builder import TextBuilder
 
 ReadFile = Callable[[bytes, str, str], TextBuilder | str]

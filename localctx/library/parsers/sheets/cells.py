@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 _MAX_EXPONENT = 30  # a number of more digits would be noise
 
 
-class Cell(NamedTuple):
+class SheetCell(NamedTuple):
     """A cell with something in it: its value (a text, number, truth value, day, time or duration), and its text."""
 
     value: Any
     shown: str
 
 
-Row = dict[int, Cell]
+SheetRow = dict[int, SheetCell]
 """The cells of a row that are not empty, by column from 0, in order."""
 
-Numbered = tuple[int, Row]
+NumberedRow = tuple[int, SheetRow]
 """A row that is not empty, with its number from 1."""
 
 Merged = tuple[tuple[int, int], tuple[int, int]]
@@ -33,10 +33,10 @@ class Comment(NamedTuple):
     text: str
 
 
-def cell(value: Any) -> Cell | None:
+def cell(value: Any) -> SheetCell | None:
     """Returns the cell of a value, or None for one without any visible text."""
     shown = show(value)
-    return Cell(value, shown) if shown else None
+    return SheetCell(value, shown) if shown else None
 
 
 def show(value: Any) -> str:

@@ -6,9 +6,9 @@ A cell merged over several rows is repeated in each of them.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from localctx.library.parsers.sheets.cells import Comment, Merged, NumberedRow, SheetRow, column_name
+from localctx.library.parsers.sheets.header import Names, columns_across, find_header
 from localctx.library.parsers.text_builder import TextBuilder
-from localctx.library.tables.cells import Comment, Merged, Numbered, Row, column_name
-from localctx.library.tables.header import Names, columns_across, find_header
 
 _BLOCK = 1000  # rows of a block held in memory at a time
 
@@ -21,7 +21,7 @@ class Sheet:
     """
 
     name: str
-    rows: Iterable[Numbered]
+    rows: Iterable[NumberedRow]
     merged: Sequence[Merged] = ()
     comments: Mapping[int, Sequence[Comment]] = field(default_factory=dict)
     may_be_form: bool = True
@@ -53,13 +53,13 @@ def _begin_row(number: int, heading: str, builder: TextBuilder) -> None:
         builder.end_heading()
 
 
-def _with_merged(rows: Iterable[Numbered], merged: Sequence[Merged]) -> Iterator[Numbered]:
+def _with_merged(rows: Iterable[NumberedRow], merged: Sequence[Merged]) -> Iterator[NumberedRow]:
     """Yields the rows with the value of each cell that is merged over several of them repeated."""
     waiting = sorted((m for m in merged if m[1][0] > m[0][0]), reverse=True)
     if not waiting:
         yield from rows
         return
-    open_ranges = list[tuple[int, Row]]()  # last row, and the cell to repeat by its column
+    open_ranges = list[tuple[int, SheetRow]]()  # last row, and the cell to repeat by its column
     for number, row in rows:
         open_ranges = [one for one in open_ranges if one[0] >= number]
         for _, repeated in open_ranges:
@@ -71,9 +71,9 @@ def _with_merged(rows: Iterable[Numbered], merged: Sequence[Merged]) -> Iterator
         yield number, dict(sorted(row.items())) if open_ranges else row
 
 
-def _blocks(rows: Iterable[Numbered]) -> Iterator[tuple[bool, list[Numbered]]]:
+def _blocks(rows: Iterable[NumberedRow]) -> Iterator[tuple[bool, list[NumberedRow]]]:
     """Yields (begins a block, rows). Missing rows separate blocks. A block of over _BLOCK rows comes in pieces."""
-    block, is_new, last = list[Numbered](), True, 0
+    block, is_new, last = list[NumberedRow](), True, 0
     for number, row in rows:
         is_separate = number != last + 1
         if block and (is_separate or len(block) == _BLOCK):
@@ -87,7 +87,7 @@ def _blocks(rows: Iterable[Numbered]) -> Iterator[tuple[bool, list[Numbered]]]:
         yield is_new, block
 
 
-def _line(row: Row, names: Names, builder: TextBuilder) -> None:
+def _line(row: SheetRow, names: Names, builder: TextBuilder) -> None:
     """Append a row as a paragraph, so that it is cited by itself. Without a header, tabs separate its values."""
     if names and len(row) > 1:
         named = (f"{names[column]}: {cell.shown}" if column in names else cell.shown for column, cell in row.items())
