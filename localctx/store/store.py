@@ -34,7 +34,7 @@ from localctx.store.word_places import WordPlaces
 
 T = TypeVar("T")
 
-CHUNKS_AT_ONCE = 512  # chunks of a document removed in one transaction
+CHUNKS_AT_ONCE = 128  # chunks of a document removed in one transaction
 SALVAGE = "save what is whole with: localctx library verify --repair"
 _PASSING = ("locked", "full", "i/o error", "readonly", "unable to open", "too large")  # errors not caused by damage
 

@@ -151,7 +151,7 @@ def test_a_question_from_a_pipe_that_is_not_utf8_is_asked(run, folder, tiny_mode
     [
         ("ascii", "“Aurora” — €500…", '"Aurora" - EUR500...'),
         ("ascii", "Bürger in Łódź, cafe\u0301", "Burger in Lodz, cafe"),
-        ("latin-1", "Bürger — “Łódź”", 'Bürger - "Lodz"'),
+        ("latin-1", "Bürger — “Łódź”", 'Bürger - "Lódz"'),
         ("cp1252", "€ “ü” — Ł", "€ “ü” — L"),
         ("cp437", "Straße → 東京", "Straße -> ??"),
         ("utf-8", "“Łódź” 東京", "“Łódź” 東京"),

@@ -50,7 +50,9 @@ def settings(home, tiny_model):
 @pytest.fixture
 def long(home, tiny_model, tmp_path) -> str:
     """A long document that was stored and not indexed; its id."""
-    text = "\n\n".join(f"River {i} is {i + 1} km long. " + "It flows through the wide plain. " * 8 for i in range(384))
+    text = "\n\n".join(
+        f"River {i} is {i + 1} km long. " + "It flows through the wide plain. " * 8 for i in range(PARAGRAPHS)
+    )
     (tmp_path / "long.txt").write_text(text)
     with session(home, tiny_model) as s, s.workflows.library() as library:
         (added,) = library.add([str(tmp_path / "long.txt")])

@@ -26,6 +26,7 @@ _CLAUSE = re.compile(r"(?<=[，；：、])")  # noqa: RUF001
 _WORD = re.compile(r"\s+")
 _BREAKS = {False: (_SENTENCE, _LINE, _CLAUSE, _WORD), True: (_LINE, _CLAUSE, _WORD)}
 _SIGN = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+SAMPLE = 1_000_000  # characters of a section that say whether it is CJK
 SIGN_LETTERS = 3  # letters that one CJK character counts as
 
 
@@ -36,13 +37,13 @@ class Chunk(NamedTuple):
     end: int
 
 
-def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False) -> Iterator[Chunk]:
-    """Yields the chunks of ``text``, whose headings are among ``spans``.
+def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False, begin: int = 0) -> Iterator[Chunk]:
+    """Yields the chunks of ``text`` from character ``begin`` on; its headings are among ``spans``.
 
     Divides long paragraphs at sentence ends or, with ``lines`` (source code, tables), at line ends.
     """
     cuts = {edge for s in spans if s.kind == "heading" for edge in (s.start, s.end)}
-    for start, end in pairwise(sorted({0, *cuts, len(text)})):
+    for start, end in pairwise(sorted({begin, *(cut for cut in cuts if cut > begin), len(text)})):
         count = _letters_per_character(text, start, end)
         yield from _merged(_paragraphs(text, Chunk(start, end), lines, count), TARGET // count, SHORT // count)
 
@@ -54,7 +55,8 @@ def views(text: str, chunk: Chunk, lines: bool = False) -> Iterator[Chunk]:
 
 
 def _letters_per_character(text: str, start: int, end: int) -> int:
-    """Returns SIGN_LETTERS if at least a third of ``text[start:end]`` is CJK characters, else 1."""
+    """Returns SIGN_LETTERS if at least a third of ``text[start:end]``, or of its SAMPLE, is CJK characters, else 1."""
+    end = min(end, start + SAMPLE)
     return SIGN_LETTERS if 3 * len(_SIGN.findall(text, start, end)) >= end - start else 1
 
 

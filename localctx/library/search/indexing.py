@@ -22,7 +22,7 @@ from localctx.store.store import Store
 
 T = TypeVar("T")
 
-WORDS_AT_ONCE = 128  # chunks of a step of words: a tenth of a second, for which the store is locked
+WORDS_AT_ONCE = 32  # chunks of a step of words: a thirtieth of a second, for which the store is locked
 BATCH = 4  # chunks of a step of vectors: half a second on one slow core
 VECTOR_COST = 100  # the vectors of a text take about 100 times as long as its words
 MEASURED = 2.0  # seconds of a phase after which its speed says how long the rest takes
@@ -158,8 +158,7 @@ def _add_words(store: Store, row: DocumentRow) -> Iterator[int]:
     if not document:
         return
     latin, end = is_other_language(document.text), store.index.end(row.id)
-    rest = (chunk for chunk in _titled(document) if chunk[0] >= end)
-    for some in _batches(rest, WORDS_AT_ONCE):
+    for some in _batches(_titled(document, end), WORDS_AT_ONCE):
         if not store.index.add(row.id, document.text, some, latin):  # removed, or indexed by another process
             return
         yield some[-1][1] - end
@@ -167,10 +166,12 @@ def _add_words(store: Store, row: DocumentRow) -> Iterator[int]:
     store.index.finish(row.id)
 
 
-def _titled(document: StoredDocument) -> Iterator[tuple[int, int, str]]:
-    """Yields a document's chunks with titles (document name and chunk heading), which are searched too."""
+def _titled(document: StoredDocument, begin: int) -> Iterator[tuple[int, int, str]]:
+    """Yields the chunks of a document from character ``begin`` on, with titles (document name and chunk heading), which
+    are searched too.
+    """
     name, heading = _SEPARATORS.sub(" ", Path(document.name).stem), labels(document.spans, "heading")
-    for start, end in chunks(document.text, document.spans, is_line_based(document.name)):
+    for start, end in chunks(document.text, document.spans, is_line_based(document.name), begin):
         yield start, end, " ".join(filter(None, [name, heading(start)]))
 
 
