@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def test_two_texts_of_standard_input_are_no_versions_of_each_other(run, home):
 
 def test_texts_kept_before_there_were_versions_become_versions_by_age(home):
     home.mkdir()
-    before = [m for m in migrate._migrations if m.name != "versions"]
+    before = list(takewhile(lambda m: m.name != "versions", migrate._migrations))
     with closing(sqlite3.connect(home / "library.db")) as db:
         from sqlite_utils import Database, Migrations
 
