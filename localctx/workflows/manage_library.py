@@ -4,9 +4,10 @@ import math
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from localctx.budget import measure_store_budget
-from localctx.engine.coroutine import EngineCoroutine, Result, consume
+from localctx.engine.coroutine import EngineCoroutine, Result, consume, drive
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
 from localctx.library.add import Added, add_documents
@@ -122,7 +123,7 @@ class LibraryWorkflow:
 
     def _drive(self, indexing: EngineCoroutine[Result]) -> Result:
         """Run a coroutine of indexing to its end; reports its progress."""
-        return consume(indexing, self._runtime.on_progress)
+        return consume(drive(indexing, _compute_nothing), self._runtime.on_progress)
 
     def _report_pages(self, source: str, done: int, total: int) -> None:
         self._runtime.report(f"pages of {source}" if total else source, done, total)
@@ -163,3 +164,7 @@ def _is_usable(builder: RequestBuilder, text: str, cache: BundleCache) -> bool:
         and b"".join(page.tokens for page in cache.pages) == pack_tokens(tokens[: count * PAGE])
         and cache.tokens == len(tokens)
     )
+
+
+def _compute_nothing(forward: Any) -> Any:
+    raise AssertionError("indexing computes nothing with the model")
