@@ -277,10 +277,10 @@ def _eviction_notes(r: dict[str, Any]) -> Iterator[str]:
     """Yield a note if the answer did not see all tokens of the prompt."""
     kv = r["kv"]
     if kv["evicted"]:
+        from localctx.engine.request_report import dropped_tokens
+
         prompt = r["tokens"]["prompt"]
-        dropped = round(
-            sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in kv["evicted"])
-        )
+        dropped = dropped_tokens(kv["evicted"], prompt)
         if kv["keeper"] == "full":
             seen = f"{prompt - dropped:,} of {prompt:,} tokens"
             yield f"the answer saw {seen}: the passages most like the question; --mode full shows it all"

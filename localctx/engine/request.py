@@ -200,6 +200,7 @@ class Request:
     def chat_stats(self) -> dict[str, Any]:
         """Returns the statistics that a chat stores with the answer, as JSON; valid while the cache is open."""
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
+        kv |= {"evicted": [asdict(evicted) for evicted in self.cache.evicted]}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
         until = {"until": self.prompt.until} if self.prompt.until else {}
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}

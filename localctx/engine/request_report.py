@@ -8,6 +8,11 @@ BY_WORDS = "sources were found by their words: llama.cpp does not tell what the 
 """Note shown beside citations with the source ``words``."""
 
 
+def dropped_tokens(evicted: Sequence[Mapping[str, float]], prompt: int) -> int:
+    """Returns how many of ``prompt`` tokens an answer did not see, from the ``evicted`` ranges of a ``KVReport``."""
+    return round(sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in evicted))
+
+
 @dataclass(frozen=True)
 class TokenCounts:
     """Token counts of one answered request: its ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now;
