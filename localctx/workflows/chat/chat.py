@@ -139,7 +139,7 @@ class ChatWorkflow:
         if until:
             locate_mark(documents, until)  # before the question is stored
         with store_errors(self._runtime.store.home):
-            before = answered(self._chats.messages(chat))
+            before = self._chats.messages(chat)  # an unanswered question stays; the history leaves it out
             if not before and self._chats.get(chat).title == UNTITLED:
                 self._chats.rename(chat, text[:TITLE_LENGTH])
             question = self._chats.append(chat, before[-1].id if before else None, "user", text)
