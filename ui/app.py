@@ -47,13 +47,13 @@ def build(window: AppWindow) -> gr.Blocks:
     ) as page:
         chat = ChatPage(window)
         with gr.Sidebar(width=280):
-            gr.HTML("<h1>localctx</h1>", elem_id="brand")
+            gr.HTML("<h1>localctx</h1>", elem_id="brand")  # style.css puts the tabs below it
             chat.sidebar.build()
             gr.HTML(KEYS, elem_id="keys")
-        with gr.Tabs() as tabs:
+        with gr.Tabs(elem_id="main-tabs") as tabs:
             library, batch = LibraryPage(window, tabs, chat), BatchPage(window)
             memory, settings = MemoryPage(window), SettingsPage(window)
-            with gr.Tab("Chat", id="chat"):
+            with gr.Tab("Chats", id="chat"):
                 chat.build()
             with gr.Tab("Library", id="library") as tab:
                 library.build()

@@ -1,45 +1,76 @@
-"""Buttons below a chat message: show another of its versions, or continue an unfinished answer."""
+"""The rows of actions of questions and answers as HTML; conversation.js handles clicks."""
 
 from collections.abc import Sequence
 
+from localctx.engine.request_report import BY_WORDS
 from localctx.store.chats import Message
+from localctx.ui import render
+from localctx.ui.render import escape
 
 PREVIOUS, NEXT = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+RETRY = ' aria-label="Retry" title="Answer again"'
 _KINDS = {"user": "question", "summary": "summary"}
-
-ON_CLICK = """
-let wanted = null
-const conversation = () => document.querySelector('#conversation')
-document.addEventListener('click', event => {
-    const button = event.target.closest('#conversation [data-action]')
-    if (!button) return
-    wanted = button.dataset.key
-    trigger('select', { index: 0, value: button.dataset.action })
-})
-new MutationObserver(() => {  // the conversation is drawn anew: the keyboard stays where it was
-    if (!wanted || document.activeElement?.closest('#conversation, #question')) return
-    const again = [...document.querySelectorAll('#conversation [data-key]')].find(b => b.dataset.key === wanted)
-    const enabled = again?.disabled ? again.parentElement.querySelector('button:enabled') : again
-    enabled?.focus({ preventScroll: true })
-}).observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ['data-key'] })
-document.addEventListener('focusin', event => {
-    wanted = event.target.closest('#conversation [data-key]')?.dataset.key || null
-})
-"""
+_WAYS = {"everywhere": "Ask every passage", "summarize": "Summarize the whole document"}
+_COPY = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M9 9h11v11H9zM5 15H4V4h11v1"/></svg>'
+_EDIT = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 20h4L19 9l-4-4L4 16zM13 7l4 4"/></svg>'
+_DOTS = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M5 12h.01M12 12h.01M19 12h.01" stroke-width="3"/></svg>'
+_AGAIN = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M20 11a8 8 0 1 0-2 6M20 5v6h-6"/></svg>'
 
 
-def below(m: Message, versions: Sequence[int], last: bool) -> str:
-    """Return the HTML of a message's buttons; "" if it has none.
+def question_row(m: Message, versions: Sequence[int]) -> str:
+    """Return the actions of a question: copy, edit, choose one of its ``versions`` (ids, in order)."""
+    edit = f'<button type="button" data-do="edit" data-message="{m.id}" aria-label="Edit" title="Edit">{_EDIT}</button>'
+    return f'<div class="lc-actions">{_choice(m, versions)}{_copy(m.text)}{edit}</div>'
 
-    A message with several ``versions`` (ids, in order) gets a choice of them; an unfinished ``last`` answer gets a
-    button that continues it.
-    """
-    go_on = _button("Continue", f"continue {m.id}", f"continue-{m.id}") if last and m.unfinished else ""
-    parts = (_choice(m, versions) if len(versions) > 1 else "") + go_on
-    return f'<div class="lc-actions">{parts}</div>' if parts else ""
+
+def answer_row(m: Message, versions: Sequence[int], last: bool, state: str, copied: str) -> str:
+    """Return the actions of an answer: offers, and one row with copy, retry, versions and details."""
+    again = _button(_AGAIN, "retry", f"retry-{m.parent}", RETRY) if last else ""
+    row = _copy(copied) + again + _choice(m, versions) + _details(m)
+    return f'{_offers(m, state) if last else ""}<div class="lc-actions">{row}</div>'
+
+
+def retry_offer(m: Message, last: bool) -> str:
+    """Return what stands in place of the answer to a question that has none; the ``last`` one can be tried again."""
+    again = f'<p class="lc-offers">{_button("Try again", "retry", f"retry-{m.id}", RETRY)}</p>' if last else ""
+    return f'<div class="lc-answer lc-stopped" data-testid="bot"><p class="lc-told">Stopped.</p>{again}</div>'
+
+
+def _offers(m: Message, state: str) -> str:
+    """Return buttons with ways to go on after the last answer of a chat."""
+    offered = dict(m.stats.get("offered", {}))
+    if state == "missing" and m.stats.get("mode") != "everywhere":
+        offered.setdefault("everywhere", None)
+    buttons = [_button(_offer(way, offered[way]), way, way) for way in _WAYS if way in offered]
+    buttons += [_button("Continue", f"continue {m.id}", f"continue-{m.id}")] if m.unfinished else []
+    partly = "Based on the passages that fit the question, not on all of the text." if state != "missing" else ""
+    why = f"<small>{partly}</small>" if offered and partly else ""
+    return f'<p class="lc-offers">{why}{"".join(buttons)}</p>' if buttons else ""
+
+
+def _offer(way: str, seconds: float | None) -> str:
+    return _WAYS[way] + (f" (about {render.duration(max(1, seconds))})" if seconds is not None else "")
+
+
+def _details(m: Message) -> str:
+    """Return the button with three dots, and what it opens: time, and how much was read."""
+    if not m.stats or "tokens" not in m.stats:
+        return ""
+    told = render.answer_details(m.stats | {"stopped": m.stopped})
+    told += [BY_WORDS[:1].upper() + BY_WORDS[1:]] if any(c["source"] == "words" for c in m.citations) else []
+    lines = "".join(f"<li>{escape(line)}</li>" for line in told)
+    summary = f'<summary aria-label="Details" title="Details">{_DOTS}</summary>'
+    return f'<details class="lc-more">{summary}<ul class="lc-cost">{lines}</ul></details>'
+
+
+def _copy(text: str) -> str:
+    label = ' aria-label="Copy" title="Copy"'
+    return f'<button type="button" data-do="copy" data-text="{escape(text)}"{label}>{_COPY}</button>'
 
 
 def _choice(m: Message, versions: Sequence[int]) -> str:
+    if len(versions) < 2:
+        return ""
     at, kind = list(versions).index(m.id), _KINDS.get(m.role, "answer")
     previous = _step(PREVIOUS, f"Previous version of this {kind}", versions[at - 1] if at else None, m.parent, kind)
     following = versions[at + 1] if at + 1 < len(versions) else None
@@ -56,4 +87,4 @@ def _step(sign: str, label: str, version: int | None, parent: int | None, kind: 
 
 
 def _button(text: str, action: str, key: str, more: str = "") -> str:
-    return f'<button type="button" data-action="{action}" data-key="{key}"{more}>{text}</button>'
+    return f'<button type="button" data-action="{escape(action)}" data-key="{escape(key)}"{more}>{text}</button>'

@@ -23,36 +23,30 @@
     if (narrow() && event.target.closest?.("#new-chat, .lc-chats [data-chat]")) closeSidebar()
   })
 
-  // Messages are escaped for the conversation (render.chat_text); copying gives their text.
-  if (navigator.clipboard) {
-    const write = navigator.clipboard.writeText.bind(navigator.clipboard)
-    const unescaped = (text) => {
-      const copied = new DOMParser().parseFromString(`<pre>\n${text}</pre>`, "text/html").body
-      copied.querySelectorAll(".lc-unseen").forEach((part) => part.remove())
-      copied.querySelectorAll("a.lc-number").forEach((number) => number.replaceWith(` [${number.textContent}]`))
-      return copied.textContent
-    }
-    navigator.clipboard.writeText = (text) =>
-      write(document.activeElement?.closest("#conversation") ? unescaped(text) : text)
+  // A file of the question box is taken out by its chip.
+  document.addEventListener("click", (event) => {
+    const index = event.target.closest?.("[data-remove]")?.dataset.remove
+    if (index) document.querySelectorAll("#question .thumbnail-item")[index]?.querySelector("button")?.click()
+  })
+
+  // What is typed survives whatever happens to the page or the server; each chat has a draft of its own.
+  const EMPTY = { text: "", files: [] }
+  const place = (chat) => `localctx draft ${chat}`
+  const isEmpty = (value) => !value?.text && !value?.files?.length
+  const kept = (chat) => { try { return JSON.parse(localStorage.getItem(place(chat))) } catch { return null } }
+  window.lcDrafts = {
+    keep(chat, value) {
+      if (isEmpty(value)) localStorage.removeItem(place(chat))
+      else localStorage.setItem(place(chat), JSON.stringify(value))
+    },
+    back: (chat, value) => [isEmpty(value) ? kept(chat) ?? EMPTY : value],  // the page was opened
+    show: (chat) => [kept(chat) ?? EMPTY],  // another chat was chosen
   }
 
-  // Attached files get their names: gradio shows a symbol for each.
-  window.lcNameAttachments = (value) => setTimeout(() => {
-    const items = document.querySelectorAll("#question .thumbnail-item")
-    value?.files?.forEach((file, i) => {
-      const name = file.orig_name ?? file.path?.split("/").pop() ?? ""
-      items[i]?.setAttribute("data-name", name)
-      items[i]?.setAttribute("title", name)
-      items[i]?.parentElement.setAttribute("role", "group")  // gradio says listitem, outside of any list
-      items[i]?.parentElement.setAttribute("aria-label", name)
-      items[i]?.querySelector("button")?.setAttribute("aria-label", `Remove ${name}`)
-    })
-  })
-
-  // The first offer of an empty chat opens the browser's choice of files.
-  document.addEventListener("click", (event) => {
-    if (event.target.closest?.("#conversation .example:first-child")) find("#question input[type=file]")?.click()
-  })
+  // The box that adds a document of the library says so: gradio shows no hint in it.
+  const adds = () => find("#about input")?.setAttribute("placeholder", "+ Add from the library")
+  setTimeout(adds, 500)
+  document.addEventListener("focusout", () => setTimeout(adds, 100))
 
   // Files may fall anywhere on the chat page.
   const box = () => find("#question .full-container")

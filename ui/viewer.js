@@ -1,8 +1,8 @@
 () => {  // The document beside the chat: opened by any element of class lc-open-source (ui/viewer/document_viewer.py).
   const NARROW = matchMedia("(max-width: 900px)")
   const WAIT = 300  // milliseconds between the last letter typed into the search and the search
-  const OPENERS = ".lc-open-source[data-document], a.lc-open-source[href*='#source/']"
-  const GROUPS = ".lc-sources, .lc-said, .message, #hits"  // whose openers are the sources of one answer, or hits
+  const OPENERS = ".lc-open-source[data-document]"
+  const GROUPS = ".lc-answer, .lc-result, #hits"  // whose openers are the sources of one answer, or hits
   const SVG = "http://www.w3.org/2000/svg"
 
   const style = document.createElement("link")  // gradio makes rules of its style sheets apply only inside its page
@@ -104,7 +104,7 @@
 
   const marked = () => [
     ...hits.map(([start, end], i) => ({ start, end, kind: i === hit ? "lc-here" : "lc-hit-word" })),
-    ...(place.end > place.start ? [{ start: place.start, end: place.end, kind: "lc-cited" }] : []),
+    ...place.marks.map(([start, end]) => ({ start, end, kind: "lc-cited" })),
   ].filter(({ start, end }) => start < part.end && end > part.start)
 
   function draw() {
@@ -250,11 +250,12 @@
     go(sources[source], true)
   }
 
-  // The text of an answer keeps no data attributes: its links say the same as an address, #source/document/start/end.
-  function placeOf(e) {
-    const [document, start, end] = e.dataset.document
-      ? [e.dataset.document, e.dataset.start, e.dataset.end] : e.getAttribute("href").split("#source/")[1].split("/")
-    return { document, start: Number(start) || 0, end: Number(end) || 0, name: e.dataset.name || "" }
+  const placeOf = ({ dataset: of }) => {
+    const [start, end] = [Number(of.start) || 0, Number(of.end) || 0]
+    const words = (of.marks || "").split(" ").filter(Boolean).map((range) => range.split("-").map(Number))
+    return {
+      document: of.document, start, end, name: of.name || "", marks: words.length ? words : end > start ? [[start, end]] : [],
+    }
   }
   const same = (p, q) => p.document === q.document && p.start === q.start && p.end === q.end
 

@@ -83,7 +83,7 @@ class Settings:
         "Longest answer, in tokens",
         "Options",
         "answer",
-        shown=Shown("General", "Longest answer", "256 allows about 190 words"),
+        shown=Shown("General", "Longest answer", "256: about 190 words"),
     )
     offline: str = declare(
         "off",

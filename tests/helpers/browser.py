@@ -211,7 +211,7 @@ class Tab:
         box = self.page.locator("#question .full-container")
         for event in ("dragenter", "dragover", "drop"):
             box.dispatch_event(event, {"dataTransfer": files})
-        self.page.locator("#question .thumbnail-item").wait_for()
+        self.page.locator("#question .thumbnail-item").first.wait_for(state="attached")
 
     def ask(self, question: str) -> None:
         """Ask with the keyboard; returns when the question is taken: its box is empty, and it is shown if it can be."""
@@ -232,9 +232,14 @@ class Tab:
     def read_share(self) -> int:
         """How much of the last answer's prompt was already read, in percent, once that is shown."""
         self.page.wait_for_function(
-            "document.querySelector('#conversation').innerText.includes('already read')", polling=20
+            "document.querySelector('#conversation').textContent.includes('already read')", polling=20
         )
-        return int(re.findall(r"(\d+) % already read", self.conversation.inner_text())[-1])
+        return int(re.findall(r"(\d+) % already read", self.conversation.text_content())[-1])
+
+    def details(self) -> str:
+        """Wait until the last answer is stored; what its details say."""
+        self.page.locator("#conversation .lc-cost").last.wait_for(state="attached")
+        return self.page.locator("#conversation .lc-cost").last.text_content()
 
     def answer(self) -> str:
         """Wait for the end of what was asked; the whole conversation."""

@@ -110,6 +110,7 @@ HOMES = {
     "uvicorn": "serving",
     "click": "cli",
     "matplotlib": "quality bench",
+    "markdown_it": "ui",
     "tqdm": "cli",
     "charset_normalizer": "library",
     "py3langid": "library",

@@ -304,7 +304,7 @@ def test_a_selection_on_a_page_goes_into_the_question_with_its_document(open_pag
     question = page.locator("#question textarea")
     sync_api.expect(question).to_have_value(f"“{RENT}”\n")
     sync_api.expect(question).to_be_focused()
-    sync_api.expect(page.locator("#about")).to_contain_text("lease.pdf")
+    sync_api.expect(page.locator("#sources")).to_contain_text("lease.pdf")
     page.keyboard.type("Is it much?")
     assert question.input_value() == f"“{RENT}”\nIs it much?"
 
@@ -329,7 +329,7 @@ def test_reading_ends_at_the_page_or_the_selection(open_page):
     until = page.locator("#until textarea, #until input")
     sync_api.expect(until).to_have_value("page 2")
     shows(page, "nothing after this place", "#viewer-notice")
-    sync_api.expect(page.locator("#about")).to_contain_text("lease.pdf")
+    sync_api.expect(page.locator("#sources")).to_contain_text("lease.pdf")
     select(page, "The", "month.")
     page.get_by_role("button", name="Read up to this selection").click()
     sync_api.expect(until).to_have_value('"agreement between two parties. 2. Rent The rent is 1,150 a month."')

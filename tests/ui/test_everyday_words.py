@@ -61,7 +61,7 @@ def test_a_plan_and_the_cost_of_an_answer_fold_their_figures():
     assert "Reading the full document (about 48 s)" in shown
     assert "3,594 tokens" in folded
     stats = {"tokens": {"prompt": 1876, "reused": 1865, "generated": 3}, "seconds": {"first_token": 0.93}}
-    shown, folded = render.stats_line({**stats, "stopped": "length"}).split("<details>")
-    assert "Started in 0.9 s (99 % already read)" in shown
-    assert "length limit" in shown
-    assert "1,865 of 1,876 tokens" in folded
+    first, ended, figures = render.answer_details({**stats, "stopped": "length"})
+    assert first == "Started after 1 s, 99 % already read"
+    assert "length limit" in ended
+    assert "1,865 of 1,876 tokens" in figures

@@ -134,7 +134,7 @@ def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, win
     assert "already read" in said(page, "rivers.txt imported")
     tick(page, "rivers.txt")
     page.locator("#ask-about").click()
-    page.locator("#about").get_by_text("rivers.txt").wait_for()
+    page.locator("#sources").get_by_text("rivers.txt").wait_for()
     assert page.get_by_role("tab", name="Chat").get_attribute("aria-selected") == "true"
 
 

@@ -58,11 +58,9 @@ def test_an_answer_has_sources_and_what_was_read_is_reused_after_a_restart(start
         tab.ask(QUESTION)
         tab.answer()
         assert reuse(tab) == 0
-        tab.page.locator(".lc-chip summary").first.click()
-        source = tab.page.locator(".lc-sources").inner_text()
-        assert "lamps.txt" in source
-        assert tab.page.locator(".lc-chip mark").first.inner_text().strip() in TEXT
-        assert "llama.cpp does not tell what the model attended to" in source
+        assert "lamps.txt" in tab.page.locator(".lc-quote figcaption").first.inner_text()
+        assert tab.page.locator(".lc-quote blockquote").first.inner_text().strip() in TEXT
+        assert "llama.cpp does not tell what the model attended to" in tab.details()
         go_to(tab, "Settings")
         go_to(tab, "Advanced")
         told = tab.wait_for("The last answer in this chat", "#page-map")

@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read_is_named_without_its_folder_and_the_others_a
     assert "broken.pdf" in html
     assert str(tmp_path) not in html
     assert 'role="alert"' in html
-    assert "Ready" in html
+    assert "Read. Questions" in html
 
 
 def test_nothing_but_broken_files_is_no_success(reading, tmp_path):
@@ -180,37 +180,54 @@ def test_a_closed_window_reads_nothing_more(window, rivers):
     wait_until(lambda: not [t for t in threading.enumerate() if t.name == "reading ahead"], "the end of the thread")
 
 
-READY = {
-    "starts and saves": (
-        Readiness(True, 0.6, 34.2, 33.0),
-        "Ready: answers start in about 1 s, 34 s of reading saved.",
-    ),
-    "took longer than its rate": (Readiness(True, 2.4, 10.0, 14.0), "Ready: answers start in about 2 s, 14 s of"),
-    "nothing measured": (Readiness(True), "Ready: already read."),
-    "nothing to save": (Readiness(True, 0.2, 0.3), "Ready: answers start in about 1 s."),
-    "minutes": (Readiness(True, 3.0, 300.0), "5 min of reading saved"),
-    "passages": (
-        Readiness(False),
-        "Ready: answers come from the passages that fit the question.",
-    ),
-    "passages, measured": (Readiness(False, 4.2), "fit the question, and start in about 4 s."),
-}
+@pytest.mark.parametrize(
+    ("ready", "sentence"),
+    [
+        (Readiness(True, 0.6, 34.2, 33.0), "Read. Questions start at once."),
+        (Readiness(False, 13.0), "Ready. Answers come from the passages that fit the question."),
+    ],
+)
+def test_the_sentence_is_short_and_promises_no_seconds(ready, sentence):
+    assert ready_text.ready_sentence(ready) == sentence
 
 
-@pytest.mark.parametrize("case", READY)
-def test_the_sentence_claims_what_was_measured_and_nothing_else(case):
-    ready, sentence = READY[case]
-    assert sentence in ready_text.ready_sentence(ready)
-
-
-def test_a_chat_that_is_opened_again_says_it_in_short():
+def test_a_chat_with_messages_shows_the_state_on_the_chip_alone():
     documents, ready = [ReadDocument("id", "lease.pdf", "id", "page", 5, 900)], Readiness(True, 0.5, 30.0)
     begun = ReadingState(Wanted(documents=("id",), begun=True), documents, "ready", ready=ready)
-    assert "lease.pdf" not in ready_text.card(begun)
-    assert "Ready: already read." in ready_text.card(begun)
+    shown = ready_text.card(begun)
+    assert 'title="lease.pdf. 5 pages. Read on this computer"' in shown
+    assert 'aria-label="read"' in shown
+    assert "Questions start at once" not in shown
     new = ReadingState(Wanted(documents=("id",)), documents, "ready", ready=ready)
-    assert "5 pages" in ready_text.card(new)
-    assert "30 s of reading saved" in ready_text.card(new)
+    assert "Questions start at once" in ready_text.card(new)
+
+
+def test_what_is_ready_shows_no_progress_of_further_reading():
+    documents = [ReadDocument("id", "book.txt", "id", characters=90_000)]
+    state = ReadingState(Wanted(documents=("id",)), documents, "reading", ready=Readiness(False))
+    state.advance(Progress("reading", 2, 23, eta=60.0))
+    shown = ready_text.card(state)
+    assert "left" not in shown
+    assert "%" not in shown
+    assert "Ready." in shown
+
+
+def test_the_share_that_is_read_never_falls():
+    state, shown = ReadingState(Wanted(("x",)), [ReadDocument("x", "x.txt")], "reading"), []
+    phases = [("pages of x.txt", 9, 10), ("loading the model", 1, 2), ("indexing", 5, 10), ("embedding", 1, 90)]
+    for phase, done, total in [*phases, ("indexing", 9, 10), ("reading", 1, 100)]:
+        state.advance(Progress(phase, done, total))
+        shown.append(state.percent)
+    assert shown == sorted(shown)
+    assert shown[0] > 0
+    assert shown[-1] < 100
+
+
+def test_an_error_is_told_once_and_begins_with_the_name():
+    files = [ReadDocument(f"{i}", "broken.pdf", error="broken.pdf is a damaged PDF; save it again") for i in range(2)]
+    shown = ready_text.card(ReadingState(Wanted(("0", "1")), files, "failed"))
+    assert shown.count("is a damaged PDF") == 1
+    assert "broken.pdf broken.pdf" not in re.sub("<.*?>", " ", shown)
 
 
 def test_names_and_progress_are_shown_as_text():
@@ -219,18 +236,6 @@ def test_names_and_progress_are_shown_as_text():
     assert "<img" not in html
     assert "about 1,000 words" in html
     assert "about 20 s left" in html
-
-
-@pytest.mark.parametrize(
-    ("way", "seconds", "label"),
-    [
-        ("summarize", None, "Summarize the whole document"),
-        ("summarize", 40.0, "Summarize the whole document (about 40 s)"),
-        ("everywhere", 180.0, "Ask every passage (about 3 min)"),
-    ],
-)
-def test_offers_have_the_time_where_it_is_known(way, seconds, label):
-    assert ready_text.offer_label(way, seconds) == label
 
 
 def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
@@ -243,14 +248,14 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         watch, context = Watch(window.origin), chromium.new_context()
         tab = Tab(watch.over(context.new_page())).open(window.url)
         tab.drop("lease.txt", LEASE)
-        tab.wait_for("Ready:", "#ready-card", PATIENCE)
+        tab.wait_for("Read. Questions start at once.", "#ready-card", PATIENCE)
         suggestions = tab.page.locator("#suggestions button")
         assert "How much is the monthly rent?" in suggestions.all_inner_texts()
         suggestions.filter(has_text="How much is the monthly rent?").click()
-        tab.wait_for("already read", "#conversation", PATIENCE)
+        tab.read_share()
         assert "How much is the monthly rent?" in tab.conversation.inner_text()
         tab.answer()
-        tab.wait_for("Ready: already read.", "#ready-card", PATIENCE)
+        assert "Questions start" not in tab.page.locator("#ready-card").inner_text()
         assert not suggestions.all_inner_texts() or not suggestions.first.is_visible()
         with closing(Store(window.home)) as store:
             (chat,) = store.chats.all()
@@ -260,9 +265,10 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         tab.page.locator("#new-chat").click()
         tab.drop("rivers.txt", RIVERS * 15)
         tab.ask("List all rivers.")
-        tab.page.locator("#whole-everywhere").wait_for(timeout=2 * PATIENCE * 1000)
-        assert re.fullmatch(r"Ask every passage( \(about .*\))?", tab.page.locator("#whole-everywhere").inner_text())
-        tab.page.locator("#whole-everywhere").click()
+        everywhere = tab.page.locator("[data-action=everywhere]")
+        everywhere.wait_for(timeout=2 * PATIENCE * 1000)
+        assert re.fullmatch(r"Ask every passage( \(about .*\))?", everywhere.inner_text())
+        everywhere.click()
         tab.wait_for("Asking", "#status", PATIENCE)
         tab.stop.click()
         tab.answer()

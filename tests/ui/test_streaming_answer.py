@@ -1,11 +1,11 @@
 """An answer that is being generated, event by event."""
 
+import re
 from dataclasses import asdict
 
-from localctx.engine.events import NearestPassage, PassageAnswered, Planned, Token
+from localctx.engine.events import NearestPassage, PassageAnswered, Planned, Quoted, Token
 from localctx.library.citations.cite import Citation
-from localctx.ui import render
-from localctx.ui.conversation import StreamingAnswer, window_gauge
+from localctx.ui.conversation import StreamingAnswer
 
 CITED = asdict(Citation("a", "novel.txt", "12", None, 0, 5, "heron", "passage", 1.0))
 
@@ -15,30 +15,30 @@ def planned(mode: str) -> Planned:
 
 
 def test_passages_answers_are_shown_until_the_report_comes():
-    answer = StreamingAnswer("chat", [])
+    answer = StreamingAnswer("chat", "")
     answer.handle(planned("everywhere"))
-    assert (answer.used, answer.window) == (0, 0), "no prompt has the tokens of all passages"
     assert "Asking every passage" in answer.plan.partition("<details>")[0]
     assert "110,000 tokens" in answer.plan.partition("<details>")[2]
     for said in ("heron", "two\nlines"):
         answer.handle(PassageAnswered(said, CITED))
-    assert answer.quoted == "heron (novel.txt, page 12)\n\ntwo lines (novel.txt, page 12)\n\n"
+    shown = re.sub("<.*?>", "", answer.html)
+    assert shown == "heron novel.txt · p. 12 ↗two lines novel.txt · p. 12 ↗"
     answer.handle(Token("2 of 9 passages", 0))
-    assert (answer.quoted, answer.text) == ("", "2 of 9 passages")
+    assert "heron" not in answer.html
+    assert "2 of 9 passages" in answer.html
 
 
-def test_what_is_nearest_is_shown_below_the_answer_and_named():
-    answer = StreamingAnswer("chat", [])
+def test_no_quotation_stands_below_an_answer_that_nothing_answers():
+    answer = StreamingAnswer("chat", "")
+    answer.handle(Quoted(CITED))
+    assert "<blockquote>heron</blockquote>" in answer.html
     answer.handle(Token("The document does not say.", 0))
     answer.handle(NearestPassage(CITED))
-    assert answer.quoted == ""
-    assert answer.nearest == "\n\nNearest passage, not an answer:\n“heron”\n(novel.txt, page 12)"
-    below = render.sources([], lambda document: None, "The document does not say.", (), CITED)
-    assert "<summary>Nearest passage, not an answer: novel.txt, page 12</summary>" in below
+    assert "heron" not in answer.html
 
 
-def test_the_gauge_is_of_prompts_only():
-    tokens = {"prompt": 1000, "longest": 24}
-    stats = {"tokens": tokens, "kv": {"window": 4096}}
-    assert "25 % of what the model can read" in window_gauge({**stats, "mode": "full"})
-    assert window_gauge({**stats, "mode": "everywhere"}) == ""
+def test_an_answer_stands_above_what_it_rests_on_while_it_grows():
+    answer = StreamingAnswer("chat", "")
+    answer.handle(Quoted(CITED))
+    answer.handle(Token("A **bird**", 0))
+    assert answer.html.index("<strong>bird</strong>") < answer.html.index("<blockquote>")

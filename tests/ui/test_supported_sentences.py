@@ -74,17 +74,17 @@ def test_a_sentence_of_the_lease_has_a_number_and_the_others_are_dimmed(asked):
     dimmed = [normal(text) for text in page.locator(".lc-unsupported").all_inner_texts()]
     assert sorted(dimmed) == sorted(f"{text} (no passage says this)" for text in (INVENTED, WRONG))
     assert set(page.locator(".lc-unsupported").evaluate_all("all => all.map(e => e.title)")) == {"No passage says this"}
-    assert "Dimmed: no passage says this." in page.locator(".lc-sources").inner_text()
+    assert "Dimmed: no passage says this." in page.locator(".lc-answer").inner_text()
     said, pale = (
         page.locator(where).first.evaluate("e => getComputedStyle(e).color")
-        for where in ("#conversation .message.bot", ".lc-unsupported")
+        for where in (".lc-said", ".lc-unsupported")
     )
     assert said != pale
 
 
 def test_a_number_opens_the_document_at_the_words_it_stands_for(asked, window):
     page, number = asked.page, asked.page.locator(".lc-number")
-    document, start, end, _ = number.get_attribute("href").removeprefix("#source/").split("/")
+    document, start, end = (number.get_attribute(f"data-{name}") for name in ("document", "start", "end"))
     with closing(Store(window.home)) as store:
         assert "The rent is EUR 600 per month" in store.documents.text(document)[int(start) : int(end)]
     number.focus()
@@ -92,25 +92,24 @@ def test_a_number_opens_the_document_at_the_words_it_stands_for(asked, window):
     page.locator("#viewer").wait_for()
     page.wait_for_function("document.querySelector('#viewer-part').value === '2'")
     assert "lease.pdf" in page.locator("#viewer-name").inner_text()
-    assert "#source" not in page.url
 
 
 def test_a_source_shows_whole_sentences_with_the_words_of_the_answer_marked(asked):
-    chip = asked.page.locator(".lc-chip[data-number='1']")
-    assert "lease.pdf, page 2" in normal(chip.inner_text())
-    chip.locator("summary").click()
-    shown = chip.locator("blockquote").inner_text()
+    quoted = asked.page.locator(".lc-quote")
+    assert "1 lease.pdf · p. 2" in normal(quoted.inner_text())
+    shown = quoted.locator("blockquote").inner_text()
     assert "due on the third working day of each month." in shown  # in the PDF it is two lines
-    assert chip.locator("mark").all_inner_texts() == ["rent is EUR 600 per month"]
-    assert "weight" not in chip.inner_text()
-    assert "characters" not in chip.inner_text()
-    place = chip.locator("button.lc-open-source").evaluate("e => ({ ...e.dataset })")
-    href = asked.page.locator(".lc-number").get_attribute("href")
-    assert href == "#source/{document}/{start}/{end}/1".format(**place)
+    assert quoted.locator("strong").all_inner_texts() == ["rent is EUR 600 per month"]
+    assert "weight" not in quoted.inner_text()
+    assert "characters" not in quoted.inner_text()
+    places = [
+        asked.page.locator(where).evaluate("e => ({ ...e.dataset })") for where in (".lc-quote button", ".lc-number")
+    ]
+    assert places[0] == places[1]
 
 
 def test_what_is_copied_has_numbers_in_brackets_and_nothing_that_is_only_heard(asked):
-    asked.page.locator("#conversation button[title*='opy'], #conversation button[aria-label*='opy']").last.click()
+    asked.page.locator(".lc-answer").get_by_label("Copy").click()
     copied = asked.page.evaluate("navigator.clipboard.readText()")
     assert f"{SAID} [1]" in copied
     assert "no passage" not in copied

@@ -9,7 +9,7 @@ from localctx.engine.events import NearestPassage, Quoted, SentenceChecked
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.results import answer_of
 from localctx.store.transcript import to_markdown
-from localctx.ui.conversation import message_parts
+from localctx.ui.answer_card import CardContext, card
 
 pytestmark = pytest.mark.slow
 
@@ -56,11 +56,10 @@ def test_a_chat_keeps_it_and_shows_and_exports_it_below(home, tiny_model, docume
         chat = s.workflows.chats.start([str(document)]).id
         list(s.run(s.workflows.chats.ask(chat, QUESTION)))
         messages, opened = s.store.chats.messages(chat), s.store.chats.get(chat)
-        said, below = message_parts(messages[-1], s.store)
+        shown = card(messages[-1], CardContext(s.store.documents.text, "rivers.txt"))
     nearest = messages[-1].stats["nearest"]
     assert messages[-1].citations == []
-    assert said["content"].strip() == NOT_SAID
-    assert NAME in below["content"].value
+    assert shown.index("I did not find this in rivers.txt.") < shown.index("Show the closest passage")
     page = to_markdown(opened, messages)
     assert page.index(NOT_SAID) < page.index(f"{NAME}: ") < page.index(" ".join(nearest["quote"].split())[:20])
     assert "[^1]" not in page
@@ -72,6 +71,5 @@ def test_an_older_message_shows_its_citation_as_the_nearest(home, tiny_model, do
         list(s.run(s.workflows.chats.ask(chat, QUESTION)))
         message = s.store.chats.messages(chat)[-1]
         message.citations.append(message.stats.pop("nearest"))
-        said, below = message_parts(message, s.store)
-    assert said["content"].strip() == NOT_SAID
-    assert NAME in below["content"].value
+        shown = card(message, CardContext(s.store.documents.text, "rivers.txt"))
+    assert shown.index("I did not find this in rivers.txt.") < shown.index("Show the closest passage")

@@ -1,12 +1,14 @@
 """HTML of a batch: its progress, the table of its documents, and one document's result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from localctx.document_parts import tell_part
 from localctx.library.citations.support import AnswerSentence, checked_summary
+from localctx.ui.answer_card import answer_body
 from localctx.ui.everyday import words
-from localctx.ui.render import answer, bar, duration, escape, note, sources
+from localctx.ui.evidence import TextOf
+from localctx.ui.render import bar, duration, escape, note
 from localctx.ui.running.batch_runs import FINISHED, BatchItem, BatchRuns
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -15,9 +17,6 @@ if TYPE_CHECKING:  # importing torch takes seconds
 MAX_ROWS = 300  # rows of the table; beyond that, only documents near those in progress are shown
 _HEADS = ("Document", "State", "Read", "Seconds")
 _COUNTED_STATES = ("done", "skipped", "failed", "running")
-
-TextOf = Callable[[str], str | None]
-"""Returns a document's text by its id; None if it was deleted."""
 
 
 def progress(batches: BatchRuns) -> str:
@@ -84,8 +83,7 @@ def result(item: BatchItem, text_of: TextOf) -> str:
 
 def _summary(entry: Any, text_of: TextOf) -> str:
     summary, checked = entry["summary"], checked_summary(entry["summary"], entry["citations"])
-    below = sources((), text_of, summary, checked) + _sections(entry["sections"])
-    return f'<p class="lc-said">{answer(summary, checked)}</p>{below}'
+    return answer_body(summary, checked, (), text_of) + _sections(entry["sections"])
 
 
 def _sections(sections: Sequence[dict[str, Any]]) -> str:
@@ -103,9 +101,8 @@ def _where(section: dict[str, Any]) -> str:
 
 def _answer(a: dict[str, Any], text_of: TextOf) -> str:
     checked = [AnswerSentence.from_json(sentence) for sentence in a.get("sentences", ())]
-    said = answer(a["answer"], checked) if a["answer"] else escape(a["why"])
-    below = sources(a["citations"], text_of, a["answer"], checked)
-    return f'<h4>{escape(a["question"])}</h4><p class="lc-said">{said}</p>{below}'
+    said = answer_body(a["answer"], checked, a["citations"], text_of) if a["answer"] else f"<p>{escape(a['why'])}</p>"
+    return f"<h4>{escape(a['question'])}</h4>{said}"
 
 
 def _cost(outcome: "Outcome") -> str:

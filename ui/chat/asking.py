@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.serving.worker import EngineWorker, SessionJob
 from localctx.store.chats import Message
-from localctx.ui import render
 from localctx.ui.chat import shown_chat
 from localctx.ui.chat.attached_files import read_attached
 from localctx.ui.chat.shown_chat import ShownChat
-from localctx.ui.conversation import StreamingAnswer
+from localctx.ui.conversation import StreamingAnswer, question_html
 from localctx.ui.reading.chat_documents import chat_scope
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 from localctx.ui.window import AppWindow
@@ -52,8 +51,7 @@ class Asking:
                 yield from session.workflows.chats.ask(chat, typed.text, until.strip())
 
         jobs = [(add_files, self._window.library_worker)] if typed.files else []
-        before = shown_chat.answered_messages(self._shown.messages(chat))
-        self._begin(chat, before, typed.text, [*jobs, (answer, self._window.answer_worker)], typed)
+        self._begin(chat, self._shown.messages(chat), typed.text, [*jobs, (answer, self._window.answer_worker)], typed)
 
     def edit(self, chat: str, before: Sequence[Message], edited: Message, text: str, until: str) -> None:
         """Answer an edited question. ``before`` holds the messages before it."""
@@ -97,8 +95,8 @@ class Asking:
         typed: TypedQuestion | None = None,
         begun: str = "",
     ) -> None:
-        parts = self._shown.parts(before[shown_chat.first_shown(before) :])
-        asked = [{"role": "user", "content": render.chat_text(question)}] if question else []
+        shown = self._shown.html(before[shown_chat.first_shown(before) :])
+        shown += question_html(question) if question else ""
         known = frozenset(m.id for m in self._shown.messages(chat)) if typed else frozenset()
-        answer = RunningAnswer(chat, StreamingAnswer(chat, [*parts, *asked], begun), typed, known)
+        answer = RunningAnswer(chat, StreamingAnswer(chat, shown, begun), typed, known)
         self._window.answers.begin(answer, jobs)

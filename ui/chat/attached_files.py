@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 def read_attached(session: "Session", files: Sequence[str]) -> Generator[Note, None, list[str]]:
     """Read files into the library and return the ids of their documents. Yields a Note for each unreadable file.
 
-    Raises DocumentError if no file can be read. Errors name files without their folders.
+    Raises the last one's DocumentError if no file can be read. Errors name files without their folders.
     """
     documents, bad = list[str](), list[DocumentError]()
     for file in files:
@@ -23,8 +23,9 @@ def read_attached(session: "Session", files: Sequence[str]) -> Generator[Note, N
         except DocumentError as e:
             name = Path(file).name
             bad.append(DocumentError(e.problem.replace(file, name), e.remedy.replace(file, name)))
-    if bad and not documents:
-        raise bad[0] if len(bad) == 1 else DocumentError("; ".join(e.problem for e in bad), bad[0].remedy)
+    last = bad.pop() if bad and not documents else None
     for error in bad:
         yield Note(f"Left out: {error}")
+    if last:
+        raise last
     return documents

@@ -25,12 +25,14 @@ class ChatList:
 
     def __init__(self, window: AppWindow, open_chat: Callable[[str], Updates]) -> None:
         self._window, self._open_chat = window, open_chat
+        self.opened = list[Any]()  # events after which another chat is shown
         self.undo = UndoLine("undo-chat")
 
     def build(self) -> None:
         """Build the search, the list and the tools: title, export, summaries, deletion."""
         small: dict[str, Any] = {"size": "sm", "min_width": 90}
-        self.new = gr.Button("New chat", variant="primary", elem_id="new-chat")
+        self.new = gr.Button("New chat", elem_id="new-chat")
+        gr.HTML("", elem_id="tabs-place")  # the tabs stand here, put there by frame.css
         self.undo.build()
         self.search = gr.Textbox(
             "",
@@ -58,13 +60,13 @@ class ChatList:
 
     def wire(self, chat: gr.Textbox, quick: dict[str, Any]) -> None:
         """Connect the components. ``chat`` has the id of the open chat; ``quick`` holds event arguments."""
-        self.new.click(lambda: self._open_chat(""), None, **quick)
-        self.chats.select(self._open_chosen, None, **quick)
+        self.opened = [self.new.click(lambda: self._open_chat(""), None, **quick)]
+        self.opened.append(self.chats.select(self._open_chosen, None, **quick))
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         self.search.change(self._find, [self.search], [self.found], trigger_mode="always_last", **private)
         opening = quick | {"outputs": [self.search, self.found, *quick["outputs"]]}
         self.search.submit(self._open_first, [self.search], **opening)
-        self.found.select(self._open_found, None, **opening)
+        self.opened.append(self.found.select(self._open_found, None, **opening))
         self.answering.change(**self.listing(chat))
         self.title.submit(self._rename, [chat, self.title], **quick)
         for button, kind in zip(self.exports, EXPORTS, strict=True):

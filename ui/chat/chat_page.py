@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from localctx.errors import UsageError
-from localctx.ui import message_actions, render
+from localctx.ui import render
 from localctx.ui.chat import empty_chat, shown_chat
 from localctx.ui.chat.answer_updates import AnswerUpdates
 from localctx.ui.chat.asking import Asking
@@ -16,8 +17,6 @@ from localctx.ui.chat.chat_views import ChatViews, current_tab
 from localctx.ui.chat.message_events import MessageEvents
 from localctx.ui.chat.model_loading import load_model
 from localctx.ui.chat.shown_chat import ShownChat
-from localctx.ui.chat.whole_buttons import WholeOffers
-from localctx.ui.conversation import window_gauge
 from localctx.ui.job_events import error_text
 from localctx.ui.models.model_picker import ModelPicker
 from localctx.ui.reading.chat_documents import ChatDocuments
@@ -34,6 +33,7 @@ FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
     ("Summarize the conversation", "summarize"),
     ("Start a new chat", "new"),
 )
+_SCRIPT = (Path(__file__).parents[1] / "conversation.js").read_text("utf-8")
 _CHAT_TO_URL = (
     "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
 )
@@ -50,7 +50,7 @@ class ChatPage:
         self.sidebar, self.about = ChatList(window, self._show_chat), ChatDocuments(window)
         self.viewer = DocumentViewer(window, self.about)
         self.picker = ModelPicker(window)
-        self.ready, self.offers = ReadyCard(window), WholeOffers()
+        self.ready = ReadyCard(window)
 
     def build(self) -> None:
         """Build the conversation, the status lines and the question box, and beside them the documents."""
@@ -62,31 +62,18 @@ class ChatPage:
             with gr.Column(scale=1, min_width=260, elem_id="chat-side"):
                 self.about.build()
                 self.viewer.build()
-                self.gauge = gr.HTML("", elem_id="gauge")
 
     def _build_conversation(self) -> None:
         self.hidden = gr.State(0)  # number of earlier messages that are not shown
         self.earlier = gr.Button("", size="sm", elem_id="earlier", visible=False)
-        self.conversation = gr.Chatbot(
-            label="Conversation",
-            show_label=False,
-            elem_id="conversation",
-            render_markdown=False,  # HTML tags are still rendered, so texts go through render.chat_text
-            allow_tags=False,
-            latex_delimiters=[],
-            buttons=["copy"],
-            editable="user",
-            group_consecutive_messages=False,  # the sources of an answer have no buttons of their own
-            examples=empty_chat.examples(),
-            placeholder=empty_chat.WELCOME,
-        )
-        self.actions = gr.HTML("", elem_id="message-actions", js_on_load=message_actions.ON_CLICK)
+        with gr.Column(elem_id="conversation"):
+            self.conversation = gr.HTML(empty_chat.WELCOME, elem_id="said", js_on_load=_SCRIPT, apply_default_css=False)
+            self.growing = gr.HTML("", elem_id="growing", apply_default_css=False)
         self.notice = gr.HTML("", elem_id="notice")
         self.go_on = gr.Button("Continue without it", size="sm", elem_id="go-on", visible=False)
         self.status = gr.HTML("", elem_id="status")
         with gr.Row(visible=False) as self.full_row:
             self.full_actions = [gr.Button(label, size="sm") for label, _ in FULL_CHAT_ACTIONS]
-        self.offers.build()
         self.ready.build()
         self.question = gr.MultimodalTextbox(
             show_label=False,
@@ -102,18 +89,15 @@ class ChatPage:
     def wire(self, page: gr.Blocks) -> None:
         """Connect the components with their event handlers."""
         self.everything = [
-            *(self.chat, *self.sidebar.outputs, self.hidden, self.earlier, self.conversation),
-            *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question, self.gauge),
-            *(*self.about.outputs, *self.offers.outputs),
+            *(self.chat, *self.sidebar.outputs, self.hidden, self.earlier, self.conversation, self.growing),
+            *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question),
+            *self.about.outputs,
         ]
         quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
         question, until = [self.question, self.chat, *self.about.outputs], self.about.until
         self.question.submit(self._ask, question, **slow)
-        self.conversation.edit(self._messages.edit, [self.chat, until, self.hidden], **slow)
-        self.conversation.retry(self._messages.again(self._asking.regenerate), [self.chat, until], **slow)
-        self.actions.select(self._messages.act, [self.chat], **slow)
-        self.conversation.example_select(self._ask_sample, None, **slow)
+        self.conversation.select(self._act, [self.chat, until], **slow)
         for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
             make_room = self._messages.again(partial(self._asking.make_room, action=action))
             button.click(make_room, [self.chat, until], **slow)
@@ -130,10 +114,17 @@ class ChatPage:
         self.about.wire(self.chat)
         self.picker.wire(page, self.chat)
         self.ready.wire(page, self.question, self.chat, self.about, lambda e: e.then(self._ask, question, **slow))
-        whole: Any = lambda way: self._messages.again(partial(self._asking.ask_whole, way=way))  # noqa: E731
-        self.offers.wire(whole, [self.chat, until], slow)
         self.chat.change(None, self.chat, None, js=_CHAT_TO_URL)
-        self.question.change(None, self.question, None, js="value => window.lcNameAttachments(value)")
+        self._wire_drafts(opened)
+
+    def _wire_drafts(self, opened: Any) -> None:
+        """Keep what is typed in the browser, by chat, and show it again with its chat; see page.js."""
+        draft: dict[str, Any] = {"fn": None, "inputs": [self.chat, self.question]}
+        self.question.change(**draft, outputs=None, js="(...draft) => window.lcDrafts.keep(...draft)")
+        show = draft | {"outputs": self.question}
+        opened.then(**show, js="(...draft) => window.lcDrafts.back(...draft)")
+        for event in self.sidebar.opened:
+            event.then(**show, js="(...draft) => window.lcDrafts.show(...draft)")
 
     # Questions
 
@@ -157,8 +148,10 @@ class ChatPage:
         emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
         return self._begin(chat, lambda: self._asking.ask(typed, chat, documents, library, until), emptied)
 
-    def _ask_sample(self, chosen: gr.SelectData, request: gr.Request) -> Updates:
-        return self._ask(empty_chat.sample_question(chosen), "", [], "", "", request)
+    def _act(self, chat: str, until: str, chosen: gr.SelectData, request: gr.Request) -> Updates:
+        if chosen.value == empty_chat.SAMPLE:
+            return self._ask(empty_chat.sample_question(), "", [], "", "", request)
+        return self._messages.act(chat, until, chosen)
 
     def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:
         """Begin an answer and show the chat with ``more`` updates, or with the error if it cannot be answered now."""
@@ -179,7 +172,7 @@ class ChatPage:
         hidden = gr.update(visible=False)
         return {
             **self.show_answer(answer),
-            **{self.notice: "", self.go_on: hidden, self.earlier: hidden, self.full_row: hidden, **self.offers.hide()},
+            **{self.notice: "", self.go_on: hidden, self.earlier: hidden, self.full_row: hidden},
         }
 
     def show_answer(self, answer: RunningAnswer) -> Updates:
@@ -189,14 +182,12 @@ class ChatPage:
         is just opening.
         """
         a = answer.shown
-        text = a.quoted + a.text.lstrip() + a.nearest
-        parts = [{"role": "assistant", "content": render.chat_text(text)}] if text else []
         return {
             self.chat: a.chat,
-            self.conversation: [*a.before, *parts],
+            self.conversation: a.before,
+            self.growing: a.html,
             self.status: a.status_lines,
             self.question: gr.update(submit_btn=False, stop_btn=True),
-            self.gauge: render.gauge(a.used, a.window),
         }
 
     def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
@@ -249,7 +240,7 @@ class ChatPage:
         messages = self._shown.messages(chat)
         first = shown_chat.first_shown(messages, len(messages) - hidden + shown_chat.EARLIER)
         shown = (
-            {self.conversation: self._shown.parts(messages[first:], whole=True)} if messages else self._show_chat(chat)
+            {self.conversation: self._shown.html(messages[first:], whole=True)} if messages else self._show_chat(chat)
         )
         return shown | {self.hidden: first, self.earlier: shown_chat.earlier_button(first)}
 
@@ -273,19 +264,17 @@ class ChatPage:
             opened = next((c for c in store.chats.all() if c.id == chat), None)
             messages = store.chats.messages(opened.id) if opened else []
             first, sidebar = shown_chat.first_shown(messages), self.sidebar.show(store, opened)
-            parts = self._shown.parts(messages[first:], store, whole=True)
-        stats = next((m.stats for m in reversed(messages) if m.stats), None)
+            said = self._shown.html(messages[first:], store, whole=True) or empty_chat.WELCOME
         return {
             **sidebar,
             **self.about.show(opened),
             self.chat: opened.id if opened else "",
-            **{self.conversation: parts, self.hidden: first, self.earlier: shown_chat.earlier_button(first)},
+            **{self.conversation: said, self.growing: ""},
+            **{self.hidden: first, self.earlier: shown_chat.earlier_button(first)},
             **{self.notice: shown_chat.chat_notice(chat, opened), self.status: ""},
             self.go_on: gr.update(visible=bool(opened and opened.removed_documents)),
             self.full_row: gr.update(visible=False),
             self.question: gr.update(submit_btn=True, stop_btn=False),
-            self.gauge: window_gauge(stats),
-            **self.offers.show(messages),
         }
 
 

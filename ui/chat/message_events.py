@@ -1,8 +1,8 @@
-"""Event handlers for the messages of a chat: edited questions, other answers, and versions."""
+"""Event handlers for the messages of a chat: edited questions, other answers, versions, and answers from the whole."""
 
-import html
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import gradio as gr
 
@@ -29,15 +29,31 @@ class MessageEvents:
         self._window, self._shown, self._asking = window, shown, asking
         self._show_chat, self._begin = show_chat, begin
 
-    def edit(self, chat: str, until: str, hidden: int, edited: gr.EditData) -> Updates:
-        """Answer an edited question."""
-        messages, text = self._shown.messages(chat), html.unescape(str(edited.value))
-        if not messages:
-            return self._show_chat(chat)
-        index = edited.index if isinstance(edited.index, int) else edited.index[0]
-        try:
-            of = hidden + self._shown.index_of(messages[hidden:], index)
-        except IndexError:  # the question is queued and not stored yet, or another tab changed the chat
+    def act(self, chat: str, until: str, chosen: gr.SelectData) -> Updates:
+        """Do what a button at a message says."""
+        action, _, rest = str(chosen.value).partition(" ")
+        match action:
+            case "edit":
+                message, _, text = rest.partition("\n")
+                return self.edit(chat, until, message, text)
+            case "retry":
+                return self.again(self._asking.regenerate)(chat, until)
+            case "summarize":
+                return self.again(partial(self._asking.ask_whole, way="summarize"))(chat, until)
+            case "everywhere":
+                return self.again(partial(self._asking.ask_whole, way="everywhere"))(chat, until)
+            case "continue":
+                return self._continue(chat, rest)
+            case "version":
+                with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
+                    store.chats.select(store.chats.message(int(rest)))
+        return self._show_chat(chat)
+
+    def edit(self, chat: str, until: str, message: str, text: str) -> Updates:
+        """Answer the ``text`` of an edited question. ``message`` is its id."""
+        messages = self._shown.messages(chat)
+        of = next((i for i, m in enumerate(messages) if str(m.id) == message and m.role == "user"), None)
+        if of is None:  # another tab changed the chat
             return self._show_chat(chat)
         return self._begin(chat, lambda: self._asking.edit(chat, messages[:of], messages[of], text, until))
 
@@ -51,14 +67,8 @@ class MessageEvents:
 
         return run
 
-    def act(self, chat: str, chosen: gr.SelectData) -> Updates:
-        """Show another version of a message, or continue the last answer."""
-        action, _, message = str(chosen.value).partition(" ")
-        if action == "continue":
-            messages = self._shown.messages(chat)
-            if not messages or str(messages[-1].id) != message:  # another tab has added messages
-                return self._show_chat(chat)
-            return self._begin(chat, lambda: self._asking.continue_answer(chat))
-        with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
-            store.chats.select(store.chats.message(int(message)))
-        return self._show_chat(chat)
+    def _continue(self, chat: str, message: str) -> Updates:
+        messages = self._shown.messages(chat)
+        if not messages or str(messages[-1].id) != message:  # another tab has added messages
+            return self._show_chat(chat)
+        return self._begin(chat, lambda: self._asking.continue_answer(chat))

@@ -9,6 +9,7 @@ import gradio as gr
 from localctx.engine.events import Note
 from localctx.errors import Cancelled
 from localctx.models.catalog import FALLBACK, title_of
+from localctx.serving.worker import Queued
 from localctx.ui import render
 from localctx.ui.conversation import StreamingAnswer
 from localctx.ui.everyday import words
@@ -38,9 +39,10 @@ def load_model(window: AppWindow, status: gr.HTML, request: gr.Request) -> Itera
     yield gr.skip()
     if window.has_job(tab_id(request)):
         return  # a question was asked meanwhile, and its job loads the model
-    answer = StreamingAnswer("", [])
+    answer = StreamingAnswer("", "")
     try:
-        for _ in redraws(window.submit(tab_id(request), job), answer.handle):
+        events = (event for event in window.submit(tab_id(request), job) if not isinstance(event, Queued))
+        for _ in redraws(events, answer.handle):
             yield {status: answer.status}
         answer.status = ""
         yield {status: answer.status_lines}

@@ -1,6 +1,7 @@
-"""A stored chat as the chat page shows it: its messages as parts of the conversation, and notices about it."""
+"""A stored chat as the chat page shows it: the HTML of its messages, and notices about it."""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
+from functools import cache, partial
 from typing import Any
 
 import gradio as gr
@@ -9,13 +10,14 @@ from localctx.errors import ChatError
 from localctx.store.chats import Chat, Message
 from localctx.store.store import Store
 from localctx.ui import render
-from localctx.ui.conversation import message_parts
+from localctx.ui.answer_card import CardContext
+from localctx.ui.conversation import message_html
+from localctx.ui.message_actions import retry_offer
 from localctx.ui.window import AppWindow
 
 DELETED = "This chat was deleted, maybe in another tab."
-RECENT = 30  # messages shown at first: gradio sends and draws all shown messages with every update
+RECENT = 30  # messages shown at first: all shown messages are drawn with every update
 EARLIER = 100  # further messages shown by each click on "Show earlier messages"
-UNANSWERED = "(not answered yet)"
 
 
 class ShownChat:
@@ -39,39 +41,41 @@ class ShownChat:
         with self._window.store() as store:
             return any(c.id == chat for c in store.chats.all())
 
-    def parts(self, messages: Sequence[Message], store: Store | None = None, whole: bool = False) -> list[Any]:
-        """Return messages as parts of the conversation, each answer followed by its sources.
+    def html(self, messages: Sequence[Message], store: Store | None = None, whole: bool = False) -> str:
+        """Return the HTML of messages. ``whole``: they include the chat's last one, which then has more actions.
 
-        An unanswered last question gets a placeholder answer, because only answers have a retry button. ``whole``:
-        the messages include the chat's last one, which may then be continued.
+        An offer to try again stands in place of a missing answer.
         """
         if store is None:
             with self._window.store() as store:
-                return self.parts(messages, store, whole)
-        parts = [part for m in self._parts(messages, store, whole) for part in m]
-        unanswered = messages and messages[-1].role == "user"
-        return [*parts, {"role": "assistant", "content": UNANSWERED}] if unanswered else parts
-
-    def index_of(self, messages: Sequence[Message], part: int) -> int:
-        """Return the index of the message that a part of the conversation belongs to."""
-        with self._window.store() as store:
-            parts = self._parts(messages, store, True)
-            return [i for i, of_message in enumerate(parts) for _ in of_message][part]
-
-    def _parts(self, messages: Sequence[Message], store: Store, whole: bool) -> Iterator[list[Any]]:
-        """Yield the parts of each message."""
-        versions = store.chats.versions(messages[0].chat) if messages else {}
-        for m in messages:
-            yield list(message_parts(m, store, versions.get(m.parent, ()), whole and m is messages[-1]))
+                return self.html(messages, store, whole)
+        if not messages:
+            return ""
+        versions, context = store.chats.versions(messages[0].chat), _context(store, messages[0].chat)
+        parts = list[str]()
+        for m, following in zip(messages, [*messages[1:], None], strict=True):
+            parts.append(message_html(m, context, versions.get(m.parent, ()), whole and following is None))
+            if m.role == "user" and (following is None or following.role == "user"):
+                parts.append(retry_offer(m, whole and following is None))
+        return "".join(parts)
 
     def was_asked(self, chat: str, question: str, known: Set[int]) -> bool:
         """True if a chat has this question in a message outside ``known`` (ids)."""
         return any(m.role == "user" and m.text == question and m.id not in known for m in self.messages(chat))
 
 
-def answered_messages(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages without an unanswered last question, which the next question will replace."""
-    return messages[:-1] if messages and messages[-1].role == "user" else messages
+def _context(store: Store, chat: str) -> CardContext:
+    opened, text_of = store.chats.get(chat), cache(partial(_text, store))
+    if opened.settings.get("library"):
+        return CardContext(text_of, "the library")
+    if opened.settings.get("collection"):
+        return CardContext(text_of, "the collection")
+    names = [d.name for d in opened.documents if not d.removed]
+    return CardContext(text_of, names[0] if len(names) == 1 else f"the {len(names):,} documents" if names else "")
+
+
+def _text(store: Store, document: str) -> str | None:
+    return store.documents.text(document) if store.documents.has(document) else None
 
 
 def first_shown(messages: Sequence[Message], count: int = RECENT) -> int:

@@ -17,7 +17,6 @@ from localctx.ui import render
 from localctx.ui.job_events import error_text, redraws
 from localctx.ui.library import library_table
 from localctx.ui.library.library_table import IncomingFile
-from localctx.ui.settings_fields import OCR_CHOICES
 from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
@@ -60,14 +59,11 @@ class AddingPanel:
         self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
         self.path = gr.Textbox(
             "",
-            label="Or name a file or a folder of this machine",
+            label="Or name a file or a folder of this computer",
             placeholder="~/Documents/reports",
             elem_id="path",
             max_lines=1,
             submit_btn="Read",
-        )
-        self.ocr = gr.Radio(
-            OCR_CHOICES, value=self._window.settings.ocr, label="OCR (read pictures of pages)", elem_id="ocr"
         )
         self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-adding")
         self.queue = gr.HTML("", elem_id="queue")
@@ -76,24 +72,24 @@ class AddingPanel:
         """Connect the event handlers. ``refresh`` receives each event that changes the library's documents."""
         outputs = [self.queue, self.cancel, self.drop, self.path]
         options: dict[str, Any] = {"outputs": outputs, "show_progress": "hidden", "api_visibility": "private"}
-        refresh(self.drop.upload(self._dropped, [self.drop, self.ocr], concurrency_limit=None, **options))
-        refresh(self.path.submit(self._named, [self.path, self.ocr], concurrency_limit=None, **options))
+        refresh(self.drop.upload(self._dropped, self.drop, concurrency_limit=None, **options))
+        refresh(self.path.submit(self._named, self.path, concurrency_limit=None, **options))
         self.cancel.click(self.stop, None, None, queue=False, api_visibility="private")
 
     def stop(self, request: gr.Request) -> None:
         """Stop reading files for the tab that sent ``request``. Files already read stay in the library."""
         self._window.stop(tab_id(request, "adding"))
 
-    def _dropped(self, files: Sequence[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
-        yield from self._read([IncomingFile(f, Path(f).name) for f in map(str, files or [])], [], ocr, request)
+    def _dropped(self, files: Sequence[str], request: gr.Request) -> Iterator[Updates]:
+        yield from self._read([IncomingFile(f, Path(f).name) for f in map(str, files or [])], [], request)
 
-    def _named(self, path: str, ocr: str, request: gr.Request) -> Iterator[Updates]:
+    def _named(self, path: str, request: gr.Request) -> Iterator[Updates]:
         ignored = IgnoredFiles()
         sources = [absolute_path(path)] if path.strip() else []
         files = find_documents(sources, ignored)
-        yield from self._read([IncomingFile(f, f) for f in files], ignored.lines, ocr, request)
+        yield from self._read([IncomingFile(f, f) for f in files], ignored.lines, request)
 
-    def _read(self, entries: list[IncomingFile], notes: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
+    def _read(self, entries: list[IncomingFile], notes: list[str], request: gr.Request) -> Iterator[Updates]:
         """Read files and show their progress. Each file is its own job, so that other tabs' jobs run in between."""
         if not entries:
             yield {self.queue: "".join(map(render.note, [*notes, "There is no document at that place."]))}
@@ -106,7 +102,7 @@ class AddingPanel:
         yield progress()
         try:
             for entry in entries:
-                for _ in self._read_one(entry, ocr, request):
+                for _ in self._read_one(entry, request):
                     yield progress()
             self._window.indexer.wake()
         except Cancelled:
@@ -122,10 +118,10 @@ class AddingPanel:
             self.path: gr.update(interactive=True),
         }
 
-    def _read_one(self, entry: IncomingFile, ocr: str, request: gr.Request) -> Iterator[None]:
+    def _read_one(self, entry: IncomingFile, request: gr.Request) -> Iterator[None]:
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.library() as workflow:
-                yield from workflow.add([entry.path], ocr)
+                yield from workflow.add([entry.path], session.settings.ocr)
 
         start = time.monotonic()
         for _ in self._run(job, entry.handle, request):

@@ -45,6 +45,10 @@ watch('value', () => {
     picks().forEach(box => { box.checked = ticked.has(box.value) })
     element.querySelectorAll('.lc-all').forEach(box => { box.checked = false })
 })
+document.addEventListener('click', event => {  // what is deleted fades at once
+    if (!event.target.closest('#delete')) return
+    for (const box of picks().filter(box => box.checked)) box.closest('tr').classList.add('lc-leaving')
+})
 """  # gradio updates table rows in place, so ticks are restored by document, not by row
 
 
@@ -61,26 +65,26 @@ class LibraryPage:
         self.undo, self.deleted = UndoLine("undo-document"), RecentlyDeleted(window)
 
     def build(self) -> None:
-        """Build the panel that adds documents, and beside it the table of documents and the search."""
-        with gr.Row(equal_height=False):
-            with gr.Column(scale=2, min_width=300):
+        """Build the search and the table of documents, and beside them the panel that adds documents."""
+        with gr.Row(equal_height=False, elem_id="library-page"):
+            with gr.Column(scale=5, min_width=300, elem_id="library-main"):
+                self._build_search()
+                self._build_documents()
+                self.deleted.build()
+            with gr.Column(scale=2, min_width=300, elem_id="library-side"):
                 self._adding.build()
                 self._watched.build()
                 self.bundle = gr.UploadButton("Import a document exported here (.lctx)", size="sm", elem_id="import")
-            with gr.Column(scale=5, min_width=300):
-                self._build_documents()
-                self._build_search()
-                self.deleted.build()
 
     def _build_documents(self) -> None:
         self.ticked = gr.Textbox("", visible=False)
         with gr.Row():
-            self.filter = gr.Textbox("", label="Documents", placeholder="part of a name", elem_id="filter", max_lines=1)
+            self.filter = gr.Textbox("", label="Documents", placeholder="Filter", elem_id="filter", max_lines=1)
             self.collections.build_choice()
         self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
-        with gr.Row():
-            small: dict[str, Any] = {"size": "sm", "min_width": 80}
-            self.ask = gr.Button("Ask about it", variant="primary", elem_id="ask-about", **small)
+        with gr.Row(elem_id="library-actions"):  # style.css shows it while documents are ticked
+            small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
+            self.ask = gr.Button("Ask", variant="primary", elem_id="ask-about", **small)
             self.prepare = gr.Button("Read now", elem_id="prepare", **small)
             self.pin, self.unpin = gr.Button("Pin", **small), gr.Button("Unpin", **small)
             self.export = gr.Button("Export", **small)
@@ -94,14 +98,14 @@ class LibraryPage:
     def _build_search(self) -> None:
         self.words = gr.Textbox(
             "",
-            label="Search in the documents",
-            placeholder="words, or a question",
+            label="Search in all documents",
+            placeholder="Words, or a question",
             elem_id="words",
             max_lines=1,
             submit_btn="Search",
         )
         self._indexing.build()
-        self.only = gr.Checkbox(label="Only in the documents chosen above", elem_id="only")
+        self.only = gr.Checkbox(label="Only in the ticked documents", elem_id="only")
         self.hits = gr.HTML("", elem_id="hits")
 
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:

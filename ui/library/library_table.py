@@ -16,17 +16,17 @@ from localctx.serving.worker import Queued
 from localctx.store.document_files import DocumentFile
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
-from localctx.ui import everyday
+from localctx.ui.reading.source_list import file_kind, length, not_read
 from localctx.ui.render import bar, escape, note
 from localctx.ui.viewer.document_viewer import open_link
 
 AROUND = 800  # characters shown before and after a passage
 SNIPPET = 160  # characters of a passage shown while it is closed
 MAX_LINES = 60  # files listed during reading; beyond that, only failed files and those near the current one
-_HEADS = ("Name", "Characters", "Pages", "Read", "On disk", "Last used")
+_HEADS = ("Name", "Length", "State", "Last used")
 _EMPTY = (
-    "The library is empty. Drop documents into the field beside this, or name a folder of this machine; they are read "
-    "here and stay here."
+    "The library is empty. Drop documents into the field beside this, or name a folder of this computer. They stay "
+    "on it."
 )
 
 
@@ -56,15 +56,8 @@ def documents(store: Store, text: str, collection: int | None = None) -> str:
 
 def _row(store: Store, d: DocumentRow, copies: Sequence[DocumentFile], collections: Sequence[str]) -> str:
     _, tokens, nbytes = store.caches.usage(d.id)
-    kind, parts = store.documents.count_parts(d.id)
-    used = _day(datetime.fromtimestamp(d.used).date())
-    figures = (
-        _count(d.chars),
-        _count(parts) if kind == "page" else count_parts(kind, parts),
-        everyday.words(tokens).removeprefix("about ") if tokens else "",
-        format_bytes(nbytes) if nbytes else "",
-        used,
-    )
+    state = f'<span title="{format_bytes(nbytes)} on disk">Starts at once</span>' if tokens else "Not read yet"
+    figures = (length(store, d), state, _day(datetime.fromtimestamp(d.used).date()))
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=True))
     signs = "".join(
         f'<span class="lc-sign">{escape(s)}</span>'
@@ -74,7 +67,8 @@ def _row(store: Store, d: DocumentRow, copies: Sequence[DocumentFile], collectio
     tick = f'<input type="checkbox" class="lc-pick" value="{d.id}" aria-label="{escape(d.name)}">'
     name = f'<span title="{escape(d.path)}">{open_link(d.id, d.name)}</span>'
     name += "".join(f' <small title="{escape(c.path)}">and {escape(_copy_name(c, d))}</small>' for c in copies)
-    return f'<tr><td>{tick}</td><th scope="row">{name} {signs}</th>{cells}</tr>'
+    kind = f'<i class="lc-kind">{file_kind(d.name)}</i>'
+    return f'<tr><td>{tick}</td><th scope="row"><div>{kind}{name} {signs}</div>{not_read(d)}</th>{cells}</tr>'
 
 
 def _copy_name(copy: DocumentFile, d: DocumentRow) -> str:
@@ -87,10 +81,6 @@ def _day(day: date) -> str:
     """Return a day as text: "today", or the date, with the year unless it is the current one."""
     today = date.today()
     return "today" if day == today else f"{day:%d %b}" if day.year == today.year else f"{day:%d %b %Y}"
-
-
-def _count(n: int) -> str:
-    return f"{n:,}" if n else ""
 
 
 # --- Files that are being read
@@ -182,8 +172,14 @@ def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) ->
         f'<div class="lc-hit"><details><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'
         f"<span>{_marked(_snippet(p.text, pattern), pattern)}</span></summary>"
         f"<blockquote><i>{escape(before)}</i>{_marked(p.text, pattern)}<i>{escape(after)}</i></blockquote>"
-        f"</details>{open_link(p.document, p.name, _open_text(p), p.start, p.end)}</div>"
+        f"</details>{open_link(p.document, p.name, _open_text(p), p.start, p.end, _places(p, pattern))}</div>"
     )
+
+
+def _places(p: Passage, pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
+    """Return where the document has the words that were searched for."""
+    found = pattern.finditer(p.text) if pattern else ()
+    return [(p.start + match.start(), p.start + match.end()) for match in found]
 
 
 def _open_text(p: Passage) -> str:

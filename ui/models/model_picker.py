@@ -76,7 +76,7 @@ class ModelPicker:
             self.check = gr.Button("Check it", size="sm", elem_id="model-check", scale=0, min_width=120)
         with gr.Row(visible=False) as self.first_row:
             self.see_all = gr.Button("See all models", size="sm", elem_id="model-see-all", scale=0, min_width=120)
-            self.keep = gr.Button("Keep the demonstration", size="sm", elem_id="model-keep", scale=0, min_width=170)
+            self.keep = gr.Button("Not now", size="sm", elem_id="model-keep", scale=0, min_width=90)
 
     @property
     def outputs(self) -> list[Any]:
@@ -105,7 +105,7 @@ class ModelPicker:
     # Showing the panel
 
     def _label(self, is_open: bool) -> str:
-        return f"Model: {self._choice.label} {'▴' if is_open else '▾'}"
+        return f"{self._choice.label} {'▴' if is_open else '▾'}"
 
     def _open_page(self, request: gr.Request) -> Updates:
         first = self._choice.is_first_run and not request.query_params.get("chat")
@@ -166,10 +166,7 @@ class ModelPicker:
             return "<h3>Models for this machine</h3>"
         text = model_rows.recommendation(next(m for m in models if m.name == best), self._window.settings.model)
         title = render.escape(title_of(FALLBACK))
-        return (
-            f"<h3>Choose a model</h3><p>{title} is installed as a demonstration: small, quick, often wrong. "
-            f"{render.escape(text)}</p>"
-        )
+        return f"<p><b>{title}</b> is a demonstration: small, quick, often wrong. {render.escape(text)}</p>"
 
     def _toggle(self, mode: str) -> Iterator[Updates]:
         yield self._show_panel("" if mode == "all" else "all") | {self.said: ""}

@@ -1,4 +1,4 @@
-"""The scope of a chat, chosen beside the conversation: documents, a collection or the library, and a reading limit."""
+"""The sources of a chat, beside the conversation: documents as a checklist, a collection or the library, and a mark."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,11 +8,12 @@ import gradio as gr
 
 from localctx.errors import ChatError
 from localctx.store.chats import Chat
+from localctx.ui.reading import source_list
 from localctx.ui.window import AppWindow, Updates
 
 LIBRARY = "library"  # a scope; the others are "" for the chat's documents, and ids of collections
 
-_THESE, _ALL = ("The documents of this chat", ""), ("The whole library", LIBRARY)
+_THESE, _ALL = ("The documents above", ""), ("The whole library", LIBRARY)
 
 
 def chat_scope(chosen: str) -> dict[str, Any]:
@@ -21,28 +22,28 @@ def chat_scope(chosen: str) -> dict[str, Any]:
 
 
 class ChatDocuments:
-    """The choice of documents, built inside a gr.Blocks."""
+    """The sources, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
 
     def build(self) -> None:
-        """Build the list of documents, the choice of a scope, and the field for the place to read up to."""
-        with gr.Accordion("Documents of this chat", elem_id="chat-about"):  # closable on narrow screens only
-            self._build_fields()
-
-    def _build_fields(self) -> None:
-        self.documents = gr.Dropdown(
-            [], value=[], multiselect=True, label="Documents", elem_id="about", filterable=True
-        )
-        self.library = gr.Dropdown([_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False)
-        self.until = gr.Textbox(
-            label="Read only up to",
-            info="Nothing after this place is used",
-            placeholder="40%, page 12, or words of the text",
-            elem_id="until",
-            max_lines=1,
-        )
+        """Build the checklist, the choice of further documents and of a scope, and the place to read up to."""
+        with gr.Accordion("Sources", elem_id="chat-about"):  # closable on narrow screens only
+            self.listed = gr.State([])  # documents in the checklist, ticked or not
+            self.list = gr.HTML("", elem_id="sources", js_on_load=source_list.ON_CHANGE)
+            self.documents = gr.Dropdown(
+                [], value=[], multiselect=True, label="Add a document", show_label=False, elem_id="about"
+            )
+            self.library = gr.Dropdown([_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False)
+            with gr.Accordion("Read only up to a place", open=False, elem_id="reading-limit"):
+                self.until = gr.Textbox(
+                    label="Read only up to",
+                    info="Nothing after this place is used",
+                    placeholder="40%, page 12, or words of the text",
+                    elem_id="until",
+                    max_lines=1,
+                )
 
     @property
     def outputs(self) -> list[Any]:
@@ -54,6 +55,10 @@ class ChatDocuments:
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         self.documents.focus(self._choices, self.documents, self.documents, **quiet)
         self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **quiet)
+        self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **quiet)
+        chat.change(self._list, [self.documents], [self.list, self.listed], **quiet)
+        ticked = self.list.select(self._tick, self.documents, self.documents, **quiet)
+        ticked.then(self.save, [chat, *self.outputs], None, api_visibility="private")
         gr.on(
             [self.documents.input, self.library.input, self.until.blur],
             self.save,
@@ -80,6 +85,17 @@ class ChatDocuments:
     def choose_collection(self, collection: int) -> Updates:
         """Return updates that choose a collection for a new chat."""
         return {self.library: gr.update(choices=self._scopes(), value=str(collection))}
+
+    def _list(self, chosen: list[str] | None, listed: Sequence[str] = ()) -> tuple[str, list[str]]:
+        """Return the checklist: documents ``listed`` before, and those ``chosen`` now, which are ticked."""
+        ids = list(dict.fromkeys([*listed, *(chosen or ())]))
+        with self._window.store() as store:
+            return source_list.sources(store, ids, chosen or (), self._window.settings.model), ids
+
+    def _tick(self, chosen: list[str] | None, clicked: gr.SelectData) -> list[str]:
+        """Return the chosen documents after one was ticked or no longer is."""
+        document, others = str(clicked.value), [d for d in chosen or () if d != clicked.value]
+        return others if document in (chosen or ()) else [*others, document]
 
     def _scopes(self) -> list[tuple[str, str]]:
         with self._window.store() as store:

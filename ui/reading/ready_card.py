@@ -1,4 +1,4 @@
-"""The card above the question box: reads documents as soon as they are dropped or chosen, and suggests questions."""
+"""The chips above the question: documents are read as soon as they are dropped or chosen. Suggests questions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +63,7 @@ class ReadyCard:
         self, question: dict[str, Any], chat: str, documents: list[str], scope: str, until: str, request: gr.Request
     ) -> Updates:
         files = [str(f["path"] if isinstance(f, dict) else f) for f in (question or {}).get("files") or []]
-        wanted = Wanted() if scope else Wanted(tuple(files), tuple(documents), until.strip(), self._begun(chat))
+        wanted = Wanted() if scope else Wanted(tuple(files), tuple(documents), (until or "").strip(), self._begun(chat))
         reading = self._reading(request)
         reading.want(wanted)
         return self._show(reading.state, request)
@@ -93,7 +93,7 @@ class ReadyCard:
     def _show(self, state: ReadingState, request: gr.Request, changed_only: bool = False) -> Updates:
         """Return updates that show the card. With ``changed_only``, returns {} if the tab already shows it."""
         html, busy = ready_text.card(state), state.busy
-        asked = [] if state.wanted.begun and not state.wanted.files else list(state.questions)[:SUGGESTIONS]
+        asked = [] if state.wanted.begun and not state.wanted.files else self._not_asked(state)[:SUGGESTIONS]
         shown = "\n".join([html, *asked])
         if changed_only and self._sent.get(tab_id(request)) == shown:
             return {}
@@ -103,13 +103,23 @@ class ReadyCard:
             self.timer: gr.Timer(FAST if busy else SLOW, active=bool(state.documents)),
             self.box: gr.update(visible=bool(html)),
             self.card: html,
-            self.cancel: gr.update(visible=busy and not (state.ready and not state.progress)),
+            self.cancel: gr.update(visible=busy and not state.ready and not state.wanted.begun),
             self.row: gr.update(visible=bool(asked)),
             **{
                 button: gr.update(value=text, visible=bool(text))
                 for button, text in zip(self.suggestions, questions, strict=True)
             },
         }
+
+    def _not_asked(self, state: ReadingState) -> list[str]:
+        """Return the suggested questions that no message of the documents' chats asked before."""
+        if not state.wanted.begun:
+            return list(state.questions)
+        ids = {d.document for d in state.documents}
+        with self._window.store() as store:
+            chats = [c.id for c in store.chats.all() if ids & {d.id for d in c.documents}]
+            said = {m.text for chat in chats for m in store.chats.messages(chat)}
+        return [question for question in state.questions if question not in said]
 
 
 def _fill(suggestion: str, question: dict[str, Any]) -> dict[str, Any]:

@@ -1,102 +1,105 @@
-"""HTML of the card above the question box: documents, how far they are read, and the time saved."""
+"""HTML of the documents above the question: a chip for each with its state, and one line while they are read."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from localctx.document_parts import count_parts
 from localctx.ui import render
 from localctx.ui.everyday import about_words, in_everyday_words
+from localctx.ui.reading.source_list import CHARACTERS_OF_A_WORD
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState
 
 if TYPE_CHECKING:
     from localctx.workflows.ahead.readiness import Readiness
 
-CHARACTERS_OF_A_WORD = 6  # rough average for English text, with the space
-MAX_LISTED = 5  # documents listed by name
-MAY_ASK = "You can ask already: your question comes first."
-STOPPED = "Not read ahead. It will be read when you ask."
-NO_MODEL = "It will be read as soon as there is a model that can: choose one above."
+MAX_CHIPS = 6  # documents with a chip of their own
+MAY_ASK = "You can ask already."
+STOPPED = "Not read ahead. It is read when you ask."
+NO_MODEL = "It is read as soon as there is a model that can: choose one above."
+READ = "Read on this computer"
 
 
 def card(state: ReadingState) -> str:
-    """Return the card; "" if the chat has no documents."""
+    """Return the chips of the documents and the line below them; "" if the chat has no documents."""
     if not state.documents:
         return ""
-    listed = [] if _is_short(state) else [_document(d) for d in state.documents[:MAX_LISTED]]
-    if listed and (more := len(state.documents) - MAX_LISTED) > 0:
-        listed.append(f"<li>and {more:,} more</li>")
-    documents = f'<ul class="lc-ready-documents">{"".join(listed)}</ul>' if listed else ""
-    return f'<div class="lc-ready{" lc-is-ready" if state.ready else ""}">{documents}{_line(state)}</div>'
+    chips = "".join(_chip(i, d, state) for i, d in enumerate(state.documents[:MAX_CHIPS]))
+    more = len(state.documents) - MAX_CHIPS
+    chips += f"<li>and {more:,} more</li>" if more > 0 else ""
+    errors = dict.fromkeys(in_everyday_words(d.error) for d in state.documents if d.error)
+    failed = "".join(f'<p class="lc-bad" role="alert">{render.escape(error)}</p>' for error in errors)
+    return f'<div class="lc-ready"><ul class="lc-docs" aria-label="Documents">{chips}</ul>{failed}{_line(state)}</div>'
 
 
 def ready_sentence(ready: "Readiness") -> str:
-    """Return a sentence about ready documents, with the measured figures if there are any."""
-    if not ready.whole:
-        start = f", and start in about {_seconds(ready.starts)}" if ready.starts is not None else ""
-        return f"Ready: answers come from the passages that fit the question{start}."
-    parts = [f"answers start in about {_seconds(ready.starts)}"] if ready.starts is not None else []
-    if ready.saved is not None and ready.saved >= 1:
-        parts.append(f"{_seconds(max(ready.saved, ready.read))} of reading saved")
-    return f"Ready: {', '.join(parts) or 'already read'}."
+    """Return a sentence about documents that are ready."""
+    if ready.whole:
+        return "Read. Questions start at once."
+    return "Ready. Answers come from the passages that fit the question."
 
 
-def offer_label(way: str, seconds: float | None) -> str:
-    """Return the label of a button that offers to answer from whole documents."""
-    what = {"summarize": "Summarize the whole document", "everywhere": "Ask every passage"}[way]
-    if seconds is None:
-        return what
-    return f"{what} (about {_seconds(seconds) if seconds < 90 else f'{seconds / 60:.0f} min'})"
+def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
+    """Return a document's chip: it opens the document, and a file of the question box can be taken out again."""
+    name = render.escape(d.name or "…")
+    sign, told = _sign(d, state)
+    told = ". ".join(filter(None, [d.name, _length(d), told]))
+    opens = f'class="lc-open-source" data-document="{render.escape(d.document)}" data-start="0" data-end="0"'
+    shown = f'<button type="button" {opens}>{name}</button>' if d.document else f"<span>{name}</span>"
+    remove = (
+        f'<button type="button" class="lc-remove" data-remove="{index}" aria-label="Remove {name}">&times;</button>'
+    )
+    taken = remove if index < len(state.wanted.files) else ""
+    css = "lc-doc lc-doc-failed" if d.error else "lc-doc"
+    return f'<li class="{css}" title="{render.escape(told)}">{sign}{shown}{taken}</li>'
 
 
-def _is_short(state: ReadingState) -> bool:
-    """True for a chat with messages whose documents are all ready and none new: one line is enough."""
-    return state.wanted.begun and not state.wanted.files and state.ready is not None
+def _sign(d: ReadDocument, state: ReadingState) -> tuple[str, str]:
+    """Return the sign of a document's state as HTML, and the state in words."""
+    if d.error:
+        return '<i class="lc-sign-bad" aria-hidden="true">!</i>', "Could not be read"
+    if state.ready:
+        return '<i class="lc-sign-ok" role="img" aria-label="read">✓</i>', READ
+    if state.phase in ("parsing", "reading"):
+        share = f'<small role="status">{state.percent} %</small>' if state.percent else ""
+        return f'<i class="lc-spin" aria-hidden="true"></i>{share}', "Being read"
+    return '<i class="lc-sign-wait" aria-hidden="true">·</i>', "Not read yet"
 
 
 def _line(state: ReadingState) -> str:
-    match state.phase:
-        case "failed" if state.error:
-            return render.note(in_everyday_words(state.error), "error")
-        case _ if state.ready:
-            return _ready_line(state, state.ready)
-        case "stopped":
-            return render.note(STOPPED)
-        case "no model":
-            return render.note(NO_MODEL)
-        case "parsing" | "reading":
-            return _progress(state)
-    return ""
+    """Return the line below the chips: only errors, once the chat has messages and no new file."""
+    if state.phase == "failed" and state.error:
+        return render.note(in_everyday_words(state.error), "error")
+    if state.ready and state.ready.failed:
+        return render.note(in_everyday_words(state.ready.failed), "error")
+    if state.wanted.begun and not state.wanted.files:
+        return ""
+    if state.ready:
+        return f'<p class="lc-ready-line" role="status">{ready_sentence(state.ready)}</p>'
+    told = {"stopped": STOPPED, "no model": NO_MODEL, "parsing": _opening(state), "reading": _reading(state)}
+    return f'<p class="lc-ready-line" role="status">{told[state.phase]}</p>' if told.get(state.phase) else ""
 
 
-def _ready_line(state: ReadingState, ready: "Readiness") -> str:
-    """Return the line for ready documents, with an error and the progress of further reading."""
-    sentence = ready_sentence(ready)
-    if _is_short(state) and ready.whole and not ready.read:
-        sentence = "Ready: already read."
-    failed = render.note(in_everyday_words(ready.failed), "error") if ready.failed else ""
-    on = render.progress_bar(state.progress) if state.phase == "reading" and state.progress else ""
-    return f'<p class="lc-ready-line" role="status">{render.escape(sentence)}</p>{failed}{on}'
+def _opening(state: ReadingState) -> str:
+    p = state.progress
+    pages = f": page {p.done:,} of {p.total:,}" if p and p.unit == "pages" and p.total else ""
+    return f"Opening{pages} …"
 
 
-def _progress(state: ReadingState) -> str:
-    asking = f"<small>{MAY_ASK}</small>" if state.phase == "reading" else ""
-    if state.progress:
-        return render.progress_bar(state.progress) + asking
-    what = "Opening" if state.phase == "parsing" else "Reading"
-    return f'<div class="lc-status" role="status">{what} …</div>{asking}'
+def _reading(state: ReadingState) -> str:
+    p = state.progress
+    left = f", about {render.duration(p.eta)} left" if p and p.eta is not None and p.eta >= 1 else ""
+    return f"Reading {_amount(state.documents)}{left}. {MAY_ASK}"
 
 
-def _document(document: ReadDocument) -> str:
-    name = render.escape(document.name or "…")
-    about = render.escape(in_everyday_words(document.error) if document.error else _length(document))
-    css = ' class="lc-ready-failed" role="alert"' if document.error else ""
-    return f"<li{css}><b>{name}</b> <span>{about}</span></li>"
+def _amount(documents: Sequence[ReadDocument]) -> str:
+    """Return how much is read in all."""
+    kinds = {d.part for d in documents if d.parts}
+    if len(kinds) == 1 and all(d.parts for d in documents if not d.error):
+        return count_parts(kinds.pop(), sum(d.parts for d in documents))
+    return about_words(sum(d.characters for d in documents) / CHARACTERS_OF_A_WORD)
 
 
-def _length(document: ReadDocument) -> str:
-    if document.parts:
-        return count_parts(document.part, document.parts)
-    return about_words(document.characters / CHARACTERS_OF_A_WORD) if document.characters else ""
-
-
-def _seconds(seconds: float) -> str:
-    return f"{max(1, round(seconds)):,} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+def _length(d: ReadDocument) -> str:
+    if d.parts:
+        return count_parts(d.part, d.parts)
+    return about_words(d.characters / CHARACTERS_OF_A_WORD) if d.characters else ""

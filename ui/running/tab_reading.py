@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.workflows.ahead.readiness import Readiness
 
 MAX_PASSAGES_READ = 150_000  # characters of all documents up to which their passages are read ahead too
+_SHARES = {"pages": (0, 30), "reading": (30, 99), "indexing": (30, 99), "embedding": (30, 99)}
+"""From which to which percent of the work a phase leads, by its first word. Other phases are no reading."""
 MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed yet
 _DECIDING = (
     *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
@@ -73,7 +75,7 @@ class ReadingState:
     """The state of reading ahead that one tab shows.
 
     ``phase`` is ``parsing``, ``no model``, ``reading``, ``ready``, ``stopped``, ``failed``, or "" if there is nothing
-    to read.
+    to read. ``percent`` is the share that is read; it never falls.
     """
 
     wanted: Wanted = Wanted()
@@ -83,6 +85,14 @@ class ReadingState:
     ready: "Readiness | None" = None
     error: str = ""
     questions: Sequence[str] = field(default_factory=list)
+    percent: int = 0
+
+    def advance(self, progress: Progress) -> None:
+        """Record the progress of a phase."""
+        self.progress = progress
+        first, last = _SHARES.get(progress.phase.partition(" ")[0], (0, 0))
+        share = min(1.0, progress.done / progress.total) if progress.total else 0.0
+        self.percent = max(self.percent, round(first + share * (last - first)) if last else 0)
 
     @property
     def busy(self) -> bool:
@@ -113,7 +123,7 @@ class TabReading:
                 return
             known = {document.source: document for document in self.state.documents if not document.error}
             sources = [(file, "") for file in wanted.files] + [(id, id) for id in wanted.documents]
-            documents = [known.get(source) or ReadDocument(source, document=id) for source, id in sources]
+            documents = [known.get(source) or _unread(source, id) for source, id in sources]
             self.state = ReadingState(wanted, documents, "parsing" if documents else "")
             self._changed.notify_all()
             if documents and not self._thread:
@@ -174,7 +184,6 @@ class TabReading:
             state.phase = phase
 
     def _parse(self, new: ReadDocument) -> None:
-        new.name = Path(new.source).name
         is_wanted = lambda: self.state.phase == "parsing" and new.source in self.state.wanted.files  # noqa: E731
         for event in self._events(_adding(new.source), self._library_worker, is_wanted):
             if isinstance(event, Added):
@@ -222,8 +231,13 @@ class TabReading:
                 stream.cancel()
                 raise Cancelled
             if isinstance(event, Progress):
-                self.state.progress = event
+                self.state.advance(event)
             yield event
+
+
+def _unread(source: str, document: str) -> ReadDocument:
+    """Return a document that was not described yet; a file has its name at once."""
+    return ReadDocument(source, "" if document else Path(source).name, document)
 
 
 def _is(reading: TabReading, state: ReadingState) -> bool:

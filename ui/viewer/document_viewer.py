@@ -24,30 +24,32 @@ _TO_QUESTION = """() => setTimeout(() => {
 }, 100)"""
 
 
-def open_link(document: str, name: str, text: str = "", start: int = 0, end: int = 0) -> str:
-    """Return a button that opens a document (its id) at characters ``start..end``, labelled ``text`` or its name."""
-    return (
-        f'<button type="button" class="lc-open-source" data-document="{render.escape(document)}" data-start="{start}" '
-        f'data-end="{end}" data-name="{render.escape(name)}">{render.escape(text or name)}</button>'
-    )
+def open_link(
+    document: str, name: str, text: str = "", start: int = 0, end: int = 0, marked: Sequence[tuple[int, int]] = ()
+) -> str:
+    """Return a button that opens a document (its id) at characters ``start..end``, labelled ``text`` or its name.
+
+    Only the ranges ``marked`` are marked there, if there are any.
+    """
+    where = f'data-document="{render.escape(document)}" data-start="{start}" data-end="{end}"'
+    marks = f'data-name="{render.escape(name)}" data-marks="{" ".join(f"{a}-{b}" for a, b in marked)}"'
+    return f'<button type="button" class="lc-open-source" {where} {marks}>{render.escape(text or name)}</button>'
 
 
 class DocumentViewer:
-    """The links to the chat's documents, built inside a gr.Blocks, and the handler of the viewer's requests."""
+    """The handler of the viewer's requests, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow, about: ChatDocuments) -> None:
         self._window, self._about = window, about
 
     def build(self) -> None:
-        """Build the links, and the invisible button through which viewer.js sends its requests."""
-        self.links = gr.HTML("", elem_id="open-documents")
+        """Build the invisible button through which viewer.js sends its requests."""
         self.request, self.send = gr.Textbox("", visible=False), gr.Button("Send", elem_id="viewer-send")
 
     def wire(self, chat: gr.Textbox, question: gr.MultimodalTextbox, tabs: gr.Tabs) -> None:
         """Connect the components. ``chat`` has the id of the open chat; ``tabs`` has a tab ``chat``."""
         hidden: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         about, self._question, self._tabs = self._about, question, tabs
-        about.documents.change(self._links, about.documents, self.links, **hidden)
         asked = self.send.click(
             self._use,
             [self.request, question, *about.outputs],
@@ -57,13 +59,6 @@ class DocumentViewer:
             **hidden,
         )
         asked.then(about.save, [chat, *about.outputs], None, api_visibility="private").then(js=_TO_QUESTION)
-
-    def _links(self, documents: Sequence[str] | None) -> str:
-        """Return a link for each chosen document."""
-        with self._window.store() as store:
-            rows = filter(None, map(store.documents.get, documents or []))
-            items = "".join(f"<li>{open_link(row.id, row.name, f'Open {row.name}')}</li>" for row in rows)
-        return f"<ul>{items}</ul>" if items else ""
 
     def _use(self, request: str, question: dict[str, Any], documents: list[str], library: str, until: str) -> Updates:
         """Put a selection into the question, or make the chat read a document only up to it."""

@@ -1,4 +1,4 @@
-"""Makes readable excerpts of a document: whole sentences, wrapped lines joined, words marked.
+"""Makes readable excerpts of a document: wrapped lines joined, words marked.
 
 Offsets never change: each character of a line break becomes a space.
 """
@@ -7,10 +7,8 @@ import re
 
 from localctx.library.citations.cite import TextRange
 from localctx.library.citations.claims import claim_of
-from localctx.library.wording.sentences import sentences
 from localctx.library.wording.word_forms import word_forms
 
-AROUND = 140  # characters at most before and after a quote
 WRAPPED = 40  # a line of this many characters may have been wrapped
 
 _BREAK = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*(?=\S)")
@@ -31,30 +29,6 @@ def reflowed(text: str) -> str:
         return " " * len(gap.group()) if wrapped and not keeps else gap.group()
 
     return _BREAK.sub(joined, text)
-
-
-def around(text: str, start: int, end: int) -> TextRange:
-    """Returns the range of ``text`` to show around a quote at ``start..end``: its sentences and their neighbours.
-
-    The range extends up to AROUND characters before and after the quote. A longer sentence is cut between two words.
-    """
-    low, high = max(0, start - AROUND), min(len(text), end + AROUND)
-    near = list(sentences(text, max(0, low - AROUND), min(len(text), high + AROUND)))
-    before = [a for a, _ in near if low <= a <= start]
-    after = [b for _, b in near if end <= b <= high]
-    return before[0] if before else _word_start(text, low, start), after[-1] if after else _word_end(text, end, high)
-
-
-def _word_start(text: str, low: int, start: int) -> int:
-    """Returns where the first whole word of ``text[low:start]`` begins."""
-    gap = re.search(r"\s", text[low:start])
-    return low if not low else low + gap.end() if gap else start
-
-
-def _word_end(text: str, end: int, high: int) -> int:
-    """Returns where the last whole word of ``text[end:high]`` ends."""
-    gap = re.search(r"\s\S*$", text[end:high])
-    return high if high == len(text) else end + gap.start() if gap else end
 
 
 def words_to_mark(text: str, start: int, end: int, said: str) -> list[TextRange]:

@@ -1,0 +1,110 @@
+"""What is typed or attached is never lost: it survives another chat, a reload, and a server that was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from browser import Served, Tab, Watch, launched, save_saying_model, served
+from stored_documents import add
+
+from localctx.store.store import Store
+
+DRAFT = "Which of the two is cheaper, and"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator:
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("drafts")
+    model = save_saying_model(folder / "model", ["one ", "two "])
+    with served(folder / "home", "--model", model, "--max-tokens", 4, "--threads", 1) as window:
+        yield window
+
+
+@pytest.fixture
+def tab(chromium, window) -> Iterator[Tab]:
+    watch, context = Watch(window.origin), chromium.new_context()
+    yield Tab(watch.over(context.new_page())).open(window.url)
+    context.close()
+    assert watch.seen == []
+
+
+def wait_for_draft(tab: Tab, text: str) -> None:
+    tab.page.wait_for_function("text => document.querySelector('#question textarea')?.value === text", arg=text)
+
+
+def test_a_new_chat_is_empty_and_each_chat_keeps_its_draft(tab, window):
+    with closing(Store(window.home)) as store:
+        chat = store.chats.create("Herons", [add(store, "Herons fish here.")[0]]).id
+        asked = store.chats.append(chat, None, "user", "Who fishes?").id
+        store.chats.append(chat, asked, "assistant", "Herons.")
+    tab.box.fill(DRAFT)
+    tab.drop("broken.pdf", b"%PDF-1.7 nothing")
+    tab.page.locator("#ready-card .lc-doc-failed").wait_for()
+    tab.page.reload()
+    tab.page.locator(f"#chats [data-chat='{chat}']").click()
+    tab.wait_for("Herons.", "#conversation")
+    wait_for_draft(tab, "")
+    assert tab.page.locator("#question .thumbnail-item").count() == 0
+    tab.box.fill("And at night?")
+    tab.page.locator("#new-chat").click()
+    wait_for_draft(tab, DRAFT)
+    tab.page.locator(f"#chats [data-chat='{chat}']").click()
+    wait_for_draft(tab, "And at night?")
+
+
+def test_a_draft_and_its_file_survive_a_reload(tab):
+    tab.drop("lease.txt", b"The rent is 940 euros a month, to be paid in advance.")
+    tab.page.locator("#ready-card .lc-doc").wait_for()
+    tab.box.fill(DRAFT)
+    tab.page.reload()
+    wait_for_draft(tab, DRAFT)
+    tab.page.locator("#ready-card .lc-doc").get_by_text("lease.txt").wait_for()
+    tab.box.press("Enter")
+    tab.answer()
+    tab.page.locator("#sources").get_by_text("lease.txt").wait_for()
+
+
+def test_what_was_asked_is_no_draft_any_more(tab):
+    tab.ask("Who fishes?")
+    tab.answer()
+    tab.page.wait_for_function("location.search.includes('chat=')")
+    tab.page.reload()
+    tab.wait_for("Who fishes?", "#conversation")
+    wait_for_draft(tab, "")
+
+
+def test_a_draft_survives_a_killed_server(chromium, window, tmp_path):
+    model = str(window.home.parent / "model")
+    command = [sys.executable, "-m", "localctx", "ui", "--port", "0", "--no-browser", "--model", model]
+    environment = {**os.environ, "LOCALCTX_HOME": str(tmp_path / "home"), "LOCALCTX_EMBEDDER": "none"}
+
+    def start(port: str) -> tuple[subprocess.Popen, str]:
+        command[command.index("--port") + 1] = port
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        return process, process.stdout.readline().split()[-1]
+
+    process, url = start("0")
+    page = chromium.new_page()
+    try:
+        tab = Tab(page).open(url)
+        tab.box.fill(DRAFT)
+        page.wait_for_timeout(300)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process, url = start(url.partition("/?")[0].rpartition(":")[2])
+        tab.open(url)
+        wait_for_draft(tab, DRAFT)
+    finally:
+        process.kill()
+        process.wait()
+        page.close()

@@ -1,0 +1,173 @@
+"""The card of one answer as HTML: the answer first, then its evidence, then one row of actions.
+
+A card is ``found``, ``unsure`` (nothing read says this, or only a word was found), ``missing`` (nothing answers the
+question), or ``plain`` (there is nothing to check).
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from localctx.library.citations.claims import claims_something
+from localctx.library.citations.support import AnswerSentence, check_by_citations, numbered_sources
+from localctx.library.wording.no_answer import NO_ANSWER
+from localctx.store.chats import SUMMARY, Message
+from localctx.ui import evidence, message_actions
+from localctx.ui.evidence import Place, TextOf, place_of
+from localctx.ui.markdown import UNSUPPORTED, answer_html
+from localctx.ui.render import escape
+
+State = Literal["found", "unsure", "missing", "plain"]
+SHORT = 140  # characters up to which an answer is set large
+MAX_QUOTED = 3  # numbered sources that are quoted below an answer; the numbers in it lead to the others
+NOT_SURE = "I am not sure."
+CLOSEST = "The closest passage:"
+
+
+@dataclass(frozen=True)
+class CardContext:
+    """What a card needs to know of its chat: the texts of its documents, and what it is ``about`` in words."""
+
+    text_of: TextOf
+    about: str = ""
+
+
+def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False) -> str:
+    """Return the card of an answer. Any of several ``versions`` can be chosen; the ``last`` one of a chat has more."""
+    checked, (nearest, cited) = checked_sentences(m), _nearest(m)
+    places, rest = _places(checked, cited, context.text_of)
+    state = state_of(m, checked, bool(cited), nearest is not None)
+    near = place_of(nearest, context.text_of) if nearest else None
+    match state:
+        case "missing":
+            body = _missing(m, context, near)
+        case "unsure":
+            body = _unsure(m, checked, [*places.values(), *rest])
+        case _:
+            body = _title(m, checked) + _found(m.text.strip() or "(empty answer)", checked, places, rest)
+    copied = _plain(m.text.strip(), checked, places, rest)
+    row = message_actions.answer_row(m, versions, last, state, copied)
+    return f'<div class="lc-answer lc-{state}" data-testid="bot">{body}{row}</div>'
+
+
+def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest: bool) -> State:
+    """Return what is known of an answer."""
+    if nearest or m.stopped == "unanswered":
+        return "missing"
+    supports = {sentence.support for sentence in checked}
+    if "supported" not in supports and "unsupported" in supports:
+        return "unsure"
+    if any(c["source"] == "quote" for c in m.citations) and not claims_something(m.text):
+        return "unsure"  # one small word, such as the "no" of "no more than"
+    return "found" if cited or "supported" in supports else "plain"
+
+
+def checked_sentences(m: Message) -> list[AnswerSentence]:
+    """Return the sentences of an answer with their sources.
+
+    Old answers were stored without them: their sentences are checked against their citations.
+    """
+    if m.role != "assistant" or (m.stats and m.stats.get("mode") == "everywhere"):
+        return []
+    if "sentences" in m.stats:
+        return [AnswerSentence.from_json(sentence) for sentence in m.stats["sentences"]]
+    return check_by_citations(m.text.strip(), m.citations)
+
+
+def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """Return the nearest passage of an unanswered question, and the answer's citations.
+
+    Older messages store the nearest passage as a citation.
+    """
+    if m.stopped == "unanswered" and m.citations:
+        return m.citations[0], []
+    return m.stats.get("nearest"), m.citations
+
+
+def _places(
+    checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf
+) -> tuple[dict[int, Place], list[Place]]:
+    """Return the places of the numbered sentences by number, and the other places, each of them once."""
+    numbered = {n: place_of(asdict(source), text_of) for n, source in enumerate(numbered_sources(checked), 1)}
+    rest = list[Place]()
+    for place in (place_of(c, text_of) for c in cited):
+        if not any(place.overlaps(other) for other in [*numbered.values(), *rest]):
+            rest.append(place)
+    return numbered, rest
+
+
+def _missing(m: Message, context: CardContext, near: Place | None) -> str:
+    text = m.text.strip()
+    own = text.casefold().strip(" .") not in {said.casefold().strip(" .") for said in (NO_ANSWER["en"], "not stated")}
+    where = f" in {context.about}" if context.about else ""
+    told = escape(text) if own and text else f"I did not find this{escape(where)}."
+    shown = f"<summary>Show the closest passage</summary>{evidence.quotation(near)}" if near else ""
+    return f'<p class="lc-told">{told}</p>' + (f"<details>{shown}</details>" if shown else "")
+
+
+def _unsure(m: Message, checked: Sequence[AnswerSentence], places: Sequence[Place]) -> str:
+    said = answer_html(m.text.strip(), checked, lambda _: "") if claims_something(m.text) else ""
+    closest = f'<p class="lc-told">{CLOSEST}</p>{evidence.quotation(places[0])}' if places else ""
+    return f'<p class="lc-told">{NOT_SURE}</p><div class="lc-said">{said}</div>{closest}{evidence.links(places[1:])}'
+
+
+def answer_body(text: str, checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf) -> str:
+    """Return an answer and its evidence as HTML, without actions."""
+    return _found(text.strip(), checked, *_places(checked, cited, text_of))
+
+
+def _found(text: str, checked: Sequence[AnswerSentence], places: dict[int, Place], rest: Sequence[Place]) -> str:
+    ranked: list[tuple[int | None, Place]] = [*places.items(), *((None, place) for place in rest)]
+    if ranked and len(places) < 2 and _within(text, ranked[0][1].text):
+        alone = evidence.quotation(ranked[0][1], text, css="lc-alone")
+        return alone + evidence.links([place for _, place in ranked[1:]])
+    several = len(checked) > 1
+    said = _said(text, checked, places if several else {})
+    quoted = ranked[: min(len(places), MAX_QUOTED) or 1]
+    figures = "".join(evidence.quotation(p, _of(text, checked, n), n if several else None) for n, p in quoted)
+    dimmed = any(sentence.support == "unsupported" for sentence in checked)
+    below = evidence.links(rest[0 if places else 1 :])
+    return f"{said}{figures}{below}" + f'<p class="lc-quiet">Dimmed: {UNSUPPORTED.lower()}.</p>' * dimmed
+
+
+def _title(m: Message, checked: Sequence[AnswerSentence]) -> str:
+    """Return a line above an answer that is no plain answer: a summary of the chat, or sentences of the document."""
+    kept = [s for s in checked if s.source and _within(m.text[s.start : s.end], s.source.quote)]
+    extract = m.stats.get("mode") == "summarize" and len(kept) > 1 and len(kept) >= len(checked) - 1
+    title = "Summary of what was said before" if m.role == SUMMARY else "Key sentences from the document"
+    return f'<p class="lc-quiet">{title}</p>' if m.role == SUMMARY or extract else ""
+
+
+def _within(said: str, quote: str) -> bool:
+    return evidence.squeezed(said) in evidence.squeezed(quote)
+
+
+def _plain(text: str, checked: Sequence[AnswerSentence], places: dict[int, Place], rest: Sequence[Place]) -> str:
+    """Return what is copied of an answer: its text with the sources' numbers, and the sources."""
+    said, at = "", 0
+    for sentence in checked:
+        said += text[at : sentence.end] + (f" [{sentence.number}]" if sentence.number else "")
+        at = sentence.end
+    cited = [(f"[{n}] ", place) for n, place in places.items()] + [("", place) for place in rest]
+    lines = [f"{mark}“{' '.join(place.text.split())}” ({place.label})" for mark, place in cited]
+    return "\n\n".join([said + text[at:], *lines]).strip()
+
+
+def _of(text: str, checked: Sequence[AnswerSentence], number: int | None) -> str:
+    """Return the sentences of an answer that a source supports, else the whole answer."""
+    return "\n".join(text[s.start : s.end] for s in checked if s.number == number and number) or text
+
+
+def _said(text: str, checked: Sequence[AnswerSentence], places: dict[int, Place]) -> str:
+    css = " lc-short" if len(text) <= SHORT and "\n" not in text and len(checked) < 2 else ""
+    return f'<div class="lc-said{css}">{answer_html(text, checked, lambda s: _number(s, places))}</div>'
+
+
+def _number(sentence: AnswerSentence, places: dict[int, Place]) -> str:
+    """Return the link behind a supported sentence to the words that support it."""
+    if not sentence.number or sentence.number not in places:
+        return ""
+    place = places[sentence.number]
+    attributes = place.attributes.replace('class="', 'class="lc-number ', 1)
+    heard = f'<span class="lc-unseen">source </span>{sentence.number}'
+    return f'<button type="button" {attributes} title="{escape(place.label)}">{heard}</button>'

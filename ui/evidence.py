@@ -1,0 +1,120 @@
+"""The evidence of an answer as HTML: the sentences that it rests on, each with one link to its place."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from localctx.document_parts import tell_place
+from localctx.library.citations.cite import likeliest_sentence
+from localctx.library.citations.excerpt import reflowed, words_to_mark
+from localctx.ui.render import escape
+
+MAX_QUOTE = 600  # characters of a quotation
+MAX_PLACES = 8  # further places that are linked
+NEAR = 1000  # characters before and after a citation searched for the ends of its sentences
+LONG = 20_000  # characters of a text from which on a place without a page is told as a share of it
+
+TextOf = Callable[[str], str | None]
+"""Returns a document's text by its id; None if it was deleted."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Characters ``start..end`` of a document, widened to whole sentences, and their ``text``.
+
+    ``label`` names the document and the place in few words.
+    """
+
+    document: str
+    name: str
+    label: str
+    start: int
+    end: int
+    text: str
+
+    def overlaps(self, other: "Place") -> bool:
+        """True if both have a character in common."""
+        return self.document == other.document and self.start < other.end and other.start < self.end
+
+    @property
+    def attributes(self) -> str:
+        """The attributes that make an element open the document here; see document_viewer."""
+        where = f'data-document="{escape(self.document)}" data-start="{self.start}" data-end="{self.end}"'
+        return f'class="lc-open-source" {where} data-name="{escape(self.name)}"'
+
+    @property
+    def link(self) -> str:
+        """A button that opens the document here."""
+        return f'<button type="button" {self.attributes}>{escape(self.label)} <i aria-hidden="true">↗</i></button>'
+
+
+def place_of(c: dict[str, Any], text_of: TextOf) -> Place:
+    """Return the place of a citation (JSON)."""
+    text, start, end = text_of(c["document"]), c["start"], c["end"]
+    if text is None or text[start:end] != c["quote"]:
+        return Place(c["document"], c["name"], _label(c, None), start, end, c["quote"])
+    before = max(0, start - NEAR)
+    near = text[before : end + NEAR]
+    _, _, (first, last) = likeliest_sentence(near, [(start - before, end - before)], "")
+    first += len(near[first:last]) - len(near[first:last].lstrip())
+    return Place(c["document"], c["name"], _label(c, text), before + first, before + last, near[first:last].rstrip())
+
+
+def _label(c: dict[str, Any], text: str | None) -> str:
+    told = tell_place(c["page"], c["heading"] and " ".join(c["heading"].split())[:60])
+    told = re.sub(r"^pages ", "pp. ", re.sub(r"^page ", "p. ", told))
+    if not told and text and len(text) > LONG:
+        told = f"{max(1, round(100 * c['start'] / len(text)))} % in"
+    return f"{c['name']} · {told}" if told else c["name"]
+
+
+def quotation(place: Place, said: str = "", number: int | None = None, css: str = "") -> str:
+    """Return a place's words as a quotation. The words that the answer ``said`` uses are bold; all or none are not."""
+    words = place.text if len(place.text) <= MAX_QUOTE else place.text[:MAX_QUOTE].rsplit(None, 1)[0] + " …"
+    mark = f'<b class="lc-n">{number}</b> ' if number else ""
+    return (
+        f'<figure class="lc-quote {css}"><blockquote>{_bold(words, said)}</blockquote>'
+        f"<figcaption>{mark}{place.link}</figcaption></figure>"
+    )
+
+
+def _bold(words: str, said: str) -> str:
+    """Return ``words`` as HTML, with those that ``said`` has set bold."""
+    shown, html, at = reflowed(words), "", 0
+    for a, b in _ranges(words, said):
+        html += f"{escape(shown[at:a])}<strong>{escape(shown[a:b])}</strong>"
+        at = b
+    return html + escape(shown[at:])
+
+
+def _ranges(words: str, said: str) -> Sequence[tuple[int, int]]:
+    if not said or squeezed(said) == squeezed(words):
+        return []
+    pattern = r"\s+".join(map(re.escape, said.strip(" .,;").split()))
+    if pattern and (found := re.search(pattern, words, re.IGNORECASE)):
+        return [found.span()]
+    return words_to_mark(words, 0, len(words), said)
+
+
+def squeezed(text: str) -> str:
+    """Return ``text`` for comparisons: in lower case, without white space and punctuation at its ends."""
+    return " ".join(text.casefold().split()).strip(" .,;:!?\"'“”‘’*")  # noqa: RUF001
+
+
+def links(places: Sequence[Place]) -> str:
+    """Return one link for each place; those of one label are told apart by numbers."""
+    if not places:
+        return ""
+    shown = "".join(f"<li>{link}</li>" for link in _links(places[:MAX_PLACES]))
+    more = len(places) - MAX_PLACES
+    rest = f"<li>and {more:,} more</li>" if more > 0 else ""
+    return f'<ul class="lc-places" aria-label="Further places">{shown}{rest}</ul>'
+
+
+def _links(places: Sequence[Place]) -> Iterator[str]:
+    labels = list(dict.fromkeys(place.label for place in places))
+    for label in labels:
+        first, *others = (place for place in places if place.label == label)
+        more = (f'<button type="button" {p.attributes}>{n}</button>' for n, p in enumerate(others, 2))
+        yield " ".join([first.link, *more])

@@ -1,0 +1,52 @@
+"""Answers as HTML: their Markdown is set (headings, lists, tables, code); markup, links and pictures stay plain text.
+
+Sentences of an answer are marked by single characters of the private use area, which survive the rendering.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from markdown_it import MarkdownIt
+
+from localctx.library.citations.support import AnswerSentence
+from localctx.ui.render import without_templates
+
+UNSUPPORTED = "No passage says this"
+_BEGIN, _END, _NUMBER = "\ue000", "\ue001", "\ue002"
+_MARKS = re.compile(f"[{_BEGIN}{_END}{_NUMBER}]")
+_DIMMED = re.compile(f"{_BEGIN}([^{_BEGIN}{_END}<]*){_END}")  # a sentence without markup of its own
+_LIST_WITHOUT_GAP = re.compile(r"(?<=\S)\n(?=(?:[-*+]|\d{1,3}[.)]) )")
+_parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
+_parser.enable(["table", "strikethrough"]).disable(["link", "image", "autolink", "html_inline", "html_block"])
+_parser.disable(["reference", "entity"])
+
+
+def to_html(text: str) -> str:
+    """Return the Markdown ``text`` as HTML. Everything in it that is not Markdown is escaped."""
+    return without_templates(_parser.render(_LIST_WITHOUT_GAP.sub("\n\n", _MARKS.sub("", text))))
+
+
+def answer_html(text: str, checked: Sequence[AnswerSentence], link: Callable[[AnswerSentence], str]) -> str:
+    """Return an answer as HTML: ``link`` gives what follows a supported sentence, unsupported ones are dimmed."""
+    marked, at = list[str](), 0
+    for sentence in checked:
+        before, said = text[at : sentence.start], text[sentence.start : sentence.end]
+        begin, end = _marks(sentence)
+        marked += [_MARKS.sub("", before), begin, _MARKS.sub("", said), end]
+        at = sentence.end
+    rendered = _parser.render(_LIST_WITHOUT_GAP.sub("\n\n", "".join([*marked, _MARKS.sub("", text[at:])])))
+    links = iter([link(s) for s in checked if s.number])
+    html = _DIMMED.sub(_dimmed, without_templates(rendered)).replace(_BEGIN, "").replace(_END, "")
+    return re.sub(_NUMBER, lambda _: next(links), html)
+
+
+def _marks(sentence: AnswerSentence) -> tuple[str, str]:
+    """Return the characters before and after a sentence."""
+    if sentence.support == "unsupported":
+        return _BEGIN, _END
+    return "", _NUMBER if sentence.number else ""
+
+
+def _dimmed(sentence: re.Match[str]) -> str:
+    heard = f'<span class="lc-unseen"> ({UNSUPPORTED.lower()})</span>'
+    return f'<span class="lc-unsupported" title="{UNSUPPORTED}">{sentence[1]}{heard}</span>'

@@ -1,0 +1,53 @@
+"""HTML of the sources of a chat: a row for each document, with a tick, its length, its state, and a way to open it."""
+
+from collections.abc import Collection, Sequence
+
+from localctx.document_parts import count_parts
+from localctx.store.documents import DocumentRow
+from localctx.store.store import Store
+from localctx.ui.everyday import about_words
+from localctx.ui.render import escape
+
+ON_CHANGE = """
+element.addEventListener('change', event => trigger('select', { index: 0, value: event.target.value }))
+"""
+CHARACTERS_OF_A_WORD = 6  # rough average for English text, with the space
+_EMPTY = "<p>No document yet. Drop one anywhere on this page, or add one of the library.</p>"
+
+
+def sources(store: Store, documents: Sequence[str], ticked: Collection[str], model: str) -> str:
+    """Return the checklist of ``documents`` (ids). ``model`` decides which of them are read already."""
+    rows, read = list(filter(None, map(store.documents.get, documents))), store.caches.prepared_documents(model)
+    items = "".join(_source(row, _facts(store, row, read), row.id in ticked) for row in rows)
+    return f'<ul class="lc-source-list">{items}</ul>' if items else _EMPTY
+
+
+def file_kind(name: str) -> str:
+    """Return the sign of a kind of file: the letters after the last dot of its name."""
+    suffix = name.rpartition(".")[2].lower() if "." in name else ""
+    return suffix if 0 < len(suffix) <= 4 and suffix.isalnum() else "text"
+
+
+def length(store: Store, row: DocumentRow) -> str:
+    """Return a document's length in pages or the like, else in words."""
+    part, parts = store.documents.count_parts(row.id)
+    return count_parts(part, parts) if parts else about_words(row.chars / CHARACTERS_OF_A_WORD)
+
+
+def not_read(row: DocumentRow) -> str:
+    """Return a line with the parts of a document that could not be read; "" if there are none."""
+    lines = "; ".join(row.unread_lines)
+    return f'<small class="lc-not-read">Not read: {escape(lines)}</small>' if lines else ""
+
+
+def _facts(store: Store, row: DocumentRow, read: Collection[str]) -> str:
+    starts = "starts at once" if row.id in read else ""
+    return " · ".join(filter(None, [length(store, row), starts]))
+
+
+def _source(row: DocumentRow, facts: str, ticked: bool) -> str:
+    name, checked = escape(row.name), " checked" * ticked
+    opens = f'class="lc-open-source" data-document="{row.id}" data-start="0" data-end="0" data-name="{name}"'
+    box = f'<input type="checkbox" value="{row.id}"{checked} aria-label="Ask about {name}">'
+    about = f'<button type="button" {opens} aria-label="Open {name}">{name}</button><small>{escape(facts)}</small>'
+    return f'<li>{box}<i class="lc-kind">{file_kind(row.name)}</i><div>{about}{not_read(row)}</div></li>'
