@@ -1,1 +1,1 @@
-"""The documents of a chat, and the card that shows how far they are read."""
+"""The documents of a chat, their chips and sources, and how far they are read."""
