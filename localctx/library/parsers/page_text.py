@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from localctx.library.parsers.list_numbers import MARKERS, marked
 from localctx.library.parsers.text_builder import TextBuilder
 
 _INVISIBLE = {
@@ -22,10 +23,6 @@ _STYLE_PRE = re.compile(r"white-space:(?:pre|break-spaces)")
 _STYLE_HIDES = re.compile(r"display:none|visibility:(?:hidden|collapse)")
 _FILE_NAME = re.compile(r"\S+\.(?:png|jpe?g|gif|svg|webp|bmp)", re.IGNORECASE)
 _RAISED = str.maketrans("0123456789+-\u2212", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻")
-_ROMAN = (
-    *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x")),
-    *((9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
-)
 _MAX_SPAN = 1000  # rows or columns
 
 
@@ -182,7 +179,7 @@ class WebPageText:
             return
         items = self._lists[-1]
         items.number = _number(attributes.get("value"), items.number)
-        self._marker = f"{numeral(items.number, items.marker)}." if items.marker else ""
+        self._marker = f"{marked(items.number, items.marker)}." if items.marker else ""
         items.number += items.step
 
     # Tables of data: a row is one line, its cells divided by tabs, and a cell over several rows is in each of them.
@@ -248,33 +245,9 @@ def _list(tag: str, attributes: dict[str, str], style: str) -> _WebList:
     kind = attributes.get("type", "1")
     count = _number(attributes.get("reversed"), 1)
     start = _number(attributes.get("start"), count)
-    return _WebList("" if is_bare else kind if kind in "1aAiI" else "1", start, -1 if "reversed" in attributes else 1)
+    return _WebList("" if is_bare else kind if kind in MARKERS else "1", start, -1 if "reversed" in attributes else 1)
 
 
 def _number(value: str | None, otherwise: int) -> int:
     match = re.match(r"\s*(-?\d{1,9})", value or "")
     return int(match.group(1)) if match else otherwise
-
-
-def numeral(number: int, marker: str) -> str:
-    """Returns a number as a list with this ``marker`` (1, a, A, i or I) shows it, such as ``iii``."""
-    if marker == "1" or not 0 < number < 4000:
-        return str(number)
-    written = _roman(number) if marker in "iI" else _letters(number)
-    return written.upper() if marker.isupper() else written
-
-
-def _letters(number: int) -> str:
-    written = ""
-    while number:
-        number, rest = divmod(number - 1, 26)
-        written = chr(ord("a") + rest) + written
-    return written
-
-
-def _roman(number: int) -> str:
-    written = ""
-    for value, letters in _ROMAN:
-        count, number = divmod(number, value)
-        written += letters * count
-    return written

@@ -2,13 +2,12 @@
 
 import re
 
+from localctx.library.parsers.list_numbers import MARKERS, formatted
 from localctx.library.parsers.odf.styles import OdfStyles
-from localctx.library.parsers.office.number_format import formatted
 from localctx.library.parsers.office.xml_tree import Element, attribute, descendants, local, number
 
 BULLET = "• "
 _OUTLINE = "outline"
-_FORMS = {"1": "decimal", "a": "lowerAlphabetic", "A": "upperAlphabetic", "i": "lowerRoman", "I": "upperRoman"}
 _SAMPLES = {"01": "decimalZero", "一": "chineseCounting", "①": "decimalEnclosedCircle", "أ": "arabicAlpha"}
 _SAMPLES |= {"А": "russianUpper", "а": "russianLower", "Α": "greekUpper", "α": "greekLower", "א": "hebrew1"}  # noqa: RUF001
 _PLACE = re.compile(r"%(\d{1,2})%")
@@ -108,5 +107,5 @@ def _part(levels: dict[int, Element], level: int, counts: dict[int, int]) -> str
         return ""
     if attribute(definition, "num-letter-sync") == "true":
         form = {"a": "lowerLetter", "A": "upperLetter"}.get(form, form)
-    known = _FORMS.get(form) or next((name for sample, name in _SAMPLES.items() if form.startswith(sample)), form)
+    known = MARKERS.get(form) or next((name for sample, name in _SAMPLES.items() if form.startswith(sample)), form)
     return formatted(value, known)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from localctx.library.parsers.list_numbers import formatted
 from localctx.library.parsers.office.blocks import Block, labelled
-from localctx.library.parsers.office.number_format import formatted
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants, local, number
 
 _KINDS = {"footnote": "decimal", "endnote": "lowerRoman", "comment": ""}  # and how Word numbers them by default

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
+from localctx.library.parsers.list_numbers import formatted
 from localctx.library.parsers.office.docx_styles import DocxStyles, Numbered, list_of
-from localctx.library.parsers.office.number_format import formatted
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, is_on, number
 
 BULLET = "•"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from localctx.library.parsers.list_numbers import formatted
 from localctx.library.parsers.office import symbols
 from localctx.library.parsers.office.blocks import Block, Cell, Paragraph, Table
 from localctx.library.parsers.office.drawing import Drawings
 from localctx.library.parsers.office.equation import linear
-from localctx.library.parsers.office.number_format import formatted
 from localctx.library.parsers.office.package import Package
 from localctx.library.parsers.office.xml_tree import (
     Element,

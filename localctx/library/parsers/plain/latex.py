@@ -7,7 +7,7 @@ of pictures, and wrote the headings in capitals; with \href in it, it raised an 
 import re
 import unicodedata
 
-from localctx.library.parsers.page_text import numeral
+from localctx.library.parsers.list_numbers import marked
 from localctx.library.parsers.text_builder import TextBuilder
 
 _SECTIONS = {"part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph", "title"}
@@ -195,7 +195,7 @@ class _Latex:
             self.items[-1] = number + 1
             level = sum(number is not None for number in self.items) - 1
             marker, shown = _NUMBERS[min(level, 3)]
-            self.builder.words(shown.format(numeral(number + 1, marker)))
+            self.builder.words(shown.format(marked(number + 1, marker)))
         return at
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from localctx.library.parsers.office.number_format import formatted
+from localctx.library.parsers.list_numbers import formatted
 from localctx.library.parsers.rtf.tokens import codec_of, codec_of_charset
 
 NO_LEVEL = 9

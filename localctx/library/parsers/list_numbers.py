@@ -1,5 +1,8 @@
 """Numbers as lists and notes print them: 3, 03, III, c, 3rd, 三, ③. The names of the formats are Word's."""
 
+MARKERS = {"1": "decimal", "a": "lowerAlphabetic", "A": "upperAlphabetic", "i": "lowerRoman", "I": "upperRoman"}
+"""Formats by the markers of HTML, LaTeX and OpenDocument."""
+
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x")),
     *((9, "ix"), (5, "v"), (4, "iv"), (1, "i")),
@@ -47,6 +50,11 @@ def formatted(value: int, form: str) -> str:
     if form in _HAN_COUNTING or form.startswith("chineseCounting"):
         return _counted_in_han(value)
     return "".join(_HAN[int(digit)] for digit in str(value)) if form in _HAN_DIGITS else str(value)
+
+
+def marked(value: int, marker: str) -> str:
+    """Returns ``value`` in the format of a ``marker`` (one of MARKERS), such as ``iii``."""
+    return formatted(value, MARKERS[marker])
 
 
 def _cased(text: str, form: str) -> str:
