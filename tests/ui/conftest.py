@@ -1,10 +1,17 @@
-"""What pages showed when a test of the window failed is part of its report."""
+"""The browser of the window's tests. What pages showed when a test failed is part of its report."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from browser import texts_shown
+from browser import launched, texts_shown
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator:
+    """A browser for the tests of a file."""
+    with launched() as browser:
+        yield browser
 
 
 @pytest.hookimpl(wrapper=True)

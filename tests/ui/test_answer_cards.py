@@ -5,11 +5,13 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from browser import Served, Tab, Watch, launched, save_saying_model, served
+from browser import Served, Tab, Watch, save_saying_model, served
 from stored_documents import add
 from window_checks import normal
 
 from localctx.store.store import Store
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 TEXT = (
     "Luggage. Each guest may bring no more than twelve kilograms. "
@@ -18,12 +20,6 @@ TEXT = (
     "Repairs. The landlord keeps the roof in good order, and the tenant keeps the flat clean."
 )
 NOT_SAID = "The document does not say."
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

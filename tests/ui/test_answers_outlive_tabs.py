@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from browser import Served, Tab, Watch, launched, save_saying_model, served
+from browser import Served, Tab, Watch, save_saying_model, served
 from clock import wait_until
 from window_in_process import served_in_process
 
@@ -34,12 +34,6 @@ def serving(tmp_path_factory) -> Iterator[Served]:
     flags = ("--model", model, "--max-tokens", 100_000, "--draft", 0, "--threads", 1, "--together", 2)
     with served(folder / "home", *flags) as serving:
         yield serving
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture

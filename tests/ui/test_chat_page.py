@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from browser import Served, Tab, Watch, canary, launched, save_saying_model, served
+from browser import Served, Tab, Watch, canary, save_saying_model, served
 from clock import seconds_since
 from made_files import pdf
 from payloads import payloads
@@ -27,12 +27,6 @@ COST = {
     "kv": {"window": 4096},
 }
 WORDS = [f"{word} " for word in ("harbour", "keeper", "is", "Ann", "Marlow", "the", "of")]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

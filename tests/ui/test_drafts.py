@@ -8,18 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from browser import Served, Tab, Watch, launched, save_saying_model, served
+from browser import Served, Tab, Watch, save_saying_model, served
 from stored_documents import add
 
 from localctx.store.store import Store
 
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
 DRAFT = "Which of the two is cheaper, and"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

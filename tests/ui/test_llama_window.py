@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browser import Tab, Watch, launched, served
+from browser import Tab, Watch, served
 from required_extras import needs_llama
 from tiny_ggufs import write_tiny_gguf
 from window_checks import barriers
@@ -14,12 +14,6 @@ TEXT = "".join(f"Lamp {i} of the harbour is lit by keeper {i * 37}.\n" for i in 
 QUESTION = "Who lights lamp 7?"
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, needs_llama]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from browser import Served, Tab, Watch, launched, save_saying_model, served
+from browser import Served, Tab, Watch, save_saying_model, served
 from made_files import pdf
 from window_checks import barriers
 
@@ -39,12 +39,6 @@ CONTRAST = """element => {
 }"""
 SHOWN = """() => [document.body.innerText, ...[...document.querySelectorAll('[placeholder], [title], [aria-label]')]
   .filter(e => e.checkVisibility()).map(e => [e.placeholder, e.title, e.ariaLabel].join(' '))].join('\\n')"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from browser import launched, save_saying_model
+from browser import save_saying_model
 from fake_sources import Hub, running_hub, silent
 from stored_documents import add
 from window_checks import barriers
@@ -48,12 +48,6 @@ ENTRY = CatalogEntry(
 def saying(tmp_path_factory) -> Path:
     """A model that can be loaded, and says a few words."""
     return save_saying_model(tmp_path_factory.mktemp("saying") / "model", ["harbour ", "keeper ", "Ann ", "Marlow "])
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture

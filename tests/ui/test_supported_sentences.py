@@ -5,7 +5,7 @@ from contextlib import closing
 from itertools import permutations
 
 import pytest
-from browser import Served, Tab, Watch, launched, save_saying_model, served
+from browser import Served, Tab, Watch, save_saying_model, served
 from made_files import pdf
 from window_checks import barriers, normal
 
@@ -23,12 +23,6 @@ SAID, INVENTED = "The rent is 600 euros per month.", "The moon is made of cheese
 WRONG = "The rent is 700 euros per month."
 ANSWERS = [" ".join(order) + gap for order in permutations((SAID, INVENTED, WRONG)) for gap in ("", " ")]
 # one token each: whichever of them the tiny model says, it says one sentence of the lease and two that are not there
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    with launched() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
