@@ -195,3 +195,32 @@ def test_the_parts_of_a_query_are_found_among_names_like_keywords():
     parsed = parse_query('SELECT "a, FROM b", SUM("c") FROM t WHERE "WHERE" = \'x LIMIT 5\' GROUP BY "d" LIMIT 1')
     assert list(parsed.select) == ['"a, FROM b"', 'SUM("c")']
     assert (parsed.where, parsed.group, parsed.order, parsed.limit) == ("\"WHERE\" = 'x LIMIT 5'", '"d"', "", 1)
+
+
+RENTS = "contract;tenant;square_metres;rent_crowns\n" + "".join(
+    f"{1000 + i};Tenant {i};{10 + i * 37 % 80};{100 + i * 53 % 700}\n" for i in range(40)
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        (
+            "What is the average rent of contracts with more than 60 square metres?",
+            ['SELECT AVG("rent_crowns") FROM t WHERE "square_metres" > 60'],
+        ),
+        (
+            "What is the average rent of contracts with a rent over 300?",
+            ['SELECT AVG("rent_crowns") FROM t WHERE "rent_crowns" > 300'],
+        ),
+        (
+            "How many contracts have a rent of 153?",
+            ['SELECT COUNT(*) FROM t WHERE "rent_crowns" = 153'],
+        ),
+        ("How many contracts were signed in 2019?", []),
+        ("What is the total rent over the last 12 months?", []),
+    ],
+)
+def test_a_condition_is_used_or_nothing_is_computed(read, question, expected):
+    (table,) = read(RENTS)
+    assert queries(table, question) == expected

@@ -13,7 +13,8 @@ _WORDS = {
         r"hoogstens|co najwyżej|не более|högst|至多"
     ),
     "over": (
-        r"over|above|exceed\w*|after|since|(?!fewer|lower|short|small|young|cheap)\w+er than|more than|"
+        r"over(?! the (?:last|past|next|first))|above|exceed\w*|after|since|more than|"
+        r"(?!fewer|lower|short|small|young|cheap)\w+er than|"
         r"mehr als|über|(?!klein|kürz|niedrig|günstig|jüng)\w+er als|nach dem|(?<!le )plus de|supérieure?s? à|"
         r"más de|superior(?:es)? a|più di|oltre|mais de|meer dan|więcej niż|powyżej|больше|более|свыше|mer än|"
         r"över|超过|大于|超過|以上|초과|이상"

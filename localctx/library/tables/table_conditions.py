@@ -49,9 +49,14 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
 
 
 def _compared(asked: TableQuestion) -> Iterator[list[str]]:
-    """Yields the conditions of the question's numbers: those after words such as "more than"."""
+    """Yields the conditions of the question's numbers: those after words such as "more than", and others that a column
+    has as a value.
+    """
     kinds, numbers = asked.wanted.kinds, [n for n in numbers_in(asked.question) if not _is_year(asked, n)]
-    if not numbers or not kinds & {"over", "under", "over or equal", "under or equal", "between"}:
+    if not kinds & {"over", "under", "over or equal", "under or equal", "between"}:
+        yield from ([] if kinds & {"max", "min"} else filter(None, (_equal(asked, number) for number in numbers)))
+        return
+    if not numbers:
         return
     after = re.split(r"\d[\d.,]*", asked.question)[-1]
     names = [n for n in asked.measures if after.strip(" ?.") and mentions(after, n)] or asked.measures
@@ -61,6 +66,12 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
         yield [f"{quoted(name)} BETWEEN {low} AND {high}" for name in names]
     else:
         yield [f"{quoted(name)} {_sign(asked.wanted)} {numbers[0]}" for name in names]
+
+
+def _equal(asked: TableQuestion, number: str) -> list[str]:
+    """Returns the conditions that a column of numbers that the question names has this value."""
+    named = [name for name in asked.table.names if mentions(asked.question, name)]
+    return [f"{quoted(name)} = {number}" for name in named if float(number) in values_of(asked.table, name)]
 
 
 def _divides(table: DataTable, name: str, number: str) -> bool:

@@ -3,6 +3,7 @@
 The question's words decide what is computed and which rows count; where several columns fit, a model chooses.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
@@ -28,13 +29,17 @@ _MAX_LISTED = 6  # columns shown of the rows that a condition selects
 
 
 def queries(table: DataTable, question: str) -> list[str]:
-    """Returns the queries that may answer ``question`` over the table ``NAME``: none if it computes nothing."""
+    """Returns the queries that may answer ``question`` over the table ``NAME``: none if it computes nothing, or has a
+    number that no query uses.
+    """
     asked = TableQuestion(question, table)
     if not asked.wanted.computes:
         return []
     forms = ((where, *form) for where in conditions(asked) for form in _forms(asked, where))
     found = (f"{select} FROM {NAME}{where}{rest}" for where, select, rest in forms)
-    return list(dict.fromkeys(islice(found, MAX_QUERIES)))
+    numbers = [re.compile(rf"(?<![\d.]){re.escape(number)}(?!\d)") for number in numbers_in(question)]
+    using = (query for query in found if all(number.search(query) for number in numbers))
+    return list(dict.fromkeys(islice(using, MAX_QUERIES)))
 
 
 def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
@@ -54,9 +59,9 @@ def _forms(asked: TableQuestion, where: str) -> Iterator[tuple[str, str]]:
     values = list(_aggregates(asked, where))
     by_group = "group" in kinds and any(mentions(asked.question, name) for name in asked.groups)
     if by_group or (ends and _asks_for_group(asked)):
-        yield from _grouped(asked, values, ends)
+        yield from _grouped(asked, where, values, ends)
     if ends and not kinds & {"sum", "mean"} and not (_asks_for_group(asked) and not _counted(asked)):
-        yield from _extremes(asked, "DESC" if "max" in ends else "ASC")
+        yield from _extremes(asked, where, "DESC" if "max" in ends else "ASC")
     elif not by_group and not ends:
         yield from ((f"SELECT {value}", "") for value in values)
     if not values and not ends and where:
@@ -70,7 +75,7 @@ def _aggregates(asked: TableQuestion, where: str) -> Iterator[str]:
     kinds, counted = asked.wanted.kinds, asked.wanted.counted
     for kind, function in (("sum", "SUM"), ("mean", "AVG")):
         if kind in kinds:
-            yield from (f"{function}({quoted(name)})" for name in asked.measures)
+            yield from (f"{function}({quoted(name)})" for name in asked.measures_beside(where))
     if "count" in kinds and not kinds & {"sum", "mean"}:
         measures = [n for n in asked.columns("number") if mentions_all(counted, n) and not counts_rows(asked.table, n)]
         measures = [n for n in measures if quoted(n) not in where]
@@ -90,9 +95,11 @@ def _asks_for_group(asked: TableQuestion) -> bool:
     return bool(whole) and any(mentions(asked.question, name) for name in asked.groups)
 
 
-def _grouped(asked: TableQuestion, values: Sequence[str], ends: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _grouped(
+    asked: TableQuestion, where: str, values: Sequence[str], ends: frozenset[str]
+) -> Iterator[tuple[str, str]]:
     """Yields values by group; with ``ends`` the group of the highest or lowest value."""
-    summed = _counted(asked) or ([] if asked.wanted.counted else asked.measures)
+    summed = _counted(asked) or ([] if asked.wanted.counted else asked.measures_beside(where))
     whole = values or [f"SUM({quoted(name)})" for name in summed] or ["COUNT(*)"]
     for group, value in product(asked.groups, whole):
         order = f" ORDER BY {value} {'DESC' if 'max' in ends else 'ASC'} LIMIT 1" if ends else ""
@@ -104,14 +111,15 @@ def _counted(asked: TableQuestion) -> list[str]:
     return [name for name in asked.measures if mentions_all(asked.wanted.counted, name)]
 
 
-def _extremes(asked: TableQuestion, order: str) -> Iterator[tuple[str, str]]:
+def _extremes(asked: TableQuestion, where: str, order: str) -> Iterator[tuple[str, str]]:
     """Yields the rows of the highest or lowest values, or days: one, or as many as the question says."""
     compares = asked.wanted.kinds & {"over", "under", "over or equal", "under or equal", "between"}
     numbers = [] if compares else [n for n in numbers_in(asked.question) if n.isdigit() and 1 < int(n) <= _MAX_BEST]
     several = next(iter(numbers), "1")
     named = [n for n in asked.table.names if mentions(asked.question, n) and tells_rows_apart(asked.table, n)]
     labels = named or asked.columns("text")[:1]
-    by = [*asked.measures, *asked.columns("day")]
-    for column in best_named(asked.question, by) or by:
+    by = [*asked.measures_beside(where), *asked.columns("day")]
+    free = [n for n in by if quoted(n) not in where or asked.table.columns[n].kind == "day"]
+    for column in best_named(asked.question, free) or by:
         shown = dict.fromkeys([*labels, column] if named else [column, *labels])
         yield f"SELECT {', '.join(map(quoted, shown))}", f" ORDER BY {quoted(column)} {order} LIMIT {several}"

@@ -34,6 +34,16 @@ class TableQuestion:
         found = [name for name in numbers if not counts_rows(self.table, name)]
         return best_named(self.question, found) or found or self.columns("number")
 
+    def measures_beside(self, where: str) -> list[str]:
+        """Returns the columns of numbers to compute with, where rows meet a condition. Those of the condition are last,
+        unless the question names no others, or them twice.
+        """
+        numbers = [name for name in self.table.names if self.table.columns[name].kind == "number"]
+        others = [n for n in numbers if quoted(n) not in where and not counts_rows(self.table, n)]
+        if not where or len(others) == len(numbers) or any(_is_named_twice(self.question, n) for n in self.measures):
+            return self.measures
+        return best_named(self.question, others) or [*others, *self.measures]
+
     @cached_property
     def names_used(self) -> list[str]:
         """The words of the question with a capital letter inside it that name no column, such as Norwegian."""
@@ -50,6 +60,10 @@ class TableQuestion:
 def _words(name: str) -> list[str]:
     """Returns the words of a column's name, also of one such as square_metres or unitPrice."""
     return [w.casefold() for w in re.findall(r"[^\W\d_]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)) if len(w) > 1]
+
+
+def _is_named_twice(question: str, name: str) -> bool:
+    return any(len(re.findall(rf"\b{re.escape(word)}", question.casefold())) > 1 for word in _words(name))
 
 
 def _has(question: str, word: str) -> bool:
