@@ -56,8 +56,8 @@ def ask(
 ) -> None:
     """Answer QUESTION from FILEs (PDF, Word, slides, e-mail, text ...; - is standard input), or from the library.
 
-    Documents that fit the model's window are read whole; of longer ones only the most relevant passages. An open
-    `localctx serve` or `localctx ui` with the same model and settings answers at once; none is started.
+    Documents are read whole up to the length that the model uses well; of longer ones only the most relevant passages.
+    An open `localctx serve` or `localctx ui` with the same model and settings answers at once; none is started.
 
     \b
     localctx ask README.md "How do I run the tests?"
