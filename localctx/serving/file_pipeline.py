@@ -18,8 +18,8 @@ from localctx.store.watch_list import WatchedFile, WatchedFolder, is_below
 
 if TYPE_CHECKING:
     from localctx.session import Session
+    from localctx.workflows.ahead.ingest import IngestedFile
     from localctx.workflows.ahead.read_ahead import ReadAheadResult
-    from localctx.workflows.ahead.take_in import TakenIn
 
 GONE = 3  # settle times until a missing file counts as deleted: it may have moved
 
@@ -94,7 +94,7 @@ class FilePipeline:
             if not file.indexed and file.document in rows:
                 return self._index(file)
         for path, stamp in self._new.settled(now):
-            return self._take_in(path, stamp)
+            return self._ingest(path, stamp)
         recipe = self._recipe(settings)
         unread = [f for f in waiting if recipe and f.recipe != recipe and not f.gone and _is_current(f, rows)]
         if not unread:
@@ -137,7 +137,7 @@ class FilePipeline:
         return "" if settings.read_ahead == "off" else reading_recipe(settings)
 
     def _deleted(self, files: Sequence[WatchedFile]) -> Iterator[FileEvent]:
-        from localctx.workflows.ahead.take_in import note_missing
+        from localctx.workflows.ahead.ingest import note_missing
 
         for file in files:
             del self._missed[file.path]
@@ -148,16 +148,16 @@ class FilePipeline:
 
     # Tasks
 
-    def _take_in(self, path: str, stamp: FileStamp) -> Task:
+    def _ingest(self, path: str, stamp: FileStamp) -> Task:
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.watched_files() as files:
-                task.result = files.take_in(path, stamp)
+                task.result = files.ingest(path, stamp)
             yield from ()
 
         task = Task(path, f"parsing {Path(path).name}", job, stamp=stamp)
         return task
 
-    def _note_taken(self, path: str, stamp: FileStamp, taken: "TakenIn | None") -> Iterator[FileEvent]:
+    def _note_taken(self, path: str, stamp: FileStamp, taken: "IngestedFile | None") -> Iterator[FileEvent]:
         if taken is None:  # the file changed meanwhile
             return
         self._new.drop(path)

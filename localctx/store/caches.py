@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
-from localctx.store.pages.page_file import IN_SLOTS
+from localctx.store.pages.page_reader import IN_SLOTS
 
 ANSWER_RATE = "answer"
 """The name of the rate at which answers are generated, in tokens a second."""

@@ -14,9 +14,9 @@ from localctx.workflows.answer.retrieval import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources, store_sources
 
 if TYPE_CHECKING:  # each is imported when first needed, because one question needs none of them
+    from localctx.workflows.ahead.ingest import IngestWorkflow
     from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
     from localctx.workflows.ahead.readiness import ReadinessWorkflow
-    from localctx.workflows.ahead.take_in import TakeInWorkflow
     from localctx.workflows.chat.chat import ChatWorkflow
     from localctx.workflows.manage_library import LibraryWorkflow
     from localctx.workflows.reply import ReplyRequest
@@ -55,12 +55,12 @@ class Workflows:
             yield LibraryWorkflow(self._builder)
 
     @contextmanager
-    def watched_files(self) -> "Iterator[TakeInWorkflow]":
+    def watched_files(self) -> "Iterator[IngestWorkflow]":
         """Open the library to add files of watched folders; a cancel is accepted from the start of the block."""
-        from localctx.workflows.ahead.take_in import TakeInWorkflow
+        from localctx.workflows.ahead.ingest import IngestWorkflow
 
         with self.library() as library:
-            yield TakeInWorkflow(self.runtime, library)
+            yield IngestWorkflow(self.runtime, library)
 
     @cached_property
     def reading_ahead(self) -> "ReadAheadWorkflow":

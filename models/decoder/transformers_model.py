@@ -145,7 +145,7 @@ def load_module(folder: Path, place: torch.device, precision: torch.dtype, weigh
     with loading(folder, place):
         from transformers import AutoConfig
 
-        from localctx.models.quantized.packing_quantizers import forget_packing, packing_options
+        from localctx.models.quantized.quantizing_loaders import forget_packing, packing_options
 
         silence_transformers()
         config = AutoConfig.from_pretrained(folder, **LOCAL)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from localctx.store.pages.page_file import SELECT_PAGES
+from localctx.store.pages.page_reader import SELECT_PAGES
 from localctx.store.store import Store
 
 

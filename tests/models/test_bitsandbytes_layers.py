@@ -162,7 +162,7 @@ def test_a_gpu_needs_bitsandbytes(monkeypatch):
 
 
 def test_its_layers_are_placed_on_the_gpu_while_they_are_loaded():
-    from localctx.models.quantized.packing_quantizers import packing_options
+    from localctx.models.quantized.quantizing_loaders import packing_options
 
     options = packing_options(None, "nf4", GPU)
     assert options["device_map"] == {"": GPU}

@@ -14,7 +14,7 @@ from localctx.kernels.cpu.linear import dense
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.load import load_model
-from localctx.models.quantized import bitsandbytes_layers, dequantized_experts, packing_quantizers
+from localctx.models.quantized import bitsandbytes_layers, dequantized_experts, quantizing_loaders
 from localctx.models.quantized.blocked_linear import BlockedExperts, block_linears
 from localctx.models.quantized.dequantized_experts import PACK, pack_nf4
 from localctx.models.quantized.fused_experts import fused_names, pack_experts
@@ -230,7 +230,7 @@ def test_mixtures_of_20_and_30_billion_fit_a_gpu_of_24_gib_in_nf4(run, tmp_path,
 @pytest.mark.parametrize("kind", ["qwen3_moe", "gpt_oss"])
 @pytest.mark.parametrize("weights", ["int8", "nf4"])
 def test_two_fused_weights_are_never_whole_at_once(tmp_path, packing, monkeypatch, kind, weights):
-    folder, most, pack_weights = save(mixture(kind), tmp_path), 0, packing_quantizers.pack_weights
+    folder, most, pack_weights = save(mixture(kind), tmp_path), 0, quantizing_loaders.pack_weights
     alive = WeakSet()
 
     def watch(module, name, value, pack):
@@ -239,7 +239,7 @@ def test_two_fused_weights_are_never_whole_at_once(tmp_path, packing, monkeypatc
         most = max(most, len(alive))
         pack_weights(module, name, value, pack)
 
-    monkeypatch.setattr(packing_quantizers, "pack_weights", watch)
+    monkeypatch.setattr(quantizing_loaders, "pack_weights", watch)
     load_model(folder, "m", dtype="f32", weights=weights)
     assert most == 1
 

@@ -17,7 +17,7 @@ from localctx.errors import DamagedStore
 from localctx.store import bundle
 from localctx.store.integrity import find_damage
 from localctx.store.maintenance.salvage import salvage
-from localctx.store.pages import page_file
+from localctx.store.pages import page_reader
 from localctx.store.store import Store
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_without_its_checksum_a_damaged_page_is_given_out(whole, home, monkeypat
     shutil.copytree(whole, home)
     flip(max((home / "pages").glob("*.kv"), key=lambda file: file.stat().st_size), 5000)
     with monkeypatch.context() as broken:
-        broken.setattr(page_file, "verified", lambda payload, checksum: payload)
+        broken.setattr(page_reader, "verified", lambda payload, checksum: payload)
         with pytest.raises(AssertionError, match="another page"):
             compare_kept(whole, home)
     compare_kept(whole, home)

@@ -14,7 +14,7 @@ from localctx.engine.persistence.snapshot_persister import STEP, SnapshotPersist
 from localctx.errors import UserError
 from localctx.kv.keepers.full import Full
 from localctx.models.llama_cpp.options import MemoryKind
-from localctx.store.pages.page_file import SELECT_PAGES, PageReader
+from localctx.store.pages.page_reader import SELECT_PAGES, PageReader
 from localctx.store.store import Store
 
 pytestmark = pytest.mark.slow

@@ -37,7 +37,7 @@ from localctx.engine.persistence import page_persister as keeping
 from localctx.kv.pages import page_names
 from localctx.shape import PAGE
 from localctx.store.maintenance.eviction import make_room
-from localctx.store.pages.page_file import PageFile, PageReader
+from localctx.store.pages.page_reader import PageFile, PageReader
 from localctx.store.pages.page_writer import find_row
 from localctx.store.store import Store
 

@@ -16,7 +16,7 @@ from stored_documents import add, keep, kept, row
 
 from localctx.errors import StoreError
 from localctx.store.disk_reserve import DiskReserve
-from localctx.store.pages.page_file import PageFile
+from localctx.store.pages.page_reader import PageFile
 from localctx.store.store import Store, store_errors
 
 pytestmark = pytest.mark.slow

@@ -13,11 +13,11 @@ from window_in_process import served_in_process
 from localctx.engine.events import Note, Token
 from localctx.errors import ChatError, UsageError
 from localctx.store.store import Store
+from localctx.ui.answers.conversation import StreamingAnswer
 from localctx.ui.chat.answer_updates import redraw_interval
 from localctx.ui.chat.asking import Asking
 from localctx.ui.chat.chat_views import ChatViews
 from localctx.ui.chat.shown_chat import ShownChat
-from localctx.ui.conversation import StreamingAnswer
 from localctx.ui.job_events import REDRAW_INTERVAL
 from localctx.ui.running.running_answers import RunningAnswer, RunningAnswers, TypedQuestion
 

@@ -7,7 +7,7 @@ from chat_pages import build_chat_page
 from clock import wait_until
 from stored_documents import row
 
-from localctx.ui.conversation import StreamingAnswer
+from localctx.ui.answers.conversation import StreamingAnswer
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import re
 import pytest
 from ask_in_process import session
 
-from localctx.ui.answer_card import CardContext, card
+from localctx.ui.answers.answer_card import CardContext, card
 
 pytestmark = pytest.mark.slow
 

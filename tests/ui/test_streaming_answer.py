@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from localctx.engine.events import NearestPassage, PassageAnswered, Planned, Quoted, Token
 from localctx.library.citations.cite import Citation
-from localctx.ui.conversation import StreamingAnswer
+from localctx.ui.answers.conversation import StreamingAnswer
 
 CITED = asdict(Citation("a", "novel.txt", "12", None, 0, 5, "heron", "passage", 1.0))
 

@@ -9,7 +9,7 @@ from localctx.engine.events import NearestPassage, Quoted, SentenceChecked
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.results import answer_of
 from localctx.store.transcript import to_markdown
-from localctx.ui.answer_card import CardContext, card
+from localctx.ui.answers.answer_card import CardContext, card
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.document_parts import tell_part
 from localctx.library.citations.support import AnswerSentence, checked_summary
-from localctx.ui.answer_card import answer_body
+from localctx.ui.answers.answer_card import answer_body
+from localctx.ui.answers.evidence import TextOf
 from localctx.ui.everyday import words
-from localctx.ui.evidence import TextOf
 from localctx.ui.render import bar, duration, escape, note
 from localctx.ui.running.batch_runs import FINISHED, BatchItem, BatchRuns
 

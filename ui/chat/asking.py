@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.serving.worker import EngineWorker, SessionJob
 from localctx.store.chats import Message
+from localctx.ui.answers.conversation import StreamingAnswer, question_html
 from localctx.ui.chat import shown_chat
 from localctx.ui.chat.attached_files import read_attached
 from localctx.ui.chat.shown_chat import ShownChat
-from localctx.ui.conversation import StreamingAnswer, question_html
 from localctx.ui.reading.chat_documents import chat_scope
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 from localctx.ui.window import AppWindow

@@ -11,7 +11,7 @@ from localctx.errors import Cancelled
 from localctx.models.catalog import FALLBACK, title_of
 from localctx.serving.worker import Queued
 from localctx.ui import render
-from localctx.ui.conversation import StreamingAnswer
+from localctx.ui.answers.conversation import StreamingAnswer
 from localctx.ui.everyday import words
 from localctx.ui.job_events import error_text, redraws
 from localctx.ui.window import AppWindow, Updates, tab_id

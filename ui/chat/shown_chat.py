@@ -10,9 +10,9 @@ from localctx.errors import ChatError
 from localctx.store.chats import Chat, Message
 from localctx.store.store import Store
 from localctx.ui import render
-from localctx.ui.answer_card import CardContext
-from localctx.ui.conversation import message_html
-from localctx.ui.message_actions import retry_offer
+from localctx.ui.answers.answer_card import CardContext
+from localctx.ui.answers.conversation import message_html
+from localctx.ui.answers.message_actions import retry_offer
 from localctx.ui.window import AppWindow
 
 DELETED = "This chat was deleted, maybe in another tab."

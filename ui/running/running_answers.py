@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from localctx.errors import Cancelled, ChatFull, UsageError
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
 from localctx.ui import render
-from localctx.ui.conversation import StreamingAnswer
+from localctx.ui.answers.conversation import StreamingAnswer
 from localctx.ui.job_events import error_text
 
 

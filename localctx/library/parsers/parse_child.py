@@ -105,7 +105,7 @@ def _read(request: dict[str, Any], data: bytes, progress: _Progress) -> TextBuil
 
             return rtf.read(data)
         case "xls":
-            from localctx.library.parsers import spreadsheet
+            from localctx.library.parsers.sheets import spreadsheet
 
             return spreadsheet.read(data, progress)
         case "ipynb" | "subtitles" | "latex":
@@ -146,7 +146,7 @@ def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:
 
             return pptx.read(archive, progress)
         case "xlsx" | "ods":
-            from localctx.library.parsers import spreadsheet
+            from localctx.library.parsers.sheets import spreadsheet
 
             return spreadsheet.read_archive(archive, progress)
     from localctx.library.parsers import epub

@@ -18,7 +18,7 @@ from localctx.errors import StoreError
 from localctx.kv.pages import snapshot_key
 from localctx.shape import SLOT_ALIGN, SnapshotKind
 from localctx.store.pages.page_checksum import page_checksum
-from localctx.store.pages.page_file import SELECT_PAGES, PageFile, PageReader
+from localctx.store.pages.page_reader import SELECT_PAGES, PageFile, PageReader
 from localctx.store.pages.page_store import PageKey
 
 

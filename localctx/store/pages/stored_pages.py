@@ -13,7 +13,7 @@ from sqlite_utils import Database
 
 from localctx.kv.pages import Activation, page_names
 from localctx.shape import SLOT_ALIGN, KVShape, SnapshotKind
-from localctx.store.pages.page_file import IN_SLOTS, SELECT_PAGES, PageFile, PageReader, lock_of
+from localctx.store.pages.page_reader import IN_SLOTS, SELECT_PAGES, PageFile, PageReader, lock_of
 from localctx.store.pages.page_store import OpenedPage, PageKey, PrefixMatch, longest_prefix
 from localctx.store.pages.page_writer import PageWriter, append_page, find_row, insert_pages, is_stored
 

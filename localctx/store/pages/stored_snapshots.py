@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from localctx.kv.pages import next_name, pack_tokens
 from localctx.shape import SLOT_ALIGN
-from localctx.store.pages.page_file import SELECT_PAGES, PageReader
+from localctx.store.pages.page_reader import SELECT_PAGES, PageReader
 from localctx.store.pages.page_store import OpenedPage, PageKey
 from localctx.store.pages.page_writer import PageWriter, is_stored
 from localctx.store.pages.stored_pages import StoredPages

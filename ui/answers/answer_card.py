@@ -12,9 +12,9 @@ from localctx.library.citations.claims import claims_something
 from localctx.library.citations.support import AnswerSentence, check_by_citations, numbered_sources
 from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.store.chats import SUMMARY, Message
-from localctx.ui import evidence, message_actions
-from localctx.ui.evidence import Place, TextOf, place_of
-from localctx.ui.markdown import UNSUPPORTED, answer_html
+from localctx.ui.answers import evidence, message_actions
+from localctx.ui.answers.evidence import EvidencePlace, TextOf, place_of
+from localctx.ui.answers.markdown import UNSUPPORTED, answer_html
 from localctx.ui.render import escape
 
 State = Literal["found", "unsure", "missing", "plain"]
@@ -86,17 +86,17 @@ def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
 
 def _places(
     checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf
-) -> tuple[dict[int, Place], list[Place]]:
+) -> tuple[dict[int, EvidencePlace], list[EvidencePlace]]:
     """Return the places of the numbered sentences by number, and the other places, each of them once."""
     numbered = {n: place_of(asdict(source), text_of) for n, source in enumerate(numbered_sources(checked), 1)}
-    rest = list[Place]()
+    rest = list[EvidencePlace]()
     for place in (place_of(c, text_of) for c in cited):
         if not any(place.overlaps(other) for other in [*numbered.values(), *rest]):
             rest.append(place)
     return numbered, rest
 
 
-def _missing(m: Message, context: CardContext, near: Place | None) -> str:
+def _missing(m: Message, context: CardContext, near: EvidencePlace | None) -> str:
     text = m.text.strip()
     own = text.casefold().strip(" .") not in {said.casefold().strip(" .") for said in (NO_ANSWER["en"], "not stated")}
     where = f" in {context.about}" if context.about else ""
@@ -105,7 +105,7 @@ def _missing(m: Message, context: CardContext, near: Place | None) -> str:
     return f'<p class="lc-told">{told}</p>' + (f"<details>{shown}</details>" if shown else "")
 
 
-def _unsure(m: Message, checked: Sequence[AnswerSentence], places: Sequence[Place]) -> str:
+def _unsure(m: Message, checked: Sequence[AnswerSentence], places: Sequence[EvidencePlace]) -> str:
     said = answer_html(m.text.strip(), checked, lambda _: "") if claims_something(m.text) else ""
     closest = f'<p class="lc-told">{CLOSEST}</p>{evidence.quotation(places[0])}' if places else ""
     return f'<p class="lc-told">{NOT_SURE}</p><div class="lc-said">{said}</div>{closest}{evidence.links(places[1:])}'
@@ -116,8 +116,10 @@ def answer_body(text: str, checked: Sequence[AnswerSentence], cited: Sequence[di
     return _found(text.strip(), checked, *_places(checked, cited, text_of))
 
 
-def _found(text: str, checked: Sequence[AnswerSentence], places: dict[int, Place], rest: Sequence[Place]) -> str:
-    ranked: list[tuple[int | None, Place]] = [*places.items(), *((None, place) for place in rest)]
+def _found(
+    text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
+) -> str:
+    ranked: list[tuple[int | None, EvidencePlace]] = [*places.items(), *((None, place) for place in rest)]
     if ranked and len(places) < 2 and _within(text, ranked[0][1].text):
         alone = evidence.quotation(ranked[0][1], text, css="lc-alone")
         return alone + evidence.links([place for _, place in ranked[1:]])
@@ -142,7 +144,9 @@ def _within(said: str, quote: str) -> bool:
     return evidence.squeezed(said) in evidence.squeezed(quote)
 
 
-def _plain(text: str, checked: Sequence[AnswerSentence], places: dict[int, Place], rest: Sequence[Place]) -> str:
+def _plain(
+    text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
+) -> str:
     """Return what is copied of an answer: its text with the sources' numbers, and the sources."""
     said, at = "", 0
     for sentence in checked:
@@ -158,12 +162,12 @@ def _of(text: str, checked: Sequence[AnswerSentence], number: int | None) -> str
     return "\n".join(text[s.start : s.end] for s in checked if s.number == number and number) or text
 
 
-def _said(text: str, checked: Sequence[AnswerSentence], places: dict[int, Place]) -> str:
+def _said(text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace]) -> str:
     css = " lc-short" if len(text) <= SHORT and "\n" not in text and len(checked) < 2 else ""
     return f'<div class="lc-said{css}">{answer_html(text, checked, lambda s: _number(s, places))}</div>'
 
 
-def _number(sentence: AnswerSentence, places: dict[int, Place]) -> str:
+def _number(sentence: AnswerSentence, places: dict[int, EvidencePlace]) -> str:
     """Return the link behind a supported sentence to the words that support it."""
     if not sentence.number or sentence.number not in places:
         return ""

@@ -20,7 +20,7 @@ TextOf = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
-class Place:
+class EvidencePlace:
     """Characters ``start..end`` of a document, widened to whole sentences, and their ``text``.
 
     ``label`` names the document and the place in few words.
@@ -33,7 +33,7 @@ class Place:
     end: int
     text: str
 
-    def overlaps(self, other: "Place") -> bool:
+    def overlaps(self, other: "EvidencePlace") -> bool:
         """True if both have a character in common."""
         return self.document == other.document and self.start < other.end and other.start < self.end
 
@@ -49,16 +49,18 @@ class Place:
         return f'<button type="button" {self.attributes}>{escape(self.label)} <i aria-hidden="true">↗</i></button>'
 
 
-def place_of(c: dict[str, Any], text_of: TextOf) -> Place:
+def place_of(c: dict[str, Any], text_of: TextOf) -> EvidencePlace:
     """Return the place of a citation (JSON)."""
     text, start, end = text_of(c["document"]), c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:
-        return Place(c["document"], c["name"], _label(c, None), start, end, c["quote"])
+        return EvidencePlace(c["document"], c["name"], _label(c, None), start, end, c["quote"])
     before = max(0, start - NEAR)
     near = text[before : end + NEAR]
     _, _, (first, last) = likeliest_sentence(near, [(start - before, end - before)], "")
     first += len(near[first:last]) - len(near[first:last].lstrip())
-    return Place(c["document"], c["name"], _label(c, text), before + first, before + last, near[first:last].rstrip())
+    return EvidencePlace(
+        c["document"], c["name"], _label(c, text), before + first, before + last, near[first:last].rstrip()
+    )
 
 
 def _label(c: dict[str, Any], text: str | None) -> str:
@@ -69,7 +71,7 @@ def _label(c: dict[str, Any], text: str | None) -> str:
     return f"{c['name']} · {told}" if told else c["name"]
 
 
-def quotation(place: Place, said: str = "", number: int | None = None, css: str = "") -> str:
+def quotation(place: EvidencePlace, said: str = "", number: int | None = None, css: str = "") -> str:
     """Return a place's words as a quotation. The words that the answer ``said`` uses are bold; all or none are not."""
     words = place.text if len(place.text) <= MAX_QUOTE else place.text[:MAX_QUOTE].rsplit(None, 1)[0] + " …"
     mark = f'<b class="lc-n">{number}</b> ' if number else ""
@@ -102,7 +104,7 @@ def squeezed(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .,;:!?\"'“”‘’*")  # noqa: RUF001
 
 
-def links(places: Sequence[Place]) -> str:
+def links(places: Sequence[EvidencePlace]) -> str:
     """Return one link for each place; those of one label are told apart by numbers."""
     if not places:
         return ""
@@ -112,7 +114,7 @@ def links(places: Sequence[Place]) -> str:
     return f'<ul class="lc-places" aria-label="Further places">{shown}{rest}</ul>'
 
 
-def _links(places: Sequence[Place]) -> Iterator[str]:
+def _links(places: Sequence[EvidencePlace]) -> Iterator[str]:
     labels = list(dict.fromkeys(place.label for place in places))
     for label in labels:
         first, *others = (place for place in places if place.label == label)

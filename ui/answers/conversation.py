@@ -18,12 +18,13 @@ from localctx.engine.events import (
 )
 from localctx.serving.worker import Queued
 from localctx.store.chats import Message
-from localctx.ui import message_actions, render
-from localctx.ui.answer_card import CardContext, card
+from localctx.ui import render
+from localctx.ui.answers import message_actions
+from localctx.ui.answers.answer_card import CardContext, card
+from localctx.ui.answers.evidence import EvidencePlace, links, place_of, quotation
+from localctx.ui.answers.markdown import to_html
 from localctx.ui.everyday import in_everyday_words, words
-from localctx.ui.evidence import Place, links, place_of, quotation
 from localctx.ui.job_events import progress_line
-from localctx.ui.markdown import to_html
 
 
 @dataclass
@@ -36,8 +37,8 @@ class StreamingAnswer:
     chat: str
     before: str
     text: str = ""
-    quoted: list[Place] = field(default_factory=list)
-    found: list[tuple[str, Place]] = field(default_factory=list)
+    quoted: list[EvidencePlace] = field(default_factory=list)
+    found: list[tuple[str, EvidencePlace]] = field(default_factory=list)
     status: str = ""
     plan: str = ""
     notes: list[str] = field(default_factory=list)
@@ -86,7 +87,7 @@ class StreamingAnswer:
                 self.notes += [event.failed] if event.failed else []
 
 
-def _as_cited(citation: dict[str, Any]) -> Place:
+def _as_cited(citation: dict[str, Any]) -> EvidencePlace:
     return place_of(citation, lambda document: None)
 
 

@@ -12,7 +12,7 @@ from localctx.workflows.manage_library import LibraryWorkflow
 
 
 @dataclass(frozen=True)
-class TakenIn:
+class IngestedFile:
     """The result for one file: ``status`` is added, unchanged, new version, moved, copy or failed. ``why`` is the
     error, or the file's earlier path. ``document`` is its id.
     """
@@ -24,13 +24,13 @@ class TakenIn:
     characters: int = 0
 
 
-class TakeInWorkflow:
+class IngestWorkflow:
     """Adds watched files to the ``library`` of a session, inside ``Runtime.running``. Raises StoreError, Cancelled."""
 
     def __init__(self, runtime: Runtime, library: LibraryWorkflow) -> None:
         self._runtime, self._library = runtime, library
 
-    def take_in(self, path: str, stamp: FileStamp) -> TakenIn | None:
+    def ingest(self, path: str, stamp: FileStamp) -> IngestedFile | None:
         """Add the file at ``path`` (a ``stored_path``), which had this ``stamp``, to library and watch list. A file
         with the bytes of a parsed one is not parsed again. Returns None if the file changed meanwhile.
         """
@@ -39,7 +39,9 @@ class TakeInWorkflow:
             try:
                 content = content_hash(path)
             except OSError as e:
-                return TakenIn(path, "failed", why=f"{path} cannot be read ({e.strerror}); check that you may read it")
+                return IngestedFile(
+                    path, "failed", why=f"{path} cannot be read ({e.strerror}); check that you may read it"
+                )
             taken = self._known(store, path, stamp, content) or self._parse(store, path)
             if stamp_of(path) != stamp:
                 return None
@@ -54,7 +56,7 @@ class TakeInWorkflow:
             self._runtime.store.watch_list.note_indexed(document)
         return warning
 
-    def _known(self, store: Store, path: str, stamp: FileStamp, content: str) -> TakenIn | None:
+    def _known(self, store: Store, path: str, stamp: FileStamp, content: str) -> IngestedFile | None:
         """Returns the result for bytes that were parsed before, under this path or another; None if they were not."""
         same = [f for f in store.watch_list.with_content(content) if store.documents.has(f.document)]
         if not same:
@@ -65,13 +67,13 @@ class TakeInWorkflow:
         row = store.documents.find(found.document)
         name = shown_name(real_path(path).name)
         store.documents.record_file(replace(row, path=path, name=name, modified=stamp.modified, bytes=stamp.bytes))
-        return TakenIn(path, status, row.id, "" if known else found.path, row.chars)
+        return IngestedFile(path, status, row.id, "" if known else found.path, row.chars)
 
-    def _parse(self, store: Store, path: str) -> TakenIn:
+    def _parse(self, store: Store, path: str) -> IngestedFile:
         (added,) = self._library.add([str(real_path(path))])
-        return TakenIn(path, added.status, added.id, added.why, added.characters)
+        return IngestedFile(path, added.status, added.id, added.why, added.characters)
 
-    def _enter(self, store: Store, taken: TakenIn, file: WatchedFile) -> None:
+    def _enter(self, store: Store, taken: IngestedFile, file: WatchedFile) -> None:
         """Record a file; it inherits the status of a document with the same text."""
         if same := next(iter(store.watch_list.of_document(file.document)), None):
             file = replace(file, indexed=same.indexed, recipe=same.recipe, note=same.note)

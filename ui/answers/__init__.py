@@ -1,0 +1,1 @@
+"""Conversations and answers as HTML: cards with their evidence, actions and versions."""
