@@ -50,7 +50,7 @@ def fill(home: Path) -> None:
         for i, (name, text) in enumerate(TEXTS.items()):
             document = row(name, text)
             store.documents.add(document, text, [Span(0, 20, "heading", "To the reader"), Span(20, 90, "page", "1")])
-            store.index.add(document.id, text, [(at, at + 200, name) for at in range(0, 800, 200)])
+            store.index.add(document.id, text, [(at, at + 200, name) for at in range(0, 800, 200)], False)
             store.results.put(document.id, "recipe", {"summary": f"Rent {i}"})
             store.collections.add("Letters", [document.id])
         first = shelve(store, "short", 1, 10)

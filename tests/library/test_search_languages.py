@@ -46,7 +46,7 @@ def add_passages(store: Store, language: str) -> list[int]:
         at += len(passage) + 2
     text = "\n\n".join(passages)
     row = add(store, f"{language}.txt", text)
-    store.index.add(row.id, text, ranges)
+    store.index.add(row.id, text, ranges, is_other_language(text))
     return [chunk.id for chunk in store.index.of_document(row.id)]
 
 

@@ -42,9 +42,9 @@ def changed(folder, tmp_path) -> Any:
     return change
 
 
-def vectors(encode: Any, texts: list[str]) -> np.ndarray:
+def vectors(encoding: Any, texts: list[str]) -> np.ndarray:
     with torch.inference_mode():
-        hidden, mask = encode(texts)
+        hidden, mask = encoding.encode(texts)
         return ((hidden.float() * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)).numpy()
 
 

@@ -431,7 +431,7 @@ def test_who_has_the_environment_say_another_is_told(run, monkeypatch):
         (["org/none"], 1, "no model 'org/none'", "models list"),
         (["../x"], 1, "no model", "models list"),
         (["all-minilm-l6-v2"], 1, "not a model that answers", "models list"),
-        (["qwen3-0.6b", "--weights", "int3"], 2, "no 'int3' weights", "int8"),
+        (["qwen3-0.6b", "--weights", "int3"], 2, "weights = 'int3' is not valid", "int8"),
     ],
 )
 def test_what_is_neither_known_nor_here_is_not_chosen(run, home, words, code, problem, remedy):

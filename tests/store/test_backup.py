@@ -142,7 +142,7 @@ def written_secret(home: Path) -> tuple[str, str]:
         text = f"Waters. {SECRET}. " * 40
         document = row("secret.txt", text)
         store.documents.add(document, text, [])
-        store.index.add(document.id, text, [(0, 200, "Waters"), (200, 400, "Waters")])
+        store.index.add(document.id, text, [(0, 200, "Waters"), (200, 400, "Waters")], False)
         chat = store.chats.create("Secrets", [document.id]).id
         question = store.chats.append(chat, None, "user", "What is it?")
         store.chats.append(chat, question.id, "assistant", SECRET, [{"document": document.id}])

@@ -91,7 +91,7 @@ STEPS = {
     "a document": lambda store: add(store, "new"),
     "a chat": lambda store: store.chats.create("New"),
     "pages": lambda store: keep(store, add(store, "new"), tokens_of(9)),
-    "the index": lambda store: store.index.add(row("short").id, "short", [(0, 5, "short")]),
+    "the index": lambda store: store.index.add(row("short").id, "short", [(0, 5, "short")], False),
     "the trash": lambda store: store.delete("document", row("short").id),
     "collections": lambda store: store.collections.add("New", [row("short").id]),
 }

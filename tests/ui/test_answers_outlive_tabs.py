@@ -104,7 +104,7 @@ def test_a_reload_in_the_middle_of_an_answer_or_of_reading_changes_nothing(tabs,
     tab.box.fill("my next question")
     tab.stop.click()
     tab.answer()
-    tab.wait_for("not answered yet", "#conversation")
+    tab.wait_for("Stopped.", "#conversation")
     assert answers(serving, chat) == []
     assert tab.box.input_value() == "my next question"
     tab.page.get_by_label("Retry").wait_for()

@@ -333,4 +333,4 @@ def test_hostile_texts_are_shown_and_do_nothing(tab, window):
         tab.page.evaluate("document.querySelectorAll('#batch-result details').forEach(d => d.open = true)")
     shown = normal(tab.page.locator("#batch-table").inner_text())
     assert [text for text in texts if normal(text) not in shown] == []
-    assert normal(texts[-1]) in normal(tab.page.locator(".lc-said").inner_text())
+    assert normal(texts[-1]) in normal(tab.page.locator(".lc-result").inner_text())

@@ -24,7 +24,8 @@ PASSAGES = WHOLE | {"passages": ["p"]}
 
 def case_of(question: str, request: dict, **settings) -> AnswerCase:
     prompt = {"documents": (), "passages": (), "begun": ""} | {k: v for k, v in request.items() if k in PROMPT}
-    run = {"adapter": None, "continues": False, "cache": SimpleNamespace()}
+    plan = SimpleNamespace(mode=request.get("mode", "full"))
+    run = {"adapter": None, "continues": False, "cache": SimpleNamespace(), "plan": plan}
     run |= {k: v for k, v in request.items() if k in run}
     result = SimpleNamespace(everywhere=request.get("everywhere"))
     asked = SimpleNamespace(prompt=SimpleNamespace(**prompt), result=result, **run)
@@ -57,6 +58,7 @@ def case_of(question: str, request: dict, **settings) -> AnswerCase:
         ),
         ("Why?", PASSAGES | {"begun": "Because", "adapter": ADAPTER}, {}, "continued", "record check"),
         ("Why?", PASSAGES | {"everywhere": object(), "adapter": ADAPTER}, {}, "everywhere", ""),
+        ("How many?", WHOLE | {"mode": "table", "adapter": ADAPTER}, {}, "table", ""),
     ],
 )
 def test_each_case_has_its_strategy_and_stages(question, request_, settings, strategy, stages):

@@ -32,13 +32,13 @@ class Asking:
         with self._window.store() as store:
             return store.chats.create("", documents, {"model": self._window.settings.model}).id
 
-    def ask(self, typed: TypedQuestion, chat: str, documents: Sequence[str], library: str, until: str) -> None:
+    def ask(self, typed: TypedQuestion, chat: str, documents: Sequence[str], library: str, until: str | None) -> None:
         """Read the dropped files into the library, then answer in a chat about them and these documents (ids).
 
         The library worker reads the files, so that answers in other chats do not wait.
         """
         added = list[str]()
-        settings = {**chat_scope(library), "until": until}
+        settings = {**chat_scope(library), "until": until or ""}
 
         def add_files(session: "Session") -> Generator[Any, None, None]:
             added.extend((yield from read_attached(session, typed.files)))
@@ -48,21 +48,21 @@ class Asking:
             chats.set_documents(chat, list(dict.fromkeys([*documents, *added])))
             chats.set(chat, settings)
             if typed.text:
-                yield from session.workflows.chats.ask(chat, typed.text, until.strip())
+                yield from session.workflows.chats.ask(chat, typed.text, _mark(until))
 
         jobs = [(add_files, self._window.library_worker)] if typed.files else []
         self._begin(chat, self._shown.messages(chat), typed.text, [*jobs, (answer, self._window.answer_worker)], typed)
 
-    def edit(self, chat: str, before: Sequence[Message], edited: Message, text: str, until: str) -> None:
+    def edit(self, chat: str, before: Sequence[Message], edited: Message, text: str, until: str | None) -> None:
         """Answer an edited question. ``before`` holds the messages before it."""
-        self._answer(chat, before, text, lambda s: s.workflows.chats.edit(chat, text, edited.id, until.strip()))
+        self._answer(chat, before, text, lambda s: s.workflows.chats.edit(chat, text, edited.id, _mark(until)))
 
-    def regenerate(self, chat: str, until: str) -> None:
+    def regenerate(self, chat: str, until: str | None) -> None:
         """Answer the last question of a chat again, at RETRY_TEMPERATURE if it already has an answer."""
         messages = self._shown.messages(chat)
         last = max(i for i, m in enumerate(messages) if m.role == "user")
         temperature = RETRY_TEMPERATURE if messages[last + 1 :] else None
-        job: SessionJob = lambda s: s.workflows.chats.regenerate(chat, temperature, until.strip())  # noqa: E731
+        job: SessionJob = lambda s: s.workflows.chats.regenerate(chat, temperature, _mark(until))  # noqa: E731
         self._answer(chat, messages[:last], messages[last].text, job)
 
     def continue_answer(self, chat: str) -> None:
@@ -71,17 +71,17 @@ class Asking:
         job: SessionJob = lambda session: session.workflows.chats.continue_answer(chat)  # noqa: E731
         self._begin(chat, before, question.text, [(job, self._window.answer_worker)], begun=answer.text)
 
-    def ask_whole(self, chat: str, until: str, way: "WholeWay") -> None:
+    def ask_whole(self, chat: str, until: str | None, way: "WholeWay") -> None:
         """Answer the last question of a chat again, from its whole documents."""
         messages = self._shown.messages(chat)
         last = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: SessionJob = lambda s: s.workflows.chats.ask_whole(chat, way, until.strip())  # noqa: E731
+        job: SessionJob = lambda s: s.workflows.chats.ask_whole(chat, way, _mark(until))  # noqa: E731
         self._answer(chat, messages[:last], messages[last].text, job)
 
-    def make_room(self, chat: str, until: str, action: "FullChatAction") -> None:
+    def make_room(self, chat: str, until: str | None, action: "FullChatAction") -> None:
         """Make room in a full chat, then answer its last question."""
         *before, question = self._shown.messages(chat)
-        self._answer(chat, before, question.text, lambda s: s.workflows.chats.make_room(chat, action, until.strip()))
+        self._answer(chat, before, question.text, lambda s: s.workflows.chats.make_room(chat, action, _mark(until)))
 
     def _answer(self, chat: str, before: Sequence[Message], question: str, job: SessionJob) -> None:
         self._begin(chat, before, question, [(job, self._window.answer_worker)])
@@ -100,3 +100,8 @@ class Asking:
         known = frozenset(m.id for m in self._shown.messages(chat)) if typed else frozenset()
         answer = RunningAnswer(chat, StreamingAnswer(chat, shown, begun), typed, known)
         self._window.answers.begin(answer, jobs)
+
+
+def _mark(until: str | None) -> str:
+    """Return the mark in the box; "" if there is none. A box that was never shown has None."""
+    return (until or "").strip()
