@@ -1,4 +1,4 @@
-"""Adds documents to the library: reads each file and stores its text. A failed file does not stop the others."""
+"""Adds documents to the library: reads each file and stores its text. A file that fails does not stop the others."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,10 +17,11 @@ from localctx.store.store import Store
 
 @dataclass(frozen=True)
 class Added:
-    """The result for one file: ``status`` is added, unchanged, new version or failed. ``why`` is the error.
+    """The result of adding one file.
 
-    ``pages`` counts parts of the kind ``part``: pages, slides, rows or messages. ``unread`` names the parts that could
-    not be read, a line each.
+    ``status`` is ``added``, ``unchanged``, ``new version`` or ``failed``; ``why`` is the error, or "". ``pages`` is the
+    number of parts of the kind ``part``: page, slide, row or message. ``unread`` has a line for each part that could
+    not be read.
     """
 
     path: str
@@ -42,10 +43,11 @@ def add_documents(
     cancelled: Callable[[], bool] = lambda: False,
     disk: int | None = None,
 ) -> Iterator[Added]:
-    """Read and store the files ``sources`` one by one. A document is durable when its result is yielded.
+    """Read and store the files ``sources`` one by one, and yield the result of each.
 
-    Calls ``progress(source, pages done, total pages)``. ``ocr`` is as in ``read_document``, ``disk`` as in
-    ``store_document``. Raises StoreError if the store cannot be written, and Cancelled.
+    When a result is yielded, the document is durably stored. Calls ``progress(source, pages done, total pages)``.
+    ``ocr`` is as in ``read_document``, ``disk`` as in ``store_document``. Raises StoreError if the store cannot be
+    written, and Cancelled.
     """
     for source in sources:
         start, path = time.perf_counter(), stored_path(source)
@@ -78,9 +80,9 @@ def _add(
 
 
 def store_document(store: Store, document: Document, source: str, disk: int | None = None) -> str:
-    """Store a document read from the path ``source`` and its word boxes; returns the result of ``Documents.add``.
+    """Store a document that was read from the path ``source``, and its word boxes. Returns the status of the result.
 
-    An uploaded file is kept too, if it fits into the disk budget (``disk`` bytes, None: the default).
+    An uploaded file is kept, too, if it fits into the disk budget (``disk`` bytes; None: the default).
     """
     with store.db.atomic():
         status = store.documents.add(document.row, document.text, document.spans)

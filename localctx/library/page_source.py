@@ -14,7 +14,7 @@ from localctx.store.store import Store
 
 @dataclass(frozen=True)
 class SourceFile:
-    """The location of a stored PDF's file: a path, or None for a kept original."""
+    """The file of a stored PDF: at a path, or kept in the store as an original (``path`` is None)."""
 
     document: DocumentRow
     path: Path | None
@@ -36,7 +36,7 @@ def has_pages(document: DocumentRow) -> bool:
 
 
 def find_source(store: Store, document: DocumentRow) -> SourceFile | str:
-    """Returns the file of a stored PDF, or one sentence that says why its pages cannot be shown.
+    """Returns the file of a stored PDF, or a sentence for the user that says why its pages cannot be shown.
 
     Prefers the kept original. A file at a path is used only while its size and modification time are unchanged.
     """
@@ -59,13 +59,19 @@ def draw(data: bytes, number: int) -> PageDrawing:
 
 
 def stored_words(store: Store, document: DocumentRow, number: int, page: Span) -> list[WordBox] | None:
-    """Returns the stored word boxes of page ``number`` (from 0) with the span ``page``; None if none are stored."""
+    """Returns the stored word boxes of page ``number`` (from 0), which has the span ``page``, or None.
+
+    Their positions count from the start of the document's text.
+    """
     stored = store.word_places.of_page(document.id, number)
     return _unpacked(stored.words, page.start) if stored else None
 
 
 def drawn_words(drawing: PageDrawing, text: str, page: Span) -> list[WordBox]:
-    """Returns the word boxes found while drawing a page; none if its text differs from the document's ``text``."""
+    """Returns the word boxes that were found while drawing a page.
+
+    Returns [] if the page's text then differs from its part of the document's ``text``.
+    """
     same = drawing.text == text[page.start : page.end].strip()
     return _unpacked(drawing.boxes.words, page.start) if same else []
 

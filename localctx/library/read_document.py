@@ -1,6 +1,7 @@
 """Reads a file or standard input into a Document: its text, its spans, and an id that is a hash of the text.
 
-The content of a file decides its kind, then its name. Everything but plain text is parsed in a child process.
+The kind of a file is decided by its content, then by its name. Everything but plain text and tables (CSV) is parsed in
+a child process.
 """
 
 import os
@@ -83,9 +84,9 @@ def matches_ocr(form: str, ocr: str) -> bool:
 
 
 def make_spans(marks: list[Mark], length: int) -> list[Span]:
-    """Returns the spans of a text of ``length`` characters. Each ends where the next of its kind begins.
+    """Returns the spans that ``marks`` begin in a text of ``length`` characters.
 
-    A mark without a label only ends the span before it.
+    A span ends where the next mark of its kind begins. A mark with the label "" only ends the span before it.
     """
     spans = []
     for kind in sorted({kind for _, kind, _ in marks}, reverse=True):  # pages, slides, rows before headings

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from localctx.errors import DocumentError
 
 MAX_UNPACKED = 256 << 20
-"""Limit on the total bytes unpacked from one document."""
+"""The largest number of bytes that all members of one document may unpack to together."""
 
 _LOCKED = ("is locked with a password", "save a copy without one")
 _DAMAGED_REMEDY = "get it again, or open it in its own program and save it anew"
@@ -53,9 +53,10 @@ class Archive:
             raise DocumentError(f"is damaged: {name[:80]} in it is not XML ({e})", _DAMAGED_REMEDY) from e
 
     def repacked(self, wanted: Callable[[str], bool] = lambda name: True) -> bytes:
-        """Returns an uncompressed copy of the file within the limit, for a library that unpacks without a limit.
+        """Returns an uncompressed copy of the zip file, for a library that unpacks without a limit of its own.
 
-        Members that are not ``wanted``, such as pictures, are empty. Raises DocumentError.
+        Members for which ``wanted(name)`` is False, such as pictures, are empty in the copy. Raises DocumentError if
+        the members unpack to more than MAX_UNPACKED bytes.
         """
         copy = io.BytesIO()
         with zipfile.ZipFile(copy, "w") as archive:
@@ -64,7 +65,7 @@ class Archive:
         return copy.getvalue()
 
     def kind(self) -> str:
-        """Returns ``docx``, ``xlsx``, ``pptx``, ``odt``, ``odp``, ``ods`` or ``epub``.
+        """Returns the kind of document: ``docx``, ``xlsx``, ``pptx``, ``odt``, ``odp``, ``ods`` or ``epub``.
 
         Raises DocumentError for any other archive.
         """

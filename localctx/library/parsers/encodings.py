@@ -1,9 +1,10 @@
-"""Decodes bytes to text whatever they declare: by byte order mark, as UTF-8, as declared, or by detection.
+"""Decodes bytes to text and finds their encoding.
 
-Bytes that fit no encoding cost the letter that they belong to, and never the text: UTF-8 with a few bad bytes stays
-UTF-8. A declared encoding means its superset in use, as browsers take it (https://encoding.spec.whatwg.org). Of the 228
-names there, the standard library lacks 75. Most differ by a prefix or a hyphen, which is not worth the package
-webencodings, unchanged since 2017. charset-normalizer detects.
+It is tried in this order: byte order mark, UTF-8, the declared encoding, detection. Bytes that do not fit the encoding
+become U+FFFD; the rest of the text is kept. UTF-8 with a few bad bytes stays UTF-8. A declared encoding is replaced by
+its superset in use, as browsers do (https://encoding.spec.whatwg.org): latin-1 by cp1252. The standard library lacks 75
+of the 228 names there. Most of them differ by a prefix or a hyphen, so the package webencodings, unchanged since 2017,
+is not used. charset-normalizer does the detection.
 """
 
 import codecs
@@ -71,7 +72,10 @@ _SAMPLE = 1 << 17  # bytes
 
 
 class Decoded(NamedTuple):
-    """A text, its encoding ("" if none fits), and the number of bytes that fit no encoding: U+FFFD in the text."""
+    """The result of decoding: the text, the name of its encoding ("" if none fits), and the number of bad bytes.
+
+    A bad byte is one that does not fit the encoding. In the text, U+FFFD stands for a run of them.
+    """
 
     text: str
     encoding: str
@@ -79,21 +83,21 @@ class Decoded(NamedTuple):
 
     @property
     def unread(self) -> str:
-        """A line for ``TextBuilder.note_unread``, or "" if every byte was read."""
+        """A line for ``TextBuilder.note_unread`` that counts the bad bytes, or "" if there are none."""
         count = f"{self.bad:,} bytes that fit" if self.bad > 1 else "1 byte that fits"
         return f"{count} no encoding" if self.bad else ""
 
     @property
     def is_text(self) -> bool:
-        """False if no encoding fits, or if more than one character in 10 is bad or a control character."""
+        """False if no encoding fits, or if more than one character in 10 is U+FFFD or a control character."""
         return bool(self.encoding) and len(_NOT_TEXT.findall(self.text)) <= max(2, len(self.text) // 10)
 
 
 def decode_mostly(data: bytes, declared: str = "") -> Decoded:
-    """Returns ``data`` as text. ``declared`` is the encoding that the file or the message names, if any.
+    """Returns ``data`` as text. ``declared`` is the encoding that the file or the message names, or "".
 
-    Never fails: bytes that fit no encoding become U+FFFD, one for a run of them. If nothing fits, the text is read as
-    cp1252 and its encoding is "".
+    Never fails: a run of bytes that do not fit the encoding becomes one U+FFFD. If no encoding fits, reads the bytes as
+    cp1252 and sets ``encoding`` to "".
     """
     for bom, encoding in _BOMS:
         if data.startswith(bom):
@@ -111,13 +115,16 @@ def decode_mostly(data: bytes, declared: str = "") -> Decoded:
 
 
 def declared_encoding(data: bytes) -> str:
-    """Returns the encoding that a web page or an XML file declares, or ""."""
+    """Returns the encoding that a web page or an XML file declares in its first 1,024 bytes, or ""."""
     match = _DECLARED.match(data[:1024])
     return match.group(1).decode() if match else ""
 
 
 def codec_name(declared: str) -> str:
-    """Returns the codec for a declared encoding: its superset in use, or "" if the name is unknown or says nothing."""
+    """Returns the name of Python's codec for a declared encoding, or "" if the name is unknown or not a text encoding.
+
+    The codec is that of the superset in use: cp1252 for ISO 8859-1.
+    """
     name = declared.strip().lower()
     for known in (name, _ALIASES.get(name, ""), name.removeprefix("x-"), re.sub("^(x-)?(windows|dos)-", "cp", name)):
         try:
@@ -130,15 +137,19 @@ def codec_name(declared: str) -> str:
 
 
 def _seven_bit(data: bytes, name: str) -> Decoded | None:
-    """Returns text in an encoding of seven bits: the declared ``name``, or Japanese by its escapes. None: it is not."""
+    """Returns text in an encoding of seven bits: the declared ``name``, or ISO-2022-JP where its escapes occur.
+
+    Returns None if the data is in neither, or if more than one byte in five is bad.
+    """
     found = name if name in _SEVEN_BIT else "iso2022_jp_ext" if _JAPANESE_ESCAPE.search(data) else ""
     return read if found and 5 * (read := _lenient(data, found)).bad <= len(data) else None
 
 
 def _utf_8(data: bytes, name: str) -> Decoded | None:
-    """Returns UTF-8 text, or None if more bytes are bad than it has letters beyond ASCII. NUL is not among them.
+    """Returns UTF-8 text, or None if the bad bytes (NUL not counted) outnumber the letters beyond ASCII.
 
-    A declared encoding of several bytes a letter that fits whole is likelier than UTF-8 with bad bytes.
+    Also returns None if bytes are bad and the declared encoding ``name``, of several bytes a letter, fits all of them:
+    it is likelier.
     """
     escaped = data.rstrip(b"\0").decode("utf-8", "localctx_escape")
     bad = len(_ESCAPED.findall(escaped))
@@ -175,8 +186,10 @@ def _marked(escaped: str, encoding: str) -> Decoded:
 
 
 def _with_western_letters(escaped: str) -> str:
-    """Returns UTF-8 text with its bad bytes as cp1252 letters where they clearly are: beside ASCII letters, and not the
-    first byte of any letter of the text, which damage would leave alone.
+    """Returns UTF-8 text in which some bad bytes are replaced by the letters that they are in cp1252.
+
+    This is done for a byte beside ASCII letters that is not the first byte of any other letter of the text: a damaged
+    letter would leave its first byte.
     """
     beyond = {c for c in set(escaped) if c > "\x7f" and not _BAD.match(c)}
     firsts = {0xC2, 0xC3, *(c.encode()[0] for c in beyond)}
@@ -205,9 +218,9 @@ def _utf_16(data: bytes) -> Decoded | None:
 
 
 def _likely_cjk(data: bytes) -> Decoded | None:
-    """Returns the text in the encoding that gives the most of the commonest signs of Chinese, Japanese and Korean.
+    """Returns the text in the encoding with the most common Chinese, Japanese and Korean characters, or None.
 
-    In the right one they are a quarter of the letters or more, in a wrong one a fiftieth. None: no such text.
+    In the right encoding these are a quarter or more of the letters beyond ASCII, in a wrong one a fiftieth.
     """
     sample, names = data[:_SAMPLE], (*_MULTI_BYTE, "utf-16-le", "utf-16-be")
     texts = {name: read.text for name in names if (read := _lenient(sample, name)).bad <= _few(sample)}
@@ -233,11 +246,11 @@ def _likely(data: bytes) -> Decoded | None:
 
 
 def _candidates(sample: bytes) -> Iterator[tuple[str, str]]:
-    """Yields the encodings with few bad bytes, and the text in them.
+    """Yields the encodings in which few bytes are bad, each with the text decoded in it.
 
-    None has several bytes a letter if most bytes beyond ASCII are alone, as accented letters are: 7 runs in 10 are then
-    of one byte, and 4 in 10 of Big5. Cyrillic letters look like Japanese ones of half the width, which hardly anybody
-    uses.
+    Leaves out encodings of several bytes a letter if 7 in 10 runs of bytes beyond ASCII are one byte long, as accented
+    letters are; in Big5 4 in 10 are. Leaves out texts that are mostly half-width Japanese letters, which hardly anybody
+    uses: Cyrillic bytes look like them.
     """
     runs = _HIGH_BYTES.findall(sample)
     names = _SINGLE_BYTE if 10 * sum(len(run) == 1 for run in runs) >= 7 * len(runs) else _SINGLE_BYTE + _MULTI_BYTE

@@ -29,9 +29,9 @@ class _Chapter(NamedTuple):
 
 
 def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Returns the book's text; notes chapters that are missing or damaged.
+    """Returns the book's text; notes in it the chapters that are missing or damaged.
 
-    Raises DocumentError for a book that is encrypted, or has no chapter that can be read.
+    Raises DocumentError if the book is encrypted, or if none of its chapters can be read.
     """
     builder = TextBuilder()
     chapters = _chapters(archive, builder)

@@ -1,4 +1,4 @@
-"""Decides the kind of a file by its content, and by its name only if the content is not decisive."""
+"""Decides the kind of a file by its content. The name counts only if the content does not decide."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ _STREAMS: dict[str, str | tuple[str, str]] = {
     "Workbook": "xls",
     "Book": "xls",
 }
-"""Streams of Office files before 2007, which identify the program: the kind of file, or why it is not read."""
+"""Names of streams in Office files from before 2007, with the kind of file, or the reason why it is not read."""
 
 _OTHERS = {
     **dict.fromkeys(
@@ -41,7 +41,7 @@ _SENT = re.compile(rb"^(?:Date|Message-ID|Received|MIME-Version):", re.IGNORECAS
 def kind_of(data: bytes, name: str) -> str:
     """Returns ``pdf``, ``zip``, ``doc``, ``ppt``, ``xls``, ``rtf``, ``eml`` or ``mbox``, or "" if the file may be text.
 
-    Raises DocumentError, without the file's name in it, for formats that are not read.
+    Raises DocumentError for formats that are not read. Its message does not name the file.
     """
     head = data[:1024]
     if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head and b"%%EOF" in data[-1024:]):

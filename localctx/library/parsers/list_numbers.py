@@ -1,7 +1,7 @@
-"""Numbers as lists and notes print them: 3, 03, III, c, 3rd, 三, ③. The names of the formats are Word's."""
+"""Formats numbers as lists and notes print them: 3, 03, III, c, 3rd, 三, ③. Names of formats are those of Word."""
 
 MARKERS = {"1": "decimal", "a": "lowerAlphabetic", "A": "upperAlphabetic", "i": "lowerRoman", "I": "upperRoman"}
-"""Formats by the markers of HTML, LaTeX and OpenDocument."""
+"""The names of formats by the letters for them in HTML, LaTeX and OpenDocument."""
 
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x")),
@@ -21,7 +21,10 @@ _LARGEST = 9999  # beyond it, only digits are written
 
 
 def formatted(value: int, form: str) -> str:
-    """Returns ``value`` in the format ``form``; in digits if the format is not known or has no such number."""
+    """Returns ``value`` in the format ``form``, such as ``lowerRoman``.
+
+    Returns it in digits if the format is unknown or cannot write this number.
+    """
     if not 0 < value <= _LARGEST:
         return str(value)
     if form in _DIGITS:
@@ -53,7 +56,7 @@ def formatted(value: int, form: str) -> str:
 
 
 def marked(value: int, marker: str) -> str:
-    """Returns ``value`` in the format of a ``marker`` (one of MARKERS), such as ``iii``."""
+    """Returns ``value`` in the format of ``marker``, a key of MARKERS: 3 is ``iii`` with the marker ``i``."""
     return formatted(value, MARKERS[marker])
 
 

@@ -1,6 +1,7 @@
 """Converts Word and PowerPoint files from before 2007 (.doc, .ppt) with LibreOffice, where it is installed.
 
-LibreOffice runs apart: in a folder of its own with its own profile, without macros, links or network, with limits.
+LibreOffice runs in a folder of its own with its own profile, without macros, links or network, and with limits on time,
+memory and file size.
 """
 
 import os
@@ -18,7 +19,7 @@ from localctx.child_process import POLL_SECONDS, python
 from localctx.errors import Cancelled, DocumentError
 
 CONVERTED = {"doc": "docx", "ppt": "pptx"}
-"""The kinds that are converted, and what each becomes."""
+"""The kinds that are converted, and the kind that each becomes."""
 
 _NAMES = {"doc": "Word", "ppt": "PowerPoint"}
 _SECONDS = 120  # of processor time, and at most twice as long by the clock
@@ -55,9 +56,10 @@ def find_office() -> str:
 
 
 def convert(data: bytes, kind: str, cancelled: Callable[[], bool] = lambda: False) -> bytes:
-    """Returns the file ``data`` of the kind ``doc`` or ``ppt`` in the format of today.
+    """Returns the file ``data`` of the kind ``doc`` or ``ppt``, converted to the kind in CONVERTED.
 
-    Raises DocumentError if LibreOffice is not installed or cannot convert it in time, and Cancelled.
+    Raises DocumentError if LibreOffice is not installed or cannot convert the file in time. Raises Cancelled soon after
+    ``cancelled()`` is True.
     """
     office, name = find_office(), f"is an old {_NAMES[kind]} file"
     if not office:
@@ -73,7 +75,7 @@ def convert(data: bytes, kind: str, cancelled: Callable[[], bool] = lambda: Fals
 
 
 def has_macros(data: bytes) -> bool:
-    """Returns True if the old Office file ``data`` holds programs."""
+    """Returns True if the old Office file ``data`` holds macros."""
     return "_VBA_PROJECT".encode("utf-16-le") in data
 
 
@@ -95,7 +97,7 @@ def _command(office: str, folder: Path, source: Path) -> list[str]:
 
 
 def _run(command: list[str], folder: Path, cancelled: Callable[[], bool]) -> None:
-    """Run LibreOffice until it ends, is cancelled, or its time is over. Raises Cancelled."""
+    """Run LibreOffice until it ends, its time is over, or ``cancelled()`` is True. Raises Cancelled."""
     nothing, nowhere = subprocess.DEVNULL, "http://127.0.0.1:9"  # a proxy that nobody runs
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8"}
     environment |= {"http_proxy": nowhere, "https_proxy": nowhere, "SAL_USE_VCLPLUGIN": "svp"}
@@ -115,7 +117,7 @@ def _run(command: list[str], folder: Path, cancelled: Callable[[], bool]) -> Non
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End LibreOffice with all of its processes, which are the group of the first one."""
+    """End LibreOffice and its child processes, which are in the process group of the first one."""
     if sys.platform == "win32":
         child.kill()
     else:

@@ -1,4 +1,4 @@
-"""WebPageText: what a browser shows of a page's elements, as text: numbers of lists, tables, form values, formulas."""
+"""Builds the text that a browser shows of a page's elements: lists, tables, form values, formulas."""
 
 import re
 from dataclasses import dataclass, field
@@ -37,7 +37,10 @@ class _WebList:
 
 @dataclass
 class _Table:
-    """A table: the cells of the open row by column, those that reach into it and into the next, and the open cell."""
+    """A table that is being read: the open row, the cells that reach into it from above, and the open cell.
+
+    ``below`` are the cells that reach into the next row.
+    """
 
     row: dict[int, str] = field(default_factory=dict)
     above: dict[int, tuple[int, str]] = field(default_factory=dict)  # by column: rows left, text
@@ -46,13 +49,16 @@ class _Table:
     outer: TextBuilder | None = None  # the builder around the open cell
 
     def fill(self, column: int) -> None:
-        """Write a cell of a row above into the open row."""
+        """Write into the open row, at this ``column``, the cell that reaches into it from a row above."""
         rows, self.row[column] = self.above.pop(column)
         if rows > 1:
             self.below[column] = rows - 1, self.row[column]
 
     def end_row(self) -> str:
-        """Returns the open row as a line, and begins the next row. A row without cells of its own is empty."""
+        """Returns the open row as a line with tabs, and begins the next row.
+
+        Returns "" for a row without cells of its own.
+        """
         is_empty = not self.row
         for column in sorted(self.above):
             self.fill(column)
@@ -62,7 +68,10 @@ class _Table:
 
 
 class WebPageText:
-    """Appends the text of elements to a builder. ``start``, ``text`` and ``end`` are called in document order."""
+    """Appends the text of a page's elements to a builder.
+
+    Callers report elements in document order: ``start``, then ``text`` and the children, then ``end``.
+    """
 
     def __init__(self, builder: TextBuilder) -> None:
         self._builder = builder
@@ -77,7 +86,10 @@ class WebPageText:
         self._raised = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> bool:
-        """Begin an element; returns False if it shows nothing: then its children and its end are not reported."""
+        """Begin an element.
+
+        Returns False if the element shows nothing: then its children, its text and its end must not be reported.
+        """
         style = re.sub(r"\s", "", attributes.get("style", "")).lower()
         if tag in _INVISIBLE or _is_hidden(tag, attributes, style):
             return False
@@ -97,7 +109,7 @@ class WebPageText:
         return True
 
     def text(self, text: str) -> None:
-        """Append running text, with its white space inside pre."""
+        """Append running text. Inside <pre>, its white space is kept."""
         if self._options:
             chosen, before = self._options[-1]
             self._options[-1] = chosen, before + text
@@ -116,7 +128,7 @@ class WebPageText:
         self._last = text[-1]
 
     def end(self, tag: str) -> None:
-        """End an element that was begun."""
+        """End the element that ``start`` began last."""
         if self._formulas:
             self._formulas.pop()
         if tag in _HEADINGS:
@@ -148,7 +160,7 @@ class WebPageText:
             self._builder.words(" ")
 
     def _start_one(self, tag: str, attributes: dict[str, str], style: str) -> None:
-        """Begin an element of the kinds that show more than their text."""
+        """Begin an element that shows more than its text, such as a list, a table cell or a form field."""
         if tag in ("ul", "ol", "menu"):
             self._lists.append(_list(tag, attributes, style))
         elif tag == "li":
@@ -168,7 +180,7 @@ class WebPageText:
             self.text(f"{shown} ")
 
     def _before_in_formula(self, tag: str) -> None:
-        """Write what stands between two parts of a formula: ``x^2`` is not ``x2``."""
+        """Append the sign between two parts of a formula, so that x² is ``x^2``, not ``x2``."""
         if self._formulas and self._formulas[-1]:
             self.text(self._formulas[-1].pop(0))
         if tag == "math" or self._formulas:
@@ -230,7 +242,7 @@ def _is_hidden(tag: str, attributes: dict[str, str], style: str) -> bool:
 
 
 def _shown_value(tag: str, attributes: dict[str, str]) -> str:
-    """Returns what an element without text of its own shows: a field's value, a ticked box, a picture's words."""
+    """Returns the text that an element without own text shows: a field's value, a check mark, a picture's alt."""
     kind = attributes.get("type", "").lower()
     if tag == "input" and kind in ("checkbox", "radio"):
         return "[x]" if "checked" in attributes else "[ ]"

@@ -1,9 +1,9 @@
-"""The child process that parses one document. It sets its own limits, then imports only the parser it needs.
+"""Runs in the child process that parses one document. Sets the limits, then imports only the parser needed.
 
-Standard input: a line of JSON (kind, number of bytes, limits), then the bytes. Standard output: JSON lines
-``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for new limits, and last ``{"text", "marks", "format",
-"boxes", "unread"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or ``{"problem",
-"remedy"}``. The process ends when its parent does.
+Standard input: a line of JSON (kind, size in bytes, limits), then the file. Standard output: JSON lines ``{"done",
+"total"}`` for progress, ``{"seconds", "memory"}`` for new limits, and a last one. The last one is ``{"text", "marks",
+"format", "boxes", "unread"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or for an error
+``{"problem", "remedy"}``. The process ends when its parent does.
 """
 
 import json
@@ -32,7 +32,7 @@ _Progress = Callable[[int, int], None]
 
 
 def main() -> None:
-    """Answer the one request on standard input."""
+    """Read the request on standard input, parse the document, and write the result to standard output."""
     request = json.loads(sys.stdin.buffer.readline())
     _limit(request, request["seconds"], request["memory"] + request["bytes"])
     data = sys.stdin.buffer.read(request["bytes"])
@@ -159,7 +159,10 @@ def _no_progress(done: int, total: int) -> None:
 
 
 def _progress(request: dict[str, Any], done: int, total: int) -> None:
-    """Report a page or message read to the parent. Adds a second of CPU time for every five, for long documents."""
+    """Report a page or message read to the parent.
+
+    Adds a second of CPU time for every five, so that long documents have more time.
+    """
     if next(_parts_read) % _PARTS_A_SECOND == 0:
         seconds, memory = request["limits"]
         _limit(request, seconds + 1, memory)
@@ -172,13 +175,16 @@ def _send(message: dict[str, Any]) -> None:
 
 
 def _renew(request: dict[str, Any]) -> None:
-    """Raise the limits for one page of OCR: adds a file's CPU seconds and the memory that OCR needs."""
+    """Raise the limits before one page of OCR: adds a file's CPU seconds and the memory that OCR needs."""
     seconds = math.ceil(time.process_time()) + request["seconds"]
     _limit(request, seconds, request["memory"] + request["bytes"] + request["optical"])
 
 
 def _limit(request: dict[str, Any], seconds: int, memory: int) -> None:
-    """Limit CPU time and memory, and report the limits to the parent, which enforces what the system does not."""
+    """Limit CPU time and memory, and report the limits to the parent.
+
+    The parent enforces the limits that the operating system does not.
+    """
     request["limits"] = seconds, memory
     limit_process(seconds, memory)
     _send({"seconds": seconds, "memory": memory})

@@ -27,11 +27,11 @@ else:
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """Limits of one parse.
+    """Limits of parsing one file.
 
-    ``seconds``: CPU time for the file, plus one for every five pages or messages read, plus ``seconds`` for each page
-    read by OCR. ``wall``: wall-clock seconds between two messages. ``memory``: bytes beyond the file's size, plus
-    ``optical`` for OCR. ``characters``: length of the text.
+    ``seconds``: CPU time for the file, plus one second for every five pages or messages read, plus ``seconds`` for each
+    page read by OCR. ``wall``: seconds on the clock between two messages of the child. ``memory``: bytes beyond the
+    file's size, plus ``optical`` for OCR. ``characters``: length of the text.
     """
 
     seconds: int = 60
@@ -42,16 +42,16 @@ class SandboxLimits:
 
 
 DRAWING = SandboxLimits(seconds=20, wall=30)
-"""Limits of drawing one page."""
+"""The limits of drawing one page of a PDF."""
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """The result of a parser: format, text, the starts of pages and headings, and the word boxes of a PDF's pages.
+    """The result of parsing a file: format, text, marks of its parts, and the word boxes of a PDF's pages.
 
-    ``unread`` names the parts that could not be read, a line each.
+    ``unread`` has a line for each part that could not be read.
     """
 
     format: str
@@ -63,7 +63,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class PageDrawing:
-    """A page of a PDF: its image as a PNG, its text, and the boxes of the text's words."""
+    """A drawn page of a PDF: its image as a PNG, its text, and the boxes of the text's words."""
 
     png: bytes
     text: str
@@ -78,10 +78,11 @@ def parse(
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Parsed:
-    """Parse ``data`` of the kind ``what``: a result of ``kind_of`` or, in UTF-8, of ``text_kind``.
+    """Parse the file ``data`` of the kind ``what``: a result of ``kind_of``, or of ``text_kind`` for text in UTF-8.
 
-    Calls ``progress(pages done, total pages)``. ``ocr`` is as in ``read_document``. Raises DocumentError, without the
-    file's name in it, and Cancelled soon after ``cancelled()`` is True. On return the child has ended.
+    Calls ``progress(pages done, total pages)``. ``ocr`` is as in ``read_document``. Raises DocumentError, whose message
+    does not name the file. Raises Cancelled soon after ``cancelled()`` is True. The child process has ended when this
+    returns or raises.
     """
     if what in old_office.CONVERTED:
         converted = old_office.convert(data, what, cancelled)
@@ -92,7 +93,10 @@ def parse(
 
 
 def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> PageDrawing:
-    """Draw page ``number`` (from 0) of the PDF ``data``. Raises DocumentError, without the file's name in it."""
+    """Draw page ``number`` (from 0) of the PDF ``data``.
+
+    Raises DocumentError, whose message does not name the file.
+    """
     message = _ask_child({"what": "page", "number": number}, data, lambda done, total: None, limits, lambda: False)
     _raise_problem(message)
     try:
@@ -130,9 +134,9 @@ def _ask_child(
 
 @contextmanager
 def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subprocess.Popen[bytes], ChildWatch]]:
-    """Start a parser with this process's import path; yields the child and its watch.
+    """Start a child process with this process's import path, and yield it with the watch that limits it.
 
-    The watch kills the child when ``cancelled()`` is True or when it exceeds a limit.
+    The watch kills the child when ``cancelled()`` is True or when the child exceeds a limit.
     """
     path = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}"
     code = f"{path}; from localctx.library.parsers.parse_child import main; main()"
@@ -204,9 +208,9 @@ def _one_line(text: str) -> str:
 
 
 def _exit_error(code: int, excess: str, limits: SandboxLimits) -> DocumentError:
-    """Returns the error for a child that ended without a result: a crash, a system limit, or its watch.
+    """Returns the error for a child that ended without a result: it crashed, or it exceeded a limit.
 
-    ``excess`` is the resource for which the watch killed it, or "".
+    ``excess`` is the resource for which the watch killed the child, or "".
     """
     if excess == "time" or code in _OUT_OF_TIME:
         return DocumentError(f"takes more than {limits.seconds} s to read", "split it into parts, or do not trust it")

@@ -1,4 +1,4 @@
-"""Decodes text files, or refuses what is no text."""
+"""Decodes text files. Refuses files that are not text."""
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.encodings import Decoded, declared_encoding, decode_mostly
@@ -6,7 +6,10 @@ from localctx.library.parsers.text_builder import clean
 
 
 def decode_text(data: bytes, source: str) -> Decoded:
-    """Returns the text as ``clean`` does. Raises DocumentError for data that is not text."""
+    """Returns the decoded text, cleaned by ``clean``. Raises DocumentError for data that is not text.
+
+    ``source`` names the file in the error message.
+    """
     read = decode_mostly(data, declared_encoding(data))
     if data and not read.is_text:
         raise DocumentError(f"{source} is not text in any encoding known here", "give a text file, best in UTF-8")

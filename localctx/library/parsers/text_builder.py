@@ -1,4 +1,4 @@
-"""TextBuilder: collects text, line breaks, and marks of pages and headings from a parser. Standard library only."""
+"""Collects a document's text while it is parsed, with marks of its pages and headings. Standard library only."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from localctx.library.parsers.word_boxes import WordBox, pack
 
 Mark = tuple[int, str, str]
-"""The start of a page or heading: position in characters, kind (``heading``, ``page``, ``slide``, ``row`` or
-``message``), label. It ends where the next mark of its kind begins. A mark without a label only ends the one before."""
+"""The start of a part of the text: (position in characters, kind, label), such as (0, "page", "12").
+
+The kind is ``heading``, ``page``, ``slide``, ``row``, ``message``, ``cell`` or ``subtitle``. A part ends where the next
+mark of its kind begins. A mark with the label "" only ends the part before it.
+"""
 
 OPTICAL = "pdf, read optically"
 """The format of a PDF whose whole text comes from OCR."""
@@ -22,12 +25,12 @@ _SAME_PLACE = {0x1F: " ", **{byte: bytes([byte]).decode("cp1252", "ignore") or N
 
 
 def clean(text: str) -> str:
-    """Returns ``text`` with \\n for each kind of line break, and without characters that are not seen.
+    """Returns ``text`` with \\n for each kind of line break, and without invisible characters.
 
-    Removes control characters, soft hyphens (PDFium writes U+FFFE for one), lone surrogates and zero-width spaces,
-    except between letters of scripts without spaces, where they part words. Joiners stay: Persian and emoji need them.
-    The separators of tables become line breaks and spaces, and C1 control characters the letters of cp1252 that they
-    nearly always stand for.
+    Removes control characters, soft hyphens (PDFium writes U+FFFE for one), lone surrogates and zero-width spaces.
+    Zero-width spaces stay between letters of scripts without spaces, where they separate words. Joiners stay: Persian
+    and emoji need them. The separators of tables become line breaks and spaces. C1 control characters become the cp1252
+    letters that they nearly always stand for.
     """
     if not _ODD.search(text):
         return text
@@ -35,7 +38,11 @@ def clean(text: str) -> str:
 
 
 class TextBuilder:
-    """Builds a text. ``words`` collapses white space; ``line`` starts a new line or paragraph."""
+    """Builds a text piece by piece.
+
+    ``length`` is its length so far, in characters. ``boxes`` and ``unread`` hold what ``add_boxes`` and ``note_unread``
+    added.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -48,7 +55,7 @@ class TextBuilder:
         self.unread: list[str] = []
 
     def words(self, text: str) -> None:
-        """Append running text; runs of white space become one space."""
+        """Append running text. Each run of white space becomes one space."""
         text = clean(text)
         body = text.strip(" \t\n")
         if text[:1].isspace() and not self._newlines:
@@ -58,7 +65,7 @@ class TextBuilder:
             self._gap = " " if text[-1:].isspace() else ""
 
     def verbatim(self, text: str) -> str:
-        """Append text with its white space, as ``clean`` returns it; returns the appended text."""
+        """Append text with its white space, cleaned by ``clean``. Returns the text that was appended."""
         text = clean(text)
         if text:
             self._pieces.append(text)
@@ -79,7 +86,10 @@ class TextBuilder:
         self._gap = "" if self._newlines else "\t"
 
     def mark(self, kind: str, label: str, start: int | None = None) -> None:
-        """Mark the start of a page or heading, at ``start`` or at the end of the text so far."""
+        """Mark the start of a page, heading or other part, at ``start`` or at the end of the text so far.
+
+        A part ends at the next mark of its ``kind``. A mark with the label "" only ends the part before.
+        """
         label = " ".join(clean(label).split())[:_MAX_LABEL]
         self._marks.append((self.length if start is None else start, kind, label))
 
@@ -89,16 +99,16 @@ class TextBuilder:
         self._heading = self.length, len(self._pieces)
 
     def end_heading(self) -> None:
-        """End the heading, and mark it unless it is empty."""
+        """End the heading. Marks it unless it is empty."""
         if self._heading and (label := "".join(self._pieces[self._heading[1] :]).strip()):
             self.mark("heading", label, self._heading[0])
             self.line(2)
         self._heading = None
 
     def add_boxes(self, page: int, width: float, height: float, words: Sequence[WordBox]) -> None:
-        """Add the word boxes of page ``page`` (from 0) to ``boxes``, with its size in points and packed ``words``.
+        """Add to ``boxes`` the word boxes of page ``page`` (from 0), with the page's width and height in points.
 
-        The words' starts count from the page's start.
+        The positions in ``words`` count from the start of the page's text.
         """
         self.boxes.append((page, width, height, pack(words)))
 

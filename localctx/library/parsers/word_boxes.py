@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 GRID = 65_535
-"""Edges are scaled to the page's width and height: 0 is the left or upper edge, GRID the right or lower one."""
+"""The number of units that a page's width and height are divided into: 0 is left or top, GRID right or bottom."""
 
 WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")  # kana and Chinese signs singly
 _MAX_WORDS = 1 << 18  # words of a page
@@ -15,7 +15,7 @@ _ROW = 14  # bytes: the distance from the previous word, the length, four edges
 
 
 class WordBox(NamedTuple):
-    """The box of characters ``start..end`` of a page's text, with edges in GRID units from the upper left.
+    """The box of characters ``start..end`` of a page's text, with its edges in GRID units from the upper left.
 
     A word divided between two lines has two boxes.
     """
@@ -38,7 +38,10 @@ def pack(words: Sequence[WordBox]) -> bytes:
 
 
 def unpack(packed: bytes, shift: int = 0) -> list[WordBox]:
-    """Returns the words of ``packed``, each shifted by ``shift`` characters. Raises ValueError for other bytes."""
+    """Returns the word boxes in ``packed``, with ``shift`` added to their positions in the text.
+
+    Raises ValueError if ``pack`` did not write these bytes.
+    """
     decompressor = zlib.decompressobj()
     try:
         data = decompressor.decompress(packed, _MAX_WORDS * _ROW)
@@ -57,5 +60,5 @@ def unpack(packed: bytes, shift: int = 0) -> list[WordBox]:
 
 
 def clamp(edge: float) -> int:
-    """Returns an edge, given as a share of the page's side, in GRID units and clamped to the page."""
+    """Returns an edge, given as a share of the page's width or height, in GRID units and at most at the page's edge."""
     return max(0, min(GRID, round(edge * GRID)))

@@ -1,4 +1,4 @@
-"""Recognizes a question that computes over a table, by its words in the languages that localctx is used in."""
+"""Recognizes, by its words in several languages, whether a question asks to compute over a table, and what."""
 
 import re
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ _SAY_LITTLE = {"group", "between", "most"}
 
 
 def _pattern(words: str) -> re.Pattern[str]:
-    """Returns the pattern of words as a whole; in scripts without spaces, anywhere."""
+    """Returns a pattern that matches these words as whole words; in scripts without spaces, anywhere."""
     parts = _alternatives(words)
     spaced = "|".join(part for part in parts if not _SPACELESS.search(part))
     others = [part for part in parts if _SPACELESS.search(part)]
@@ -81,7 +81,7 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 def _alternatives(words: str) -> list[str]:
-    """Divide at the bars that are not inside parentheses."""
+    """Divide ``words`` at the bars that are not inside parentheses."""
     found, depth = [""], 0
     for c in words:
         depth += (c == "(") - (c == ")")
@@ -97,8 +97,10 @@ _PATTERNS = {kind: _pattern(words) for kind, words in _WORDS.items()}
 
 @dataclass(frozen=True)
 class Computation:
-    """What a question wants computed: the ``kinds`` of its words (see _WORDS), the ``words`` that say so, and the words
-    after the one that counts, or after "most": what is ``counted``.
+    """The computation that a question asks for.
+
+    ``kinds`` are keys of _WORDS, such as ``sum`` or ``over``. ``words`` are the question's words that show them.
+    ``counted`` are the words after "how many" or "most", such as ``units sold``, or "".
     """
 
     kinds: frozenset[str]
@@ -107,12 +109,15 @@ class Computation:
 
     @property
     def computes(self) -> bool:
-        """True if the question counts, adds up, averages, compares, or looks for the highest or lowest."""
+        """True if the question counts, adds, averages, compares, or asks for the highest or lowest."""
         return bool(self.kinds - _SAY_LITTLE)
 
 
 def wanted(question: str) -> Computation:
-    """Returns what ``question`` wants computed. Comparisons come first: "at least 5" asks for no least one."""
+    """Returns the computation that ``question`` asks for.
+
+    Comparisons are recognized first, so that "at least 5" does not ask for the least.
+    """
     found, rest = dict[str, list[str]](), question
     for kind, pattern in _PATTERNS.items():
         found[kind] = [match.group() for match in pattern.finditer(rest)]

@@ -1,6 +1,7 @@
-"""The tables of a stored document, taken from its text: so that what is computed is what is cited.
+"""Takes the tables of a stored document from its text, so that a result can be cited by the text it comes from.
 
-A row under a header reads ``Name: value; Name: value``; the header itself is the line of names before it.
+The text of a row under a header is ``Name: value; Name: value``. The header itself is the line before, whose names are
+separated by tabs.
 """
 
 import re
@@ -17,12 +18,15 @@ _TOTALS = re.compile(
     re.IGNORECASE,
 )
 _LABEL = "label"
-"""The name of a first column whose header is empty."""
+"""The column name for the first values of rows, if the header has no name there."""
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: its number in the sheet, its characters ``start..end`` in the document, and its texts by column name."""
+    """A row of a table: its number in the sheet, its characters ``start..end`` in the document's text, and its texts.
+
+    ``texts`` maps a column's name to the row's text in it.
+    """
 
     number: str
     start: int
@@ -32,9 +36,9 @@ class TableRow:
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table of a document: the name of its sheet, the names of its columns, and its rows without those of totals.
+    """A table of a document: the name of its sheet, the names of its columns, and its rows without totals.
 
-    ``totals`` are the numbers of the rows that are left out because they add up others.
+    ``totals`` are the numbers of the rows that are left out because they add up other rows.
     """
 
     sheet: str
@@ -44,12 +48,12 @@ class DataTable:
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """How each column is written: as numbers, days or text."""
+        """The notation of each column: numbers, days or text."""
         return {name: column_of([row.texts.get(name, "") for row in self.rows]) for name in self.names}
 
     @cached_property
     def values(self) -> dict[str, list[float | str | None]]:
-        """The values of each column, in the order of the rows; None where a row has none."""
+        """The values of each column in the order of the rows, with None for a row without a value."""
         texts = {name: [row.texts.get(name, "") for row in self.rows] for name in self.names}
         return {
             name: [column.value(text) if text else None for text in texts[name]]
@@ -58,7 +62,7 @@ class DataTable:
 
 
 def tables_of(document: StoredDocument) -> list[DataTable]:
-    """Returns the tables of a document: one for each run of rows under a header."""
+    """Returns the tables of a document: one for each group of rows under a header."""
     sheet, found = labels(document.spans, "heading"), list[_Rows]()
     for span in (s for s in document.spans if s.kind == "row"):
         start, line = _line(document.text, span)
@@ -72,7 +76,7 @@ def tables_of(document: StoredDocument) -> list[DataTable]:
 
 
 class _Rows:
-    """The rows under header lines, as they are read."""
+    """Collects the rows under a header while they are read."""
 
     def __init__(self, sheet: str) -> None:
         self._sheet = sheet
@@ -80,7 +84,7 @@ class _Rows:
         self._names = dict[str, None]()
 
     def add(self, row: TableRow, line: str) -> None:
-        """Add a row if it names its values; a row of one value is a title."""
+        """Add a row if it names its values. A row with a single value is a title and is left out."""
         texts, name = dict[str, str](), ""
         for piece in line.split("; "):
             if (found := self._name(piece)) and found not in texts:
@@ -95,7 +99,7 @@ class _Rows:
             self.rows.append(replace(row, texts=texts))
 
     def table(self) -> DataTable | None:
-        """Returns the table, or None if no row names its values."""
+        """Returns the table of the rows that were added, or None if there are none except totals."""
         if not self.rows:
             return None
         widest = max(self.rows, key=lambda row: len(row.texts)).texts
@@ -105,7 +109,10 @@ class _Rows:
         return DataTable(self._sheet, tuple(names), kept, tuple(row.number for row in totals)) if kept else None
 
     def _name(self, piece: str) -> str:
-        """Returns the column name that a piece of a row begins with: a name of the header, with its group in front."""
+        """Returns the column name that a piece of a row begins with, or "".
+
+        It is a name of the header, possibly with the name of a group before it.
+        """
         if known := next((name for name in self._names if piece.startswith(f"{name}: ")), ""):
             return known
         for name in (name for line in reversed(self.headers) for name in line):
@@ -118,7 +125,7 @@ class _Rows:
 
 
 def _line(text: str, span: Span) -> tuple[int, str]:
-    """Returns the start and the text of a row's own line: without the sheet's name before it, and comments after it."""
+    """Returns the start and text of a row itself, without the sheet's name before it and comments after it."""
     start = span.start
     lines = list[tuple[int, str]]()
     for part in text[span.start : span.end].rstrip().split("\n\n"):

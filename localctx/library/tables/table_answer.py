@@ -1,4 +1,4 @@
-"""Puts the result of a query into words: one sentence or a list, and the query below."""
+"""Words the result of a query as an answer: a sentence, or a list of results."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,10 @@ _NAMES = {"SUM": "total", "AVG": "average"}
 
 
 def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult) -> str:
-    """Returns an answer, in English words as far as it needs any."""
+    """Returns the result of a query as an answer in English, with the number of rows it is based on.
+
+    Names the rows that were left out as totals. Lists at most MAX_SHOWN results.
+    """
     counted = f"{len(result.rows):,} of {len(table.rows):,} rows"
     left_out = f"; row {', '.join(table.totals[:3])} is left out as a total" if table.totals else ""
     if not result.values or (not result.rows and not query.group):
@@ -32,7 +35,7 @@ def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult) -> st
 
 
 def show_value(value: Any) -> str:
-    """Returns a value of a result: a number without needless digits, a text as it is, ``none`` for nothing."""
+    """Returns a value of a result as text: a number with at most six decimals, ``none`` for None."""
     if value is None:
         return "none"
     if isinstance(value, float):
@@ -50,7 +53,7 @@ def _aggregate(function: str, column: str, value: Any) -> str:
 
 
 def _line(labels: Sequence[str], values: Sequence[Any]) -> str:
-    """Returns a row of a result: its first value, and the others by their names."""
+    """Returns one result as a line: its first value, then the others with their names."""
     first, others = show_value(values[0]), list(zip(labels[1:], values[1:], strict=True))
     if not others:
         return f"{_label(labels[0])}: {first}"

@@ -1,4 +1,4 @@
-"""The conditions of a question about a table: values, numbers, days, months and years that it names."""
+"""Finds the conditions that a question sets for a table's rows: values, numbers, days, months and years in it."""
 
 import re
 from collections.abc import Iterator
@@ -21,14 +21,20 @@ _MONTHS = (
 
 
 def conditions(asked: TableQuestion) -> list[str]:
-    """Returns the ways to select rows: by values that the question names, and by its numbers, years and months."""
+    """Returns the possible SQL ``WHERE`` clauses for the rows that the question means; ``""`` selects all rows.
+
+    They are all combinations of its named values, its numbers, and its days, months and years.
+    """
     parts = [*named_values(asked), *_compared(asked), *_days(asked)]
     chosen = (" AND ".join(filter(None, one)) for one in product(*parts))
     return [f" WHERE {condition}" if condition else "" for condition in dict.fromkeys(chosen)]
 
 
 def named_values(asked: TableQuestion) -> Iterator[list[str]]:
-    """Yields for each value of a text column that the question names the conditions that it may mean."""
+    """Yields a list of alternative conditions for each value of a text column that the question names.
+
+    A value that several columns have gives several alternatives.
+    """
     found = dict[str, dict[str, list[str]]]()  # by the value's words: by column, the values
     for name in (n for n in asked.table.names if asked.table.columns[n].kind == "text"):
         distinct = dict.fromkeys(value for value in asked.table.values[name] if isinstance(value, str))
@@ -49,8 +55,10 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
 
 
 def _compared(asked: TableQuestion) -> Iterator[list[str]]:
-    """Yields the conditions of the question's numbers: those after words such as "more than", and others that a column
-    has as a value.
+    """Yields a list of alternative conditions for the numbers of the question.
+
+    With words such as "more than", columns are compared with the number. Otherwise a named column must have the number
+    as a value.
     """
     kinds, numbers = asked.wanted.kinds, [n for n in numbers_in(asked.question) if not _is_year(asked, n)]
     if not kinds & {"over", "under", "over or equal", "under or equal", "between"}:
@@ -69,19 +77,23 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
 
 
 def _equal(asked: TableQuestion, number: str) -> list[str]:
-    """Returns the conditions that a column of numbers that the question names has this value."""
+    """Returns the conditions that a column equals ``number``, for each named column that has this value."""
     named = [name for name in asked.table.names if mentions(asked.question, name)]
     return [f"{quoted(name)} = {number}" for name in named if float(number) in values_of(asked.table, name)]
 
 
 def _divides(table: DataTable, name: str, number: str) -> bool:
-    """Returns True if a column has lower and higher values than a number: a question rarely asks for all or none."""
+    """Returns True if ``number`` is between a column's lowest and highest value, or one of them.
+
+    A question rarely asks for all rows or for none.
+    """
     values = values_of(table, name)
     return bool(values) and min(values) <= float(number) <= max(values)
 
 
 def _days(asked: TableQuestion) -> Iterator[list[str]]:
-    """Yields the conditions of days, months and years that the question names, on columns of days."""
+    """Yields a list of alternative conditions for the days, months and years of the question, one for each day column.
+    """
     names = asked.columns("day")
     years = _YEAR.findall(asked.question)
     months = [i for i, month in enumerate(_MONTHS, 1) if re.search(rf"\b{month}\b", asked.question, re.IGNORECASE)]
@@ -99,7 +111,7 @@ def _days(asked: TableQuestion) -> Iterator[list[str]]:
 
 
 def _sign(asked: Computation) -> str:
-    """Returns the comparison that the question's words mean: the weaker one of "at least" and "more than"."""
+    """Returns the SQL comparison that the question's words mean, or ``=``. "At least" comes before "more than"."""
     for kind, sign in (("over or equal", ">="), ("under or equal", "<="), ("over", ">"), ("under", "<")):
         if kind in asked.kinds:
             return sign
@@ -107,7 +119,7 @@ def _sign(asked: Computation) -> str:
 
 
 def numbers_in(question: str) -> list[str]:
-    """Returns the numbers of a question as SQL, without days."""
+    """Returns the numbers of a question as SQL. Leaves out days such as 2026-05-01."""
     texts = [m.group().rstrip(".,") for m in _NUMBER.finditer(_ISO_DAY.sub(" ", question))]
     values = (column_of([text]).value(text) for text in texts)
     return [plain_number(value) for value in values if isinstance(value, float)]
@@ -119,7 +131,10 @@ def _is_year(asked: TableQuestion, number: str) -> bool:
 
 
 def _is_named(asked: TableQuestion, value: str) -> bool:
-    """Returns True if the question has the words of a value, and they are not those that say what to compute."""
+    """Returns True if the question contains the words of a value.
+
+    Words that say what to compute, such as "total", do not count.
+    """
     words = re.findall(r"\w+", value.casefold())
     if len("".join(words)) < 2 or value.casefold() in asked.wanted.words.casefold().split():
         return False

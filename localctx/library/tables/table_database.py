@@ -1,4 +1,4 @@
-"""A table in SQLite, in memory, which one query reads with limited work."""
+"""Holds a table in SQLite, in memory, and runs a query over it with a limit on the work."""
 
 import re
 import sqlite3
@@ -22,7 +22,8 @@ _WHOLE = re.compile(r"(SUM|AVG|COUNT)\((.*)\)", re.DOTALL)
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The ``labels`` and ``values`` of a query's result, and the ``rows`` of the table that it comes from."""
+    """The result of a query: its column ``labels``, its rows of ``values``, and the table's ``rows`` that it is based on.
+    """
 
     labels: Sequence[str]
     values: Sequence[Sequence[Any]]
@@ -31,7 +32,10 @@ class QueryResult:
 
 @dataclass(frozen=True)
 class ParsedQuery:
-    """The parts of a query of ``table_queries``: what is selected, and the texts of its clauses."""
+    """The parts of a query that ``table_queries`` made: the selected expressions, and the text of each clause.
+
+    A clause that is missing is "", a missing limit 0.
+    """
 
     select: Sequence[str]
     where: str
@@ -41,12 +45,12 @@ class ParsedQuery:
 
     @property
     def aggregates(self) -> list[re.Match[str]]:
-        """The sums, averages and counts among what is selected."""
+        """The sums, averages and counts among the selected expressions, as matches of (function, column)."""
         return [match for part in self.select if (match := _WHOLE.fullmatch(part))]
 
 
 def parse_query(query: str) -> ParsedQuery:
-    """Returns the parts of a query."""
+    """Returns the parts of a query that ``table_queries`` made."""
     clauses, name, start = dict[str, str](), "SELECT", len("SELECT ")
     for token in _TOKEN.finditer(query):
         if token[2]:
@@ -64,9 +68,9 @@ def parse_query(query: str) -> ParsedQuery:
 
 
 def run_query(table: DataTable, query: str) -> QueryResult:
-    """Returns the result of a query of ``table_queries`` over a table. Rows that tie with the last one are included.
+    """Returns the result of a query that ``table_queries`` made, over ``table``.
 
-    Raises TimeoutError if it takes too much work.
+    Rows that tie with the last one are included. Raises TimeoutError if the query takes too much work.
     """
     parsed = parse_query(query)
     with opened(table) as db:
@@ -80,7 +84,10 @@ def run_query(table: DataTable, query: str) -> QueryResult:
 
 @contextmanager
 def opened(table: DataTable) -> Iterator[sqlite3.Connection]:
-    """Yield a connection to a table in memory, which can only be read, with limited work."""
+    """Yield a connection to an in-memory database with the table. It can only be read.
+
+    A query that takes too much work fails with sqlite3.OperationalError.
+    """
     db = sqlite3.connect(":memory:")
     try:
         columns = ", ".join(f"{quoted(name)} {_TYPES[table.columns[name].kind]}" for name in table.names)
@@ -96,7 +103,7 @@ def opened(table: DataTable) -> Iterator[sqlite3.Connection]:
 
 
 def _with_ties(db: sqlite3.Connection, query: str, parsed: ParsedQuery) -> str:
-    """Returns the query with a higher limit if the rows after its last one have the same value to order by."""
+    """Returns the query with a higher limit, if rows after the last one have the same value in the order."""
     if not parsed.limit:
         return query
     by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
@@ -110,7 +117,10 @@ def _with_ties(db: sqlite3.Connection, query: str, parsed: ParsedQuery) -> str:
 
 
 def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]]) -> str:
-    """Returns the query for the rows that a result comes from: those with a value in the columns computed with."""
+    """Returns the query for the numbers of the rows that a result is based on.
+
+    Leaves out rows without a value in the columns that are computed with.
+    """
     if parsed.limit and not parsed.group:
         by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
         where = _and(parsed.where, f"{by} IS NOT NULL")
@@ -138,5 +148,5 @@ def _literal(value: Any) -> str:
 
 
 def _label(part: str) -> str:
-    """Returns a selected part as it is shown: a column's name, or ``SUM(name)``."""
+    """Returns a selected expression as it is shown: a column's name, or ``SUM(name)``."""
     return re.sub(r'"((?:[^"]|"")*)"', lambda match: match[1].replace('""', '"'), part)

@@ -1,6 +1,7 @@
-"""The SQL queries that may answer a question about a table: made of its columns, and of values the question names.
+"""Makes the SQL queries that may answer a question about a table, from its columns and the values that it names.
 
-The question's words decide what is computed and which rows count; where several columns fit, a model chooses.
+The words of the question decide what is computed and which rows count. Where several columns fit, there are several
+queries, and a model chooses one.
 """
 
 import re
@@ -21,7 +22,7 @@ from localctx.library.tables.table_question import (
 )
 
 NAME = "t"
-"""The table's name in queries."""
+"""The name of the table in queries."""
 
 MAX_QUERIES = 2000
 _MAX_BEST = 100  # rows asked for, as in "the top 5"
@@ -29,8 +30,9 @@ _MAX_LISTED = 6  # columns shown of the rows that a condition selects
 
 
 def queries(table: DataTable, question: str) -> list[str]:
-    """Returns the queries that may answer ``question`` over the table ``NAME``: none if it computes nothing, or has a
-    number that no query uses.
+    """Returns the queries that may answer ``question`` over the table, at most MAX_QUERIES.
+
+    Returns [] if the question computes nothing. Leaves out queries that do not use every number of the question.
     """
     asked = TableQuestion(question, table)
     if not asked.wanted.computes:
@@ -43,7 +45,8 @@ def queries(table: DataTable, question: str) -> list[str]:
 
 
 def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
-    """Returns the table with the most columns and values that the question names; of several, the longest."""
+    """Returns the table of which the question names the most columns and values; on a tie, the one with the most rows.
+    """
 
     def rank(table: DataTable) -> tuple[int, int]:
         asked = TableQuestion(question, table)
@@ -54,7 +57,7 @@ def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
 
 
 def _forms(asked: TableQuestion, where: str) -> Iterator[tuple[str, str]]:
-    """Yields what is selected, and how it is grouped and ordered, for each thing the question may want."""
+    """Yields (SELECT clause, GROUP BY and ORDER BY clauses) for each thing that the question may ask for."""
     kinds, ends = asked.wanted.kinds, asked.wanted.kinds & {"max", "min"}
     values = list(_aggregates(asked, where))
     by_group = "group" in kinds and any(mentions(asked.question, name) for name in asked.groups)
@@ -71,7 +74,7 @@ def _forms(asked: TableQuestion, where: str) -> Iterator[tuple[str, str]]:
 
 
 def _aggregates(asked: TableQuestion, where: str) -> Iterator[str]:
-    """Yields the sums, averages and counts that the question may want."""
+    """Yields the sums, averages and counts that the question may ask for, as SQL."""
     kinds, counted = asked.wanted.kinds, asked.wanted.counted
     for kind, function in (("sum", "SUM"), ("mean", "AVG")):
         if kind in kinds:
@@ -88,8 +91,9 @@ def _aggregates(asked: TableQuestion, where: str) -> Iterator[str]:
 
 
 def _asks_for_group(asked: TableQuestion) -> bool:
-    """Returns True if the highest or lowest of groups may be asked for: of a text column that the question names, whose
-    values repeat.
+    """Returns True if the question may ask for the group with the highest or lowest value.
+
+    It must name a text or day column with repeated values, and a sum, mean, count or "most".
     """
     whole = asked.wanted.kinds & {"sum", "mean", "count", "most"}
     return bool(whole) and any(mentions(asked.question, name) for name in asked.groups)
@@ -98,7 +102,10 @@ def _asks_for_group(asked: TableQuestion) -> bool:
 def _grouped(
     asked: TableQuestion, where: str, values: Sequence[str], ends: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yields values by group; with ``ends`` the group of the highest or lowest value."""
+    """Yields the clauses that compute ``values`` by group.
+
+    With ``ends`` (``max`` or ``min``), only the group with the highest or lowest value is selected.
+    """
     summed = _counted(asked) or ([] if asked.wanted.counted else asked.measures_beside(where))
     whole = values or [f"SUM({quoted(name)})" for name in summed] or ["COUNT(*)"]
     for group, value in product(asked.groups, whole):
@@ -107,12 +114,15 @@ def _grouped(
 
 
 def _counted(asked: TableQuestion) -> list[str]:
-    """Returns the columns of numbers that a question counts: the units of "the most units"."""
+    """Returns the number columns that the question counts: ``units`` for "the most units"."""
     return [name for name in asked.measures if mentions_all(asked.wanted.counted, name)]
 
 
 def _extremes(asked: TableQuestion, where: str, order: str) -> Iterator[tuple[str, str]]:
-    """Yields the rows of the highest or lowest values, or days: one, or as many as the question says."""
+    """Yields the clauses that select the rows with the highest or lowest values or days.
+
+    It is one row, or as many as the question says, as in "the top 5".
+    """
     compares = asked.wanted.kinds & {"over", "under", "over or equal", "under or equal", "between"}
     numbers = [] if compares else [n for n in numbers_in(asked.question) if n.isdigit() and 1 < int(n) <= _MAX_BEST]
     several = next(iter(numbers), "1")

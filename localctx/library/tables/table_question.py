@@ -1,4 +1,4 @@
-"""A question about a table: the columns it names, and what its words want computed."""
+"""Relates a question to a table: the columns that it names, and the columns to compute with or group by."""
 
 import re
 from collections.abc import Sequence
@@ -12,31 +12,32 @@ from localctx.library.tables.table import DataTable
 
 @dataclass(frozen=True)
 class TableQuestion:
-    """A question about a table: its words, what it wants computed, and the columns by kind that it may be about."""
+    """A question about a table, with the computation that it asks for and the columns that it may mean."""
 
     question: str
     table: DataTable
 
     @cached_property
     def wanted(self) -> Computation:
-        """What the question wants computed."""
+        """The computation that the question asks for."""
         return wanted(self.question)
 
     def columns(self, *kinds: str) -> list[str]:
-        """Returns the columns of these kinds: those that the question names, if it names any, else all."""
+        """Returns the columns of these ``kinds`` that the question names; all of these kinds if it names none."""
         found = [name for name in self.table.names if self.table.columns[name].kind in kinds]
         return best_named(self.question, found) or found
 
     @property
     def measures(self) -> list[str]:
-        """The columns of numbers to compute with: not those of row numbers, unless there are no others."""
+        """The number columns to compute with. Leaves out row numbers, unless there are no other columns."""
         numbers = [name for name in self.table.names if self.table.columns[name].kind == "number"]
         found = [name for name in numbers if not counts_rows(self.table, name)]
         return best_named(self.question, found) or found or self.columns("number")
 
     def measures_beside(self, where: str) -> list[str]:
-        """Returns the columns of numbers to compute with, where rows meet a condition. Those of the condition are last,
-        unless the question names no others, or them twice.
+        """Returns the number columns to compute with, likeliest first, given the condition ``where``.
+
+        Columns in the condition come last, unless the question names no others, or names one of them twice.
         """
         numbers = [name for name in self.table.names if self.table.columns[name].kind == "number"]
         others = [n for n in numbers if quoted(n) not in where and not counts_rows(self.table, n)]
@@ -46,19 +47,19 @@ class TableQuestion:
 
     @cached_property
     def names_used(self) -> list[str]:
-        """The words of the question with a capital letter inside it that name no column, such as Norwegian."""
+        """The capitalized words of the question, except the first, that name no column, such as Norwegian."""
         words = re.findall(r"(?<=\w)\W+([^\W\d_]\w+)", self.question)
         known = {name for name in self.table.names if mentions(self.question, name)}
         return [w for w in words if w[0].isupper() and not any(mentions(w, name) for name in known)]
 
     @property
     def groups(self) -> list[str]:
-        """The columns of texts and days whose values repeat."""
+        """The text and day columns with repeated values, by which rows can be grouped."""
         return [name for name in self.columns("text", "day") if repeats(self.table, name)]
 
 
 def _words(name: str) -> list[str]:
-    """Returns the words of a column's name, also of one such as square_metres or unitPrice."""
+    """Returns the words of a column's name in lower case. ``square_metres`` and ``unitPrice`` have two words each."""
     return [w.casefold() for w in re.findall(r"[^\W\d_]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)) if len(w) > 1]
 
 
@@ -76,51 +77,54 @@ def _has(question: str, word: str) -> bool:
 
 
 def mentions(question: str, name: str) -> bool:
-    """Returns True if the question has a word of a column's name."""
+    """Returns True if the question contains a word of the column's name, perhaps with another ending."""
     return any(_has(question, word) for word in _words(name))
 
 
 def best_named(question: str, names: Sequence[str]) -> list[str]:
-    """Returns those of the columns that the question names best: with all words of a long name, or with any."""
+    """Returns those of ``names`` that the question names best.
+
+    These are the longest names of which it contains all words, or else the names of which it contains a word.
+    """
     whole = [name for name in names if mentions_all(question, name)]
     longest = max((len(_words(name)) for name in whole), default=0)
     return [name for name in whole if len(_words(name)) == longest] or [n for n in names if mentions(question, n)]
 
 
 def mentions_all(question: str, name: str) -> bool:
-    """Returns True if the question has all words of a column's name."""
+    """Returns True if the question contains all words of the column's name, perhaps with other endings."""
     words = _words(name)
     return bool(words) and all(_has(question, word) for word in words)
 
 
 def holds_years(table: DataTable, name: str) -> bool:
-    """Returns True of a column of years."""
+    """Returns True if all numbers of a column are whole numbers from 1900 to 2100."""
     values = values_of(table, name)
     return bool(values) and all(1900 <= value <= 2100 and value == int(value) for value in values)
 
 
 def repeats(table: DataTable, name: str) -> bool:
-    """Returns True of a column with a value that several rows have: it names groups."""
+    """Returns True if several rows have the same value in a column, so that it can group rows."""
     filled = [value for value in table.values[name] if value is not None]
     return len(set(filled)) < len(filled)
 
 
 def tells_rows_apart(table: DataTable, name: str) -> bool:
-    """Returns True of a column of texts or of row numbers: it says which row is meant."""
+    """Returns True if a column says which row is meant: it has texts, or numbers the rows."""
     return table.columns[name].kind == "text" or (table.columns[name].kind == "number" and counts_rows(table, name))
 
 
 def counts_rows(table: DataTable, name: str) -> bool:
-    """Returns True of a column of row numbers or identifiers: whole numbers that rise by one."""
+    """Returns True if a column numbers the rows: its numbers rise by one from row to row."""
     values = values_of(table, name)
     return len(values) > 2 and all(b - a == 1 for a, b in pairwise(values))
 
 
 def values_of(table: DataTable, name: str) -> list[float]:
-    """Returns the numbers of a column."""
+    """Returns the numbers of a column, without its empty values."""
     return [value for value in table.values[name] if isinstance(value, float)]
 
 
 def quoted(name: str) -> str:
-    """Returns a column's name as SQL."""
+    """Returns a column's name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'

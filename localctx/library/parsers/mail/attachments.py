@@ -1,4 +1,7 @@
-"""Reads files attached to messages by their content, as if each were added by itself, within a part of the time."""
+"""Reads files attached to messages: decides the kind by content and parses as if the file were added by itself.
+
+One file may use half of the processor time that is left for the message or mailbox.
+"""
 
 import signal
 import sys
@@ -21,16 +24,20 @@ _MIN_SECONDS = 0.5
 
 
 class AttachedFiles:
-    """Reads attached files by ``parse`` (kind and bytes to text); ``left`` is the processor time left, in seconds."""
+    """Reads the files attached to the messages of one document.
+
+    ``parse`` parses bytes of a kind; ``left`` returns the seconds of processor time that are left for the document.
+    """
 
     def __init__(self, parse: Callable[[str, bytes], TextBuilder], left: Callable[[], float]) -> None:
         self._parse, self._left = parse, left
         self._files = 0
 
     def read(self, data: bytes, name: str, declared: str) -> TextBuilder | str:
-        """Returns the text of a file, or ``eml`` if it is a message. ``declared`` is its encoding if it is text.
+        """Returns the text of the file ``data``, or ``eml`` if it is a message, which the caller reads.
 
-        Raises DocumentError for a file that cannot be read, or not in half of the time left.
+        ``declared`` is the encoding of a text file, or "". Raises DocumentError if the file cannot be read, has no
+        text, or takes more than half of the time left.
         """
         kind = kind_of(data, name)
         if kind == "eml":

@@ -1,6 +1,7 @@
-"""Decodes the header fields, names of files and texts of messages, whatever encoding they declare.
+"""Decodes the header fields, file names and texts of messages, even if they declare a wrong encoding.
 
-Python's email package takes messages apart; the texts are decoded here, because it reads each strictly as declared.
+Python's email package divides messages into parts. The texts are decoded here, because that package decodes strictly as
+declared.
 """
 
 import re
@@ -17,13 +18,16 @@ _WORD = re.compile(r"=\?[^?\s]+\?[bqBQ]\?[^?]*\?=")
 
 
 def field(message: Message, name: str) -> str:
-    """Returns a decoded header field, or "" if there is none."""
+    """Returns the decoded header field ``name`` of a message, or "" if it has none."""
     raw = next((str(value) for key, value in message.raw_items() if key.lower() == name.lower()), "")
     return decoded_words(raw, charset(message))
 
 
 def decoded_words(raw: str, declared: str = "") -> str:
-    """Returns a header text with its encoded words (RFC 2047) decoded. ``declared`` is the encoding of other bytes."""
+    """Returns a header text with its encoded words (RFC 2047) decoded.
+
+    ``declared`` is the encoding of bytes outside of encoded words.
+    """
     text = decode_mostly(raw.encode("utf-8", "surrogateescape"), declared).text
     text = _FOLD.sub(" ", text)
     if not _WORD.search(text):
@@ -35,7 +39,7 @@ def decoded_words(raw: str, declared: str = "") -> str:
 
 
 def text_of(part: Message) -> tuple[str, str]:
-    """Returns the text of a part, and a line about its bytes that fit no encoding, or ""."""
+    """Returns (text of a message's part, a line that counts its bytes that fit no encoding or "")."""
     content = part.get_payload(decode=True)
     data = content if isinstance(content, bytes) else b""
     declared = charset(part)

@@ -1,6 +1,6 @@
-"""Divides a mailbox (.mbox) into its messages.
+"""Divides a mailbox (.mbox) into its messages and reads each.
 
-Own code: Python's mailbox module takes every line that begins with "From " after an empty one for the next message.
+Python's mailbox module is not used: it takes every line that begins with "From " after an empty line for a new message.
 """
 
 import re
@@ -19,10 +19,10 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
 def read_mailbox(data: bytes, progress: Callable[[int, int], None], read_file: ReadFile) -> TextBuilder:
-    """Returns the text of all messages of a mailbox. Raises DocumentError if it has none.
+    """Returns the text of all messages of a mailbox. Raises DocumentError if the mailbox has no message.
 
-    A message begins at a line of the sender and the date it was sent, whether or not an empty line comes before.
-    ``read_file`` reads attached files.
+    A message begins at a line "From", sender, date that a header field follows. No empty line is needed before.
+    ``read_file`` reads attached files. Calls ``progress(messages read, all messages)``.
     """
     builder = TextBuilder()
     begins = list(_BEGIN.finditer(data))

@@ -1,6 +1,7 @@
-"""Reads one e-mail message: its subject as a heading, sender, receivers and date, then its text and attached files.
+"""Reads one e-mail message: subject as a heading, sender, receivers, date, text, and attached files.
 
-The text is the plain one, or else from HTML. Files of every kind that localctx reads are read; the others are named.
+The plain text is read if there is one, else the HTML text. Attached files are read if localctx reads their kind, else
+only named.
 """
 
 import binascii
@@ -16,9 +17,9 @@ from localctx.library.parsers.mail.fields import charset, field, file_name, text
 from localctx.library.parsers.text_builder import TextBuilder
 
 ReadFile = Callable[[bytes, str, str], TextBuilder | str]
-"""Reads an attached file: its bytes, its name, and the encoding it declares. Returns ``eml`` if it is a message.
+"""Reads an attached file, given its bytes, its name, and its declared encoding.
 
-Raises DocumentError for a file that cannot be read.
+Returns its text, or ``eml`` if it is a message. Raises DocumentError for a file that cannot be read.
 """
 
 _MAX_NESTED = 8  # depth of messages attached to messages
@@ -38,7 +39,7 @@ def read(data: bytes, read_file: ReadFile) -> TextBuilder:
 
 
 def append_message(data: bytes, builder: TextBuilder, read_file: ReadFile) -> None:
-    """Append one message."""
+    """Append the text of one message, given as bytes, to ``builder``. ``read_file`` reads attached files."""
     _Writer(builder, read_file).message(_parsed(data), 0)
 
 

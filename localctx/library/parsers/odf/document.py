@@ -1,7 +1,7 @@
 """Reads OpenDocument texts and presentations (.odt, .odp). Runs in the child process.
 
-odfpy (last changed in 2020) builds a tree ten times as large as the file, and loses the text after elements, automatic
-numbers, hidden text and merged cells; no other library reads both formats. So the XML is read here, with lxml.
+The XML is read here, with lxml. odfpy (last changed in 2020) builds a tree ten times as large as the file, and loses
+the text after elements, automatic numbers, hidden text and merged cells. No other library reads both formats.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -52,7 +52,7 @@ def _write_text(builder: TextBuilder, root: Element, styled: Element | None, sto
 
 
 def _headers_and_footers(styled: Element | None, story: OdfStoryReader) -> Iterator[tuple[str, Iterable[Block]]]:
-    """Yields the headers and footers that are printed: what each is, and its blocks."""
+    """Yields (``Header`` or ``Footer``, its blocks) for each header and footer that is printed."""
     for page in descendants(styled, "master-page"):
         for one in children(page, *_PRINTED):
             if attribute(one, "display") != "false":

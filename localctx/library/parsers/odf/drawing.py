@@ -1,4 +1,4 @@
-"""What is drawn in an OpenDocument file: text boxes, shapes, tables, charts, formulas, descriptions of pictures."""
+"""Reads the drawings of an OpenDocument file: text boxes, shapes, tables, charts, formulas, picture descriptions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -16,7 +16,10 @@ _OBJECTS = {
 
 
 class OdfBlocks(Protocol):
-    """What a drawing needs of the document that it is in. ``place`` is added to what is noted."""
+    """Reads blocks and tables for a drawing, from the document around it.
+
+    ``place`` is added to notes of unread parts.
+    """
 
     place: str
 
@@ -28,7 +31,7 @@ class OdfBlocks(Protocol):
 
 
 class OdfDrawings:
-    """Reads the drawings of the document in ``folder``. ``pictures`` counts those without a description."""
+    """Reads the drawings of the document in ``folder``. ``pictures`` counts the pictures without a description."""
 
     def __init__(self, package: Package, folder: str, story: OdfBlocks) -> None:
         self.pictures = 0
@@ -45,11 +48,14 @@ class OdfDrawings:
             yield from self._story.blocks(element)
 
     def note(self, told: str) -> None:
-        """Note what cannot be read, with its place."""
+        """Note that ``told`` cannot be read, with its place in the document."""
         self._package.builder.note_unread(told + self._story.place)
 
     def _frame(self, frame: Element) -> Iterator[Block]:
-        """A frame holds the same in several forms, the best one first: an object, then a picture of it."""
+        """Yields the blocks of a frame.
+
+        Its children hold the same content in several forms; the first form is the best.
+        """
         for one in frame:
             match local(one):
                 case "text-box":
@@ -80,7 +86,7 @@ class OdfDrawings:
             self.pictures += 1
 
     def _object(self, element: Element) -> list[Block]:
-        """Returns what is written in an object, which is in the element or in a folder of the file."""
+        """Returns the blocks of an embedded object, which is in the element or in a folder of the file."""
         name = attribute(element, "href").removeprefix("./").strip("/")
         part = f"{self._folder}{name}/content.xml"
         if name and not self._package.has(part):
@@ -106,7 +112,7 @@ class OdfDrawings:
 
 
 def _formula(element: Element) -> str:
-    """Returns a formula as it was typed; of one without that, the signs in order."""
+    """Returns a formula as it was typed, or else the characters of its MathML in order."""
     typed = find(element, "annotation")
     text = "".join(element.itertext() if typed is None else typed.itertext())
     return " ".join(text.split())

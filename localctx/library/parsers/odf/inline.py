@@ -1,4 +1,4 @@
-"""Reads one OpenDocument paragraph: its visible text, and what is anchored in it."""
+"""Reads one OpenDocument paragraph: its visible text, and the notes, comments and drawings anchored in it."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _PRINTED = str.maketrans({_SPACE: " ", _TAB: "\t", _BREAK: "\n", "\xad": None})
 
 
 class OdfStory(Protocol):
-    """What a paragraph needs of the document that it is in."""
+    """The document around a paragraph: its styles, and readers for the elements anchored in the paragraph."""
 
     styles: OdfStyles
 

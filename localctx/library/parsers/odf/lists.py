@@ -14,14 +14,14 @@ _PLACE = re.compile(r"%(\d{1,2})%")
 
 
 class _Chain:
-    """Lists that are counted on together: the last number of each level."""
+    """The last number of each level, shared by lists that continue each other's numbers."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
 
 
 class OdfLists:
-    """The lists of a document. Lists and items are entered and left in document order."""
+    """Numbers the lists and headings of a document. Callers enter and leave lists and items in document order."""
 
     def __init__(self, styles: OdfStyles) -> None:
         self._styles = styles
@@ -31,7 +31,10 @@ class OdfLists:
         self._outline = _Chain()
 
     def enter(self, element: Element, paragraph_style: str = "") -> None:
-        """Enter a list; one without a style has that of the list around it, or that of its paragraphs."""
+        """Enter a list.
+
+        A list without a style takes the style of the list around it, or that of ``paragraph_style``.
+        """
         around = self._open[-1] if self._open else None
         style = (
             attribute(element, "style-name") or (around[1] if around else self._styles.list_of(paragraph_style)) or ""
@@ -45,13 +48,13 @@ class OdfLists:
         self._open.pop()
 
     def item_number(self, item: Element) -> str:
-        """Returns the number of an item of the open list, with the space after it, and counts it."""
+        """Count an item of the open list, and return its number with a space after it."""
         chain, style = self._open[-1]
         start = attribute(item, "start-value")
         return _counted(chain, self._styles.list_levels(style), len(self._open), number(start) if start else None)
 
     def heading_number(self, heading: Element) -> str:
-        """Returns the number of a heading outside of lists, and counts it."""
+        """Count a heading outside of lists, and return its number with a space after it, or ""."""
         level = number(attribute(heading, "outline-level"), 1)
         own = self._styles.list_of(attribute(heading, "style-name"))
         levels = self._styles.list_levels(own) if own else self._styles.outline

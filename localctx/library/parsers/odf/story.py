@@ -28,7 +28,7 @@ _MOST_REPEATED = 100  # cells or rows that are written once
 
 
 class OdfStoryReader:
-    """Reads the blocks of a document. ``place`` is added to what is noted, such as `` on slide 3``."""
+    """Reads the blocks of a document. ``place``, such as `` on slide 3``, is added to notes of unread parts."""
 
     def __init__(self, package: Package, folder: str, styles: OdfStyles, root: Element) -> None:
         self.styles, self.place = styles, ""
@@ -57,7 +57,7 @@ class OdfStoryReader:
                 yield from self.blocks(one)
 
     def anchored(self, element: Element) -> list[Block]:
-        """Returns the blocks of a note, comment or drawing."""
+        """Returns the blocks of a note, comment or drawing that is anchored in a paragraph."""
         match local(element):
             case "note":
                 kind, mark = attribute(element, "note-class", "footnote"), child(element, "note-citation")
@@ -71,12 +71,12 @@ class OdfStoryReader:
         return list(self.drawings.blocks(element))
 
     def table(self, table: Element) -> Table:
-        """Returns a table. Cells that are merged with one above are known by the rows that it spans."""
+        """Returns a table. A cell that is merged with the cell above is found by the rows that the upper cell spans."""
         spanning: dict[int, int] = {}  # for how many further rows the cell of a column is merged
         return Table([self._row(row, spanning) for row in _rows(table)])
 
     def control(self, element: Element) -> str:
-        """Returns the value of a form's control."""
+        """Returns the value of a form control such as a text field or check box; "" if it is unknown."""
         found = self._controls.get(attribute(element, "control"))
         return "" if found is None else _value(found)
 
@@ -104,7 +104,10 @@ class OdfStoryReader:
         self._lists.leave()
 
     def _item(self, item: Element) -> Iterator[Block]:
-        """The first paragraph of an item bears its number. An item that begins with a list has none of its own."""
+        """Yields the blocks of a list item. Its number is printed before its first paragraph.
+
+        An item that begins with a list has no number of its own.
+        """
         counts = local(item) != "list-header"
         for one in item:
             if local(one) in ("p", "h"):

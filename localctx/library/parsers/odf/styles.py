@@ -1,4 +1,4 @@
-"""What the styles of an OpenDocument file say: hidden text, hidden slides, titles, and the levels of lists."""
+"""Reads from an OpenDocument file's styles whether text or a slide is hidden, a title, or part of a list."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ _LEVELS = ("list-level-style-number", "list-level-style-bullet", "list-level-sty
 
 
 class OdfStyles:
-    """The styles of ``roots``, of which those of later ones count where names are the same."""
+    """The styles of an OpenDocument file, from the XML trees ``roots``. On equal names the last one counts."""
 
     def __init__(self, roots: list[Element]) -> None:
         listed = [style for root in roots for style in descendants(root, "style")]
@@ -20,7 +20,7 @@ class OdfStyles:
         self.outline = _levels(outline)
 
     def is_hidden(self, family: str, name: str) -> bool:
-        """Returns True if text in this style of paragraphs or characters (family ``text``) is hidden."""
+        """Returns True if the style ``name`` hides text. ``family`` is ``paragraph`` or, for characters, ``text``."""
         for style in self._chain(family, name):
             if display := attribute(child(style, "text-properties"), "display"):
                 return display == "none"
@@ -36,11 +36,14 @@ class OdfStyles:
         return any(attribute(one, "name") == _TITLE for one in self._chain("paragraph", name))
 
     def list_levels(self, name: str) -> dict[int, Element]:
-        """Returns the levels of a list style, from 1."""
+        """Returns the definitions of a list style's levels, which count from 1."""
         return self._lists.get(name, {})
 
     def list_of(self, name: str) -> str | None:
-        """Returns the list style that a paragraph style names; "" where it says that there is none."""
+        """Returns the list style that a paragraph style names.
+
+        Returns "" if the style says that there is no list, and None if it does not say.
+        """
         for style in self._chain("paragraph", name):
             if (listed := attribute(style, "list-style-name", "-")) != "-":
                 return listed

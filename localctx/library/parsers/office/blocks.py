@@ -1,7 +1,7 @@
-"""Paragraphs and tables as the office parsers find them, and how they are written into a TextBuilder.
+"""Defines the paragraphs and tables that the office parsers produce, and writes them into a TextBuilder.
 
-What holds for all formats is decided here: notes, comments and text boxes follow their paragraph, a row is one line, a
-vertically merged cell is repeated in every row, and line breaks in cells and headings are spaces.
+These rules hold for all formats. Notes, comments and text boxes follow their paragraph. A row is one line. A cell
+merged over several rows is repeated in each of them. Line breaks in cells and headings become spaces.
 """
 
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from localctx.library.parsers.text_builder import TextBuilder
 
 @dataclass
 class Paragraph:
-    """A paragraph: its text with \\n for line breaks, and the blocks that follow it, such as its footnotes.
+    """A paragraph: its text with \\n for line breaks, and ``after``, the blocks that follow it, such as its footnotes.
 
-    ``number`` is its automatic number with the space after it.
+    ``number`` is its automatic number with the space after it, or "".
     """
 
     text: str
@@ -30,7 +30,10 @@ class Paragraph:
 
 @dataclass
 class Cell:
-    """A table cell that is ``columns`` wide. ``covered``: it is merged with the cell above it or to its left."""
+    """A table cell over ``columns`` columns.
+
+    ``covered`` is ``above`` or ``left`` if the cell is merged with the cell above it or to its left, else "".
+    """
 
     blocks: list["Block"]
     columns: int = 1
@@ -48,7 +51,7 @@ Block = Paragraph | Table
 
 
 def labelled(label: str, blocks: Iterable[Block]) -> list[Block]:
-    """Returns the blocks that hold text, with ``label`` and a colon before the first one."""
+    """Returns the blocks that hold text, with ``label`` and a colon before the first of them; [] if none holds text."""
     kept = [block for block in blocks if isinstance(block, Table) or block.line or block.after]
     if kept and isinstance(first := kept[0], Paragraph):
         kept[0] = Paragraph(f"{label}: {first.number}{first.text.lstrip()}", "", False, first.after)
@@ -57,7 +60,7 @@ def labelled(label: str, blocks: Iterable[Block]) -> list[Block]:
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """Returns the words of blocks in one line, without what follows their paragraphs."""
+    """Returns the text of blocks in one line, without the notes and boxes that follow their paragraphs."""
     parts = []
     for block in blocks:
         if isinstance(block, Paragraph):
@@ -77,9 +80,9 @@ def write_blocks(builder: TextBuilder, blocks: Iterable[Block], newlines: int = 
 
 
 def printed_once(parts: Iterable[tuple[str, Iterable[Block]]]) -> list[Block]:
-    """Returns the blocks of headers and footers that hold words, each text once.
+    """Returns the blocks of headers and footers with at least one letter, each text once.
 
-    ``parts`` are what each is called, and its blocks.
+    ``parts`` are (``Header`` or ``Footer``, its blocks).
     """
     told, found = set[tuple[str, str]](), list[Block]()
     for kind, blocks in parts:
@@ -92,7 +95,7 @@ def printed_once(parts: Iterable[tuple[str, Iterable[Block]]]) -> list[Block]:
 
 
 def write_at_end(builder: TextBuilder, blocks: list[Block]) -> None:
-    """Append blocks after the text, under no heading."""
+    """Append blocks at the end of the text, so that they lie under no heading."""
     if blocks:
         builder.line(2)
         builder.mark("heading", "")
@@ -128,7 +131,10 @@ def _table(builder: TextBuilder, table: Table) -> None:
 
 
 def _texts(row: list[Cell], above: dict[int, str]) -> list[str]:
-    """Returns a text for each column of a row; ``above`` has those of the row before, and then of this one."""
+    """Returns a text for each column of a row.
+
+    ``above`` maps a column to the text of its last cell; it is updated to this row.
+    """
     texts: list[str] = []
     for cell in row:
         text = above.get(len(texts), "") if cell.covered == "above" else plain_text(cell.blocks)

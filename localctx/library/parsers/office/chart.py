@@ -1,6 +1,6 @@
-"""Charts of Office files as tables: title, then a row of series names, then a row for each category.
+"""Reads charts of Office files as tables: title, a row of series names, then a row for each category.
 
-Read from the XML: python-pptx fails on types that it does not know, and on the charts of Office 2016 (chartex).
+The XML is read here: python-pptx fails on types that it does not know, and on the charts of Office 2016 (chartex).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _AXES = {"catAx", "valAx", "dateAx", "serAx", "axis"}
 
 
 def chart_blocks(root: Element) -> list[Block]:
-    """Returns a chart's title, the titles of its axes, and its values. ``root`` is its chartSpace."""
+    """Returns the title of a chart, the titles of its axes, and its values. ``root`` is the element ``chartSpace``."""
     chart = find(root, "chart")
     blocks: list[Block] = [Paragraph(text) for text in _titles(chart) if text]
     series = [s for s in descendants(chart, "ser", "series") if local(s) == "ser" or attribute(s, "hidden") != "1"]
@@ -47,7 +47,7 @@ def _title(title: Element | None) -> str:
 
 
 def words_of(paragraph: Element) -> str:
-    """Returns the text of a paragraph of DrawingML, line breaks as \\n."""
+    """Returns the text of a DrawingML paragraph, with \\n for line breaks."""
     return "".join("\n" if local(one) == "br" else one.text or "" for one in descendants(paragraph, "t", "br"))
 
 

@@ -1,7 +1,8 @@
 """Reads a Word document (.docx): text, tables, notes, comments, automatic numbers. Runs in the child process.
 
-Measured: python-docx loses notes, text boxes, insertions and equations, mammoth equations, symbols and comments;
-docx2python reads boxes twice. None prints list numbers, and all read hidden text. So lxml reads the XML here.
+The XML is read here, with lxml. Other libraries were measured: python-docx loses notes, text boxes, insertions and
+equations; mammoth loses equations, symbols and comments; docx2python reads boxes twice. None of them prints list
+numbers, and all of them read hidden text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +32,7 @@ def read(archive: Archive) -> TextBuilder:
 
 
 class _Document:
-    """The parts of a Word document, and what they share: styles, list counts and notes."""
+    """The parts of a Word document, with the styles, list counts and notes that the parts share."""
 
     def __init__(self, package: Package) -> None:
         self._package, self._main = package, package.main("word/document.xml")
@@ -56,17 +57,17 @@ class _Document:
             yield from story.blocks(body)
 
     def uncalled_notes(self) -> Iterator[Block]:
-        """Yields the notes that no text calls."""
+        """Yields the blocks of notes that are not referenced anywhere in the text."""
         yield from self._notes.uncalled()
 
     def headers_and_footers(self) -> Iterator[tuple[str, Iterable[Block]]]:
-        """Yields the headers and footers that are printed: what each is, and its blocks."""
+        """Yields (``Header`` or ``Footer``, its blocks) for each header and footer that is printed."""
         for kind, part in dict.fromkeys(self._printed_parts()):
             if (root := self._package.tree(part, f"a {kind}")) is not None:
                 yield kind.title(), self._story(part).blocks(root)
 
     def note_the_rest(self) -> None:
-        """Note pictures, hidden text and macros."""
+        """Note that pictures, hidden text and macros are not read, where there are any."""
         pictures = sum(story.drawings.pictures for story in self._stories)
         self._package.note_rest(f"{pictures} pictures" if pictures > 1 else "a picture" * pictures)
         if any(story.hidden for story in self._stories):
@@ -87,7 +88,7 @@ class _Document:
         return story
 
     def _part(self, kind: str) -> str:
-        """Returns the path of a part such as ``styles``; the usual one if none is named as such."""
+        """Returns the path of a part such as ``styles``: the related one, else the usual one, else ""."""
         usual = f"{self._main.rpartition('/')[0]}/{kind}.xml"
         named = self._package.related(self._main, kind)
         return named[0] if named else usual if self._package.has(usual) else ""

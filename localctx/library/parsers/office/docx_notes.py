@@ -1,4 +1,4 @@
-"""Footnotes, endnotes and comments of a Word document, numbered in the order in which they are called."""
+"""Numbers and reads the footnotes, endnotes and comments of a Word document, in the order of their references."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class _Numbering:
 
 
 class DocxNotes:
-    """The notes of a document. ``properties`` are what may say how they are numbered: settings and sections."""
+    """The notes of a document. ``properties`` are the settings and sections, which say how notes are numbered."""
 
     def __init__(self, properties: Iterable[Element]) -> None:
         self._notes: dict[tuple[str, str], tuple[Element, Reader]] = {}
@@ -33,13 +33,19 @@ class DocxNotes:
                 _configure(numbering, child(one, f"{kind}Pr"))
 
     def add(self, kind: str, root: Element, reader: Reader) -> None:
-        """Add the notes of a kind: ``root`` holds them, and ``reader`` reads one."""
+        """Add the notes of a ``kind`` (``footnote``, ``endnote`` or ``comment``) below ``root``.
+
+        ``reader`` returns the blocks of one of them.
+        """
         for note in children(root, kind):
             if attribute(note, "type") not in _RULES:
                 self._notes[kind, attribute(note, "id")] = note, reader
 
     def called(self, reference: Element) -> list[Block]:
-        """Returns the blocks of the note that ``reference`` calls, with what it is called before the first one."""
+        """Returns the blocks of the note that ``reference`` refers to, after a label such as ``Footnote 3:``.
+
+        Returns [] if the note is missing or was returned before.
+        """
         kind = local(reference).removesuffix("Reference")
         key = kind, attribute(reference, "id")
         own_mark = attribute(reference, "customMarkFollows") in ("1", "true", "on")  # typed into the text
@@ -52,17 +58,17 @@ class DocxNotes:
         return labelled(f"{label} by {author}" if author else label, reader(note))
 
     def skip(self, element: Element) -> None:
-        """Remember the notes that are called in text that is left out."""
+        """Mark the notes that ``element``, which is left out of the text, refers to: they are left out, too."""
         for one in descendants(element, "footnoteReference", "endnoteReference", "commentReference"):
             self._told.add((local(one).removesuffix("Reference"), attribute(one, "id")))
 
     def begin_section(self) -> None:
-        """Restart the numbers of notes that are numbered in each section."""
+        """Restart at a new section the numbers of the notes that are numbered by section."""
         for numbering in self._numbering.values():
             numbering.count = 0 if numbering.in_sections else numbering.count
 
     def uncalled(self) -> Iterator[Block]:
-        """Yields the blocks of notes that no text calls."""
+        """Yields the blocks of notes that are not referenced anywhere in the text."""
         for key, (note, reader) in self._notes.items():
             if key not in self._told:
                 self._told.add(key)

@@ -1,4 +1,4 @@
-"""Counts the automatic numbers of a Word document: lists, levels, restarts, and what is printed before a paragraph."""
+"""Counts the automatic numbers of a Word document's lists, and formats what is printed before a paragraph."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ _PLACE = re.compile(r"%([1-9])")  # %2 in a level's text stands for the number o
 
 @dataclass
 class _List:
-    """The definition of a list, with the counts that all its instances share."""
+    """The levels that a list defines, and the counts that all its instances share."""
 
     levels: dict[int, Element]
     counts: dict[int, int] = field(default_factory=dict)
 
 
 class DocxNumbering:
-    """The lists of a document. ``next_number`` counts paragraphs in document order."""
+    """Numbers the list paragraphs of a document. ``next_number`` must be called in document order."""
 
     def __init__(self, root: Element | None, styles: DocxStyles) -> None:
         self._styles = styles
@@ -31,7 +31,10 @@ class DocxNumbering:
         self._started: set[tuple[str, int]] = set()  # instances whose first number of a level was counted
 
     def next_number(self, style: str, properties: Element | None) -> str:
-        """Returns the number before a paragraph, with the space after it; "" if the paragraph has none."""
+        """Count a paragraph, and return its number with a space after it; "" if it has none.
+
+        ``properties`` are the paragraph's own; the ``style`` counts where they name no list.
+        """
         instance, level = self._place(style, properties)
         if instance not in self._instances:
             return ""
@@ -46,7 +49,7 @@ class DocxNumbering:
         return instance, min(max(level, 0), _LEVELS - 1)
 
     def _styled_level(self, style: str, instance: str, own: Numbered) -> int:
-        """Returns the level that names the style, or that the style names; the nearest style counts."""
+        """Returns the list level of a style. Levels may name styles, and styles levels; the nearest style counts."""
         names = {} if own.list is not None or instance not in self._instances else self._levels(instance)
         by_style = {attribute(child(element, "pStyle"), "val"): level for level, element in names.items()}
         for ancestor, level in self._styles.levels(style):
@@ -61,7 +64,7 @@ class DocxNumbering:
         return self._lists[name]
 
     def _definition(self, name: str) -> Element | None:
-        """Returns a definition; one that links to a numbering style has its levels in that style's list."""
+        """Returns the definition of a list. If it links to a numbering style, returns that style's definition."""
         definition = self._definitions.get(name)
         linked = attribute(child(definition, "numStyleLink"), "val")
         instance = self._instances.get(self._styles.list_of_style(linked) or "")
@@ -85,7 +88,7 @@ class DocxNumbering:
             del counts[lower]
 
     def _first(self, instance: str, level: int) -> int | None:
-        """Returns the number with which an instance starts a level itself, or None."""
+        """Returns the number with which an instance of a list overrides the start of a level, or None."""
         for override in children(self._instances[instance], "lvlOverride"):
             start = child(override, "startOverride")
             if number(attribute(override, "ilvl")) == level and start is not None:
@@ -102,7 +105,7 @@ def _start(level: Element | None) -> int:
 
 
 def _restarts(lower: Element | None, level: int) -> bool:
-    """Whether a paragraph of ``level`` restarts a lower level. By default each higher level does."""
+    """Returns True if a paragraph of ``level`` restarts a lower level. By default each higher level does."""
     after = child(lower, "lvlRestart")
     return after is None or level < number(attribute(after, "val"))
 
@@ -120,7 +123,10 @@ def _printed(levels: dict[int, Element], level: int, counts: dict[int, int]) -> 
 
 
 def _part(levels: dict[int, Element], level: int, part: int, counts: dict[int, int]) -> str:
-    """The number of level ``part`` within that of ``level``; legal numbering writes all of them in digits."""
+    """Returns the number of level ``part`` as printed in that of ``level``.
+
+    Legal numbering writes all parts in digits.
+    """
     form = attribute(child(levels.get(part), "numFmt"), "val", "decimal")
     value = counts.get(part, _start(levels.get(part)))
     if form in ("none", "bullet"):

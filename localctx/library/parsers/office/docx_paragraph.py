@@ -1,4 +1,4 @@
-"""Reads one Word paragraph: the final text of its runs, fields and equations, and what is anchored in it."""
+"""Reads one Word paragraph: the final text of its runs, fields and equations, and the blocks anchored in it."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ SKIPPED = {
     *("del", "moveFrom", "pPr", "rPr", "sdtPr", "sdtEndPr", "rt", "rubyPr", "delText", "fldData", "tblPr", "tblGrid"),
     *("footnoteRef", "endnoteRef", "annotationRef", "separator", "continuationSeparator", "delInstrText", "smartTagPr"),
 }
-"""Deleted or moved away, properties, the reading of ruby, and marks that print no text of the paragraph."""
+"""Elements whose text is not read: deleted or moved away, properties, ruby readings, and marks without text."""
 
 _CHARACTERS = {"tab": "\t", "ptab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _SPACES = re.compile(r"[ \r\f\v]+")
@@ -34,7 +34,7 @@ _SYMBOL_CODE = re.compile(r"SYMBOL\s+(0x[0-9a-f]{1,6}|\d{1,6})(?:.*?\\f\s+\"?([^
 
 
 class Story(Protocol):
-    """What a paragraph needs of the part that it is in."""
+    """The part of the document around a paragraph, such as its body or a footnote: reads the blocks anchored in it."""
 
     styles: DocxStyles
     drawings: Drawings
@@ -43,15 +43,15 @@ class Story(Protocol):
         """Returns the blocks below an element, such as those of a text box."""
 
     def called(self, reference: Element) -> list[Block]:
-        """Returns the blocks of the footnote, endnote or comment that is called."""
+        """Returns the blocks of the footnote, endnote or comment that ``reference`` refers to."""
 
     def skip(self, element: Element) -> None:
-        """Remember what is called in text that is left out."""
+        """Mark the notes that ``element``, which is left out of the text, refers to: they are left out, too."""
 
 
 @dataclass
 class _Field:
-    """An open field: its instruction, and the words that come before its result."""
+    """An open field: its form, its instruction, and the text that comes before its result."""
 
     form: Element | None
     in_result: bool = False
@@ -60,7 +60,10 @@ class _Field:
 
 
 class DocxInline:
-    """Collects the text of a paragraph in ``text``, and the blocks anchored in it in ``after``."""
+    """Collects the text of a paragraph in ``text``, and the blocks anchored in it in ``after``.
+
+    ``hidden`` becomes True if text was left out because it is hidden.
+    """
 
     def __init__(self, story: Story) -> None:
         self.after: list[Block] = []
@@ -70,7 +73,7 @@ class DocxInline:
         self._story, self._style, self._font = story, "", ""
 
     def read(self, paragraph: Element, style: str) -> None:
-        """Add the content of a paragraph element in this style."""
+        """Add the content of a paragraph element in the paragraph style ``style``."""
         self._style = style
         if local(paragraph).startswith("oMath"):  # an equation that stands alone
             self._equation(paragraph)
@@ -82,7 +85,7 @@ class DocxInline:
 
     @property
     def text(self) -> str:
-        """The text so far. Runs of spaces are one space."""
+        """The text so far. Each run of spaces is one space."""
         return _SPACES.sub(" ", "".join(self._pieces))
 
     def _all(self, parent: Element) -> None:
@@ -155,7 +158,7 @@ class DocxInline:
                 self._end_field(self._fields.pop())
 
     def _end_field(self, ended: _Field) -> None:
-        """Write what a field prints that has no stored result: a check box, the choice of a list, a symbol."""
+        """Append the text of a field that stores no result: a check box, the choice of a list, or a symbol."""
         if (box := child(ended.form, "checkBox")) is not None:
             state = child(box, "checked") if child(box, "checked") is not None else child(box, "default")
             self._add("[x]" if is_on(state) else "[ ]")
@@ -174,7 +177,7 @@ class DocxInline:
         self.after += self._story.called(element)
 
     def _alternatives(self, element: Element) -> None:
-        """Read the first alternative that holds anything: others are the same for older programs."""
+        """Read the first alternative with content. The others repeat it for older programs."""
         for one in children(element, "Choice", "Fallback"):
             before = len(self._pieces), len(self.after), self._story.drawings.pictures
             self._all(one)
@@ -203,7 +206,7 @@ class DocxInline:
 
 
 def _drawing_blocks(element: Element, properties: Element | None, story: Story) -> list[Block]:
-    """Returns the blocks of a drawing: text boxes, art words, pictures, charts, SmartArt."""
+    """Returns the blocks of a drawing: text boxes, WordArt, pictures, charts, SmartArt."""
     found: list[Block] = []
     for one in element:
         match local(one):
@@ -228,7 +231,7 @@ def _drawing_blocks(element: Element, properties: Element | None, story: Story) 
 
 
 def _is_preview(image: Element) -> bool:
-    """Whether a picture only shows what an embedded object holds."""
+    """Returns True if a picture only shows the content of an embedded object."""
     return any(local(one) == "object" for one in image.iterancestors())
 
 

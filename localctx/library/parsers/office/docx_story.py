@@ -1,4 +1,4 @@
-"""Reads a part of a Word document that holds text: its paragraphs and tables, as they are after all changes."""
+"""Reads the paragraphs and tables of one part of a Word document, such as its body, with all changes accepted."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _BLOCKS = {"p", "tbl", "altChunk", "oMath", "oMathPara", "sectPr"}
 
 
 class DocxStory:
-    """The blocks of a part. ``hidden`` says whether words were left out because they are hidden."""
+    """Reads the blocks of one part. ``hidden`` becomes True if text was left out because it is hidden."""
 
     def __init__(
         self, package: Package, part: str, styles: DocxStyles, numbering: DocxNumbering, notes: DocxNotes
@@ -49,15 +49,18 @@ class DocxStory:
             yield make_paragraph(begun.text, "", False, begun.after)
 
     def called(self, reference: Element) -> list[Block]:
-        """Returns the blocks of the note or comment that is called."""
+        """Returns the blocks of the note or comment that ``reference`` refers to."""
         return self.notes.called(reference)
 
     def skip(self, element: Element) -> None:
-        """Remember what is called in text that is left out."""
+        """Mark the notes that ``element``, which is left out of the text, refers to: they are left out, too."""
         self.notes.skip(element)
 
     def _paragraph(self, element: Element, begun: DocxInline | None) -> tuple[DocxInline | None, Paragraph | None]:
-        """Returns the paragraph, or what is read so far if it goes on in the next one."""
+        """Returns (None, the paragraph), or (its content so far, None) if it continues in the next one.
+
+        ``begun`` is the content of a paragraph before it that continues in it, or None.
+        """
         properties = child(element, "pPr")
         style = attribute(child(properties, "pStyle"), "val")
         inline = begun or DocxInline(self)
@@ -82,7 +85,7 @@ class DocxStory:
         return Table([self._row(row) for row in _unwrapped(table, {"tr"}) if self._is_shown(row)])
 
     def _is_shown(self, row: Element) -> bool:
-        """Whether a row is neither deleted nor hidden."""
+        """Returns True if a row is neither deleted nor hidden."""
         properties = child(row, "trPr")
         hidden = is_on(child(properties, "hidden"))
         deleted = child(properties, "del") is not None
@@ -117,7 +120,7 @@ def _covered(properties: Element | None) -> str:
 
 
 def _is_joined(properties: Element | None) -> bool:
-    """Whether the end of a paragraph is deleted, moved away, or hidden between a heading and text on its line."""
+    """Returns True if the end of a paragraph is deleted or moved away, so that the next paragraph continues it."""
     marks = child(properties, "rPr")
     return child(marks, "del") is not None or child(marks, "moveFrom") is not None
 

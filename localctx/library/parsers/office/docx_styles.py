@@ -1,4 +1,4 @@
-"""What the styles of a Word document say of a paragraph or run: heading, hidden, numbered."""
+"""Reads from a Word document's styles whether a paragraph is a heading, hidden, or in a numbered list."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,17 @@ _HEADINGS = ("heading ", "title")
 
 
 class Numbered(NamedTuple):
-    """The list that a paragraph belongs to, and its level from 0. Each may be unknown. List "0" is none."""
+    """The id of the list that a paragraph belongs to, and its level from 0.
+
+    None means that the properties do not say. The list "0" means no list.
+    """
 
     list: str | None
     level: int | None
 
 
 class DocxStyles:
-    """The styles of a Word document. Each inherits from the style that it is based on."""
+    """The styles of a Word document. A style inherits from the style that it is based on."""
 
     def __init__(self, root: Element | None) -> None:
         styles = list(children(root, "style"))
@@ -25,30 +28,30 @@ class DocxStyles:
         self._chains: dict[str, list[Element]] = {}
 
     def is_heading(self, style: str, properties: Element | None) -> bool:
-        """Returns True if a paragraph with this style and own ``properties`` is a heading or title."""
+        """Returns True if a paragraph is a heading or title, by its own ``properties`` or else by its style."""
         for one in (properties, *(child(s, "pPr") for s in self._chain(style))):
             if (level := child(one, "outlineLvl")) is not None:
                 return number(attribute(level, "val"), _NO_LEVEL) < _NO_LEVEL
         return any(attribute(child(s, "name"), "val").lower().startswith(_HEADINGS) for s in self._chain(style))
 
     def is_hidden(self, style: str) -> bool:
-        """Returns True if text in this style of paragraphs or characters is hidden."""
+        """Returns True if a paragraph style or character style hides text."""
         for one in self._chain(style):
             if (hidden := child(one, "rPr", "vanish")) is not None:
                 return is_on(hidden)
         return False
 
     def list_of(self, style: str) -> str | None:
-        """Returns the list that the style gives."""
+        """Returns the id of the list that a paragraph style, or one that it is based on, names; None if none does."""
         named = (list_of(child(one, "pPr")).list for one in self._chain(style))
         return next((name for name in named if name is not None), None)
 
     def levels(self, style: str) -> list[tuple[str, int | None]]:
-        """Returns the ids of the style and those that it is based on, the nearest first, with their own list levels."""
+        """Returns (id, list level or None) of the style and of each style that it is based on, nearest first."""
         return [(attribute(one, "styleId"), list_of(child(one, "pPr")).level) for one in self._chain(style)]
 
     def list_of_style(self, style: str) -> str | None:
-        """Returns the list that a numbering style names."""
+        """Returns the id of the list that a numbering style names, or None."""
         return list_of(child(self._styles.get(style), "pPr")).list
 
     def _chain(self, style: str) -> list[Element]:

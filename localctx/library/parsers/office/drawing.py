@@ -1,6 +1,6 @@
-"""What is drawn in Word and PowerPoint: charts, SmartArt, embedded objects, and descriptions of pictures.
+"""Reads the drawings of Word and PowerPoint: charts, SmartArt, embedded objects, picture descriptions.
 
-Each is read or noted by itself, so that one that fails costs no more than itself.
+A drawing that cannot be read is noted, and does not affect the others.
 """
 
 import re
@@ -16,14 +16,17 @@ _FILE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|emf|wmf|tiff?|svg|webp)", re.I
 
 
 class Drawings:
-    """Reads the drawings of a part. ``place`` is added to what is noted, such as `` on slide 3``."""
+    """Reads the drawings of a part. ``place()``, such as `` on slide 3``, is added to notes of unread parts.
+
+    ``pictures`` counts the pictures without a description.
+    """
 
     def __init__(self, package: Package, part: str, place: Callable[[], str]) -> None:
         self.pictures = 0  # without a description
         self._package, self._part, self._place = package, part, place
 
     def graphic(self, data: Element) -> list[Block]:
-        """Returns the blocks of a chart, SmartArt or embedded object; ``data`` holds its reference."""
+        """Returns the blocks of a chart or SmartArt graphic, which ``data`` refers to. Notes other objects."""
         if (chart := find(data, "chart")) is not None:
             return self._referenced(attribute(chart, "id"), chart_blocks, "the chart")
         if (art := find(data, "relIds")) is not None:
@@ -35,14 +38,17 @@ class Drawings:
         return []
 
     def embedded(self, program: str) -> None:
-        """Note an object of another program, which is stored in its own format."""
+        """Note an object of another ``program``, such as ``Excel.Sheet.12``, which is stored in its own format."""
         if program.startswith("Equation"):
             self.note("an equation of an old equation editor")
         else:
             self.note(f"the embedded object{f' ({program})' if program else ''}")
 
     def picture(self, properties: Element | None) -> list[Block]:
-        """Returns a picture's description. A picture without one is counted, unless it is marked as decoration."""
+        """Returns a picture's description as a block.
+
+        Counts a picture without one in ``pictures``, unless it is marked as decoration.
+        """
         described = attribute(properties, "descr") or attribute(properties, "alt") or attribute(properties, "title")
         if described.strip() and not _FILE_NAME.fullmatch(described.strip()):
             return [Paragraph(f"Picture: {' '.join(described.split())}")]
@@ -51,7 +57,7 @@ class Drawings:
         return []
 
     def note(self, told: str) -> None:
-        """Note what cannot be read, with its place."""
+        """Note that ``told`` cannot be read, with its place in the document."""
         self._package.builder.note_unread(told + self._place())
 
     def _referenced(self, name: str, read: Callable[[Element], list[Block]], told: str) -> list[Block]:

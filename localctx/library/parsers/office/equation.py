@@ -1,6 +1,7 @@
-"""Equations of Office (OMML) as a line of text: (a+b)/2, x^2, √(x), ∑_(i=1)^n. Mammoth and python-docx drop them.
+"""Writes equations of Office (OMML) as a line of text: (a+b)/2, x^2, √(x), ∑_(i=1)^n.
 
-The notation is Unicode's linear format for mathematics, which Word itself shows and takes.
+Mammoth and python-docx drop equations. The notation is Unicode's linear format for mathematics, which Word itself shows
+and accepts.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def linear(element: Element) -> str:
 
 
 def _all(element: Element) -> str:
-    """The parts one after another. A space ends an exponent, index or denominator before a letter or digit."""
+    """Returns the parts one after another. A space ends an exponent, index or denominator before a letter or digit."""
     text, is_open = "", False
     for one in element:
         part = linear(one)
@@ -40,7 +41,7 @@ def _part(element: Element, name: str) -> str:
 
 
 def _grouped(text: str) -> str:
-    """Text in parentheses, unless it is one word or already in parentheses."""
+    """Returns text in parentheses, unless it is one word or already in parentheses."""
     return text if len(text) <= _SIMPLE or text.isalnum() or _is_enclosed(text) else f"({text})"
 
 

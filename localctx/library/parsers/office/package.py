@@ -1,4 +1,4 @@
-"""The parts of a Word or PowerPoint file and the relations between them. A part that cannot be read is noted."""
+"""Reads the parts of a Word or PowerPoint file and the relations between them. Notes parts that cannot be read."""
 
 import posixpath
 import zipfile
@@ -15,14 +15,14 @@ REMEDY = "open it in its own program and save it anew"
 
 
 class Relation(NamedTuple):
-    """A part that another part names: the last word of its type, such as ``footnotes``, and its path in the file."""
+    """A part that another part refers to: its ``type``, such as ``footnotes``, and its path in the file."""
 
     type: str
     part: str
 
 
 class Package:
-    """Reads the XML parts of an Office file, and notes in ``builder`` what cannot be read."""
+    """Reads the XML parts of an Office file. Notes in ``builder`` the parts that cannot be read."""
 
     def __init__(self, archive: Archive, builder: TextBuilder) -> None:
         self.builder = builder
@@ -31,9 +31,9 @@ class Package:
         self._relations: dict[str, dict[str, Relation]] = {}
 
     def main(self, usual: str) -> str:
-        """Returns the path of the part with the text; the ``usual`` one if none is named as such.
+        """Returns the path of the part with the text: the one that the file names, else the ``usual`` one.
 
-        Raises DocumentError if that is missing, too.
+        Raises DocumentError if the usual one is missing, too.
         """
         found = [part for part in self.related("", "officeDocument") if self.has(part)]
         if not found and not self.has(usual):
@@ -41,9 +41,10 @@ class Package:
         return found[0] if found else usual
 
     def tree(self, part: str, told: str) -> Element | None:
-        """Returns a part's XML. If it is missing or damaged, it is noted as ``told`` and None, or the rest, returned.
+        """Returns the XML of a part. Of a damaged part, returns the rest of it, or None.
 
-        Raises DocumentError if the file is too large, locked, or declares entities.
+        ``told`` names the part in the note that is made if it is missing or damaged. Raises DocumentError if the file
+        unpacks to too much, is locked, or declares entities.
         """
         try:
             data = self._archive.read(self._parts.get(part.lower(), part))
@@ -65,7 +66,10 @@ class Package:
         return part.lower() in self._parts
 
     def relations(self, part: str) -> dict[str, Relation]:
-        """Returns the parts that ``part`` names, by the ids with which it names them; "" is the file itself."""
+        """Returns the relations of ``part`` to other parts by their ids.
+
+        ``""`` stands for the file itself. Relations to things outside of the file are left out.
+        """
         if part not in self._relations:
             folder, _, name = part.rpartition("/")
             listed = posixpath.join(folder, "_rels", f"{name}.rels")
@@ -80,11 +84,14 @@ class Package:
         return self._relations[part]
 
     def related(self, part: str, kind: str) -> list[str]:
-        """Returns the paths of the parts of a kind, such as ``comments``, that ``part`` names."""
+        """Returns the paths of the parts of a ``kind``, such as ``comments``, that ``part`` refers to."""
         return [relation.part for relation in self.relations(part).values() if relation.type == kind]
 
     def note_rest(self, pictures: str) -> None:
-        """Note ``pictures`` without a description (how many, or where), unless it is empty, and macros."""
+        """Note ``pictures`` without a description, and macros if there are any.
+
+        ``pictures`` says how many there are, or where; "" means none.
+        """
         if pictures:
             self.builder.note_unread(pictures)
         if any(name.endswith("vbaproject.bin") for name in self._parts):

@@ -1,7 +1,7 @@
 """Reads a presentation (.pptx) slide by slide: text, tables, charts, notes, comments. Runs in the child process.
 
-Measured: python-pptx refuses a file for one missing part or chart type that it does not know, and reads no SmartArt,
-equations, comments or chart of Office 2016. So the XML is read here, with lxml.
+The XML is read here, with lxml. python-pptx was measured: it refuses a file for one missing part or chart type that it
+does not know, and reads no SmartArt, equations, comments or charts of Office 2016.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ _RUNNING = ("ftr", "dt", "hdr")  # on every slide: read once
 
 
 def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Returns the presentation's text. Raises DocumentError if it does not say which slides it has."""
+    """Returns the presentation's text. Raises DocumentError if its list of slides is missing or cannot be read."""
     builder = TextBuilder()
     package = Package(archive, builder)
     main = package.main("ppt/presentation.xml")
@@ -46,7 +46,10 @@ def _relation_of(slide: Element) -> str:
 
 
 class _Slide:
-    """One slide. ``main`` lists the slides; ``running`` are the footers and dates of the slides before."""
+    """One slide, in the part ``part``.
+
+    ``main`` is the part that lists the slides. ``running`` collects the footers and dates of the slides before.
+    """
 
     def __init__(self, package: Package, main: str, part: str, number: int, running: set[str]) -> None:
         self._package, self._part, self._number = package, part, number
@@ -54,7 +57,7 @@ class _Slide:
         self._builder = package.builder
 
     def write(self) -> int:
-        """Append the slide's text. Returns how many pictures it has without a description."""
+        """Append the slide's text. Returns the number of its pictures without a description."""
         root = self._package.tree(self._part, f"slide {self._number}")
         if root is None:
             return 0
@@ -86,7 +89,7 @@ class _Slide:
                 self._builder.line(2)
 
     def _is_new(self, shape: Element, blocks: list[Block]) -> bool:
-        """Whether a shape is read: slide numbers are not, and footers and dates once."""
+        """Returns True if a shape is to be read. Slide numbers are not; footers and dates only once."""
         kind = placeholder(shape)
         if kind not in _RUNNING:
             return kind != "sldNum"

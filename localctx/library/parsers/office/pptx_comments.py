@@ -1,4 +1,4 @@
-"""Comments on a slide, in PowerPoint's old and new form, each with its author; replies follow what they answer."""
+"""Reads the comments on a slide, in PowerPoint's old and new format. A reply follows the comment that it answers."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,10 @@ from localctx.library.parsers.office.xml_tree import Element, attribute, child, 
 
 
 def slide_comments(package: Package, main: str, part: str, slide: int) -> Iterator[Block]:
-    """Yields the comments on the slide ``part``, number ``slide``. The part ``main`` names their authors."""
+    """Yields the comments on slide number ``slide``, in the part ``part``, each with its author.
+
+    The authors' names are in parts that ``main`` refers to.
+    """
     for comments in package.related(part, "comments"):
         root = package.tree(comments, f"the comments on slide {slide}")
         authors = _authors(package, main)

@@ -1,4 +1,4 @@
-"""The text of the shapes of a slide: text boxes, tables, groups, charts, SmartArt, descriptions of pictures."""
+"""Reads the shapes of a slide: text boxes, tables, groups, charts, SmartArt, picture descriptions."""
 
 from collections.abc import Iterator
 
@@ -26,13 +26,16 @@ _FORMS |= {"ea1Cht": "taiwaneseCounting", "ea1Jpn": "japaneseCounting", "hebrew2
 
 
 class ShapeReader:
-    """Reads the shapes of a slide, or of its notes. ``place`` is added to what is noted."""
+    """Reads the shapes of a slide, or of its notes. ``place`` is added to notes of unread parts."""
 
     def __init__(self, package: Package, part: str, place: str) -> None:
         self.drawings = Drawings(package, part, lambda: place)
 
     def shapes(self, tree: Element | None) -> Iterator[Element]:
-        """Yields the visible shapes in order, with groups expanded, and of alternatives the first."""
+        """Yields the visible shapes in order, with groups expanded.
+
+        Of alternatives, takes the first one with shapes.
+        """
         for one in () if tree is None else tree:
             name = local(one)
             if name in _SHAPES or name == "grpSp":
@@ -46,7 +49,7 @@ class ShapeReader:
                 yield from self._alternative(one)
 
     def blocks(self, shape: Element) -> list[Block]:
-        """Returns the text of one shape."""
+        """Returns the blocks of one shape."""
         match local(shape):
             case "pic":
                 return self._picture(shape)
@@ -59,7 +62,7 @@ class ShapeReader:
         return self.paragraphs(child(shape, "txBody"))
 
     def paragraphs(self, body: Element | None) -> list[Block]:
-        """Returns the paragraphs of a text body, with automatic numbers."""
+        """Returns the paragraphs of a text body, with their automatic numbers."""
         counts: dict[int, tuple[str, int]] = {}  # of each level: the kind of number, and the last one
         return [self._paragraph(p, counts) for p in children(body, "p")]
 
@@ -106,7 +109,7 @@ class ShapeReader:
 
 
 def placeholder(shape: Element) -> str:
-    """Returns what a placeholder is for, such as ``title`` or ``ftr``; "" for other shapes."""
+    """Returns the purpose of a placeholder, such as ``title`` or ``ftr`` (a footer); "" for other shapes."""
     found = find(next(iter(shape), None), "ph")
     return "" if found is None else attribute(found, "type", "obj")
 
@@ -127,7 +130,7 @@ def _font(run: Element) -> str:
 
 
 def _counted(properties: Element | None, counts: dict[int, tuple[str, int]]) -> str:
-    """Returns a paragraph's automatic number with a space, and counts it. Another kind of number starts anew."""
+    """Count a paragraph, and return its automatic number with a space. Another kind of number starts again."""
     level, numbering = number(attribute(properties, "lvl")), child(properties, "buAutoNum")
     for deeper in [one for one in counts if one > level or (one == level and numbering is None)]:
         del counts[deeper]

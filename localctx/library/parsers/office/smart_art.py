@@ -1,4 +1,4 @@
-"""The text of SmartArt, read from its data part: each node in its place in the tree, as an indented line."""
+"""Reads the text of SmartArt from its data part: a line for each node, indented by its depth in the tree."""
 
 from localctx.library.parsers.office.blocks import Block, Paragraph
 from localctx.library.parsers.office.chart import words_of
@@ -9,7 +9,7 @@ _DEEPEST = 50
 
 
 def smart_art_blocks(root: Element) -> list[Block]:
-    """Returns a line for each node with text. ``root`` is the data model."""
+    """Returns one paragraph with a line for each node that has text, or []. ``root`` is the data model."""
     points = {attribute(pt, "modelId"): pt for pt in children(find(root, "ptLst"), "pt")}
     below: dict[str, list[tuple[int, str]]] = {}
     for link in descendants(root, "cxn"):
@@ -27,7 +27,7 @@ def smart_art_blocks(root: Element) -> list[Block]:
 def _add(
     name: str, depth: int, points: dict[str, Element], below: dict[str, list[tuple[int, str]]], lines: dict[str, str]
 ) -> None:
-    """Add the lines of a node and of those below it to ``lines``, each once."""
+    """Add the line of a node, then those of the nodes below it, to ``lines``. A node is added once."""
     point = points.get(name)
     if point is None or name in lines or depth > _DEEPEST:
         return

@@ -1,4 +1,4 @@
-"""Letters of the fonts Symbol, Wingdings and Webdings in Unicode: Office stores them as numbers of the font."""
+"""Converts letters of the fonts Symbol, Wingdings and Webdings to Unicode. Office stores their numbers in the font."""
 
 _SYMBOL = {
     0x20: " !∀#∃%&∋()∗+,−./0123456789:;<=>?",  # noqa: RUF001
@@ -44,17 +44,17 @@ _PRIVATE = 0xF000  # Office writes letter 0x41 of such a font as U+F041
 
 
 def letter(font: str, code: int) -> str:
-    """Returns the Unicode letter of ``code`` in a symbol font, or "" if it is not known."""
+    """Returns the Unicode character for letter number ``code`` of a symbol font, or "" if it is unknown."""
     return _TABLES.get(font.lower(), {}).get(code - _PRIVATE if code >= _PRIVATE else code, "")
 
 
 def in_unicode(font: str, text: str) -> str:
-    """Returns ``text`` written in ``font`` in Unicode; letters that are not known stay."""
+    """Returns ``text``, which is written in ``font``, in Unicode. Unknown letters stay unchanged."""
     if font.lower() not in _TABLES:
         return text.translate(_BULLETS)
     return "".join(letter(font, ord(one)) or one for one in text)
 
 
 def is_private(text: str) -> bool:
-    """Returns True if ``text`` holds a letter of a symbol font that Unicode does not have."""
+    """Returns True if ``text`` holds a letter of a symbol font that was not converted to Unicode."""
     return any(_PRIVATE <= ord(one) <= _PRIVATE + 0xFF for one in text)

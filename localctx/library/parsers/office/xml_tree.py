@@ -1,6 +1,7 @@
-"""XML of office files as lxml trees that are read by local names, because Office writes two sets of namespaces.
+"""Parses XML of office files, and finds elements by local names, as Office uses two sets of namespaces.
 
-A damaged file is read as far as possible (libxml2's recovery); the standard library's parser stops at the first fault.
+The trees are lxml's. A damaged file is read as far as possible (libxml2's recovery); the standard library's parser
+stops at the first fault.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ from localctx.errors import DocumentError
 
 
 def parse_xml(data: bytes) -> tuple[Element | None, bool]:
-    """Returns the root of ``data``, or None if there is none, and whether the XML is whole.
+    """Returns (the root of ``data`` or None, whether the XML is complete).
 
-    Nothing outside of ``data`` is read. Raises DocumentError if it is nested too deeply, or declares entities with a
+    Reads nothing outside of ``data``. Raises DocumentError if the XML is nested too deeply, or declares entities with
     content: office programs declare none.
     """
     parser = etree.XMLParser(
@@ -37,7 +38,7 @@ def parse_xml(data: bytes) -> tuple[Element | None, bool]:
 
 
 def local(element: Element) -> str:
-    """Returns an element's name without its namespace; "" for what is no element."""
+    """Returns an element's name without its namespace; "" for comments and the like."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
@@ -61,30 +62,33 @@ def child(element: Element | None, *path: str) -> Element | None:
 
 
 def children(element: Element | None, *names: str) -> Iterator[Element]:
-    """Yields the children that have one of these ``names``."""
+    """Yields the children whose local name is one of ``names``."""
     for one in () if element is None else element:
         if local(one) in names:
             yield one
 
 
 def descendants(element: Element | None, *names: str) -> Iterator[Element]:
-    """Yields what has one of these ``names`` below the element, or is the element, in document order."""
+    """Yields the element itself and all elements below it with one of these ``names``, in document order."""
     for one in () if element is None else element.iter(etree.Element):
         if local(one) in names:
             yield one
 
 
 def find(element: Element | None, name: str) -> Element | None:
-    """Returns the first of ``descendants``, or None."""
+    """Returns the first element that ``descendants`` yields for ``name``, or None."""
     return next(descendants(element, name), None)
 
 
 def number(text: str, default: int = 0) -> int:
-    """Returns the whole number that ``text`` is, or ``default``; at most nine digits, as files may be forged."""
+    """Returns ``text`` as a whole number, or ``default`` if it is none or has more than nine characters.
+
+    The limit is for forged files.
+    """
     text = text.strip()
     return int(text) if text.lstrip("-").isdecimal() and text.isascii() and len(text) < 10 else default
 
 
 def is_on(element: Element | None) -> bool:
-    """Returns True if a property such as ``<w:vanish/>`` is there and not switched off."""
+    """Returns True if a property such as ``<w:vanish/>`` is present and its value is not "off"."""
     return element is not None and attribute(element, "val", "1") not in ("0", "false", "off")

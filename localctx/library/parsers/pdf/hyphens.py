@@ -1,8 +1,8 @@
-"""Decides which hyphens at line ends belong to their words.
+"""Decides for each hyphen at a line end whether it belongs to the word or only divides it between two lines.
 
-A hyphen is dropped where the document has the joined word elsewhere, or where a dictionary of its language knows the
-joined word, or where a part is no word of that language; all else keeps it. Dictionaries with the frequencies of words
-come from pyspellchecker (MIT, twelve languages, 7 MB).
+The hyphen is dropped if the document has the joined word elsewhere, if a dictionary of its language has the joined
+word, or if a part is no word of that language. Otherwise it stays. Dictionaries with the frequencies of words come from
+pyspellchecker (MIT, twelve languages, 7 MB).
 """
 
 import re
@@ -26,9 +26,10 @@ _SAMPLE = 20_000  # characters whose language is that of the dictionary
 
 
 def mark_hyphens(text: str, boxes: Sequence[WordBox]) -> tuple[str, list[WordBox]]:
-    """Returns a page's text with LINE_HYPHEN, without a line end, for each hyphen between the lines of a word.
+    """Returns a page's text in which LINE_HYPHEN replaces each hyphen, with its line end, that divides a word.
 
-    A soft hyphen inside a word counts as one. Other soft hyphens vanish.
+    A soft hyphen inside a word is replaced, too. Other soft hyphens are removed. The word boxes are moved with the
+    text.
     """
     text, boxes = edited(text, boxes, [(m.start(), m.end(), LINE_HYPHEN) for m in _BETWEEN.finditer(text)])
     alone = [(m.start(), m.end(), "-" if m.group() == LINE_HYPHEN else "") for m in _ALONE.finditer(text)]
@@ -36,12 +37,18 @@ def mark_hyphens(text: str, boxes: Sequence[WordBox]) -> tuple[str, list[WordBox
 
 
 def mark_at_end(text: str, following: str) -> str:
-    """Returns a page's text with LINE_HYPHEN for a hyphen at its end, if the next page goes on with a letter."""
+    """Returns a page's text with LINE_HYPHEN for a hyphen at its end, if the next page begins with a letter or digit.
+
+    ``following`` is the text of the next page.
+    """
     return _AT_END.sub(LINE_HYPHEN, text) if following[:1].isalnum() else text
 
 
 class Hyphenation:
-    """Decides on the LINE_HYPHENs of a document, given the texts of its pages."""
+    """Replaces the LINE_HYPHENs of a document by a hyphen or by nothing.
+
+    ``texts`` are the texts of all its pages, in which it looks up words.
+    """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._words, self._compounds, self._sample = set[str](), set[str](), ""
@@ -55,13 +62,16 @@ class Hyphenation:
                     self._compounds.update("-".join(pair) for pair in pairwise(parts))
 
     def resolve(self, text: str, boxes: Sequence[WordBox], following: str = "") -> tuple[str, list[WordBox]]:
-        """Returns a page's text without LINE_HYPHENs. ``following`` is the text of the next page."""
+        """Returns a page's text without LINE_HYPHENs, and its word boxes moved with the text.
+
+        ``following`` is the text of the next page, where the last word may continue.
+        """
         found = _MARKED.finditer(text + following[:100])
         edits = [(m.end() - 1, m.end(), self._hyphen(*m.groups())) for m in found if m.end() <= len(text)]
         return edited(text, boxes, edits)
 
     def _hyphen(self, left: str, right: str, after: str) -> str:
-        """Returns what stands between the parts of a word: a hyphen, a hyphen and a line end, or nothing."""
+        """Returns the text between the parts of a word: a hyphen, a hyphen and a line end, or nothing."""
         if f"{left}-{right}".casefold() in self._compounds or not (left.isalpha() and right.isalpha()):
             return "-"
         if (left + right).casefold() in self._words:
@@ -72,9 +82,9 @@ class Hyphenation:
         return "-" if is_name or 1 in (len(left), len(right)) or not self._is_one(left, right) else ""
 
     def _is_one(self, left: str, right: str) -> bool:
-        """Returns True if the dictionary has two parts as one word, or does not have the second as a word.
+        """Returns True if the dictionary has the two parts as one word, or does not have the second part.
 
-        English joins new words by hyphens (labour-saving); in other languages an unknown first part is a fragment too.
+        English joins new words by hyphens (labour-saving). In other languages the first part may be the unknown one.
         """
         if not (frequency := self._frequency):
             return False
@@ -85,7 +95,10 @@ class Hyphenation:
 
     @cached_property
     def _frequency(self) -> Callable[[str], int] | None:
-        """A function from a word to its occurrences, in texts of the document's language; None without a dictionary."""
+        """A function that returns how often a word occurs in texts of the document's language.
+
+        None if there is no dictionary of the language.
+        """
         from spellchecker import SpellChecker
 
         known = self._language in SpellChecker.languages()

@@ -23,12 +23,12 @@ _DOWN: _Axis = (attrgetter("top"), attrgetter("bottom"))
 
 
 def text_of(boxes: Sequence[Box]) -> str:
-    """Returns the text in reading order. Lines end in one newline, paragraphs in two."""
+    """Returns the text of OCR boxes in reading order. Lines end in one newline, paragraphs in two."""
     return place(boxes)[0]
 
 
 def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
-    """Returns the text as ``text_of`` does, and the start and end of each box's characters in it."""
+    """Returns (the text as ``text_of`` returns it, a list of (start, end, box) that locates each box in it)."""
     if not boxes:
         return "", []
     rows = [row for block in _blocks(list(boxes)) for row in rows_of(block)]
@@ -54,7 +54,7 @@ def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
 
 
 def _columns(boxes: list[Box]) -> list[list[Box]]:
-    """Returns columns of running text. Returns none for tables, numbers or bullets, which are read line by line."""
+    """Returns columns of running text, or []. Tables, numbers and bullets are no columns: they are read by lines."""
     columns = _split_at_gaps(boxes, _ACROSS, 0)
     width = max(box.right for box in boxes) - min(box.left for box in boxes)
     return columns if len(columns) > 1 and all(_is_running(c, width) for c in columns) else []

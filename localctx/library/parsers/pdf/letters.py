@@ -1,4 +1,4 @@
-"""Reads the letters of a PDF page in PDFium's order, with their boxes and directions as the page is displayed."""
+"""Reads the letters of a PDF page in PDFium's order, with their boxes and directions on the displayed page."""
 
 import ctypes
 import math
@@ -28,17 +28,18 @@ class Edges(NamedTuple):
         return Edges(*map(min, self[:2], other[:2]), *map(max, self[2:], other[2:]))
 
     def is_beside(self, other: "Edges") -> bool:
-        """True if the two overlap vertically, as letters of a line do, or horizontally, as in a rotated line."""
+        """Returns True if the two overlap vertically (letters of a line) or horizontally (of a rotated line)."""
         across = self.left < other.right and other.left < self.right
         return across or (self.top < other.bottom and other.top < self.bottom)
 
 
 class Letter(NamedTuple):
-    """A letter of a page, or a space or newline without boxes.
+    """A letter of a page. A space or newline is a Letter, too, with an empty box.
 
-    ``ink`` is the box of what is drawn, ``line`` the box with the font's line height. ``angle`` is the direction of its
-    line in degrees, counterclockwise; 0 is from left to right. ``turned`` is the line box after the page is turned so
-    that such lines run from left to right. ``hyphen``: PDFium takes it for a hyphen at a line's end.
+    ``ink`` is the box of what is drawn; ``line`` is the box with the font's line height. ``angle`` is the direction of
+    the letter's line in degrees, counterclockwise; 0 runs from left to right. ``turned`` is the line box after the page
+    is turned so that this line runs from left to right. ``hyphen`` is True if PDFium takes the letter for a hyphen at a
+    line's end.
     """
 
     text: str
@@ -50,7 +51,10 @@ class Letter(NamedTuple):
 
 
 class DisplayMap(NamedTuple):
-    """The affine map from page units to points as displayed: x' = ax + by + c and y' = dx + ey + f."""
+    """The affine map from PDF page units to points on the displayed page: x' = ax + by + c and y' = dx + ey + f.
+
+    ``width`` and ``height`` are those of the displayed page in points.
+    """
 
     a: float
     b: float
@@ -62,13 +66,13 @@ class DisplayMap(NamedTuple):
     height: float
 
     def edges(self, left: float, bottom: float, right: float, top: float) -> Edges:
-        """Returns a rectangle of page units as displayed."""
+        """Returns a rectangle, given in page units, in points on the displayed page."""
         x0, x1 = self.a * left + self.b * bottom + self.c, self.a * right + self.b * top + self.c
         y0, y1 = self.d * left + self.e * bottom + self.f, self.d * right + self.e * top + self.f
         return Edges(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
 
     def turned(self, box: Edges, angle: int) -> Edges:
-        """Returns a box as displayed after a turn of the page that makes lines of this ``angle`` run from the left."""
+        """Returns a box after the page is turned so that lines of this ``angle`` run from left to right."""
         left, top, right, bottom = box
         match angle:
             case 0:
@@ -85,12 +89,12 @@ class DisplayMap(NamedTuple):
         return Edges(x - half, y - half, x + half, y + half)
 
     def shows(self, box: Edges) -> bool:
-        """Returns True if a part of the box is on the page."""
+        """Returns True if at least a part of the box is on the displayed page."""
         return box.left < self.width and box.right > 0 and box.top < self.height and box.bottom > 0
 
 
 def map_of(page: pypdfium2.PdfPage) -> DisplayMap:
-    """Returns the page's map, with the crop box and rotation that drawing applies."""
+    """Returns the display map of a page. It includes the page's crop box and rotation."""
     (width, height), across, down = page.get_size(), ctypes.c_int(), ctypes.c_int()
 
     def drawn(x: float, y: float) -> tuple[float, float]:
@@ -102,9 +106,9 @@ def map_of(page: pypdfium2.PdfPage) -> DisplayMap:
 
 
 def letters_of(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage, to_points: DisplayMap) -> Iterator[Letter]:
-    """Yields the letters that the page shows, with a space or newline where PDFium sees one.
+    """Yields the letters that the page shows, with a space or newline where PDFium detects one.
 
-    A ligature gives a letter for each of its letters. Letters without a name in their font are control characters.
+    A ligature yields each of its letters. A letter whose font gives no Unicode for it is a control character.
     """
     rotation, half = page.get_rotation(), 0
     left, right, bottom, top = (ctypes.c_double() for _ in range(4))

@@ -1,4 +1,4 @@
-"""Places the values of form fields and other notes among the pieces of a page."""
+"""Inserts the values of form fields and text boxes among the line pieces of a page."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ _NEAR = 1.5  # heights of a field between it and its name above it, at most
 
 
 class _Placed(NamedTuple):
-    """A piece in order. ``is_note``: it is no text of the page itself."""
+    """A line piece in the page's order. ``is_note`` is True if it is a note and not text of the page itself."""
 
     piece: LinePiece
     is_note: bool
@@ -24,7 +24,7 @@ class _Placed(NamedTuple):
 def with_notes(
     pieces: Sequence[LinePiece], notes: Sequence[PageNote], angle: int, to_points: DisplayMap
 ) -> list[LinePiece]:
-    """Returns the pieces of the direction ``angle`` with the notes' text after the words that they belong to."""
+    """Returns the line pieces of the direction ``angle``, each note inserted after the words that it belongs to."""
     placed = [_Placed(piece, is_note=False) for piece in pieces]
     for note in sorted(notes, key=lambda note: to_points.turned(note.edges, angle)[1::-1]):
         own = [_Placed(line, is_note=True) for line in note_lines(note, angle, to_points)]
@@ -34,7 +34,10 @@ def with_notes(
 
 
 def note_lines(note: PageNote, angle: int, to_points: DisplayMap, prefix: str = "") -> Iterator[LinePiece]:
-    """Yields the lines of a note as pieces of the direction ``angle``, with letters that share its box."""
+    """Yields the lines of a note as line pieces of the direction ``angle``.
+
+    The letters divide the note's box among them. ``prefix`` is put before the text.
+    """
     lines = [line for line in (prefix + note.text).split("\n") if line.strip()]
     left, top, right, bottom = note.edges
     across, down = right - left, bottom - top
@@ -59,9 +62,9 @@ def _trimmed(letters: Sequence[Letter | None]) -> Sequence[Letter | None]:
 
 
 def _place(placed: Sequence[_Placed], note: LinePiece, is_tick: bool) -> int:
-    """Returns the number of pieces before a note. It comes after its name; a tick may stand left of its name.
+    """Returns the index in ``placed`` at which a note is inserted: after its name, or for a tick also before it.
 
-    The name is the text at its left, else above it. Without one, the note comes after all that is higher.
+    The name is the text to the left of the note, else above it. A note without a name comes after all higher pieces.
     """
     names = [(i, item.piece) for i, item in enumerate(placed) if not item.is_note]
     beside = [(i, p) for i, p in names if p.top <= note.middle <= p.bottom or note.top <= p.middle <= note.bottom]
@@ -83,7 +86,7 @@ def _place(placed: Sequence[_Placed], note: LinePiece, is_tick: bool) -> int:
 
 
 def _after_notes(placed: Sequence[_Placed], at: int, note: LinePiece) -> int:
-    """Returns the place after the notes from ``at`` on that stand before ``note``: left of it, or above it."""
+    """Returns the index after the notes, from ``at`` on, that stand above ``note`` or to its left."""
     while at < len(placed) and placed[at].is_note:
         other = placed[at].piece
         if other.is_on_line_of(note) and other.left > note.left:

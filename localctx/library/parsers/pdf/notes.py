@@ -1,6 +1,7 @@
-"""Reads what is laid over a PDF page: the values of form fields, text boxes and comments.
+"""Reads the annotations of a PDF page: values of form fields, text boxes and comments.
 
-PDFium's text of a page has none of them. Values are read from the fields, since many have no drawn appearance.
+PDFium's text of a page has none of these. Values are read from the fields, because many fields have no drawn
+appearance.
 """
 
 import ctypes
@@ -23,9 +24,10 @@ _MAX_OPTIONS = 1_000  # of a choice
 
 
 class PageNote(NamedTuple):
-    """A text over a page, with its box in points as displayed.
+    """A text laid over a page, with its box in points on the displayed page.
 
-    A ``value`` is a field's, a ``tick`` a check box or radio button, a ``box`` text that is written on the page.
+    The kind is ``value`` (of a form field), ``tick`` (a check box or radio button), ``box`` (text written on the page)
+    or ``comment``.
     """
 
     kind: Literal["value", "tick", "box", "comment"]
@@ -36,7 +38,11 @@ class PageNote(NamedTuple):
 def notes_of(
     pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, to_points: DisplayMap
 ) -> tuple[list[PageNote], list[str]]:
-    """Returns the notes of a page, and what could not be read of them. ``pdf`` needs its form opened for values."""
+    """Returns (the notes of a page, a description of each annotation that cannot be read).
+
+    Values of fields are read only if the form of ``pdf`` was initialized before the page was opened. A description is
+    the beginning of a line, such as ``a stamp on``.
+    """
     found, unread = list[PageNote](), list[str]()
     for i in range(min(_MAX_NOTES, max(0, raw.FPDFPage_GetAnnotCount(page)))):
         with _annotation(page, i) as annotation:
@@ -65,7 +71,10 @@ def _edges(annotation: Any, to_points: DisplayMap) -> Edges:
 
 
 def _texts(pdf: pypdfium2.PdfDocument, annotation: Any, unread: list[str]) -> Iterator[tuple[Any, str]]:
-    """Yields kind and text of an annotation. Adds to ``unread`` the kind of one whose text is only drawn."""
+    """Yields the kind and text of an annotation.
+
+    If its text is only drawn, adds a description of it to ``unread`` instead.
+    """
     kind = raw.FPDFAnnot_GetSubtype(annotation)
     if kind == raw.FPDF_ANNOT_WIDGET:
         yield from _values(pdf, annotation)
@@ -80,7 +89,7 @@ def _texts(pdf: pypdfium2.PdfDocument, annotation: Any, unread: list[str]) -> It
 
 
 def _values(pdf: pypdfium2.PdfDocument, field: Any) -> Iterator[tuple[Any, str]]:
-    """Yields what a form field holds. Buttons, signatures and passwords hold no text."""
+    """Yields the kind and the value of a form field. Yields nothing for buttons, signatures and passwords."""
     form = pdf.formenv
     kind = raw.FPDFAnnot_GetFormFieldType(form, field) if form else -1
     flags = raw.FPDFAnnot_GetFormFieldFlags(form, field) if form else 0
@@ -95,7 +104,7 @@ def _values(pdf: pypdfium2.PdfDocument, field: Any) -> Iterator[tuple[Any, str]]
 
 
 def _chosen(form: Any, field: Any) -> list[str]:
-    """Returns the labels of a choice's selected options."""
+    """Returns the labels of the selected options of a choice field."""
     options = range(min(_MAX_OPTIONS, max(0, raw.FPDFAnnot_GetOptionCount(form, field))))
     selected = [i for i in options if raw.FPDFAnnot_IsOptionSelected(form, field, i)]
     return [_string(lambda *buffer, i=i: raw.FPDFAnnot_GetOptionLabel(form, field, i, *buffer)) for i in selected]

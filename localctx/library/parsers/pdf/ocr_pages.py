@@ -16,7 +16,11 @@ _SMALL = 600  # pixels of the longer side of a page that is searched for ink
 
 
 class OcrPages:
-    """Decides which pages need OCR and reads them. Loads the OCR models at the first such page."""
+    """Decides which pages need OCR and reads them. Loads the OCR models at the first such page.
+
+    ``ocr`` is ``on`` (all pages), ``auto`` (pages without usable text) or ``off``. ``renew()`` raises the process's
+    limits before each page.
+    """
 
     def __init__(self, ocr: str, renew: Callable[[], None]) -> None:
         self._ocr, self._renew, self._installed = ocr, renew, optical.is_installed()
@@ -26,13 +30,13 @@ class OcrPages:
 
     @property
     def remedy(self) -> str:
-        """The remedy for pages that were left without text."""
+        """The advice to show for pages that were left without text."""
         if not self._installed:
             return f"install what reads pictures of pages: {optical.INSTALL}"
         return "read it with --ocr" if self._ocr == "off" else "scan it anew, larger; letters must be Latin or Chinese"
 
     def needs_ocr(self, page: PageText) -> bool:
-        """Returns True if a page must be read by OCR, given its text layer."""
+        """Returns True if ``page``, read from its text layer, must be read by OCR."""
         return self._ocr == "on" or (self._ocr == "auto" and self._installed and not page.is_usable)
 
     def read(self, page: pypdfium2.PdfPage) -> tuple[str, list[WordBox]]:

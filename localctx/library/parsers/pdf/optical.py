@@ -1,4 +1,4 @@
-"""OCR: reads the image of a page with RapidOCR, an optional extra. Runs in the child process.
+"""Reads the image of a page by OCR with RapidOCR, an optional extra. Runs in the child process.
 
 Uses the models in RapidOCR's package; nothing is downloaded.
 """

@@ -1,17 +1,17 @@
-"""Tells the pages of a PDF apart by their labels, and names ranges of them."""
+"""Makes the page labels of a PDF unique, and names ranges of pages in words."""
 
 from collections.abc import Iterator, Sequence
 
 MAX_LABEL = 100
-"""Characters of a label."""
+"""The largest number of characters of a label."""
 
 _MOST_RANGES = 20  # of pages that are named one by one
 
 
 def distinct(labels: Sequence[str]) -> list[str]:
-    """Returns labels of which none occurs twice, whatever its case: a repeated one gets the page's place in the file.
+    """Returns the labels made unique, whatever their case: a repeated label gets its page's place in the file.
 
-    An empty label is replaced by the page's place.
+    It becomes ``12 (sheet 30)``. An empty label is replaced by the page's place.
     """
     seen, told = set[str](), list[str]()
     for i, label in enumerate(labels, 1):
@@ -22,7 +22,10 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def name_pages(labels: Sequence[str], pages: Sequence[int]) -> str:
-    """Returns words for some pages, given their numbers from 0 in order: ``page 3``, ``pages 2, 5 to 9 and 12``."""
+    """Returns words for some pages: ``page 3``, ``pages 2, 5 to 9 and 12``.
+
+    ``labels`` are those of all pages; ``pages`` are numbers from 0, in ascending order.
+    """
     parts = [labels[a] if a == b else f"{labels[a]} to {labels[b]}" for a, b in _in_a_row(pages)]
     *before, last = parts if len(parts) <= _MOST_RANGES else [*parts[:_MOST_RANGES], "others"]
     listed = f"{', '.join(before)} and {last}" if before else last

@@ -1,4 +1,4 @@
-"""Reads the text of one PDF page in reading order, with tables row by row and filled fields, and its word boxes."""
+"""Reads the text and word boxes of one PDF page in reading order, with tables row by row and filled form fields."""
 
 import re
 from collections import Counter, defaultdict, deque
@@ -20,7 +20,7 @@ from localctx.library.parsers.pdf.table_layout import PageTable, find_tables
 from localctx.library.parsers.word_boxes import WORD, WordBox, clamp
 
 UNREADABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
-"""Letters that their font does not name."""
+"""Matches letters whose font gives no Unicode for them."""
 
 _MAX_WORDS = 5_000  # a page with as many words is not searched for tables
 _MAX_OBJECTS = 20_000  # objects of a page that are searched for ruled lines
@@ -31,10 +31,11 @@ _NUMBER = re.compile(r"\W?\d[\d.,%]*")
 
 @dataclass(frozen=True)
 class PageText:
-    """A page's text and word boxes. Its size is in points.
+    """The text and word boxes of a page, with its width and height in points.
 
-    The text from ``aside`` on is not part of the running text: comments, and text in another direction. ``letters`` are
-    those of the text layer, ``unreadable`` those among them that have no name, ``unread`` what could not be read.
+    The text from position ``aside`` on is not part of the running text: comments, and text in another direction.
+    ``letters`` is the number of letters in the text layer, ``unreadable`` the number of those whose font gives no
+    Unicode. ``unread`` describes annotations that could not be read.
     """
 
     text: str = ""
@@ -48,14 +49,14 @@ class PageText:
 
     @property
     def is_usable(self) -> bool:
-        """True if the page has a text layer, and most of its letters have names."""
+        """True if at least 19 in 20 letters of the text layer have a Unicode, and there is such a letter."""
         return self.letters > self.unreadable and self.unreadable <= self.letters // 20
 
 
 def read_page(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, with_tables: bool = True) -> PageText:
     """Returns the text layer of a page with its notes. With ``with_tables``, a table row becomes a line with tabs.
 
-    Uses the tables only if no word of the page is lost, duplicated or divided by them. Raises PdfiumError.
+    Tables are used only if the text keeps exactly the same words with them. Raises PdfiumError.
     """
     to_points = map_of(page)
     with closing(page.get_textpage()) as text_page:
@@ -82,7 +83,7 @@ def read_page(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, with_tables: 
 
 
 class _Text:
-    """A text under construction, with the letter of each of its characters."""
+    """A text under construction. For each of its characters it knows the letter on the page, or None."""
 
     def __init__(self) -> None:
         self._pieces, self._letters = list[str](), list[Letter | None]()
@@ -117,7 +118,7 @@ class _Text:
             self._letters += other._letters
 
     def boxes(self, to_points: DisplayMap) -> Iterator[WordBox]:
-        """Yields the boxes of the text's words, one for each line a word is on."""
+        """Yields the boxes of the text's words. A word on several lines has a box for each."""
         for match in WORD.finditer(str(self)):
             run: list[tuple[int, Letter]] = []
             for i in range(*match.span()):
@@ -131,7 +132,7 @@ class _Text:
 
 
 def _box(run: Sequence[tuple[int, Letter]], to_points: DisplayMap) -> WordBox:
-    """Returns the box around the letters' ink, extended to their font's line height, so that a line's boxes align."""
+    """Returns the box around a run of letters, as high as the font's lines, so that the boxes of a line align."""
     edges = run[0][1].line.union(run[-1][1].line)
     for _, letter in run:
         edges = edges.union(letter.ink)
@@ -147,7 +148,7 @@ def _angle(piece: LinePiece) -> int:
 def _body(
     page: pypdfium2.PdfPage, pieces: list[LinePiece], angle: int, to_points: DisplayMap, with_tables: bool
 ) -> _Text:
-    """Returns the text of the pieces of the page's main direction: its tables, and the text between them."""
+    """Returns the text of the pieces in the page's main direction: its tables, and the text between them."""
     arranged, end_above = _Text(), float("-inf")
     tables = _tables(page, pieces, angle, to_points) if with_tables else []
     for top, bottom, rows in [*tables, PageTable(float("inf"), float("inf"), [])]:
@@ -188,7 +189,7 @@ def _rules(page: pypdfium2.PdfPage, to_points: DisplayMap) -> Iterator[Edges]:
 
 
 def _table_text(rows: Sequence[str], words: Sequence[LinePiece]) -> _Text:
-    """Returns a table's rows with the letters of their words."""
+    """Returns the text of a table's rows, with the letters of its words."""
     by_text, text = defaultdict[str, deque[LinePiece]](deque), _Text()
     by_box = {_as_box(word, word.text): word for word in words}
     for box in (box for row in rows_of(list(by_box)) for box in row):

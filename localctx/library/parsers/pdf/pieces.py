@@ -9,7 +9,7 @@ from localctx.library.parsers.pdf.letters import Letter
 from localctx.library.parsers.text_builder import TextBuilder
 
 LINE_HYPHEN = "\ufffe"
-"""Stands for a hyphen between the lines of a word, until the document shows whether it belongs to the word."""
+"""Stands for a hyphen at a line end inside a word, until ``hyphens`` decides whether it belongs to the word."""
 
 SOFT_HYPHEN = "\xad"
 _GAP = 0.5  # line heights between two letters; a wider gap may be one between columns
@@ -19,9 +19,9 @@ _SHARED = 0.5  # share of the smaller letter's height that two letters of a line
 
 
 class LinePiece(NamedTuple):
-    """Letters that stand beside each other on one line, with None for a space between words.
+    """Neighbouring letters on one line, with None for a space between words.
 
-    ``spaced``: there is white space before it in PDFium's order.
+    ``spaced`` is True if white space comes before the piece in PDFium's order. The edges are in points.
     """
 
     left: float
@@ -33,17 +33,17 @@ class LinePiece(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Returns its text."""
+        """Returns the text of the piece."""
         return "".join(shown(letter) if letter else " " for letter in self.letters)
 
     @property
     def middle(self) -> float:
-        """Returns the middle of its height."""
+        """Returns the vertical middle of the piece."""
         return (self.top + self.bottom) / 2
 
     @property
     def height(self) -> float:
-        """Returns its height."""
+        """Returns the height of the piece."""
         return self.bottom - self.top
 
     def is_on_line_of(self, other: "LinePiece") -> bool:
@@ -52,7 +52,7 @@ class LinePiece(NamedTuple):
 
 
 def piece_of(letters: Sequence[Letter | None], spaced: bool = True) -> LinePiece:
-    """Returns letters of one line as a piece. At least one is no space."""
+    """Returns ``letters`` of one line as a piece. At least one of them must not be None."""
     boxes = [letter.turned for letter in letters if letter]
     left, top = min(box.left for box in boxes), min(box.top for box in boxes)
     right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
@@ -70,7 +70,7 @@ def words_of(piece: LinePiece) -> Iterator[LinePiece]:
 
 
 def pieces_of(letters: Iterable[Letter]) -> Iterator[LinePiece]:
-    """Yields the pieces of a page's letters, in their order."""
+    """Yields the pieces that a page's letters form, in the order of the letters."""
     run, gap, spaced = list[Letter | None](), "", True
     last: Letter | None = None
     for letter in letters:
@@ -96,12 +96,18 @@ def _printable(text: str) -> str:
 
 
 def shown(letter: Letter) -> str:
-    """Returns a letter as it stands in the page's text, "" for none. Hyphens at line ends and soft ones are kept."""
+    """Returns a letter as it appears in the page's text, or "" if it is invisible.
+
+    A hyphen at a line end becomes LINE_HYPHEN; soft hyphens are kept.
+    """
     return LINE_HYPHEN if letter.hyphen else letter.text if letter.text == SOFT_HYPHEN else _printable(letter.text)
 
 
 def _continues(last: Letter, letter: Letter) -> bool:
-    """Returns True if ``letter`` stands beside ``last``: right of it, in a script from the right also left of it."""
+    """Returns True if ``letter`` continues the line piece of ``last``: it stands right of it, or below it.
+
+    In a script written from the right it may also stand left of it.
+    """
     before, box = last.turned, letter.turned
     height = max(before.bottom - before.top, box.bottom - box.top)
     if letter.angle != last.angle:
@@ -134,6 +140,6 @@ def is_from_right(text: str) -> bool:
 
 
 def _share(start: float, end: float, other_start: float, other_end: float) -> float:
-    """Returns how much two ranges have in common, as a share of the shorter one."""
+    """Returns the length that two ranges have in common, as a share of the shorter range."""
     shorter = min(end - start, other_end - other_start)
     return (min(end, other_end) - max(start, other_start)) / shorter if shorter > 0 else 0.0

@@ -1,8 +1,9 @@
 """Reads a PDF's text page by page, with page labels and the headings of its outline. Runs in the child process.
 
-The letters and their places are PDFium's, through pypdfium2 (Apache-2.0 or BSD-3), and are put in order here. Of five
-orders in which a file may write two columns, PDFium's own text had one right, PyMuPDF's (AGPL) one, pdfminer.six's
-(MIT) and LiteParse's (Apache-2.0) none. PDFium's also loses ends of turned lines, hyphens, and the values of forms.
+PDFium (through pypdfium2, Apache-2.0 or BSD-3) gives the letters and their places; they are put in order here. A file
+may write two columns in five orders: PDFium's own text had one of them right, PyMuPDF's (AGPL) one, that of
+pdfminer.six (MIT) and LiteParse (Apache-2.0) none. PDFium's text also loses ends of turned lines, hyphens, and the
+values of forms.
 """
 
 import re
@@ -31,7 +32,7 @@ _MOST_DAMAGED = 1_000  # pages in a row that cannot be read, after which the res
 _DAMAGES = (RuntimeError, ArithmeticError, LookupError, OSError, ValueError)  # PdfiumError is a RuntimeError
 
 _Fault = tuple[str, str]
-"""What keeps pages from being read, said of one page and of several."""
+"""Says why a page could not be read, in the singular for one page and in the plural for several."""
 _DAMAGED: _Fault = "is damaged", "are damaged"
 _WITHOUT_TEXT: _Fault = "has no text (a picture or a scan)", "have no text (pictures or scans)"
 _WITHOUT_NAMES: _Fault = (
@@ -43,10 +44,10 @@ _WITHOUT_NAMES: _Fault = (
 def read(
     data: bytes, progress: Callable[[int, int], None], ocr: str, renew: Callable[[], None]
 ) -> tuple[str, TextBuilder]:
-    """Returns the format and the text. ``ocr`` ``on`` reads all pages by OCR, ``auto`` those without usable text.
+    """Returns (the format, the text). ``ocr`` ``on`` reads all pages by OCR, ``auto`` those without usable text.
 
-    Calls ``renew`` before OCR of a page, to raise the process's limits. Notes what cannot be read. Raises DocumentError
-    for a file that is damaged, has a password, or has no readable text.
+    Calls ``renew()`` before OCR of a page, to raise the process's limits. Notes what cannot be read. Raises
+    DocumentError for a file that is damaged, has a password, or has no readable text.
     """
     with closing(open_pdf(data)) as pdf:
         pages = _Pages(pdf, OcrPages(ocr, renew))
@@ -72,7 +73,7 @@ def open_pdf(data: bytes) -> pypdfium2.PdfDocument:
 
 
 class _Pages:
-    """The pages of a PDF as they are read, and what could not be read of them."""
+    """Collects the pages of a PDF as they are read, with the parts that could not be read."""
 
     def __init__(self, pdf: pypdfium2.PdfDocument, reader: OcrPages) -> None:
         self._pdf, self._reader = pdf, reader
@@ -82,12 +83,12 @@ class _Pages:
 
     @property
     def are_lost(self) -> bool:
-        """True if so many pages in a row are damaged that the rest is taken to be so too."""
+        """True if the last _MOST_DAMAGED pages were all damaged: then the rest is taken to be damaged, too."""
         return self._faults[_DAMAGED][-_MOST_DAMAGED:][:1] == [len(self._pages) - _MOST_DAMAGED]
 
     @property
     def format(self) -> str:
-        """The format to list. It says how many pages have text from OCR."""
+        """The format to show for the document. It says how many pages were read by OCR."""
         if not self._with_text[True]:
             return "pdf"
         if not self._with_text[False]:
@@ -95,7 +96,7 @@ class _Pages:
         return f"pdf, {self._with_text[True]:,} of {len(self._pdf):,} pages read optically"
 
     def read(self, i: int) -> None:
-        """Read page ``i`` (from 0). Frees the page at once, because a PDF may have thousands."""
+        """Read page ``i`` (from 0), then free it, because a PDF may have thousands of pages."""
         try:
             with closing(self._pdf[i]) as page:
                 self._add(i, self._recognized(page, i, read_page(self._pdf, page, self._length < _MAX_TABLE_TEXT)))
@@ -104,7 +105,7 @@ class _Pages:
             self._add(i, PageText())
 
     def _recognized(self, page: pypdfium2.PdfPage, i: int, read: PageText) -> PageText:
-        """Returns a page as it was read, or as OCR reads it if it needs that. Notes a page without text."""
+        """Returns the page as ``read``, or as OCR reads it if it needs OCR. Notes a page without text."""
         if by_ocr := self._reader.needs_ocr(read):
             read = _with_ocr(read, *self._reader.read(page))
         self._with_text[by_ocr] += bool(read.text)
@@ -125,7 +126,7 @@ class _Pages:
         self._unread += (f"{what} page {label or i + 1}" for what in page.unread)
 
     def stored(self) -> TextBuilder:
-        """Returns the text of the document. Raises DocumentError if it has none that can be read."""
+        """Returns the text of the whole document. Raises DocumentError if no page has readable text."""
         self._raise_problem()
         builder, labels = TextBuilder(), distinct([page.label for page in self._pages])
         outline, hyphenation = _outline(self._pdf), Hyphenation(page.text for page in self._pages)
@@ -163,13 +164,13 @@ class _Pages:
 
 
 def _with_ocr(page: PageText, text: str, boxes: Sequence[WordBox]) -> PageText:
-    """Returns a page with the text that OCR found, and its comments."""
+    """Returns a page with the text that OCR found, followed by its comments."""
     whole = "\n\n".join(filter(None, (text, page.text[page.aside :].strip())))
     return replace(page, text=whole, boxes=list(boxes), aside=len(text), letters=len(text), unreadable=0)
 
 
 def _add_page(builder: TextBuilder, label: str, text: str, titles: Sequence[str]) -> None:
-    """Append a page. Each heading in ``titles`` begins where its words are on the page, else at the page's start."""
+    """Append a page. Marks each heading of ``titles`` where its words are on the page, else at the page's start."""
     start = builder.length
     builder.mark("page", label)
     builder.verbatim(text)

@@ -1,8 +1,8 @@
-"""Puts the pieces of a page in reading order: columns of running text by geometry, all else in the file's order.
+"""Puts the line pieces of a page in reading order.
 
-A file may write two columns line by line across the page, or its blocks in any order. Columns are found where several
-full lines stand on each side of a gap that no line crosses, and are read one after another. Elsewhere blocks at
-different heights are read from the top, and blocks beside each other, such as cells, stay in the file's order.
+Columns of running text are found by geometry, and read one after another; a file may write them line by line across the
+page. A column has several full lines on its side of a gap that no line crosses. Elsewhere blocks at different heights
+are read from the top. Blocks beside each other, such as cells, stay in the file's order.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from localctx.library.parsers.pdf.pieces import LinePiece, is_from_right, words_of
 
 TextLine = list[LinePiece]
-"""Pieces that are read as one line."""
+"""The pieces that are read as one line."""
 
 _MIN_LINES = 4  # of a column
 _MAX_PIECES = 2_000  # a page with more is a drawing or a table, and stays in the file's order
@@ -35,7 +35,7 @@ _EDGE = 2.0  # points by which the edges of a column's lines may differ
 
 
 class _Gutter(NamedTuple):
-    """The gap between two columns: its middle, and the heights between which no line crosses it."""
+    """The gap between two columns: its middle ``x``, and the heights ``top..bottom`` in which no line crosses it."""
 
     x: float
     top: float
@@ -43,7 +43,7 @@ class _Gutter(NamedTuple):
 
 
 def in_order(pieces: Sequence[LinePiece]) -> list[TextLine]:
-    """Returns the pieces of one direction, given in the file's order, in lines in reading order."""
+    """Returns the lines of text in reading order, given the pieces of one direction in the file's order."""
     if len(pieces) > _MAX_PIECES:
         return _rows(pieces)
     return list(_divided(list(pieces)))
@@ -65,9 +65,10 @@ def _divided(pieces: list[LinePiece]) -> Iterator[TextLine]:
 
 
 def _trimmed(pieces: Sequence[LinePiece], gutter: _Gutter) -> tuple[float, float]:
-    """Returns the heights between which columns stand, without lines above or below both that stand on one side.
+    """Returns the top and bottom of two columns, without single lines above or below both.
 
-    Such a line, as a date at the right or a page number, is apart from its column in height, or in the file's order.
+    Such a line, as a date at the right or a page number, is far from its column in height, or apart from it in the
+    file's order.
     """
     within = [piece for piece in pieces if gutter.top <= piece.middle <= gutter.bottom]
     left, right = (_lines([p for p in within if (p.right <= gutter.x) == side]) for side in (True, False))
@@ -79,9 +80,10 @@ def _trimmed(pieces: Sequence[LinePiece], gutter: _Gutter) -> tuple[float, float
 
 
 def _are_apart(pieces: Sequence[LinePiece], line: TextLine, neighbour: TextLine, others: Sequence[TextLine]) -> bool:
-    """Returns True if a line does not belong to its neighbour's column.
+    """Returns True if a line does not belong to the column of its neighbour.
 
-    It is far, or all the ``others`` are between them in the file, or some are and it is further than a column's lines.
+    It is far away, or the file writes all ``others`` between the two, or it writes some of them there and the line is
+    further away than lines of a column are.
     """
     order = {id(piece): i for i, piece in enumerate(pieces)}
     start, end = sorted((order[id(line[0])], order[id(neighbour[0])]))
@@ -91,7 +93,7 @@ def _are_apart(pieces: Sequence[LinePiece], line: TextLine, neighbour: TextLine,
 
 
 def _find_gutter(pieces: Sequence[LinePiece]) -> _Gutter | None:
-    """Returns the gap between two columns with the most lines beside it, or None."""
+    """Returns the gap between two columns that has the most lines beside it, or None."""
     by_middle, best, lines = sorted(pieces, key=lambda p: p.middle), None, 0
     width = max((p.right for p in pieces), default=0) - min((p.left for p in pieces), default=0)
     for gutter, within in _bands(by_middle):
@@ -104,7 +106,7 @@ def _find_gutter(pieces: Sequence[LinePiece]) -> _Gutter | None:
 
 
 def _bands(pieces: Sequence[LinePiece]) -> Iterator[tuple[_Gutter, Sequence[LinePiece]]]:
-    """Yields the gaps that no piece crosses, with the pieces beside each. ``pieces`` are sorted by their middles."""
+    """Yields each gap that no piece crosses, with the pieces beside it. ``pieces`` are sorted by their middles."""
     middles = [piece.middle for piece in pieces]
     for x in _gaps(pieces):
         crossing, top = sorted((p.top, p.bottom) for p in pieces if p.left < x < p.right), float("-inf")
@@ -140,9 +142,9 @@ def _lines(pieces: Sequence[LinePiece]) -> list[TextLine]:
 
 
 def _are_columns(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine], width: float) -> bool:
-    """Returns True if lines on both sides of a gap are running text, and no cells of a table's rows.
+    """Returns True if the lines on both sides of a gap are running text, and not the cells of a table.
 
-    ``width`` is that of the text on the page.
+    ``width`` is the width of the text on the page.
     """
     gap = min(line[0].left for line in right) - max(line[-1].right for line in left)
     height = median(line[0].height for line in (*left, *right))
@@ -154,7 +156,7 @@ def _are_columns(pieces: Sequence[LinePiece], left: list[TextLine], right: list[
 def _is_running(lines: Sequence[TextLine], width: float) -> bool:
     """Returns True for running text: near lines of several words, most of them full, that go on in the next line.
 
-    Lines go on if they begin in lower case, or if the next line's first word would not have fitted on them.
+    A line goes on if the lines begin in lower case, or if the first word of the next line would not have fitted on it.
     """
     left, right = min(line[0].left for line in lines), max(line[-1].right for line in lines)
     full = median(line[-1].right - line[0].left for line in lines) / (right - left or 1)
@@ -176,9 +178,9 @@ def _is_filled(line: TextLine, following: TextLine, right: float) -> bool:
 
 
 def _are_cells(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine]) -> bool:
-    """Returns True if the file writes blocks of several lines in turn on both sides, each beside or below the last.
+    """Returns True if the file writes blocks of several lines alternately on both sides of the gap, row by row.
 
-    So programs write the rows of a table. Columns are written whole, or line by line across the page.
+    Programs write the cells of a table so. They write columns whole, or line by line across the page.
     """
     side = {id(p): i for i, lines in enumerate((left, right)) for line in lines for p in line}
     blocks = list[list[LinePiece]]()
@@ -196,7 +198,7 @@ def _are_cells(pieces: Sequence[LinePiece], left: list[TextLine], right: list[Te
 
 
 def _by_height(pieces: Sequence[LinePiece]) -> list[LinePiece]:
-    """Returns the pieces with blocks at different heights from the top, and blocks beside each other as they were."""
+    """Returns the pieces sorted by height, block by block. Blocks beside each other keep their order."""
     blocks = list[tuple[float, float, list[LinePiece]]]()
     for run in _runs(pieces):
         top, bottom = min(map(_core_top, run)), max(map(_core_bottom, run))
@@ -212,7 +214,7 @@ def _by_height(pieces: Sequence[LinePiece]) -> list[LinePiece]:
 
 
 def _beside(runs: Sequence[list[LinePiece]]) -> list[LinePiece]:
-    """Returns runs at one height in the file's order, or in order if they are one line or lines of one column."""
+    """Returns the pieces of runs at one height: in the file's order, or sorted if they form one line or one column."""
     pieces = [piece for run in runs for piece in run]
     lines = _lines(pieces) if len(runs) > 1 else []
     order = {id(piece): i for i, piece in enumerate(pieces)}
@@ -224,7 +226,7 @@ def _beside(runs: Sequence[list[LinePiece]]) -> list[LinePiece]:
 
 
 def _runs(pieces: Sequence[LinePiece]) -> Iterator[list[LinePiece]]:
-    """Yields the pieces up to each step upwards."""
+    """Yields runs of pieces. A run ends where the next piece is higher on the page."""
     run = list[LinePiece]()
     for piece in pieces:
         if run and piece.middle < run[-1].middle - 0.5 * max(piece.height, run[-1].height):

@@ -13,7 +13,7 @@ _MAX_LINES = 400  # a page with more lines is taken for a drawing without tables
 
 
 class _Line(NamedTuple):
-    """A horizontal or vertical line: its position ``at`` across, and the ``start`` and ``end`` along it."""
+    """A horizontal or vertical line: its position ``at``, and its ``start`` and ``end`` in the other direction."""
 
     at: float
     start: float
@@ -22,7 +22,7 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class RuledGrid:
-    """The vertical lines of a grid (``down``) and its rows' edges from the top (``across``), in points."""
+    """A grid of ruled lines, in points: ``down`` are its vertical lines, ``across`` the edges of its rows."""
 
     down: tuple[_Line, ...]
     across: tuple[float, ...]
@@ -38,12 +38,15 @@ class RuledGrid:
         return self.across[-1]
 
     def column(self, x: float, y: float) -> int:
-        """Returns the number of lines left of ``x`` that cross the row at ``y``. Merged cells have none inside."""
+        """Returns the column at ``x`` in the row at ``y``: the number of vertical lines to the left in that row.
+
+        A merged cell has no lines inside, so it is one column.
+        """
         return sum(line.at < x and line.start - TOUCH <= y <= line.end + TOUCH for line in self.down)
 
 
 def find_grids(rules: Sequence[Box]) -> Iterator[RuledGrid]:
-    """Yields the grids of at least two rows and two columns among a page's lines and frames (``rules``)."""
+    """Yields the grids with at least two rows and two columns among the lines and frames ``rules`` of a page."""
     edges = list(_edges(rules))
     flat = [e for e in edges if e.right - e.left > e.bottom - e.top]
     upright = [e for e in edges if e.right - e.left <= e.bottom - e.top]
@@ -88,7 +91,7 @@ def _merged(lines: Iterable[_Line]) -> list[_Line]:
 
 
 def _distinct(places: Sequence[float]) -> list[float]:
-    """Returns the positions in order, and only the first of those that touch."""
+    """Returns the positions in ascending order. Of several that touch each other, keeps the first."""
     distinct = list[float]()
     for place in sorted(places):
         if not distinct or place - distinct[-1] > TOUCH:

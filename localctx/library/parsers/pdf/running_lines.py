@@ -1,8 +1,8 @@
-"""Takes running heads and feet, and comments, out of the sentences of a document that run over its pages' ends.
+"""Removes running heads, running feet and page numbers from a document's text, and moves comments out of sentences.
 
-A line at the top or bottom of several pages, at the same height and with the same words, is kept on the first of them.
-Page numbers are dropped: a number that is the page's label or its place in the file, or is alone on its line. What is
-kept stands at its place where no sentence runs over the page's end, else after a line that ends a sentence.
+A running line is at the top or bottom of several pages, at the same height and with the same words; it is kept on its
+first page. A page number is the page's label or its place in the file, or a number alone on its line; it is dropped. If
+a sentence continues on the next page, a kept line or comment is put after a line that ends a sentence.
 """
 
 import re
@@ -33,7 +33,7 @@ _MIN_LINES = 3  # of a page whose last line may go on for its length alone
 
 
 class Line(NamedTuple):
-    """A line of a page: its characters, and its upper edge in GRID units."""
+    """A line of a page: characters ``start..end`` of the page's text, and its upper edge in GRID units."""
 
     start: int
     end: int
@@ -42,9 +42,10 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadPage:
-    """A page of a document: its text, packed word boxes, and the outer lines of its running text, outermost first.
+    """A page as it was read: its label, text, packed word boxes, and first and last lines.
 
-    The text from ``aside`` on is not part of the running text.
+    ``heads`` are the first lines of its running text, from the top. ``feet`` are the last ones, from the bottom. The
+    text from position ``aside`` on is not part of the running text.
     """
 
     label: str
@@ -56,7 +57,7 @@ class ReadPage:
 
     @classmethod
     def of(cls, label: str, text: str, boxes: Sequence[WordBox], aside: int) -> "ReadPage":
-        """Returns a page with its outer lines, given its word boxes in the order of their starts."""
+        """Returns a page with its first and last lines. ``boxes`` must be in ascending order of their starts."""
         lines, starts = list(_lines_of(text[:aside])), [box.start for box in boxes]
 
         def line(start: int, end: int) -> Line:
@@ -68,7 +69,10 @@ class ReadPage:
 
 
 class ArrangedPage(NamedTuple):
-    """A page's text as it is stored, and its word boxes. ``goes_on``: its last sentence goes on on the next page."""
+    """The text of a page as it is stored, and its word boxes.
+
+    ``goes_on`` is True if its last sentence continues on the next page.
+    """
 
     text: str
     boxes: list[WordBox]
@@ -76,7 +80,7 @@ class ArrangedPage(NamedTuple):
 
 
 def arranged(pages: Sequence[ReadPage]) -> Iterator[ArrangedPage]:
-    """Yields the pages with running lines once, and without page numbers."""
+    """Yields the pages with each running line kept once, and without page numbers."""
     cuts = [_Cut(page) for page in pages]
     heads = [[line for line in page.heads if 0 <= line.top < _MARGIN * GRID] for page in pages]
     feet = [[line for line in page.feet if line.top > (1 - _MARGIN) * GRID] for page in pages]
@@ -92,7 +96,7 @@ def arranged(pages: Sequence[ReadPage]) -> Iterator[ArrangedPage]:
 
 
 def runs_on(text: str, following: str) -> bool:
-    """Returns True if the last sentence of a page's ``text`` goes on in that of the next page."""
+    """Returns True if the last sentence of a page's ``text`` continues in ``following``, the text of the next page."""
     lines = text.rstrip().split("\n")
     if not text.strip() or not following.strip() or "\t" in lines[-1] or _ENDED.search(lines[-1]):
         return False
@@ -108,11 +112,11 @@ def _lines_of(text: str) -> Iterator[tuple[int, int]]:
 
 
 _Occurrences = list[tuple[int, Line, bool]]
-"""Lines with the numbers of their pages, and whether they are kept there."""
+"""(number of the page from 0, line, whether the line is kept there) for each page with a running line."""
 
 
 def _running(pages: Sequence[ReadPage], outer: Sequence[Sequence[Line]]) -> Iterator[_Occurrences]:
-    """Yields the running lines among the ``outer`` lines of the pages, each with its pages."""
+    """Yields the occurrences of each running line. ``outer`` are the lines to examine, page by page."""
     by_words = defaultdict[str, list[tuple[int, Line]]](list)
     for i, (page, lines) in enumerate(zip(pages, outer, strict=True)):
         for line in lines:
@@ -128,7 +132,7 @@ def _running(pages: Sequence[ReadPage], outer: Sequence[Sequence[Line]]) -> Iter
 
 
 def _chains(found: Sequence[tuple[int, Line]]) -> Iterator[list[tuple[int, Line]]]:
-    """Yields the runs of pages that are near each other."""
+    """Yields the occurrences of a line in groups: within a group, pages are at most _APART apart."""
     chain = list[tuple[int, Line]]()
     for i, line in found:
         if chain and i - chain[-1][0] > _APART:
@@ -141,7 +145,10 @@ def _chains(found: Sequence[tuple[int, Line]]) -> Iterator[list[tuple[int, Line]
 
 
 def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line]]) -> _Occurrences:
-    """Returns which of a running line's occurrences are kept: the first, none of a page number, or all in doubt."""
+    """Returns the occurrences of a running line, with whether each is kept.
+
+    The first one is kept; of a page number, none. All are kept if a number in the line changes and is not the page's.
+    """
     if _ONLY_NUMBER.fullmatch(words):
         return [(i, line, False) for i, line in chain]
     numbers = [_NUMBER.findall(pages[i].text[line.start : line.end]) for i, line in chain]
@@ -154,14 +161,14 @@ def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line
 
 
 class _Cut:
-    """A page's running lines, each with whether it is kept there, and its text without them."""
+    """The running lines of a page, each with whether it is kept there, and the page's text without the others."""
 
     def __init__(self, page: ReadPage) -> None:
         self._page, self.heads, self.feet = page, dict[Line, bool](), dict[Line, bool]()
 
     @property
     def body(self) -> tuple[int, int]:
-        """The start and end of the page's text without running lines; all of it if it has nothing else."""
+        """The start and end of the page's text between its running lines; the whole text if nothing is between them."""
         heads, feet = _outer(self._page.heads, self.heads), _outer(self._page.feet, self.feet)
         lines = list(_lines_of(self._page.text[: self._page.aside]))
         if not lines or len(heads) + len(feet) >= len(lines):
@@ -171,7 +178,8 @@ class _Cut:
     def text_and_boxes(self, before: bool, after: bool) -> tuple[str, list[WordBox]]:
         """Returns the page's text, with the lines that are kept, and its word boxes.
 
-        ``before``: its first sentence begins on the page before. ``after``: its last one goes on on the next page.
+        ``before`` is True if its first sentence begins on the page before, ``after`` if its last one continues on the
+        next page.
         """
         page, (start, end) = self._page, self.body
         boxes = unpack(page.packed)
@@ -186,7 +194,7 @@ class _Cut:
         return rearranged(page.text, boxes, trimmed, "\n\n")
 
     def _places(self, start: int, end: int, before: bool, after: bool) -> tuple[int, int]:
-        """Returns where heads and feet are put into the text ``start..end``: at its ends, or beside whole sentences."""
+        """Returns where kept heads and feet are put into the text ``start..end``: at its ends, or between sentences."""
         whole = [*sentences(self._page.text, start, end)] if before or after else []
         first, last = (whole[0][1], whole[-2][1]) if len(whole) > 1 else (end, start)
         if len(whole) < 2 and before and after:
@@ -195,5 +203,5 @@ class _Cut:
 
 
 def _outer(lines: Sequence[Line], running: Container[Line]) -> list[Line]:
-    """Returns the running lines from the outermost on, up to the first that is none."""
+    """Returns the running lines at the beginning of ``lines``, up to the first line that is not running."""
     return list(takewhile(running.__contains__, lines))

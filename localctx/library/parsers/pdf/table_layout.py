@@ -1,6 +1,6 @@
 """Finds the tables on a page, by ruled lines or by columns of numbers, and reads them row by row.
 
-It is conservative: running text in columns, lists, and forms without lines stay unchanged.
+Running text in columns, lists, and forms without lines stay unchanged: in doubt, text is not a table.
 """
 
 import re
@@ -26,7 +26,7 @@ _WORDS = 5  # words in a line of running text, at least
 
 
 class PageTable(NamedTuple):
-    """A table between two heights of a page. Tabs separate the cells of a row."""
+    """A table between the heights ``top`` and ``bottom`` of a page. In each row, tabs separate the cells."""
 
     top: float
     bottom: float
@@ -34,9 +34,9 @@ class PageTable(NamedTuple):
 
 
 def find_tables(words: Sequence[Box], rules: Sequence[Box]) -> list[PageTable]:
-    """Returns the tables of a page from the top, given its words, and its ruled lines as boxes without text.
+    """Returns the tables of a page from the top, given its ``words`` and, as boxes without text, its ruled lines.
 
-    No words stand beside a table. Coordinates are in points from the upper left corner.
+    A grid with words beside it is not a table. Coordinates are in points from the upper left corner.
     """
     ruled = [table for grid in find_grids(rules) if (table := _ruled_table(grid, words))]
     ruled = [t for t in ruled if not any(o is not t and o.top <= t.top and t.bottom <= o.bottom for o in ruled)]
@@ -79,7 +79,10 @@ def _number_tables(words: Sequence[Box]) -> Iterator[PageTable]:
 
 
 def _goes_on(block: Sequence[list[Box]], line: list[Box]) -> bool:
-    """Returns True if ``line`` is near and keeps the columns. A line across columns, such as a total, ends a table."""
+    """Returns True if ``line`` continues a table: it is near and keeps the columns.
+
+    A line across columns, such as a total, ends the table.
+    """
     near = line[0].top - block[-1][0].bottom < _FAR * _height(line[0])
     least = len(_columns(block)) if len(block) >= _MIN_ROWS else 2
     return near and len(_columns([*block, line])) >= least
@@ -121,7 +124,7 @@ def _rows(lines: Sequence[list[list[Box]]], numbers: Sequence[bool], tops: Seque
 
 
 def _joined(lines: list[list[list[Box]]]) -> list[list[list[Box]]]:
-    """Join neighbouring columns that no line has both of, such as names on the left and numbers on the right."""
+    """Join two neighbouring columns if no line has text in both: a name on the left over numbers on the right."""
     j = 0
     while j + 1 < len(lines[0]):
         if any(line[j] and line[j + 1] for line in lines):
@@ -132,7 +135,7 @@ def _joined(lines: list[list[list[Box]]]) -> list[list[list[Box]]]:
 
 
 def _is_index(numbers: Sequence[bool]) -> bool:
-    """Returns True if columns of words and numbers alternate: an index or contents, whose columns are read singly."""
+    """Returns True if columns of words and numbers alternate: an index or contents, read column by column."""
     return len(numbers) > 2 and len(numbers) % 2 == 0 and all(are == bool(j % 2) for j, are in enumerate(numbers))
 
 

@@ -1,4 +1,4 @@
-"""Changes a page's text together with the places of its word boxes."""
+"""Edits a page's text, and moves its word boxes along with it."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from localctx.library.parsers.word_boxes import WordBox
 
 Edit = tuple[int, int, str]
-"""Characters ``start..end`` of a text, and what stands in their place."""
+"""Replaces characters ``start..end`` of a text by a new text: (start, end, new text)."""
 
 
 def edited(text: str, boxes: Sequence[WordBox], edits: Sequence[Edit]) -> tuple[str, list[WordBox]]:
-    """Returns the text after ``edits``, which are in order and apart, and the boxes that still have characters."""
+    """Returns the text after ``edits``, and the word boxes moved with it.
+
+    The edits must be in order and must not overlap. A box that has no characters left is dropped.
+    """
     if not edits:
         return text, list(boxes)
     pieces, at, starts, shifts = list[str](), 0, list[int](), list[int]()
@@ -35,7 +38,7 @@ def edited(text: str, boxes: Sequence[WordBox], edits: Sequence[Edit]) -> tuple[
 def rearranged(
     text: str, boxes: Sequence[WordBox], parts: Sequence[tuple[int, int]], gap: str
 ) -> tuple[str, list[WordBox]]:
-    """Returns ``parts`` of the text (start, end) in the order given, with ``gap`` between them, and their boxes."""
+    """Returns the ``parts`` (start, end) of a text joined in the given order by ``gap``, and their word boxes."""
     pieces, moved, at = list[str](), list[WordBox](), 0
     for start, end in parts:
         pieces.append(text[start:end])

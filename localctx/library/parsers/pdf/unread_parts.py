@@ -1,4 +1,4 @@
-"""Names the parts of a PDF beside its pages that are not read: attached files, and forms that PDFium cannot fill in."""
+"""Lists the parts of a PDF that are not read: attached files, and XFA forms, which PDFium cannot fill in."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,7 +10,7 @@ _MOST_FILES = 20  # that are named
 
 
 def unread_parts(pdf: pypdfium2.PdfDocument) -> Iterator[str]:
-    """Yields a line for each part that is not read."""
+    """Yields a line for each part of the PDF that is not read, to be shown to the user."""
     if pdf.get_formtype() == raw.FORMTYPE_XFA_FULL:
         yield "the form, which only Adobe Reader shows (XFA)"
     files = range(pdf.count_attachments())

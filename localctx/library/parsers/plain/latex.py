@@ -1,7 +1,7 @@
-r"""Reads LaTeX as text: without comments, preamble and commands, sections as headings, formulas as they are written.
+r"""Reads LaTeX as text: drops comments, preamble and commands, makes sections headings, keeps formulas as written.
 
-Of the tests' document pylatexenc 2.11 lost the verbatim text, the numbers of lists, the keys of citations and the names
-of pictures, and wrote the headings in capitals; with \href in it, it raised an IndexError.
+pylatexenc 2.11 was tried on the tests' document. It lost the verbatim text, the numbers of lists, the keys of citations
+and the names of pictures, and wrote the headings in capitals. With \href in it, it raised an IndexError.
 """
 
 import re
@@ -67,7 +67,7 @@ _MAX_DEPTH = 50
 
 
 def read(text: str) -> TextBuilder:
-    """Returns the document's text; notes pictures and included files."""
+    """Returns the text of a LaTeX document. Notes the pictures and included files in it, which are not read."""
     latex = _Latex()
     if body := _BODY.search(text):
         for title in _TITLE.finditer(text, 0, body.start()):
@@ -80,7 +80,10 @@ def read(text: str) -> TextBuilder:
 
 
 def _argument(text: str, start: int) -> tuple[str, int]:
-    """Returns the braced argument at ``start``, after optional ones in brackets, and its end; "" if there is none."""
+    """Returns (the argument in braces at ``start``, the position after it), or ("", a position) without one.
+
+    Skips optional arguments in brackets before it.
+    """
     while (found := _ARGUMENT.match(text, start)) and found.group(1) != "{":
         start = found.end()
     if not found:
@@ -94,8 +97,9 @@ def _argument(text: str, start: int) -> tuple[str, int]:
 
 
 class _Latex:
-    """Appends LaTeX to ``builder``. ``items`` has the last number of each open list; None: its items have none, or a
-    label of their own kind.
+    """Appends LaTeX to ``builder`` as text.
+
+    ``items`` has the last number of each open list, or None for a list whose items have no numbers.
     """
 
     def __init__(self) -> None:
@@ -114,7 +118,7 @@ class _Latex:
         self.depth -= 1
 
     def _token(self, found: re.Match[str], text: str) -> int:
-        """Append one token; returns where the text goes on."""
+        """Append one token of ``text``. Returns the position after it."""
         if found["code"] is not None:
             self.builder.line(2)
             self.builder.verbatim(found["code"].strip("\n"))
@@ -200,7 +204,7 @@ class _Latex:
 
 
 def _signs(found: re.Match[str]) -> str:
-    """Returns the letters that a token stands for."""
+    """Returns the characters that a token stands for, such as é for an accent, or a formula as it is written."""
     if found["accent"]:
         letter = (found["braced"] or found["bare"]).removeprefix("\\")
         return unicodedata.normalize("NFC", letter + _ACCENTS[found["accent"][1]])

@@ -1,7 +1,7 @@
 """Finds the headings of Markdown: lines after # and underlined ones, outside of code, comments and front matter.
 
-markdown-it-py, which rich brings along, finds the same ones and more in lists and quotes. It takes a second for 4 MB,
-and keeps a token of every paragraph: too much where only the headings are wanted.
+markdown-it-py, which rich depends on, finds the same headings, and more of them in lists and quotes. It takes a second
+for 4 MB and keeps a token of every paragraph, too much to find only headings.
 """
 
 import re
@@ -18,7 +18,7 @@ _HIDDEN = re.compile(r" {0,3}<(!--|pre|script|style|textarea)", re.IGNORECASE)
 
 
 def headings(text: str) -> list[Mark]:
-    """Returns the headings of a Markdown text."""
+    """Returns the headings of a Markdown text as marks: (start, ``heading``, label)."""
     front = _FRONT_MATTER.match(text)
     found, paragraph = list[Mark](), -1  # where the open paragraph begins
     for start, line in _lines_outside_code(text, front.end() if front else 0):
@@ -35,7 +35,7 @@ def headings(text: str) -> list[Mark]:
 
 
 def _lines_outside_code(text: str, start: int) -> Iterator[tuple[int, str]]:
-    """Yields the lines and their positions; an empty line for fenced code, comments and the like."""
+    """Yields (start, line) for each line. The line is "" inside fenced code, comments and some HTML elements."""
     end: re.Pattern[str] | None = None  # of the open code or comment
     indent = ""  # before an open fence
     for line in text[start:].splitlines(keepends=True):
@@ -52,9 +52,9 @@ def _lines_outside_code(text: str, start: int) -> Iterator[tuple[int, str]]:
 
 
 def _opened(line: str) -> tuple[re.Pattern[str] | None, str]:
-    """Returns the pattern of the line that ends the code or comment that this line begins, if it begins one.
+    """Returns the pattern that ends the code or comment which ``line`` begins, or None, and an indent.
 
-    Also returns what each line of a fence in a list or quote begins with.
+    Each line of a fence inside a list or quote begins with the indent.
     """
     if fence := _FENCE.fullmatch(line):
         before, mark = fence.group(1), fence.group(2) or fence.group(3)

@@ -1,6 +1,7 @@
-"""Reads Jupyter notebooks (.ipynb) cell by cell: text, code and what the code printed. Runs in the child process.
+"""Reads Jupyter notebooks (.ipynb) cell by cell: text, code, and the output of the code. Runs in the child process.
 
-The files are JSON. nbformat would add a check against their schema, with jsonschema, and nothing that is needed here.
+The files are JSON. The package nbformat is not used: it would only add a check against their schema, and needs
+jsonschema.
 """
 
 import json
@@ -17,7 +18,10 @@ _TEXTS = ("text/plain", "text/markdown", "text/latex")
 
 
 def read(text: str) -> TextBuilder:
-    """Returns the notebook's cells; notes pictures. A file that is no notebook is its text."""
+    """Returns the text of a notebook's cells. Notes the pictures in them, which are not read.
+
+    A file that is not a notebook is returned as its own text, with a note.
+    """
     builder = TextBuilder()
     try:
         notebook = json.loads(text)
@@ -63,7 +67,7 @@ def _text(source: str, builder: TextBuilder) -> None:
 
 
 def _output(output: dict[str, Any], builder: TextBuilder) -> int:
-    """Append the text of an output; returns the number of its pictures."""
+    """Append the text of a cell's output. Returns 1 if the output is a picture, else 0."""
     data = _object(output.get("data"))
     pictures = any(name.startswith("image/") for name in data) or "png" in output or "jpeg" in output
     told = next((_joined(data[name]) for name in _TEXTS if name in data), "")
@@ -80,10 +84,10 @@ def _output(output: dict[str, Any], builder: TextBuilder) -> int:
 
 
 def _object(value: object) -> dict[str, Any]:
-    """Returns a JSON object, empty if the file has something else in its place."""
+    """Returns ``value`` if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def _joined(lines: object) -> str:
-    """Returns text that is stored whole or as a list of lines."""
+    """Returns text that a notebook stores as one string or as a list of lines."""
     return "".join(map(str, lines)) if isinstance(lines, list) else str(lines or "")

@@ -1,7 +1,7 @@
-"""Reads subtitles (.srt, .vtt): their text, a line each, with the time at which each begins as its place.
+"""Reads subtitles (.srt, .vtt): a line for each subtitle, marked with the time at which it is shown.
 
-Of the tests' files pysubs2 1.8 took a note for speech, srt 3.5 kept the tags, and webvtt-py 0.6 reads
-WebVTT alone.
+Other packages were tried on the tests' files: pysubs2 1.8 took a note for speech, srt 3.5 kept the tags, and webvtt-py
+0.6 reads only WebVTT.
 """
 
 import re
@@ -17,7 +17,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^>\n]*>|<\d[\d:.]*>|\{\\[^}\n]*\}")
 
 
 def read(text: str) -> TextBuilder:
-    """Returns the subtitles. Text before the first time is left out, and so are notes and styles of WebVTT."""
+    """Returns the text of the subtitles. Leaves out text before the first time, and the notes and styles of WebVTT."""
     builder, label = TextBuilder(), ""
     if text.startswith("WEBVTT"):
         text = _NOTE.sub("\n\n", text)

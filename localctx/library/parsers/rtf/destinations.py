@@ -1,4 +1,8 @@
-"""What the control words of RTF stand for: letters, and destinations that are read, collected or passed over."""
+"""Lists the control words of RTF: those that print a letter, and those that begin a destination.
+
+A destination is a group with a purpose of its own, such as a footnote or the font table. It is read, collected or
+skipped.
+"""
 
 LETTERS = {
     **{"tab": "\t", "line": "\n", "softline": "\n", "page": "\n", "column": "\n", "emspace": " ", "enspace": " "},
@@ -53,4 +57,7 @@ FLAT = {
     "themedata",
     "datastore",
 }
-"""Destinations without the ends of paragraphs: one in them says that their closing brace is damaged."""
+"""Destinations that hold no paragraphs.
+
+The end of a paragraph in one of them shows that its closing brace is missing.
+"""

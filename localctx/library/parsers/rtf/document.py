@@ -1,7 +1,7 @@
 """Reads RTF: paragraphs, headings, tables, notes, comments, list numbers, text boxes. Runs in the child process.
 
-Measured: striprtf reads hidden and deleted text, and loses notes, text boxes, headings, merged cells and the lines of
-nested tables. So the file is read here.
+The file is read here. striprtf was measured: it reads hidden and deleted text, and loses notes, text boxes, headings,
+merged cells and the lines of nested tables.
 """
 
 from localctx.library.parsers.office.blocks import printed_once, write_at_end, write_blocks
@@ -10,7 +10,7 @@ from localctx.library.parsers.text_builder import TextBuilder
 
 
 def read(data: bytes) -> TextBuilder:
-    """Returns the document's text. What is missing at the end of a truncated file is noted."""
+    """Returns the document's text. If the file is truncated, notes that its end is missing."""
     builder, reader = TextBuilder(), RtfReader()
     reader.read(data)
     write_blocks(builder, reader.finish())

@@ -1,4 +1,4 @@
-"""Interprets the tokens of RTF: groups, fonts, styles, and the destinations that hold text, notes or numbers."""
+"""Interprets the tokens of RTF: groups, fonts, styles, and the destinations with text, notes or numbers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +16,7 @@ _MERGES = {"clvmrg", "clmrg"}
 
 
 class RtfReader:
-    """Reads one file. ``headers_and_footers`` has those that it holds, each with its kind."""
+    """Reads one RTF file. ``headers_and_footers`` are (``Header`` or ``Footer``, its blocks), filled while reading."""
 
     def __init__(self) -> None:
         self.headers_and_footers: list[tuple[str, list[Block]]] = []
@@ -35,7 +35,7 @@ class RtfReader:
         self._form = RtfFormField()
 
     def read(self, data: bytes) -> None:
-        """Read a whole file."""
+        """Read the bytes of a whole file."""
         for token in tokens(data):
             if token.kind == "bytes":
                 self._add_bytes(token.data)
@@ -55,7 +55,7 @@ class RtfReader:
         self._flush()
 
     def finish(self) -> list[Block]:
-        """Returns the blocks of the text."""
+        """End the groups that are still open, and return the blocks of the text."""
         if len(self._states) > 1:
             self._note("the end of the file, which is missing or damaged")
         while self._begun:
@@ -63,7 +63,7 @@ class RtfReader:
         return self._stories[0].finish()
 
     def unread(self) -> Iterator[str]:
-        """Yields what could not be read, a line each."""
+        """Yields a line for each part that could not be read, such as ``2 pictures``."""
         for told, count in self._unread.items():
             yield f"{count} {told.removeprefix('a ')}s" if told == "a picture" and count > 1 else told
 
@@ -172,7 +172,7 @@ class RtfReader:
                 self._state.destination = "passed over"
 
     def _leave_damaged(self, name: str) -> None:
-        """Go on with the text where the closing brace of a destination without paragraphs must be missing."""
+        """Continue with the text if ``name`` cannot be in this destination: its closing brace is missing."""
         destination = self._state.destination
         begins = name == "pard" and destination != "stylesheet"
         if destination in destinations.FLAT and (name in _ENDS or begins):
@@ -182,7 +182,7 @@ class RtfReader:
             self._story.add(self._number)
 
     def _defined(self) -> RtfFonts | RtfStyles | RtfFormField | None:
-        """Returns what the control words of the destination define, if they define anything."""
+        """Returns the table (fonts, styles or a form field) that the control words here define, or None."""
         match self._state.destination:
             case "fonttbl":
                 return self._fonts
@@ -221,7 +221,7 @@ class RtfReader:
             self._entry = ""
 
     def _character_word(self, name: str, value: int | None) -> bool:
-        """Handle what belongs to letters; returns False for other words."""
+        """Handle a control word for letters. Returns False for any other word."""
         state = self._state
         match name:
             case "u":
@@ -242,7 +242,7 @@ class RtfReader:
         return True
 
     def _paragraph_word(self, name: str, value: int | None) -> bool:
-        """Handle what belongs to paragraphs; returns False for other words."""
+        """Handle a control word for paragraphs. Returns False for any other word."""
         story = self._story
         match name:
             case "par" | "sect":

@@ -1,4 +1,4 @@
-"""What the groups of an RTF file set: fonts with their code pages, styles, numbers of notes, values of form fields."""
+"""Holds the settings of an RTF file's groups: fonts with their code pages, styles, note numbers, form fields."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from localctx.library.parsers.list_numbers import formatted
 from localctx.library.parsers.rtf.tokens import codec_of, codec_of_charset
 
 NO_LEVEL = 9
-"""The outline level of text that is no heading."""
+"""The outline level of text that is not a heading."""
 
 _HEADINGS = ("heading ", "title")
 _PAGES = {"mac": 10000, "pc": 437, "pca": 850}
@@ -16,7 +16,7 @@ _KINDS = {"ftn": "footnote", "aftn": "endnote"}
 
 @dataclass
 class RtfState:
-    """What a group inherits, and what holds again after it."""
+    """The state that a group inherits from the group around it. At the group's end the outer state holds again."""
 
     destination: str = "text"
     hidden: bool = False
@@ -26,7 +26,7 @@ class RtfState:
 
 
 class RtfFonts:
-    """The font table. A font may have a code page of its own; others have that of the file."""
+    """The font table: names and code pages of fonts. A font without a code page has that of the file."""
 
     def __init__(self) -> None:
         self._default_codec, self._default_font = "cp1252", 0
@@ -35,7 +35,7 @@ class RtfFonts:
         self._defined = 0
 
     def define(self, word: str, value: int) -> None:
-        """Take a control word of the font table."""
+        """Apply a control word of the font table, with its number ``value``."""
         if word == "f":
             self._defined, self._names[value] = value, ""
         elif word == "fcharset":
@@ -44,11 +44,11 @@ class RtfFonts:
             self._codecs[self._defined] = codec_of(value)
 
     def add_name(self, text: str) -> None:
-        """Take text of the font table."""
+        """Add text of the font table to the name of the font that is being defined."""
         self._names[self._defined] = self._names.get(self._defined, "") + text.replace(";", "")
 
     def configure(self, word: str, value: int) -> None:
-        """Take a control word of the document."""
+        """Apply a control word of the document that sets the default code page or font."""
         if word == "ansicpg" and value:
             self._default_codec = codec_of(value)
         elif word in _PAGES:
@@ -57,45 +57,45 @@ class RtfFonts:
             self._default_font = value
 
     def codec(self, font: int | None) -> str:
-        """Returns the codec of a font; None is the default font."""
+        """Returns the name of Python's codec for the text of a font. None means the default font."""
         return self._codecs.get(self._default_font if font is None else font) or self._default_codec
 
     def name(self, font: int | None) -> str:
-        """Returns the name of a font; None is the default font."""
+        """Returns the name of a font. None means the default font."""
         return self._names.get(self._default_font if font is None else font, "").strip()
 
 
 class RtfStyles:
-    """The style sheet: which paragraph styles are headings or titles."""
+    """The style sheet: knows which paragraph styles are headings or titles."""
 
     def __init__(self) -> None:
         self._headings = set[int]()
         self._style, self._name = 0, ""  # that is being defined
 
     def define(self, word: str, value: int) -> None:
-        """Take a control word of the style sheet."""
+        """Apply a control word of the style sheet, with its number ``value``."""
         if word == "s":
             self._style = value
         elif word == "outlinelevel" and value < NO_LEVEL:
             self._headings.add(self._style)
 
     def add_name(self, text: str) -> None:
-        """Take text of the style sheet."""
+        """Add text of the style sheet to the name of the style that is being defined."""
         self._name += text
 
     def end_style(self) -> None:
-        """End the style that is being defined."""
+        """End the definition of a style."""
         if self._name.strip().lower().startswith(_HEADINGS):
             self._headings.add(self._style)
         self._style, self._name = 0, ""
 
     def is_heading(self, style: int) -> bool:
-        """Returns True if paragraphs of this style are headings or titles."""
+        """Returns True if the paragraph style number ``style`` is a heading or title."""
         return style in self._headings
 
 
 class RtfNotes:
-    """Numbers footnotes and endnotes. ``is_counted``: the text calls the next note by an automatic number."""
+    """Numbers footnotes and endnotes. ``is_counted`` is set when the text refers to the next note by its number."""
 
     def __init__(self) -> None:
         self.is_counted = False
@@ -103,7 +103,7 @@ class RtfNotes:
         self._forms = {"footnote": "decimal", "endnote": "lowerRoman"}
 
     def label(self, kind: str) -> str:
-        """Returns what the next note of a kind is called, and counts it."""
+        """Returns the label of the next note of a ``kind``, such as ``Footnote 3``, and counts the note."""
         if not self.is_counted:
             return kind.title()
         self.is_counted = False
@@ -111,7 +111,7 @@ class RtfNotes:
         return f"{kind.title()} {formatted(self._counts[kind] - 1, self._forms[kind])}"
 
     def configure(self, word: str, value: int | None) -> bool:
-        """Take a control word of the document; returns False if it says nothing of notes."""
+        """Apply a control word of the document. Returns False if it does not configure notes."""
         prefix, _, form = word.partition("ftnn")
         kind = _KINDS.get(f"{prefix}ftn")
         if kind and form in _NOTE_FORMS:
@@ -125,7 +125,7 @@ class RtfNotes:
 
 @dataclass
 class RtfFormField:
-    """A form field: a check box or a list of entries, of which one is chosen."""
+    """A form field: a check box, or a list of entries of which one is chosen."""
 
     kind: int = 0  # 1: a check box, 2: a list
     result: int = 25  # 25: the default
@@ -133,7 +133,7 @@ class RtfFormField:
     entries: list[str] = field(default_factory=list)
 
     def define(self, word: str, value: int) -> None:
-        """Take a control word of the field."""
+        """Apply a control word of the field, with its number ``value``."""
         if word == "fftype":
             self.kind = value
         elif word == "ffres":
@@ -143,7 +143,7 @@ class RtfFormField:
 
     @property
     def printed(self) -> str:
-        """The state of the box, or the chosen entry."""
+        """The field as text: ``[x]`` or ``[ ]`` for a check box, else the chosen entry."""
         chosen = self.default if self.result == 25 else self.result
         if self.kind == 1:
             return "[x]" if chosen else "[ ]"

@@ -1,4 +1,4 @@
-"""The blocks of RTF as they come: paragraphs, and tables of rows of cells, of the text, a note or a text box."""
+"""Collects the paragraphs and tables of one RTF text: the main text, a note, a header, a comment or a text box."""
 
 from localctx.library.parsers.office.blocks import Block, Cell, Paragraph, Table
 from localctx.library.parsers.rtf.tokens import joined_surrogates
@@ -7,7 +7,10 @@ _MERGES = {"clvmrg": "above", "clmrg": "left"}
 
 
 class RtfStory:
-    """Collects the blocks of one text. ``kind`` is the destination that it is written in, such as ``footnote``."""
+    """Collects the blocks of one text. ``kind`` is the destination that holds it, such as ``footnote``.
+
+    The reader sets ``number``, ``is_heading``, ``level`` and ``after`` for the open paragraph.
+    """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -20,11 +23,11 @@ class RtfStory:
         self._levels: list[_TableRows] = []  # the open tables: a table in a cell is on the next level
 
     def add(self, text: str) -> None:
-        """Append text to the paragraph."""
+        """Append text to the open paragraph."""
         self._pieces.append(text)
 
     def end_paragraph(self) -> None:
-        """End the paragraph, in a cell or outside of tables."""
+        """End the open paragraph, in a cell or outside of tables."""
         text = joined_surrogates("".join(self._pieces)).strip(" \t\n")
         is_heading = self.is_heading and not self.level
         made = Paragraph(text, self.number if text else "", is_heading, self.after)
@@ -35,19 +38,22 @@ class RtfStory:
             (self._levels[-1].cell if self._levels else self._blocks).append(made)
 
     def end_cell(self, level: int) -> None:
-        """End a cell of the table on ``level`` (from 1)."""
+        """End a cell of the table on nesting ``level`` (1 is the outermost table)."""
         self._open(level)
         self.end_paragraph()
         self._levels[-1].end_cell()
 
     def end_row(self, level: int, merges: list[str]) -> None:
-        """End a row of the table on ``level``. ``merges`` says of each cell how it is merged: see ``merge_of``."""
+        """End a row of the table on nesting ``level``.
+
+        ``merges`` has for each cell what ``merge_of`` returned for it.
+        """
         self._open(level)
         self._close(level)
         self._levels[-1].end_row(merges)
 
     def finish(self) -> list[Block]:
-        """Returns the blocks."""
+        """End the last paragraph and all tables, and return the blocks."""
         self.end_paragraph()
         self._close(0)
         return self._blocks
@@ -58,7 +64,7 @@ class RtfStory:
             self._levels.append(_TableRows())
 
     def _close(self, level: int) -> None:
-        """Put the tables above ``level`` into the cells that they are in."""
+        """Put each table nested deeper than ``level`` into the cell that contains it."""
         while len(self._levels) > level:
             rows = self._levels.pop().finish()
             if rows:
@@ -66,7 +72,7 @@ class RtfStory:
 
 
 class _TableRows:
-    """The rows of a table that is being read."""
+    """Collects the rows of a table while it is read."""
 
     def __init__(self) -> None:
         self.cell: list[Block] = []
@@ -92,5 +98,5 @@ class _TableRows:
 
 
 def merge_of(words: set[str]) -> str:
-    """Returns how a cell with these control words is merged: ``above``, ``left`` or not at all."""
+    """Returns how a cell with these control words is merged: ``above``, ``left``, or "" if it is not."""
     return next((merge for word, merge in _MERGES.items() if word in words), "")

@@ -1,4 +1,4 @@
-"""Splits RTF into its tokens, and decodes its bytes in the code pages of its fonts."""
+"""Splits RTF into tokens, and finds Python's codecs for the code pages of its fonts."""
 
 import codecs
 import re
@@ -12,7 +12,7 @@ _CHARSETS = {
     **{0: 1252, 77: 10000, 128: 932, 129: 949, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255},
     **{178: 1256, 186: 1257, 204: 1251, 222: 874, 238: 1250, 254: 437, 255: 850},
 }
-"""Windows code pages by the numbers of fonts' character sets."""
+"""Windows code pages by the numbers of RTF's character sets of fonts."""
 
 _OTHER_NAMES = {
     936: "gbk",
@@ -26,7 +26,7 @@ _OTHER_NAMES = {
 
 
 LARGEST = 1 << 31
-"""The largest number of a control word."""
+"""The largest number of a control word. Larger ones, which are forged, are reduced to it."""
 
 
 class RtfToken(NamedTuple):
@@ -39,7 +39,7 @@ class RtfToken(NamedTuple):
 
 
 def tokens(data: bytes) -> Iterator[RtfToken]:
-    """Yields the tokens of an RTF file. Binary data is passed over."""
+    """Yields the tokens of an RTF file. Skips binary data."""
     at = 0
     while found := _TOKEN.match(data, at):
         at = found.end()
@@ -59,12 +59,12 @@ def tokens(data: bytes) -> Iterator[RtfToken]:
 
 
 def _number(digits: bytes | None) -> int | None:
-    """Returns a control word's number; a forged one is limited."""
+    """Returns the number of a control word, or None; at most LARGEST."""
     return None if digits is None else max(-LARGEST, min(LARGEST, int(digits[:12])))
 
 
 def codec_of(code_page: int) -> str:
-    """Returns Python's name of a Windows code page; cp1252 for an unknown one."""
+    """Returns the name of Python's codec for a Windows code page; cp1252 if the code page is unknown."""
     name = _OTHER_NAMES.get(code_page, f"cp{code_page}")
     try:
         return codecs.lookup(name).name
@@ -73,11 +73,11 @@ def codec_of(code_page: int) -> str:
 
 
 def codec_of_charset(charset: int, default: str) -> str:
-    """Returns the codec of a font's character set; ``default``, the file's, for those that name none."""
+    """Returns the codec for the number of a font's character set; ``default`` if the number is unknown."""
     page = _CHARSETS.get(charset)
     return codec_of(page) if page else default
 
 
 def joined_surrogates(text: str) -> str:
-    """Returns text in which the two halves of a letter such as an emoji are one letter."""
+    """Returns ``text`` with each pair of surrogates, the halves of a letter such as an emoji, joined to one letter."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

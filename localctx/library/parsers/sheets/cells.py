@@ -1,4 +1,4 @@
-"""Cells of a table: their values, and the text that shows them. Standard library only."""
+"""Defines the cells of a sheet: a value, and the text that shows the value. Standard library only."""
 
 import datetime
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ _MAX_EXPONENT = 30  # a number of more digits would be noise
 
 
 class SheetCell(NamedTuple):
-    """A cell with something in it: its value (a text, number, truth value, day, time or duration), and its text."""
+    """A cell that is not empty: its value (text, number, truth value, day, time or duration), and the text shown."""
 
     value: Any
     shown: str
@@ -22,11 +22,11 @@ NumberedRow = tuple[int, SheetRow]
 """A row that is not empty, with its number from 1."""
 
 Merged = tuple[tuple[int, int], tuple[int, int]]
-"""A merged range: its first row and column, its last row and column. Rows count from 1, columns from 0."""
+"""A merged range of cells: ((first row, first column), (last row, last column))."""
 
 
 class Comment(NamedTuple):
-    """A comment on a cell: its column from 0, its author or "", its text."""
+    """A comment on a cell: the cell's column (from 0), the author or "", and the text."""
 
     column: int
     author: str
@@ -34,13 +34,16 @@ class Comment(NamedTuple):
 
 
 def cell(value: Any) -> SheetCell | None:
-    """Returns the cell of a value, or None for one without any visible text."""
+    """Returns the cell for a value, or None if the value shows no text."""
     shown = show(value)
     return SheetCell(value, shown) if shown else None
 
 
 def show(value: Any) -> str:
-    """Returns a value on one line: numbers with up to 15 digits and no exponent, days as 2026-05-01, 36:00 hours."""
+    """Returns a value as text on one line.
+
+    Numbers have up to 15 digits and no exponent; a day is 2026-05-01, a duration of 36 hours is 36:00.
+    """
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int | float):
@@ -53,14 +56,14 @@ def show(value: Any) -> str:
 
 
 def plain_number(value: float) -> str:
-    """Returns a number with up to 15 significant digits, without an exponent unless it is huge or tiny."""
+    """Returns a number with up to 15 significant digits. Only huge or tiny numbers have an exponent."""
     number = f"{value:.15g}"
     exponent = int(number.partition("e")[2] or 0)
     return format(Decimal(number), "f") if 0 < abs(exponent) <= _MAX_EXPONENT else number
 
 
 def column_name(column: int) -> str:
-    """Returns the letters of a column from 0: A, B, ..., AA."""
+    """Returns the letters of a column, counted from 0: A, B, ..., Z, AA."""
     name = ""
     while column >= 0:
         name = chr(ord("A") + column % 26) + name
@@ -69,7 +72,7 @@ def column_name(column: int) -> str:
 
 
 def tell_ranges(numbers: Sequence[int]) -> str:
-    """Returns ascending numbers with runs joined, and the rest counted after eight: ``3-7, 9``."""
+    """Returns ascending numbers as text, with ranges joined: ``3-7, 9``. After eight ranges, only counts the rest."""
     runs = list[list[int]]()
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

@@ -1,7 +1,7 @@
-"""Reads the rows of a CSV file, whatever separates its values, and writes them as the rows of a sheet.
+"""Reads a CSV file with any separator, and writes its rows as the rows of a sheet.
 
 The rows are read by Python's csv module. Its Sniffer is not used: on real files it takes letters for separators, and
-needs quadratic time. The separator is the one that gives the most rows one number of columns.
+needs quadratic time. The separator is the one with which most rows have the same number of columns.
 """
 
 import csv
@@ -15,7 +15,7 @@ from localctx.library.parsers.sheets.values import value_of
 from localctx.library.parsers.text_builder import TextBuilder
 
 SUFFIXES = (".csv", ".tsv", ".tab", ".psv")
-"""Suffixes of the names of such files."""
+"""Suffixes of file names that mark CSV files."""
 
 _SEPARATORS = ",;\t|"
 _SAMPLE = 200  # rows that are examined
@@ -43,7 +43,7 @@ def _rows(text: str, separator: str, skipped: int) -> Iterator[NumberedRow]:
 
 
 def _records(text: str, separator: str) -> Iterator[list[str]]:
-    """Yields the rows. Quotation marks mean nothing in a file where one of them is not closed."""
+    """Yields the rows. If a quotation mark is never closed, quotation marks have no meaning in the file."""
     quoted = csv.reader(io.StringIO(text), delimiter=separator)
     if all(value.count("\n") < _MAX_LINES for values in quoted for value in values):
         yield from csv.reader(io.StringIO(text), delimiter=separator)
@@ -59,7 +59,7 @@ def _separator(text: str) -> str:
 
 
 def _share_of_even_rows(text: str, separator: str) -> tuple[float, int]:
-    """Returns the share of rows with the commonest number of columns, and this number; zeros if it is one column."""
+    """Returns (share of rows with the commonest number of columns, this number); (0, 0) if the number is 1."""
     rows = csv.reader(io.StringIO(text[: 1 << 20]), delimiter=separator)
     lengths = [len(values) for values, _ in zip(rows, range(_SAMPLE), strict=False) if values]
     columns, count = Counter(lengths).most_common(1)[0] if lengths else (1, 0)

@@ -1,4 +1,4 @@
-"""Finds the header of a table: the row of its column names, with rows of group names above it."""
+"""Finds the header of a table: the row with the names of its columns, and rows with names of groups above it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,17 @@ from typing import Any
 from localctx.library.parsers.sheets.cells import Merged, NumberedRow, SheetRow
 
 Names = dict[int, str]
-"""The names of columns; ``2023 / Price`` where ``2023`` is the name of a group of columns."""
+"""Column names by column. In ``2023 / Price``, ``2023`` is the name of a group of columns."""
 
 Across = Mapping[int, Sequence[tuple[int, int]]]
-"""The first and last columns of the ranges merged over several columns, by their first row."""
+"""The ranges merged over several columns: (first column, last column) by the first row of the range."""
 
 _SAMPLE = 20  # rows under a header that are examined
 _MAX_GROUP_ROWS = 3
 
 
 def columns_across(merged: Sequence[Merged]) -> Across:
-    """Returns the merged ranges of several columns by their first row."""
+    """Returns the ranges that are merged over several columns, by their first row."""
     across = dict[int, list[tuple[int, int]]]()
     for (row, first), (_, last) in merged:
         if last > first:
@@ -29,12 +29,13 @@ def columns_across(merged: Sequence[Merged]) -> Across:
 def find_header(
     block: Sequence[NumberedRow], has_header: bool, across: Across, enough: int = 3
 ) -> tuple[int, Names] | None:
-    """Returns the number of the last header row of a block and its names, or None. Rows of one cell are titles.
+    """Returns (number of the last header row, names of the columns) of a block, or None if it has no header.
 
-    Column names are text, or ascending years or days. Fewer than ``enough`` columns have a header only if one of them
-    has numbers or days throughout; otherwise they may be a form whose first row is an entry too. The same holds for a
-    later block of a sheet, which otherwise has the columns of the block before. A first row with a value that its
-    column repeats is no header.
+    A block is a run of rows without an empty row; rows of one cell at its start are titles. Names are text, or
+    ascending years or days. A first row with a value that its column repeats is no header. Fewer than ``enough``
+    columns may be a form, whose first row is an entry, too. They have a header only if one of them has numbers or days
+    throughout. The same holds with ``has_header``, for a later block of a sheet, which may continue the columns of the
+    block before.
     """
     first = next((i for i in range(len(block)) if len(block[i][1]) > 1 or _names_groups(block, i, across)), len(block))
     at = first
@@ -52,8 +53,8 @@ def find_header(
 def _names_groups(block: Sequence[NumberedRow], at: int, across: Across) -> bool:
     """Returns True if row ``at`` names groups of the columns that the row below it names.
 
-    A group is merged over some of these columns, or it stands over the first of several columns of one name that have
-    numbers.
+    A group name is merged over some of these columns. Or it stands over the first of several columns that have the same
+    name and numbers.
     """
     if at + 2 >= len(block):
         return False
@@ -70,7 +71,10 @@ def _names_groups(block: Sequence[NumberedRow], at: int, across: Across) -> bool
 
 
 def _by_column(numbered: NumberedRow, names: SheetRow, across: Across) -> Names:
-    """Returns the group name above each of the columns: of the range merged over it, else of the last one begun."""
+    """Returns for each column the name of its group in this row.
+
+    That is the name merged over the column, else the last one to the left.
+    """
     number, row = numbered
     if not (spans := across.get(number)):
         return {column: row[max(begun)].shown for column in names if (begun := [c for c in row if c <= column])}
@@ -79,13 +83,13 @@ def _by_column(numbered: NumberedRow, names: SheetRow, across: Across) -> Names:
 
 
 def _joined(groups: Sequence[Names], names: SheetRow) -> Names:
-    """Returns the names with those of their groups in front, each of them once."""
+    """Returns the column names, each with the names of its groups before it."""
     levels = {c: [*(group.get(c, "") for group in groups), column_label(cell.shown)] for c, cell in names.items()}
     return {column: " / ".join(dict.fromkeys(filter(None, parts))) for column, parts in levels.items()}
 
 
 def column_label(name: str) -> str:
-    """Returns a column's name as rows have it: without the separator of their values."""
+    """Returns a column's name as it is written in rows: ``; ``, which separates the values, becomes ``, ``."""
     return name.replace("; ", ", ")
 
 
@@ -96,13 +100,13 @@ def _are_names(row: SheetRow) -> bool:
 
 
 def _recurs(row: SheetRow, below: Sequence[SheetRow]) -> bool:
-    """Returns True if a value of the row is again in its column, though the whole row is not."""
+    """Returns True if a column of ``row`` has the same value again below, in a row that is not equal to ``row``."""
     shown = {column: cell.shown for column, cell in row.items()}
     others = [other for other in below if {column: cell.shown for column, cell in other.items()} != shown]
     return any(column in other and other[column].shown == name for other in others for column, name in shown.items())
 
 
 def _is_measured(column: int, rows: Sequence[SheetRow]) -> bool:
-    """Returns True if the column has at least two values, all of one type other than text."""
+    """Returns True if the column has at least two values, all of the same type, which is not text."""
     types = [type(row[column].value) for row in rows if column in row]
     return len(types) > 1 and len(set(types)) == 1 and types[0] is not str

@@ -1,7 +1,7 @@
-"""Shows a number by its format code in a workbook, as far as that loses no digit. Standard library only.
+"""Shows a number in the format of its cell, unless digits would be lost. Standard library only.
 
 Days and times become ISO 8601, because a format such as 03/04 does not say which is the month. ssf (a port of SheetJS'
-formats, 2020) was tried: it rounds, as a sheet does, and needs babel, 30 MB.
+formats, 2020) was tried: it rounds, as a spreadsheet does, and needs babel, 30 MB.
 """
 
 import datetime
@@ -21,7 +21,7 @@ BUILT_IN = {
     **dict.fromkeys((18, 19, 20, 21, 32, 33, 34, 35, 45, 47), "h:mm:ss"),
     22: "yyyy-mm-dd h:mm",
 }
-"""Format codes by their number in a workbook (ECMA-376, part 1, 18.8.30), those of days and times simplified."""
+"""Format codes by their numbers in a workbook (ECMA-376, part 1, 18.8.30); simplified for days and times."""
 
 _Kind = Literal["number", "day", "moment", "time", "duration"]
 _LITERAL = re.compile(
@@ -33,8 +33,10 @@ _DIGITS = re.compile(r"[#0?,]*[#0?][#0?,]*(?:\.[#0?]*)?|\.[#0?]+")
 
 @dataclass(frozen=True)
 class _Format:
-    """A format of ``kind``. A number gets ``before`` and ``after``, at least ``whole`` digits before the point and
-    ``decimals`` after it, and commas if ``grouped``; it is multiplied by 100 if ``percent``.
+    """A parsed format. ``before`` and ``after`` are printed around a number.
+
+    ``whole`` is the smallest number of digits before the point, ``decimals`` the number after it. ``grouped`` adds
+    commas; ``percent`` multiplies by 100.
     """
 
     kind: _Kind
@@ -50,7 +52,10 @@ _GENERAL = None
 
 
 def shown_cell(value: float, code: str, from_1904: bool) -> SheetCell:
-    """Returns the cell of a number with the format ``code``. Days count from 1900, or from 1904."""
+    """Returns the cell of a number with the format ``code``.
+
+    Days are counted from 1900, or from 1904 if ``from_1904``.
+    """
     form = _parsed(code)
     if form is _GENERAL:
         return SheetCell(value, plain_number(value))
@@ -62,7 +67,7 @@ def shown_cell(value: float, code: str, from_1904: bool) -> SheetCell:
 
 @cache
 def _parsed(code: str) -> _Format | None:
-    """Returns a format, or None for one that shows numbers in another way: as they are, scaled, or as fractions."""
+    """Returns the parsed format, or None for one whose numbers are shown as they are: general, scaled, fractions."""
     section = code.partition(";")[0]
     if section.strip().lower() in ("general", "", "@"):
         return _GENERAL
@@ -94,7 +99,7 @@ def _number_format(section: str) -> _Format | None:
 
 
 def _marked(match: re.Match[str]) -> str:
-    """Returns a literal with its characters protected from being taken for digits, by private-use characters."""
+    """Returns the text of a literal in private-use characters, so that it is not taken for digits of the format."""
     text = match[1] or match[2] or match[3] or ("" if match[0][0] in '*["\\' else " ")
     return "".join(chr(0xF0000 + ord(c)) if ord(c) < 0xFFFF else c for c in text)
 
@@ -118,7 +123,7 @@ def _number(value: float, form: _Format) -> str:
 
 
 def _moment(value: float, kind: _Kind, from_1904: bool) -> object:
-    """Returns a number of days as a day, a moment, a time or a duration; unchanged if no calendar has it."""
+    """Returns a number of days as a day, moment, time or duration; unchanged if no calendar has that day."""
     try:
         if kind == "duration" or (kind == "time" and value >= 1):
             return datetime.timedelta(days=value)
@@ -131,7 +136,7 @@ def _moment(value: float, kind: _Kind, from_1904: bool) -> object:
 
 
 def _beginning(value: float, from_1904: bool) -> datetime.datetime:
-    """Returns day 0. Excel counts a 29th of February 1900, which did not exist, so days before it begin a day later."""
+    """Returns day 0. Excel counts a day that did not exist, February 29, 1900: before it, day 0 is a day later."""
     if from_1904:
         return datetime.datetime(1904, 1, 1)
     return datetime.datetime(1899, 12, 31 if value < 60 else 30)

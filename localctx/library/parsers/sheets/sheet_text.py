@@ -1,4 +1,4 @@
-"""Writes the rows of a sheet as text. Each row under a header names its values, and is marked with its number.
+"""Writes the rows of a sheet as text, each marked with its number. A row under a header names its values.
 
 A cell merged over several rows is repeated in each of them.
 """
@@ -15,9 +15,9 @@ _BLOCK = 1000  # rows of a block held in memory at a time
 
 @dataclass(frozen=True)
 class Sheet:
-    """A sheet: its name or "", its rows in order, its merged ranges, and its comments by the number of their row.
+    """A sheet: its name or "", its rows in order, its merged ranges, and its comments by row number.
 
-    ``may_be_form``: two columns may be an entry form, without a header.
+    ``may_be_form`` is True if two columns may be an entry form, which has no header.
     """
 
     name: str
@@ -28,7 +28,10 @@ class Sheet:
 
 
 def write_sheet(sheet: Sheet, builder: TextBuilder) -> None:
-    """Append a sheet's rows, each with its comments. The sheet's name is a heading; a sheet without rows has none."""
+    """Append the rows of a sheet, each with its comments. The sheet's name becomes a heading before the first row.
+
+    A sheet without rows and comments adds nothing.
+    """
     across, waiting = columns_across(sheet.merged), dict(sheet.comments)
     begun, header_row, names = False, 0, Names()
     for is_new, block in _blocks(_with_merged(sheet.rows, sheet.merged)):
@@ -54,7 +57,7 @@ def _begin_row(number: int, heading: str, builder: TextBuilder) -> None:
 
 
 def _with_merged(rows: Iterable[NumberedRow], merged: Sequence[Merged]) -> Iterator[NumberedRow]:
-    """Yields the rows with the value of each cell that is merged over several of them repeated."""
+    """Yields the rows. The value of a cell merged over several rows is repeated in each of them."""
     waiting = sorted((m for m in merged if m[1][0] > m[0][0]), reverse=True)
     if not waiting:
         yield from rows
@@ -72,7 +75,10 @@ def _with_merged(rows: Iterable[NumberedRow], merged: Sequence[Merged]) -> Itera
 
 
 def _blocks(rows: Iterable[NumberedRow]) -> Iterator[tuple[bool, list[NumberedRow]]]:
-    """Yields (begins a block, rows). Missing rows separate blocks. A block of over _BLOCK rows comes in pieces."""
+    """Yields (whether a new block begins, rows). A block is a run of rows with consecutive numbers.
+
+    A block of more than _BLOCK rows comes in pieces.
+    """
     block, is_new, last = list[NumberedRow](), True, 0
     for number, row in rows:
         is_separate = number != last + 1
@@ -88,7 +94,10 @@ def _blocks(rows: Iterable[NumberedRow]) -> Iterator[tuple[bool, list[NumberedRo
 
 
 def _line(row: SheetRow, names: Names, builder: TextBuilder) -> None:
-    """Append a row as a paragraph, so that it is cited by itself. Without a header, tabs separate its values."""
+    """Append a row as a paragraph, so that the row can be cited by itself.
+
+    Without a header, tabs separate the values.
+    """
     if names and len(row) > 1:
         named = (f"{names[column]}: {cell.shown}" if column in names else cell.shown for column, cell in row.items())
         builder.words("; ".join(named))

@@ -1,7 +1,8 @@
-"""Reads a workbook row by row: .xlsx by our own code, .xlsb, .xls and .ods by python-calamine. Runs in the child.
+"""Reads a workbook sheet by sheet and row by row. Runs in the child process.
 
-python-calamine is the fastest of the well-kept readers and reads all three. It tells values, merged cells (.xls) and
-hidden sheets, but no formats, errors, comments or hidden rows.
+.xlsx is read by ``xlsx``; .xlsb, .xls and .ods are read by python-calamine. It is the fastest of the well-kept readers
+and reads all three. It reports values, merged cells (.xls) and hidden sheets, but no formats, errors, comments or
+hidden rows.
 """
 
 import io
@@ -20,7 +21,10 @@ _SheetsDone = Callable[[int, int], None]
 
 
 def read_archive(archive: Archive, progress: _SheetsDone) -> TextBuilder:
-    """Returns the text of a zipped workbook. Raises DocumentError."""
+    """Returns the text of a zipped workbook (.xlsx, .xlsb or .ods).
+
+    Raises DocumentError for a workbook that is locked or damaged. Calls ``progress(sheets done, all sheets)``.
+    """
     if any(name.endswith(".bin") and name.startswith("xl/workbook") for name in archive.names):
         return read(archive.repacked(_is_read), progress)
     if "content.xml" in archive.names:
@@ -29,9 +33,10 @@ def read_archive(archive: Archive, progress: _SheetsDone) -> TextBuilder:
 
 
 def read(data: bytes, progress: _SheetsDone) -> TextBuilder:
-    """Returns the text of all visible sheets. A sheet's name is a heading; rows are marked with their numbers.
+    """Returns the text of all visible sheets of a workbook that python-calamine reads.
 
-    Raises DocumentError for a workbook that is locked or damaged.
+    A sheet's name is a heading; rows are marked with their numbers. Notes hidden sheets. Raises DocumentError for a
+    workbook that is locked or damaged.
     """
     builder = TextBuilder()
     try:
@@ -52,7 +57,7 @@ def read(data: bytes, progress: _SheetsDone) -> TextBuilder:
 
 
 def _is_read(member: str) -> bool:
-    """Returns True if a member of a zipped workbook is needed: pictures, drawings and embeddings are not."""
+    """Returns True if a member of a zipped workbook is needed. Pictures, drawings and embedded files are not."""
     return not member.startswith(("xl/media/", "xl/drawings/", "xl/embeddings/", "Pictures/", "Thumbnails/"))
 
 

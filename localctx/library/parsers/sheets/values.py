@@ -1,6 +1,6 @@
-"""Reads the values of a column of texts: numbers with separators, money, percentages, and days. Standard library only.
+"""Reads the texts of a column as numbers (with separators, money, percentages) or days. Standard library only.
 
-One column has one way to write numbers and days: 1.500 beside 2,75 is fifteen hundred.
+A whole column is read in one notation: beside 2,75, the text 1.500 is fifteen hundred.
 """
 
 import datetime
@@ -28,16 +28,17 @@ _DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})")
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is written: its kind, and the function from a text to its value (None if it has none)."""
+    """The notation of a column: its kind, and a function from a text to its value, or to None if it has none."""
 
     kind: ColumnKind
     value: Callable[[str], float | str | None]
 
 
 def column_of(texts: Iterable[str]) -> Column:
-    """Returns how the texts of a column are to be read. A number or day must be in nine of ten that are not empty.
+    """Returns the notation of a column, given its texts.
 
-    A number is a float, a day a text such as ``2026-05-01``, and a text itself.
+    The kind is ``number`` or ``day`` if nine in ten non-empty texts are that, else ``text``. The value of a number is a
+    float, of a day a text such as ``2026-05-01``, of a text itself.
     """
     filled = [text for text in texts if text.strip()]
     for kind, reader in (("number", _number_reader(filled)), ("day", _day_reader(filled))):
@@ -47,7 +48,7 @@ def column_of(texts: Iterable[str]) -> Column:
 
 
 def value_of(text: str) -> float | datetime.date | str:
-    """Returns what one text is by itself: a number, a day, or a text."""
+    """Returns the value of a single text, without its column: a number, a day, or the text itself."""
     if (number := _number_reader([text])(text)) is not None:
         return number
     day = _day_reader([text])(text)
@@ -55,7 +56,7 @@ def value_of(text: str) -> float | datetime.date | str:
 
 
 def _number_reader(texts: Iterable[str]) -> Callable[[str], float | None]:
-    """Returns the function that reads the numbers of a column."""
+    """Returns a function from a text of the column to its number, or to None."""
     matches = [match for text in texts if (match := _NUMBER.fullmatch(text.strip()))]
     point = _decimal_point([match["digits"] for match in matches])
     units = {(match["before"] or match["after"]).strip() for match in matches} - {""}
@@ -84,7 +85,11 @@ def _number(match: re.Match[str], point: str) -> float | None:
 
 
 def _decimal_point(numbers: Iterable[str]) -> str:
-    """Returns the decimal point of a column: the last of two separators, or the one that does not group by three."""
+    """Returns the decimal point of a column, ``.`` or ``,``; ``.`` if its numbers do not show it.
+
+    In a number with both separators it is the last one. In a number with one separator, it is that one unless exactly
+    three digits follow. A separator that occurs twice is not the decimal point: the other is.
+    """
     for digits in numbers:
         marks = [c for c in digits if c in ".,"]
         if len(set(marks)) == 2:
@@ -97,7 +102,10 @@ def _decimal_point(numbers: Iterable[str]) -> str:
 
 
 def _day_reader(texts: Iterable[str]) -> Callable[[str], str | None]:
-    """Returns the function that reads the days of a column. A month comes first only where a day cannot."""
+    """Returns a function from a text of the column to its day, or to None.
+
+    The month comes first if some text has a second number above 12 and none has a first number above 12.
+    """
     found = [match for text in texts if (match := _DAY.fullmatch(text.strip()))]
     month_first = any(int(m[3]) > 12 for m in found) and not any(int(m[1]) > 12 for m in found)
 

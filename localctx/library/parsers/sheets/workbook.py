@@ -1,4 +1,4 @@
-"""The parts of an .xlsx file that its sheets share: their names, texts and formats. Runs in the child process."""
+"""Reads the parts of an .xlsx file that its sheets share: names, texts and formats. Runs in the child process."""
 
 import io
 import posixpath
@@ -14,7 +14,7 @@ _SHEET, _STRINGS, _STYLES = "worksheet", "sharedStrings", "styles"
 
 
 class SheetEntry(NamedTuple):
-    """A sheet of a workbook: its name and the part of the file that has its rows."""
+    """A sheet of a workbook: its name, the path of the part with its rows, and whether it is hidden or a chart."""
 
     name: str
     part: str
@@ -24,7 +24,10 @@ class SheetEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Workbook:
-    """A workbook's sheets, the texts that its cells refer to, and the format codes of its cell styles."""
+    """The sheets of a workbook, the texts that cells refer to by index, and the format codes of cell styles.
+
+    Days count from 1904 if ``from_1904``, else from 1900.
+    """
 
     sheets: list[SheetEntry]
     strings: list[str]
@@ -47,12 +50,15 @@ def read_workbook(archive: Archive) -> Workbook:
 
 
 def relations(archive: Archive, part: str) -> list[tuple[str, str]]:
-    """Returns the kinds and targets of a part's relations (``""``: of the whole file)."""
+    """Returns (kind, path of the other part) for each relation of ``part``; ``""`` stands for the whole file."""
     return [(kind, target) for _, kind, target in _relations(archive, part)]
 
 
 def elements(data: bytes, names: Collection[str]) -> Iterator[ElementTree.Element]:
-    """Yields the elements of an XML part with these local names, each until the next. Raises ParseError at damage."""
+    """Yields the elements of an XML part whose local names are in ``names``.
+
+    An element is valid until the next one is taken. Raises ParseError where the XML is damaged.
+    """
     parents = list[ElementTree.Element]()
     for event, element in ElementTree.iterparse(io.BytesIO(data), ("start", "end")):
         if event == "start":
@@ -66,7 +72,7 @@ def elements(data: bytes, names: Collection[str]) -> Iterator[ElementTree.Elemen
 
 
 def text_of(element: ElementTree.Element) -> str:
-    """Returns a cell's or comment's text, without the pronunciations that Japanese texts may have."""
+    """Returns the text of a cell or comment, without phonetic readings of Japanese texts."""
     runs = (e for e in element if local(e.tag) in ("t", "r"))
     return "".join(t.text or "" for run in runs for t in run.iter() if local(t.tag) == "t")
 

@@ -1,8 +1,8 @@
 """Reads the sheets of an .xlsx file, row by row. Runs in the child process.
 
-Own code: python-calamine, which reads the other workbooks, leaves out formats, errors, formulas without a value, hidden
-rows and comments, and fills memory up to the farthest cell; openpyxl leaves out merged cells, hidden rows and comments
-when it reads row by row, and needs 50 times the file's size of memory otherwise.
+This is own code for two reasons. python-calamine, which reads the other workbooks, leaves out formats, errors, formulas
+without a value, hidden rows and comments, and fills memory up to the farthest cell. openpyxl leaves out merged cells,
+hidden rows and comments when it reads row by row, and otherwise needs 50 times the file's size of memory.
 """
 
 import datetime
@@ -37,7 +37,7 @@ _THREAD = "[Threaded comment]"  # begins a copy of a newer comment for older pro
 
 
 def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Returns the text of all visible sheets, and notes what is hidden or damaged.
+    """Returns the text of all visible sheets. Notes sheets, rows and columns that are hidden, and damaged parts.
 
     Raises DocumentError if no sheet can be read.
     """
@@ -59,7 +59,7 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
 
 
 def _read_sheet(archive: Archive, book: Workbook, name: str, part: str, builder: TextBuilder) -> None:
-    """Append one sheet; of a damaged one, the rows before the damage."""
+    """Append one sheet. Of a damaged sheet, appends the rows before the damage."""
     if part not in archive.names:
         builder.note_unread(f"the sheet {name}, which is missing in the file")
         return
@@ -78,7 +78,7 @@ def _read_sheet(archive: Archive, book: Workbook, name: str, part: str, builder:
 
 
 class _SheetReader:
-    """Reads the rows of one sheet, and keeps what it leaves out."""
+    """Reads the rows of one sheet, and remembers which rows, columns and formulas it leaves out."""
 
     def __init__(self, book: Workbook, name: str) -> None:
         self._book, self._name = book, name
@@ -88,7 +88,10 @@ class _SheetReader:
         self.row, self._damaged = 0, False  # the last row read, and whether the rest is damaged
 
     def rows(self, data: bytes) -> Iterator[NumberedRow]:
-        """Yields the rows with their numbers, without empty cells and hidden rows and columns, up to any damage."""
+        """Yields the visible rows with their numbers, without empty cells and hidden columns.
+
+        Ends at the first damage.
+        """
         try:
             for element in elements(data, ("col", "row")):
                 if local(element.tag) == "col":
@@ -164,7 +167,7 @@ class _SheetReader:
 
 
 def _merged(data: bytes) -> list[Merged]:
-    """Returns the merged ranges, which a sheet lists after its rows."""
+    """Returns the merged ranges of a sheet, given its XML."""
     after = data[max(0, data.rfind(b"sheetData>")) :]
     places = ([_REFERENCE.fullmatch(corner.decode()) for corner in found] for found in _MERGED.findall(after))
     return [
@@ -175,7 +178,7 @@ def _merged(data: bytes) -> list[Merged]:
 
 
 def _comments(archive: Archive, part: str) -> dict[int, list[Comment]]:
-    """Returns a sheet's comments by row. Raises DocumentError, and what damaged parts raise."""
+    """Returns the comments of a sheet by row number. Raises DocumentError, or an error of _DAMAGE."""
     found = dict[int, list[Comment]]()
     for kind, target in relations(archive, part):
         if kind in ("comments", "threadedComment") and target in archive.names:
