@@ -1,7 +1,7 @@
 """Reads a file or standard input into a Document: its text, its spans, and an id that is a hash of the text.
 
-The kind of a file is decided by its content, then by its name. Everything but plain text and tables (CSV) is parsed in
-a child process.
+The kind of a file is decided by its content, then by its name. Plain text, Markdown and CSV are read in this process,
+everything else in a child process.
 """
 
 import os

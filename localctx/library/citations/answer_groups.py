@@ -1,4 +1,4 @@
-"""Groups and counts equal answers of many passages to one question, and lists them with their places."""
+"""Groups and counts the equal answers of many passages to one question, and lists each group with its places."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True)
 class AnswerGroup:
-    """Passages with the same ``answer``, in the first one's words; ``citations`` are the indices of their citations."""
+    """Equal answers of several passages.
+
+    ``answer`` is in the words of the first one; ``citations`` are indices into the list of citations.
+    """
 
     answer: str
     citations: tuple[int, ...]
@@ -26,14 +29,14 @@ class AnswerGroup:
         return len(self.citations)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields and the count."""
+        """Returns the fields and the ``count`` as JSON."""
         return {"answer": self.answer, "count": self.count, "citations": list(self.citations)}
 
 
 def group_answers(answers: Sequence[str]) -> list[AnswerGroup]:
-    """Group ``answers``, given in text order, that are equal except for case, articles and punctuation.
+    """Group ``answers`` that are equal except for case, articles and punctuation.
 
-    Largest groups come first; groups of one size are in text order.
+    ``answers`` are in text order. The largest groups come first; groups of one size are in text order.
     """
     groups = dict[str, list[int]]()
     for i, answer in enumerate(answers):
@@ -51,8 +54,8 @@ def describe_groups(
 ) -> str:
     """Returns the groups as text: a line that counts them, then a line for each group.
 
-    ``sentences`` are those that contain the ``citations``; ``lengths`` are the character counts of documents by id;
-    ``asked`` is the number of passages asked.
+    ``sentences`` are those around the ``citations``, in the same order. ``lengths`` has the number of characters of
+    each document by its id. ``asked`` is the number of passages that were asked.
     """
     said, different = len(citations), len(groups)
     names = len({citation.document for citation in citations}) > 1

@@ -1,6 +1,7 @@
 """Cites the sentences or clauses of documents that support an answer, as ranges of the documents' text.
 
-If some evidence contains the answer word for word, such as a name or a number, only such evidence is cited.
+If some evidence contains the answer word for word, such as a name or a number, only such evidence is cited. Attention
+is the share of the model's attention that a range of text had while it answered.
 """
 
 from bisect import bisect_left, bisect_right
@@ -50,9 +51,10 @@ def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Cita
 
 
 def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:
-    """Returns the one of ``ranges`` of ``text`` whose sentence or clause has the most words of the question.
+    """Returns the one of ``ranges`` whose sentence or clause has the most words of the question.
 
-    Returns (weighted share of the question's words, range, characters of all sentences that the range overlaps).
+    The result is (weighted share of the question's words in it, the range, the characters of all sentences that the
+    range overlaps).
     """
     known = evidence_of(text) or (EvidenceRange(0, len(text), frozenset(), ""),)
     starts, scorer = [one.start for one in known], EvidenceScorer("", question, known)

@@ -1,4 +1,7 @@
-"""Extracts a sentence's claim: the words its source must have. Greetings, questions and refusals claim nothing."""
+"""Extracts the claim of a sentence: the words that its source must have.
+
+Greetings, questions and refusals claim nothing.
+"""
 
 import re
 from collections import defaultdict
@@ -34,9 +37,10 @@ _HEADING = re.compile(r"#{1,6}\s|\*\*[^*]*\*\*:?$")
 
 @dataclass(frozen=True)
 class Claim:
-    """The normalized ``words`` of a sentence and the ``required`` ones among them: numbers and names.
+    """The normalized ``words`` of a sentence, and those of them that are ``required``: numbers and names.
 
-    ``denied`` maps a word to True if it is always denied ("not allowed") or False if never; others are left out.
+    ``denied`` maps a word to True if each occurrence is denied ("not allowed"), and to False if none is. Words with
+    both are left out.
     """
 
     words: frozenset[str]
@@ -49,7 +53,7 @@ class Claim:
 
 
 def claim_of(sentence: str) -> Claim:
-    """Returns the claim of any ``sentence``. Skips a yes or no at its start, as in "No, pets are not allowed"."""
+    """Returns the claim of a ``sentence``. Skips a yes or no at its start, as in "No, pets are not allowed"."""
     sentence = _without_yes_or_no(sentence)
     forms = list(word_forms(sentence))
     content = [word for word in forms if word.is_content]

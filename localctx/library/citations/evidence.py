@@ -1,6 +1,6 @@
-"""Scores sentences as evidence of an answer. Evidence that contains it, as whole words and numbers, ranks first.
+"""Scores sentences as evidence of an answer. Evidence that contains the answer as whole words ranks first.
 
-Sources do not contain "yes" or "no": evidence of these is scored by the words of the question.
+Sources do not contain the word "yes" or "no". Evidence of such answers is scored by the words of the question.
 """
 
 import math
@@ -20,7 +20,11 @@ RUN_COST = 0.2  # weighted share of the answer's words that each further sentenc
 
 
 class EvidenceRange(NamedTuple):
-    """A sentence or clause at characters ``start..end`` of a text: its ``terms``, and its ``words`` between spaces."""
+    """A sentence or clause at characters ``start..end`` of a text.
+
+    ``terms`` are its normalized words. ``words`` are its words as one text, each between spaces, to search for an
+    answer in it.
+    """
 
     start: int
     end: int
@@ -29,10 +33,11 @@ class EvidenceRange(NamedTuple):
 
 
 class ScoredRange(NamedTuple):
-    """A run of sentences or clauses: characters ``start..end`` of a text. ``score`` orders runs.
+    """A run of sentences or clauses, at characters ``start..end`` of a text, with its score as evidence.
 
-    ``contains``: it has the answer word for word. ``answer`` and ``question`` are the weighted shares of their terms in
-    it. For yes or no, ``answer`` is the share of the question's terms, averaged with those of the clause after it.
+    ``contains`` is True if it has the answer word for word. ``answer`` and ``question`` are the weighted shares of
+    their terms in it. For yes or no, ``answer`` is the share of the question's terms, averaged with that of the text
+    after the yes or no. The higher ``score``, the better the evidence.
     """
 
     start: int

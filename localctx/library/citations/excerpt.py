@@ -1,6 +1,6 @@
-"""Makes readable excerpts of a document: wrapped lines joined, words marked.
+"""Makes excerpts of a document readable: joins wrapped lines, and finds the words to mark.
 
-Offsets never change: each character of a line break becomes a space.
+Positions never change: each character of a line break becomes a space.
 """
 
 import re
@@ -32,7 +32,7 @@ def reflowed(text: str) -> str:
 
 
 def words_to_mark(text: str, start: int, end: int, said: str) -> list[TextRange]:
-    """Returns the ranges of ``text[start:end]`` that have words of ``said``.
+    """Returns the ranges of ``text[start:end]`` with words of ``said``, to be marked on screen.
 
     Adjacent words become one range, including words such as "the" between them. Leaves out a range that only repeats
     some words of another.

@@ -1,4 +1,4 @@
-"""Finds the run of sentences, in the texts that were read, that supports the claim of another sentence."""
+"""Finds the sentences, in the texts that were read, that support the claim of another sentence."""
 
 import math
 from bisect import bisect_right

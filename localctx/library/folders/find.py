@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 LEADS_OUT = "is a link out of its folder"
-"""Why a link is skipped: a folder from an untrusted source could link to the user's other files."""
+"""The reason for skipping a link: an untrusted folder could link to the user's other files."""
 
 _NO_DOCUMENTS = {
     *(".avif", ".bmp", ".gif", ".heic", ".ico", ".jpeg", ".jpg", ".png", ".svg", ".tif", ".tiff", ".webp"),

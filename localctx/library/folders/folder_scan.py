@@ -1,4 +1,4 @@
-"""Scans watched folders: finds their files, hashes them, and tells which have settled."""
+"""Scans watched folders: finds their files, hashes them, and finds out which files are no longer being written."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -49,7 +49,10 @@ def content_hash(path: str) -> str:
 
 
 class SettlingFiles:
-    """New and changed files that may still be written: each settles after ``seconds`` without a change."""
+    """New and changed files that a program may still be writing.
+
+    A file has settled when it has not changed for ``seconds``.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -1,8 +1,8 @@
-"""Divides text into chunks: the ranges that search finds. A paragraph is a chunk, unless it is very short or long.
+"""Divides text into chunks: the ranges that search finds. A chunk is a paragraph, unless it is very short or long.
 
-A chunk lies under one heading, begins and ends with a visible character, and has at most MAX_CHUNK letters. Chunks
-are in order, do not overlap, and leave out only white space. A Chinese, Japanese or Korean character counts as three
-letters: it says as much, and takes about as many tokens.
+A chunk lies under one heading, begins and ends with a visible character, and has at most MAX_CHUNK letters. Chunks are
+in order, do not overlap, and leave out only white space. A Chinese, Japanese or Korean character counts as three
+letters: it says about as much, and takes about as many tokens.
 """
 
 import re

@@ -1,5 +1,7 @@
-"""Makes documents searchable in small steps, between which other work gets its turn: first the words of all documents,
-then their vectors. Finished steps stay, and the next run continues after them.
+"""Makes documents searchable in small steps, so that other work can run between them.
+
+The words of all documents are indexed first, then their vectors. Finished steps are kept, and the next run continues
+after them.
 """
 
 import re
@@ -33,7 +35,11 @@ _PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".
 
 @dataclass(frozen=True)
 class IndexStep:
-    """The progress after a step, of all documents of a run, in characters; ``eta`` in seconds if it can be told."""
+    """The progress after a step.
+
+    ``done`` and ``total`` are characters of all documents of the run, where a vector counts more than words. ``eta`` is
+    in seconds, or None if it is unknown.
+    """
 
     done: int
     total: int
@@ -42,7 +48,7 @@ class IndexStep:
 
 @dataclass(frozen=True)
 class Unsearchable:
-    """A document whose words are not all indexed yet, and the ``share`` of it that is."""
+    """A document whose words are not all indexed yet, and the ``share`` of its text that is indexed (0 to 1)."""
 
     document: str
     name: str
@@ -88,7 +94,7 @@ def lacks_vectors(store: Store, document: DocumentRow, embedder: Embedder | None
 
 
 def unsearchable(store: Store, documents: Sequence[str] | None = None) -> list[Unsearchable]:
-    """Returns those of ``documents`` (ids; None: all) whose words are not all indexed."""
+    """Returns the documents whose words are not all indexed, among ``documents`` (ids; None: all)."""
     rows = [d for d in store.documents.all() if (documents is None or d.id in documents) and not store.index.has(d.id)]
     return [Unsearchable(d.id, d.name, _words_share(store, d)) for d in rows]
 
@@ -102,7 +108,7 @@ def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedd
 
 
 def without_vectors(error: ModelError) -> str:
-    """Returns the warning that there are no vectors because of an error."""
+    """Returns a warning for the user that vectors are not used because of ``error``."""
     return f"{error.problem}; passages are searched by their words alone"
 
 

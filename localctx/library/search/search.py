@@ -22,10 +22,10 @@ DEPTH = 20  # hits of each list that are fused
 class Passage:
     """Characters ``start..end`` of a document, found by a search.
 
-    ``heading`` and ``page`` (or other part, as in a Citation) are those at its start, or None. ``parts`` are the starts
-    and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` is its rank, from 1, in each
-    list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search. ``superseded``: the id
-    of the next version of its document, or None.
+    ``heading`` and ``page`` (or another part: see Citation) are those at its start, or None. ``parts`` are the starts
+    and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` has its rank (from 1) in each
+    list that contains it, ``words`` or ``vectors``. ``score`` orders the passages of one search. ``superseded`` is the
+    id of the document's next version, or None.
     """
 
     document: str
@@ -47,9 +47,10 @@ class Passage:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The passages of a search, best first. ``chunks`` were searched, ``words_only`` of them without a vector.
+    """The passages of a search, best first.
 
-    Of the documents ``unsearchable`` only a beginning, or nothing, was searched.
+    ``chunks`` is the number of chunks searched, ``words_only`` the number of those without a vector. Of the documents
+    in ``unsearchable`` only a beginning, or nothing, was searched.
     """
 
     passages: list[Passage] = field(default_factory=list)
@@ -59,7 +60,7 @@ class SearchResult:
 
 
 def search_library(store: Store, query: str, embedder: Embedder | None, top: int = 10) -> SearchResult:
-    """Search all documents as ``search`` does: the passages of older versions come after all others."""
+    """Search all documents as ``search`` does. Passages of older versions come after all others."""
     rows = store.documents.all()
     if not any(row.superseded for row in rows):
         return search(store, query, embedder, None, top)

@@ -1,7 +1,7 @@
 """Divides a text that exceeds the context window into sections that fit.
 
-A section ends at a heading if there are any, else between paragraphs, else between sentences. Sections are in order,
-do not overlap, and leave out only white space.
+A section ends at a heading if the text has headings, else between paragraphs, else between sentences. Sections are in
+order, do not overlap, and leave out only white space.
 """
 
 from bisect import bisect_right
@@ -19,9 +19,9 @@ SHORT_DIVISOR = 4  # a part with less than a quarter of the tokens allowed joins
 
 @dataclass(frozen=True)
 class Section:
-    """Characters ``start..end`` of a document, with its heading and pages (``3-5``, ``slides 3-5``), or None.
+    """Characters ``start..end`` of a document, with their heading and pages (``3-5``, ``slides 3-5``), or None.
 
-    The ``heading`` of a section joined from several short ones contains the first and the last heading.
+    The ``heading`` of a section that was joined from several contains the first and the last heading.
     """
 
     start: int
@@ -39,9 +39,9 @@ class _Piece(NamedTuple):
 def sections(
     text: str, spans: Sequence[Span], count: Callable[[str], int], max_tokens: int, lines: bool = False
 ) -> list[Section]:
-    """Returns the sections of ``text``, each of at most ``max_tokens`` tokens; ``count`` counts the tokens of a text.
+    """Returns the sections of ``text``, each of at most ``max_tokens`` tokens. ``count`` counts the tokens of a text.
 
-    ``lines`` is as for ``chunks``. A piece of at most VIEW characters is not divided further and may have more tokens.
+    ``lines`` is as for ``chunks``. A piece of at most VIEW characters is not divided, even if it has more tokens.
     """
     heads = [s.start for s in spans if s.kind == "heading"]
     pieces = (

@@ -22,8 +22,7 @@ _WHOLE = re.compile(r"(SUM|AVG|COUNT)\((.*)\)", re.DOTALL)
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The result of a query: its column ``labels``, its rows of ``values``, and the table's ``rows`` that it is based on.
-    """
+    """The result of a query: column ``labels``, rows of ``values``, and the table's ``rows`` it is based on."""
 
     labels: Sequence[str]
     values: Sequence[Sequence[Any]]

@@ -45,7 +45,9 @@ def queries(table: DataTable, question: str) -> list[str]:
 
 
 def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
-    """Returns the table of which the question names the most columns and values; on a tie, the one with the most rows.
+    """Returns the table of which the question names the most columns and values.
+
+    On a tie, returns the one with the most rows.
     """
 
     def rank(table: DataTable) -> tuple[int, int]:

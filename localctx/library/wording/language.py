@@ -9,10 +9,10 @@ from localctx.store.documents import StoredDocument
 
 
 def language_warnings(settings: Settings, documents: Sequence[StoredDocument], searched: bool = False) -> Iterator[str]:
-    """Yields a warning for each language of ``documents`` that the model of ``settings`` was not made or measured for.
+    """Yields a warning for each language of ``documents`` that the chosen model is not known to read.
 
-    If the documents were ``searched``, also warns about languages that the embedder does not know. Skips models whose
-    languages are unknown.
+    If the documents were ``searched``, also warns about languages that the embedder does not know. Does not warn about
+    models whose languages are unknown.
     """
     catalog = load_catalog()
     model, embedder = (catalog.get(name) for name in (settings.model, settings.embedder))

@@ -1,4 +1,4 @@
-"""The sentence that says a document does not answer a question, in the question's language."""
+"""Provides the sentence that says that a document does not answer a question, in the question's language."""
 
 import re
 
@@ -14,7 +14,7 @@ NO_ANSWER = {
     "ko": "문서에 나와 있지 않습니다.",
     "zh": "文档没有说明。",
 }
-"""The sentence, by the ISO 639-1 code of its language."""
+"""The sentence in each language, by the language's ISO 639-1 code."""
 
 _COMMON = {
     "en": "what who when where how which why whose is are was were did does do the of to may can must i my in for at",

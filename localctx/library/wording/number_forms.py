@@ -1,4 +1,4 @@
-"""Normalizes numbers to compare two texts: amounts by value; versions, addresses and clauses as printed."""
+"""Normalizes numbers, so that two texts can be compared: amounts by value; versions and clauses as printed."""
 
 import re
 import unicodedata
@@ -26,17 +26,17 @@ _NEAR = 12  # characters before and after a number that may name a currency
 
 
 def number_at(text: str, start: int, end: int) -> str:
-    """Returns the form of the number at characters ``start..end``, a match of NUMBER."""
+    """Returns the normalized form of the number at characters ``start..end`` of ``text``, a match of NUMBER."""
     amount = _BEFORE.search(text[max(0, start - _NEAR) : start]) or _AFTER.match(text[end : end + _NEAR])
     return number_form(text[start:end], bool(amount))
 
 
 def number_form(number: str, amount: bool = False) -> str:
-    """Returns the form of a printed number; two numbers are equal if their forms are.
+    """Returns the normalized form of a printed number. Two numbers are equal if their forms are equal.
 
-    1,500.00 becomes 1500, as do 1.500,00 and 1 500. A number with one dot may be a version or a clause (3.1 is not
-    3.10): it stays as printed, unless it is an ``amount`` of money or too large for a version. A number with several
-    dots also stays as printed, unless the dots separate groups of three digits.
+    1,500.00, 1.500,00 and 1 500 become 1500. A number with one dot may be a version or a clause (3.1 is not 3.10), so
+    it stays as printed, unless it is an ``amount`` of money or too large for a version. A number with several dots also
+    stays as printed, unless the dots separate groups of three digits.
     """
     separators = re.findall(r"\D", number)
     if _GROUPS.fullmatch(number):

@@ -1,4 +1,4 @@
-"""Normalizes words regardless of case and inflection, so that two texts can be compared."""
+"""Normalizes words, so that two texts can be compared regardless of case and inflection."""
 
 import re
 from collections.abc import Iterator
@@ -82,7 +82,10 @@ def word_forms(text: str) -> Iterator[WordForm]:
 
 @lru_cache(1 << 16)
 def form_of(word: str) -> str:
-    """Returns the form of a lower-case word: the same for "running", "runs" and "run", and for "1,000" and "1000"."""
+    """Returns the normalized form of a lower-case word.
+
+    It is the same for "running", "runs" and "run", and for "1,000" and "1000".
+    """
     if word[0].isdigit():
         return number_form(word)
     word = re.sub("['’]s?$", "", word) or word  # noqa: RUF001

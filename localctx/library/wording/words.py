@@ -1,4 +1,4 @@
-"""Splits text into lower-case words for comparison, with numbers in their form."""
+"""Splits text into lower-case words for comparison, with numbers in their normalized form."""
 
 import re
 

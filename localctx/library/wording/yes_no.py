@@ -1,4 +1,4 @@
-"""Recognizes answers that begin with yes or no, in several languages: sources do not contain that word."""
+"""Recognizes answers that begin with yes or no, in several languages. Sources do not contain that word."""
 
 import re
 
@@ -20,9 +20,9 @@ _YES_OR_NO = re.compile(
 
 
 def clause_after(answer: str) -> str | None:
-    """Returns the text after the yes or no that an ``answer`` begins with, or "" if there is none.
+    """Returns the text after the yes or no that ``answer`` begins with; "" if nothing follows.
 
-    Returns None for other answers, such as "No pets are allowed" and "No. 5".
+    Returns None if it does not begin so, as "No pets are allowed" and "No. 5".
     """
     found = _YES_OR_NO.match(answer)
     return answer[found.end() :] if found else None
