@@ -1,7 +1,7 @@
-"""Checks the pages of an exported document: recomputes random ones from the pages before them, and compares.
+"""Checks the pages of an exported document: recomputes random pages from those before them, and compares.
 
-Checksums find damage, but whoever alters a page can update them. Keys and values cannot be chosen freely, because they
-follow from the text. Processors differ in the last digits, so the comparison is not bit for bit.
+Checksums find damage, but whoever alters a page can update its checksum. Keys and values cannot be chosen freely,
+because they follow from the text. Processors differ in the last digits, so the comparison is not bit for bit.
 """
 
 import random
@@ -23,14 +23,12 @@ from localctx.store.bundle import Bundle, BundleCache, bundle_payloads
 
 CHECKED_PAGES = 20  # if a tenth of the pages is forged, these find it with a probability of 88 %
 MAX_DIFFERENCE = 0.3
-"""Largest distance of a token's keys or values from the recomputed ones, relative to their length. Different last
-digits make a few hundredths, even with few bits; another token makes about one.
-"""
+"""The largest allowed distance of a token's keys or values from the recomputed ones, relative to their length."""
 
 
 @dataclass(frozen=True)
 class CheckedPages:
-    """The number of pages that were recomputed and found equal, and the total."""
+    """The number of pages that were ``checked``, all of them equal, and the ``total`` number of pages."""
 
     checked: int
     total: int
@@ -48,9 +46,9 @@ def check_pages(
 ) -> CheckedPages:
     """Recompute ``count`` random pages of these caches of a bundle (None: all), each from the pages before it.
 
-    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError if a page differs. Also raises it for
-    sparse prefill, where the pages a token skips depend on its neighbours, so an honest page can differ. Raises
-    Cancelled.
+    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError if a page differs, and Cancelled. Also
+    raises DocumentError for sparse prefill: there the pages that a token skips depend on its neighbours, so an
+    unaltered page can differ.
     """
     if caches and runtime.paged_model.prefill_loss:
         raise DocumentError(

@@ -1,4 +1,4 @@
-"""Makes documents searchable before they are asked, as a coroutine: other questions are answered between its steps."""
+"""Makes documents searchable as a coroutine, so that other questions are answered between its steps."""
 
 from collections.abc import Collection
 
@@ -20,8 +20,8 @@ def make_searchable(
 ) -> EngineCoroutine[str | None]:
     """Index the words of ``documents`` (ids), and their vectors unless more than ``awaited`` characters lack them.
 
-    Returns a warning if not all vectors are there. Yields the progress after each step of ``batch`` chunks. Raises
-    Cancelled; finished steps stay.
+    Returns a warning if vectors are missing at the end. Yields the progress after each step of ``batch`` chunks. Raises
+    Cancelled; finished steps are kept.
     """
     try:
         return (yield from _index(runtime, store, runtime.embedder, documents, awaited, batch))

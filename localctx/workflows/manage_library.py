@@ -44,13 +44,14 @@ class LibraryWorkflow:
             yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled, disk)
 
     def index(self, documents: Collection[str]) -> str | None:
-        """Make these documents (ids) searchable; returns a warning if there is no embedder, so that search finds words
-        only. Reports the progress.
+        """Make these documents (ids) searchable, and report the progress.
+
+        Returns a warning if there is no embedder, so that search finds words only, else None.
         """
         return self._drive(self.index_steps(documents))
 
     def index_short(self, documents: Sequence[str] | None = None) -> None:
-        """Index the words of these documents (ids), or of all, that lack them, if these are short together."""
+        """Index the words of these documents (ids), or of all, if the missing ones are short together."""
         store = self._runtime.store
         with store_errors(store.home):
             new = [row for d in unsearchable(store, documents) if (row := store.documents.get(d.document))]
@@ -69,11 +70,11 @@ class LibraryWorkflow:
     def search(
         self, words: str, documents: Sequence[str] | None = None, top: int = 10, wait: bool = True
     ) -> tuple[SearchResult, str | None]:
-        """Returns the ``top`` passages for ``words`` in these documents (ids) or in all, and a warning about documents
-        that were not searched, or by their words only.
+        """Returns the ``top`` passages for ``words`` in these documents (ids) or in all, and a warning or None.
 
-        With ``wait``, documents not indexed yet are indexed first, if the disk has room, as far as a question waits;
-        without, only the words of a few short ones.
+        The warning names documents that were not searched, or only by their words. With ``wait``, documents not indexed
+        yet are indexed first, as far as a question would wait for it. Without, only the words of a few short documents
+        are indexed.
         """
         store, warnings = self._runtime.store, list[str | None]()
         with store_errors(store.home):
@@ -111,10 +112,9 @@ class LibraryWorkflow:
         )
 
     def import_bundle(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:
-        """Store an exported document with these caches, which ``check_bundle`` checked; returns the number of imported
-        pages.
+        """Store an exported document with these caches, which ``check_bundle`` has checked.
 
-        Raises DocumentError for a damaged page.
+        Returns the number of imported pages. Raises DocumentError for a damaged page.
         """
         store, settings = self._runtime.store, self._runtime.settings
         with store_errors(store.home):

@@ -1,4 +1,4 @@
-"""Documents read up to a mark: nothing after it can enter an answer."""
+"""Reads a document only up to a mark, so that nothing after the mark can enter an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,10 @@ LAST_WORDS = 8
 
 @dataclass(frozen=True)
 class ReadUntil:
-    """The part of a document before a ``mark``: its first ``characters`` (of ``of_characters``), which take ``tokens``
-    and end with ``last_words``. Nothing after the mark is shown.
+    """Describes the part of a document before a ``mark``.
+
+    It has the first ``characters`` of ``of_characters`` characters, which are ``tokens`` tokens, and ends with
+    ``last_words``.
     """
 
     mark: str
@@ -43,7 +45,7 @@ def locate_mark(documents: Sequence[StoredDocument] | None, mark: str) -> int:
 def read_until(
     tokenizer: Tokenizer, documents: Sequence[StoredDocument] | None, mark: str
 ) -> tuple[DocumentBeginning, ReadUntil]:
-    """Returns the one document up to ``mark``, rounded down to a token, and its description.
+    """Returns (the one document up to ``mark``, its description). The end is rounded down to a token.
 
     Raises UsageError like ``locate_mark``, and if nothing comes before the mark.
     """

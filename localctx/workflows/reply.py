@@ -1,4 +1,4 @@
-"""Reply: answers a raw conversation or continues a raw text, as OpenAI's API defines them."""
+"""Answers a raw conversation or continues a raw text, as OpenAI's API defines it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,11 @@ from localctx.workflows.answer.ask import AskWorkflow
 
 @dataclass(frozen=True)
 class ReplyRequest:
-    """The parameters of a reply: the next message after ``messages``, which may call ``tools``; or the continuation of
-    a ``raw`` text; or the answer to ``question`` from stored ``documents`` (ids), after a ``history`` about them. It
-    has at most ``settings.max_tokens``, sampled as ``settings`` and ``controls`` say.
+    """The parameters of a reply.
+
+    It is the next message after ``messages``, which may call ``tools``; or the continuation of the text ``raw``; or the
+    answer to ``question`` from stored ``documents`` (ids), after a ``history`` about them. It has at most
+    ``settings.max_tokens`` tokens, sampled according to ``settings`` and ``controls``.
     """
 
     settings: Settings

@@ -7,13 +7,15 @@ from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 
 EXTRACT_WORDS = {"short": 60, "medium": 250, "long": 500}
-"""Words of an extracted summary, by length."""
+"""The number of words of an extracted summary, by length."""
 
 
 @dataclass(frozen=True)
 class SummaryMethod:
-    """``extracts``: the summary consists of the document's sentences. Else the model writes it. ``why`` is the
-    reason.
+    """How a summary is made.
+
+    If ``extracts`` is True, it consists of the document's own sentences, else the model writes it. ``why`` is the
+    reason, or "".
     """
 
     extracts: bool
@@ -21,15 +23,16 @@ class SummaryMethod:
 
     @property
     def name(self) -> str:
-        """``write`` or ``extract``, as in the settings."""
+        """The name of the method in the settings: ``write`` or ``extract``."""
         return "extract" if self.extracts else "write"
 
 
 def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
-    """Returns the method of the settings. ``auto`` extracts for models whose own summaries were measured to be worse
-    (catalogue). ``rewords`` names a given option that no extract can follow.
+    """Returns the method that the settings choose.
 
-    Raises UsageError for that option if extracts are requested.
+    ``auto`` extracts for models whose own summaries were measured to be worse (see the catalogue). ``rewords`` names a
+    given option that an extract cannot follow, or is "": then the model writes. Raises UsageError for such an option if
+    extracts are requested.
     """
     if settings.summaries == "extract":
         if rewords:
@@ -43,5 +46,5 @@ def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
 
 
 def extract_words(length: str) -> int:
-    """Returns the words of an extract of this ``length``: a name, or a number of words."""
+    """Returns the number of words of an extract of this ``length``: a key of EXTRACT_WORDS, or a number as text."""
     return EXTRACT_WORDS[length] if length in EXTRACT_WORDS else int(length)

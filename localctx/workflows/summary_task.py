@@ -1,8 +1,8 @@
-"""A task for each document of a batch, and the instructions for it.
+"""Defines the task to do on each document of a batch, and the instructions for it.
 
 Instructions are short and plain, so that models of a hundred million parameters follow them. They come after the text,
-so that ``ask`` and other tasks share the document's pages. Before the text, an instruction could be shared only in
-whole pages of 64 tokens, and it is shorter.
+so that ``ask`` and other tasks share the document's pages. (An instruction before the text is shorter than a page of 64
+tokens, and only whole pages can be shared.)
 """
 
 import hashlib
@@ -55,10 +55,10 @@ _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
 @dataclass(frozen=True)
 class SummaryTask:
-    """A summary of this ``length`` (a name of LENGTHS, or a number of words), ``style`` and ``language``, or answers to
-    ``questions``. ``refine``: the summary of a long document is carried from section to section.
+    """A summary of this ``length``, ``style`` and ``language``, or the answers to ``questions``.
 
-    Raises UsageError for an unknown value.
+    ``length`` is a key of LENGTHS, or a number of words. With ``refine``, the summary of a long document is carried
+    from section to section. Raises UsageError for an unknown value.
     """
 
     length: str = "medium"
@@ -78,27 +78,27 @@ class SummaryTask:
 
     @property
     def tokens(self) -> int:
-        """Most tokens of a summary."""
+        """The largest number of tokens of a summary."""
         return LENGTHS[self.length][1] if self.length in LENGTHS else 2 * int(self.length) + 32
 
     @property
     def document_instruction(self) -> str:
-        """Instruction to summarize a whole document."""
+        """The instruction to summarize a whole document."""
         return self._format(_DOCUMENT)
 
     @property
     def section_instruction(self) -> str:
-        """Instruction to summarize one section."""
+        """The instruction to summarize one section."""
         return self._format(_SECTION, SECTION_LENGTH[0])
 
     @property
     def merge_instruction(self) -> str:
-        """Instruction to merge the summaries of sections."""
+        """The instruction to merge the summaries of sections."""
         return self._format(_MERGE)
 
     @property
     def refine_instruction(self) -> str:
-        """Instruction to extend the summary so far by the next section."""
+        """The instruction to extend the summary so far by the next section."""
         return self._format(_REFINE)
 
     def adapted(self, settings: Settings) -> Settings:
@@ -119,7 +119,7 @@ class SummaryTask:
         return SummaryMethod(False) if self.questions else summary_method(settings, rewords)
 
     def recipe(self, settings: Settings) -> str:
-        """Returns the key of stored results: a hash of everything they depend on except the document."""
+        """Returns the key of stored results: a hash of everything that they depend on, except the document."""
         if self.method(settings).extracts:
             return digest({"extract": EXTRACT_VERSION, "words": extract_words(self.length), "style": self.style})
         names = _GENERATION_SETTINGS + (_RETRIEVAL_SETTINGS if self.questions else ())

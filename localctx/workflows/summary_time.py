@@ -30,8 +30,9 @@ def estimate_summary_seconds(builder: RequestBuilder, documents: Sequence[Stored
 
 
 def note_summary_seconds(builder: RequestBuilder, document: StoredDocument, seconds: float) -> None:
-    """Store the rate at which ``document`` was summarized, for the next estimate. A store that cannot be written is
-    ignored.
+    """Store the rate at which ``document`` was summarized, for the next estimate.
+
+    Does nothing if the store cannot be written.
     """
 
     def write(store: Store) -> None:

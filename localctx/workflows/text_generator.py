@@ -1,5 +1,6 @@
-"""Text generators follow instructions about a document: ``LocalGenerator`` with this machine's model, others of the
-same protocol on a server or in a Ray worker.
+"""Defines text generators, which follow instructions about a document.
+
+``LocalGenerator`` uses this machine's model. Others with the same protocol use a server or a Ray worker.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ MAX_REPEATS = 2  # repeated sentences in a row that end a text
 
 
 def zero_token_counts() -> Counter[str]:
-    """Returns the token counts of a result, all zero."""
+    """Returns the token counts of a result, all of them zero."""
     return Counter(prompt=0, reused=0, prefilled=0, generated=0, dropped=0)
 
 
@@ -54,7 +55,7 @@ class TextGenerator(Protocol):
 
     @property
     def window(self) -> int:
-        """Tokens the model was trained to read at once, as far as known."""
+        """The number of tokens that the model was trained to read at once, as far as known."""
 
     def count(self, text: str) -> int:
         """Returns the number of tokens of a text, approximately."""
@@ -63,10 +64,13 @@ class TextGenerator(Protocol):
         """Raise TooLong if the texts do not fit in one prompt."""
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
-        """Follow an instruction about parts of the document, in at most ``max_tokens``."""
+        """Generate a text of at most ``max_tokens`` that follows an instruction about parts of the document."""
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
-        """Follow an instruction about the whole document; ``persist`` its pages, if there is a store for them."""
+        """Generate a text that follows an instruction about the whole document.
+
+        With ``persist``, the document's pages are kept, if there is a store for them.
+        """
 
     def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
         """Answer a question about the document. Raises NothingFound if no passage matches the question."""

@@ -1,4 +1,4 @@
-"""All workflows of one session, as engine coroutines, so that a scheduler can run several sessions together."""
+"""Gives access to all workflows of one session, as engine coroutines, which a scheduler can run together."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # each is imported when first needed, because one question ne
 
 
 class Workflows:
-    """The workflows of one ``runtime``: ``questions``, ``chats``, summaries and the library.
+    """The workflows of one ``runtime``: questions, chats, summaries and the library.
 
-    Methods that return an ``EngineCoroutine`` do nothing until ``Session.run`` or a scheduler runs it.
+    A method that returns an ``EngineCoroutine`` does nothing until ``Session.run`` or a scheduler runs it.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -36,12 +36,12 @@ class Workflows:
 
     @cached_property
     def questions(self) -> AskWorkflow:
-        """Workflow for questions about documents."""
+        """The workflow for questions about documents."""
         return AskWorkflow(self._builder, RetrievalWorkflow(self._builder))
 
     @cached_property
     def chats(self) -> "ChatWorkflow":
-        """Workflow for questions that continue a chat."""
+        """The workflow for questions that continue a chat."""
         from localctx.workflows.chat.chat import ChatWorkflow
 
         return ChatWorkflow(self._builder, self.questions)
@@ -64,14 +64,14 @@ class Workflows:
 
     @cached_property
     def reading_ahead(self) -> "ReadAheadWorkflow":
-        """Workflow that prefills stored documents before anyone asks."""
+        """The workflow that prefills stored documents before anyone asks about them."""
         from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
 
         return ReadAheadWorkflow(self._builder, self.questions)
 
     @cached_property
     def readiness(self) -> "ReadinessWorkflow":
-        """Workflow that makes documents ready for questions, and measures what that saves."""
+        """The workflow that makes documents ready for questions, and measures how much time that saves."""
         from localctx.workflows.ahead.readiness import ReadinessWorkflow
 
         return ReadinessWorkflow(self._builder, self.questions)
@@ -80,8 +80,9 @@ class Workflows:
     def summaries(
         self, open_generator: "Callable[[StoredDocument], TextGenerator] | None" = None
     ) -> "Iterator[SummarizeWorkflow]":
-        """Open the workflow that summarizes documents or asks all of them the same questions. ``open_generator``
-        replaces this machine's model.
+        """Open the workflow that summarizes documents, or asks each of them the same questions.
+
+        ``open_generator`` replaces this machine's model.
         """
         from localctx.workflows.summarize.summarize import SummarizeWorkflow
 
@@ -104,7 +105,7 @@ class Workflows:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """Most tokens a prompt may have. Loads the model."""
+        """The largest number of tokens that a prompt may have. Loads the model."""
         with self.runtime.running():
             self.runtime.load()
             return self._builder.max_prompt_tokens

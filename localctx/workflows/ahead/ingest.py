@@ -13,8 +13,10 @@ from localctx.workflows.manage_library import LibraryWorkflow
 
 @dataclass(frozen=True)
 class IngestedFile:
-    """The result for one file: ``status`` is added, unchanged, new version, moved, copy or failed. ``why`` is the
-    error, or the file's earlier path. ``document`` is its id.
+    """The result of adding one watched file.
+
+    ``status`` is ``added``, ``unchanged``, ``new version``, ``moved``, ``copy`` or ``failed``. ``document`` is the
+    document's id. ``why`` is the error, or the earlier path of a file that was moved or copied.
     """
 
     path: str
@@ -31,8 +33,10 @@ class IngestWorkflow:
         self._runtime, self._library = runtime, library
 
     def ingest(self, path: str, stamp: FileStamp) -> IngestedFile | None:
-        """Add the file at ``path`` (a ``stored_path``), which had this ``stamp``, to library and watch list. A file
-        with the bytes of a parsed one is not parsed again. Returns None if the file changed meanwhile.
+        """Add the file at ``path`` (a ``stored_path``) to the library and the watch list.
+
+        A file with the same bytes as a parsed one is not parsed again. Returns None if the file no longer has the
+        ``stamp`` that the caller saw: it changed meanwhile.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -50,7 +54,10 @@ class IngestWorkflow:
         return taken
 
     def index(self, document: str) -> str | None:
-        """Make a document searchable; returns a warning if search finds it by words only."""
+        """Make a document searchable.
+
+        Returns a warning if only its words are indexed and not their meaning, else None.
+        """
         warning = self._library.index({document})
         with store_errors(self._runtime.store.home):
             self._runtime.store.watch_list.note_indexed(document)
@@ -85,8 +92,9 @@ class IngestWorkflow:
 
 
 def note_missing(store: Store, gone: WatchedFile) -> str:
-    """Record that a watched file is gone; its document stays in the library. Returns the path of another file with the
-    same text, or "".
+    """Record that the watched file ``gone`` does not exist any more. Its document stays in the library.
+
+    Returns the path of another file with the same text, or "".
     """
     store.watch_list.note_gone([gone.path], time.time())
     others = (file.path for file in store.documents.files.of_document(gone.document) if file.path != gone.path)

@@ -33,8 +33,10 @@ def able_to_ask(builder: RequestBuilder) -> bool:
 def model_questions(
     builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument, whole: bool
 ) -> EngineCoroutine[list[str]]:
-    """Returns questions that the model suggests for ``document``, from the ``whole`` or the beginning, filled up with
-    rule-made ones. They are generated once and stored. Raises Cancelled.
+    """Returns questions about ``document`` that the model suggests, filled up with questions made by rules.
+
+    The model reads the ``whole`` document or its beginning. The questions are generated once and stored. Raises
+    Cancelled.
     """
     runtime = builder.runtime
     recipe = digest(["suggested questions", str(VERSION), runtime.settings.model])

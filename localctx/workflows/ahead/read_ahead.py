@@ -1,7 +1,7 @@
-"""Prefills and persists documents ahead of questions.
+"""Reads documents before anyone asks about them: prefills their tokens and persists the pages.
 
-It prefills the whole document, or each of its passages if answers come from passages. It evicts no kept pages: if the
-disk budget is used up, the rest is prefilled when it is asked about.
+The whole document is prefilled, or each of its passages if answers come from passages. No kept pages are evicted for
+this. If the disk budget is used up, the rest is prefilled when a question needs it.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,10 @@ _DECIDING = (
 
 @dataclass
 class ReadAheadResult:
-    """The result for one document: its ``tokens``, and those ``prefilled`` now. ``note`` says why some are missing."""
+    """The result for one document: the number of its ``tokens``, and how many were ``prefilled`` now.
+
+    ``note`` says why some tokens are missing, or is "".
+    """
 
     tokens: int = 0
     prefilled: int = 0
@@ -46,7 +49,7 @@ class _NoDiskRoom(Exception):
 
 
 def reading_recipe(settings: Settings) -> str:
-    """Returns a hash of the settings that invalidate read-ahead results."""
+    """Returns a hash of the settings that read-ahead results depend on. Another hash means: read again."""
     return digest([str(getattr(settings, name)) for name in _DECIDING])
 
 

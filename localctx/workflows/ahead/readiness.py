@@ -1,4 +1,7 @@
-"""Makes documents ready for questions, and reports the time that saves, measured or predicted from measured rates."""
+"""Makes documents ready for questions, and reports how much time that saves.
+
+The time is measured, or predicted from measured rates.
+"""
 
 import time
 from collections.abc import Sequence
@@ -27,11 +30,12 @@ MAX_MEASURED = 5  # answers from passages that count
 
 @dataclass(frozen=True)
 class Readiness:
-    """Documents that are ready: read ``whole``, or answered from passages.
+    """The state of documents that are ready for questions.
 
-    ``starts`` are the seconds until an answer starts, ``saved`` the seconds of prefill it avoids; None if nothing was
-    measured. ``read`` are the seconds of prefill now, 0 if all was kept. ``failed`` says why pages could not be
-    persisted. ``questions`` are the model's suggestions, if it is able.
+    ``whole`` is True if they are read whole, False if answers come from passages. ``starts`` is the number of seconds
+    until an answer starts, ``saved`` the number of seconds of prefill it avoids; None if nothing was measured. ``read``
+    is the number of seconds of prefill now, 0 if all pages were kept. ``failed`` says why pages could not be persisted.
+    ``questions`` are the model's suggestions, if it is large enough.
     """
 
     whole: bool
@@ -49,8 +53,9 @@ class ReadinessWorkflow:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
 
     def make_ready(self, documents: Sequence[str], until: str = "") -> EngineCoroutine[Readiness]:
-        """Prefill stored documents (ids) together as a question would, up to ``until``; or make them searchable. Raises
-        UserError, Cancelled.
+        """Prefill stored documents (ids) together, as a question would, or make them searchable.
+
+        ``until`` is a mark: the text after it is not read. Raises UserError, Cancelled.
         """
         with self._runtime.running():
             self._runtime.load()

@@ -1,4 +1,4 @@
-"""Topics: the headings of a document that describe the text under them."""
+"""Finds the topics of a document: its headings that describe the text under them."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
-"""Abstention: gives an answer only if the text probably answers the question, else says that nothing does.
+"""Decides whether an answer is given, or the statement that nothing in the text answers the question.
 
 With an adapter, a calibration turns likelihoods into a probability. Without one, the best passage must make the
-question likelier than it is alone.
+question likelier than it is without any text.
 """
 
 import time
@@ -24,7 +24,7 @@ UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 
 
 def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering`` if the best passage makes the question likelier, else say that nothing answers."""
+    """Run ``answering`` if the best passage makes the question likelier, else say that nothing answers it."""
     likelihood = case.request.result.question_likelihood
     assert likelihood is not None, "passages were ranked"
     gain, tokens = yield from question_gain(case.builder, case.question, likelihood)
@@ -32,8 +32,9 @@ def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> Engi
 
 
 def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering``, hold back its tokens and quotations, and set the confidence. Emit them if it reaches the
-    threshold, else say that nothing answers.
+    """Run ``answering``, but hold its tokens and quotations back until the answer's confidence is known.
+
+    Emits them if the confidence reaches the threshold, else says that nothing answers the question.
     """
     request, evidence = case.request, (yield from _gather(case))
     held = list[Event]()
@@ -50,7 +51,7 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
 
 
 def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
-    """Emit an answer that says that nothing answers the question."""
+    """Emit the statement that nothing answers the question, as the answer."""
     request = case.request
     request.seconds["first_token"] = time.perf_counter() - request.started
     own = request.not_said != NOT_SAID  # an adapter with words of its own

@@ -1,4 +1,4 @@
-"""The case that decides how an answer is made, with the conditions that ``answer_strategies`` test on it."""
+"""Defines the case: an opened request with its question and settings, and the conditions that strategies test on it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +16,9 @@ from localctx.workflows.answer.question_kind import asks_of_the_whole, is_instru
 
 @dataclass(frozen=True)
 class AnswerCase:
-    """An opened ``request``, to answer ``question`` under ``settings``. ``cited`` are the citations of the beginning of
-    a continued answer.
+    """A case: an opened ``request``, to answer ``question`` under ``settings``.
+
+    ``cited`` are the citations of the beginning of a continued answer.
     """
 
     builder: RequestBuilder
@@ -92,8 +93,9 @@ class AnswerCase:
         return bool(self.request.adapter) and self.is_greedy() and self.may_abstain()
 
     def compares_likelihoods(self) -> bool:
-        """Returns True if passages must make the question likelier: no confidence is wanted, and the question is not
-        about the whole, which no passage answers.
+        """Returns True if the passages must make the question likelier for an answer to be given.
+
+        That is so if no confidence is wanted. A question about the whole is excepted, as no passage answers it.
         """
         compares = self.reads_passages() and self.may_abstain() and not self.wants_confidence()
         return compares and not asks_of_the_whole(self.question)

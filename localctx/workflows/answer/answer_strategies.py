@@ -1,7 +1,8 @@
-"""Answer strategies: how the answer to an opened request is made, and in which stages.
+"""Lists the strategies: how the answer to an opened request is made, and which stages its events pass.
 
-``STRATEGIES`` is read from top to bottom: the first row whose conditions all hold applies. Each of its stages runs if
-the stage's conditions hold too. ``STAGES`` is the pipeline that an event takes, from the model's decoding to the user.
+``STRATEGIES`` is read from top to bottom; the first row whose conditions all hold applies. A stage changes the events
+on their way from the model's decoding to the user; it runs if its own conditions hold, too. ``STAGES`` lists all stages
+in their order.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ Answering = EngineCoroutine[None]
 
 @dataclass(frozen=True)
 class Stage:
-    """Changes the events of an answer on their way to the user, where all ``conditions`` hold."""
+    """A step that changes the events of an answer on their way to the user. It runs if all ``conditions`` hold."""
 
     name: str
     run: Callable[[Case, Answering], Answering]
@@ -84,8 +85,10 @@ def choose_strategy(case: Case) -> Strategy:
 
 
 def make_answer(case: Case) -> Answering:
-    """Returns the coroutine that prefills the rest of the prompt and answers. It sets the request's citations, and the
-    sources of its sentences. Raises Cancelled, OutOfKVMemory; tokens generated before remain.
+    """Returns the coroutine that prefills the rest of the prompt and answers.
+
+    It sets the request's citations and the sources of its sentences. Raises Cancelled, OutOfKVMemory; tokens generated
+    before remain in the request.
     """
     strategy = choose_strategy(case)
     return through_stages(case, strategy.run(case), strategy.stages)

@@ -1,4 +1,4 @@
-"""Ask: reads documents whole if the model can use their length, else answers from passages of them.
+"""Answers questions about documents: reads them whole if the model can use their length, else passages of them.
 
 Questions that count, add up or compare are computed over a table, if the document is one.
 """
@@ -41,12 +41,12 @@ class AskWorkflow:
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
     ) -> EngineCoroutine[None]:
-        """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``; the last event is
-        Done. ``until`` is a mark in the one document (``find_mark``): the text after it is not read.
+        """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``.
 
-        Without ``persist`` the store is not touched. Raises UserError before any work that would be wasted. A store
-        that cannot be written costs the pages (``Done.failed``), not the answer. Raises Cancelled if cancelled before
-        prefill began.
+        The last event is Done. ``until`` is a mark in the one document (``find_mark``): the text after it is not read.
+        Without ``persist`` the store is not touched. Raises UserError before any work that would be wasted. If the
+        store cannot be written, the answer is given, but no pages are kept (``Done.failed``). Raises Cancelled if
+        cancelled before prefill began.
         """
         damage: StoreError | None = None
         with self._runtime.running():
@@ -65,8 +65,9 @@ class AskWorkflow:
         yield Done(request.answer_report(), request.persist_error or (str(damage) if damage else None))
 
     def prepare(self, source: str) -> EngineCoroutine[None]:
-        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
-        document that would be answered from passages is made searchable instead. The last event is Done.
+        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended.
+
+        A document that is too long to be read whole is made searchable instead. The last event is Done.
         """
         with self._runtime.running():
             documents, seconds = self._read([source], True, None)
@@ -117,8 +118,9 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """Build the request that reads documents whole, with a question if there is one. Several documents are ordered
-        so that most kept pages are reused. Raises TooLong.
+        """Build the request that reads documents whole, with ``question`` if it is not None.
+
+        Several documents are put in the order in which most kept pages are reused. Raises TooLong.
         """
         if question is not None and documents:
             conversation = with_adapter(self._runtime, conversation, question)
@@ -149,8 +151,9 @@ class AskWorkflow:
         return make_answer(AnswerCase(self._builder, request, question, settings, cited))
 
     def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
-        """Returns why an answer comes from passages of ``documents``; None if they are read whole, provided they
-        fit.
+        """Returns the reason why answers come from passages of ``documents``, or None if they are read whole.
+
+        Whether they fit into the context window is tested later.
         """
         settings = self._runtime.settings
         if documents is None:

@@ -1,4 +1,4 @@
-"""Checks each sentence of an answer as it streams, and reports the passage that supports it."""
+"""Checks each sentence of an answer while it streams, and reports the passage that supports the sentence."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ from localctx.workflows.answer.nearest_passage import is_not_said
 def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """Run ``answering`` with an event SentenceChecked after each sentence of its first answer.
 
-    At its end the request has the sentences, also if it was cancelled or failed.
+    At its end the request's result has the checked sentences, even if it was cancelled or failed.
     """
     checker = _Checker(case.request, case.question)
     try:

@@ -1,7 +1,7 @@
-"""Computes the answer to a question about a table: a query reads all of its rows, and no model guesses a number.
+"""Computes the answer to a question about a table by a query over all of its rows; no model guesses a number.
 
-The question's words give the queries that may be meant. If there are several, the model chooses one: its answer follows
-the grammar of exactly these queries.
+The words of the question give the possible queries. If there are several, the model chooses one: its output follows a
+grammar of exactly these queries.
 """
 
 import time
@@ -31,7 +31,7 @@ from localctx.workflows.answer.answer_case import AnswerCase
 NOT_COMPUTED = (
     "this answer is from passages and computes nothing: to count, add up or compare all rows, ask about the one table"
 )
-"""Note of an answer from rows of a table among other passages."""
+"""The note to an answer that is made from passages with rows of a table, and not computed."""
 
 _MAX_CITED = 10  # rows
 _EXAMPLES = 3  # values of a column that are shown to the model
@@ -78,7 +78,7 @@ class TableWorkflow:
 
 
 def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
-    """Answer with the result of the likeliest query, which is shown below; cites the rows that it comes from.
+    """Answer with the result of the likeliest query. Shows the query below, and cites the rows it is based on.
 
     Raises Cancelled, OutOfKVMemory.
     """
@@ -94,7 +94,7 @@ def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def may_need_table(passages: Sequence[Passage], question: str) -> bool:
-    """Returns True if a question that computes is answered from rows of a table."""
+    """Returns True if ``question`` asks for a computation but one of its ``passages`` is a row of a table."""
     return any((p.page or "").startswith("row ") for p in passages) and wanted(question).computes
 
 

@@ -1,5 +1,6 @@
-"""Orders several documents in a prompt so that the longest kept prefix is reused: those read first in an earlier prompt
-come first.
+"""Orders several documents in a prompt so that the longest kept prefix is reused.
+
+Documents that were read first in an earlier prompt come first.
 """
 
 from collections.abc import Sequence
@@ -21,8 +22,9 @@ class _KeptSequence:
 
 
 def order_by_kept(store: Store, fingerprint: bytes, documents: Sequence[StoredDocument]) -> list[StoredDocument]:
-    """Returns ``documents`` in the order with the longest kept prefix under ``fingerprint``; in the given order if none
-    is longer.
+    """Returns ``documents`` in the order with the longest kept prefix under ``fingerprint``.
+
+    The given order stays if no other has a longer prefix.
     """
     given = {document.id: document for document in documents}
     sequences = _kept_sequences(store, fingerprint, list(given))
@@ -41,7 +43,7 @@ def order_by_kept(store: Store, fingerprint: bytes, documents: Sequence[StoredDo
 
 
 def kept_alone(store: Store, fingerprint: bytes, document: str) -> int:
-    """Returns the stored tokens of a document that was read alone."""
+    """Returns the number of stored tokens of a document that was read alone."""
     alone = cache_id(fingerprint, [document])
     return next((cache.kept for cache in store.caches.of_document(document) if cache.id == alone), 0)
 

@@ -1,4 +1,4 @@
-"""Compares documents with the length from which the model answers well when it reads them whole."""
+"""Compares the length of documents with the effective context: the length up to which the model answers well."""
 
 from collections.abc import Sequence
 
@@ -17,8 +17,9 @@ def effective_context_of(builder: RequestBuilder) -> EffectiveContext:
 
 
 def longer_than_effective(builder: RequestBuilder, documents: Sequence[StoredDocument]) -> str | None:
-    """Returns why answers come from passages of ``documents``: they exceed the length that is read whole. None if they
-    do not.
+    """Returns the reason why answers come from passages of ``documents``, or None if they can be read whole.
+
+    The reason is that they are longer than the length up to which documents are read whole.
     """
     model, effective = builder.model, effective_context_of(builder)
     texts = [document.text for document in documents]

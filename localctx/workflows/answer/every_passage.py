@@ -1,6 +1,6 @@
-"""All passages of documents: list them, name their caches, estimate the cost of asking each.
+"""Lists all passages of documents, names their caches, and estimates the cost of asking each of them.
 
-They are the passages that search finds, so none is prefilled twice.
+They are the passages that search finds, so no text is prefilled twice.
 """
 
 import tempfile
@@ -25,8 +25,10 @@ MAX_SAMPLE = 8  # passages that are tokenized to estimate the others
 
 @dataclass(frozen=True)
 class EverywhereCost:
-    """The cost of asking every passage: ``passages``, ``tokens`` of all prompts, ``reused`` of them from kept pages,
-    and ``seconds``, None if nothing was measured yet.
+    """The cost of asking every passage.
+
+    ``passages`` is the number of passages, ``tokens`` that of the tokens of all prompts, ``reused`` that of the tokens
+    whose pages are kept. ``seconds`` is None if nothing was measured yet.
     """
 
     passages: int
@@ -55,7 +57,7 @@ def current_documents(store: Store) -> list[DocumentRow]:
 
 
 def part_of(passages: Sequence[Passage | ChunkRow]) -> str:
-    """Returns the name of these passages as a part of their documents, under which their pages are kept."""
+    """Returns the name under which the pages of these passages are kept, as a part of their documents."""
     return "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
 
 
@@ -67,8 +69,9 @@ def cache_ids(fingerprint: bytes, passages: Sequence[Passage | ChunkRow]) -> lis
 def estimate_cost(
     builder: RequestBuilder, store: Store, passages: Sequence[Passage | ChunkRow], sample: Sequence[str], question: str
 ) -> EverywhereCost:
-    """Estimate the cost of asking ``question`` of each of ``passages``. Tokens of kept passages are counted, the others
-    estimated from the texts ``sample`` of some.
+    """Estimate the cost of asking ``question`` of each of ``passages``.
+
+    Tokens of kept passages are counted. The others are estimated from ``sample``, the texts of some passages.
     """
     template, fingerprint = builder.prompt([""], question, Conversation(form=RANKING)), builder.fingerprint
     asking = len(template.tokens) - template.shared + 1

@@ -1,7 +1,7 @@
-"""Ask everywhere: puts a question to every passage, several at a time, from kept pages; groups and counts the answers.
+"""Asks every passage of documents one question, several passages at a time; groups and counts the answers.
 
-If a passage's pages are kept, only the question is prefilled. Answers are stored as they come, so that a stopped
-question resumes where it was, and is answered at once when asked again.
+If the pages of a passage are kept, only the question is prefilled. Answers are stored as they come. So a stopped
+question resumes where it was, and the same question is answered at once when asked again.
 """
 
 import time
@@ -45,8 +45,9 @@ class EverywhereWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
     ) -> EngineCoroutine[Request]:
-        """Build the request that asks every passage of ``documents`` (None: of the whole library). Its own prompt is
-        the question alone. Raises NothingFound if there is no passage.
+        """Build the request that asks every passage of ``documents`` (None: of the whole library).
+
+        The prompt of this request is the question alone. Raises NothingFound if there is no passage.
         """
         start = time.perf_counter()
         with open_store(self._runtime, persist) as store, store_errors(store.home):
@@ -87,8 +88,10 @@ class EverywhereWorkflow:
 
 
 def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> EngineCoroutine[None]:
-    """Ask the passages without a stored answer, each by ``answer_passage``; yields all answers as text, and reports
-    them as groups. Raises Cancelled, with the answers so far in the report and the store.
+    """Ask each passage without a stored answer by ``answer_passage``, and yield all answers as text.
+
+    Also puts the answers into the report, in groups. Raises Cancelled; the answers so far are then in the report and
+    the store.
     """
     request = case.request
     compared = case.settings.careful != "off" and not request.adapter

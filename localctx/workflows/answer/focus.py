@@ -1,7 +1,7 @@
-"""Focus: a question about a long document that was read whole attends only to the pages of its best passages.
+"""Answers a question about a long document that was read whole by showing the model only the best passages' pages.
 
-Small models are distracted by what is like the answer elsewhere. As in Quest (arXiv:2406.10774) few pages are seen, but
-a search of the text chooses them, once for all layers. The pages stay kept for other questions.
+Small models are distracted by text elsewhere that resembles the answer. As in Quest (arXiv:2406.10774) few pages are
+seen; but a search of the text chooses them, once for all layers. The other pages stay in the store for later questions.
 """
 
 from localctx.engine.coroutine import EngineCoroutine
@@ -16,8 +16,9 @@ from localctx.workflows.answer.find_passages import find_passages, passage_count
 
 
 def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Read the documents, evict the pages without passages that the question is about, then run ``answering``. If
-    search finds nothing, all pages are seen.
+    """Prefill the documents, evict the pages that have none of the question's passages, then run ``answering``.
+
+    If search finds nothing, all pages are seen.
     """
     request = case.request
     yield from prefill_request(request, request.prompt.boundary)

@@ -1,4 +1,4 @@
-"""Offers the nearest passage after an answer that says that nothing answers the question."""
+"""Offers the nearest passage after an answer which says that nothing answers the question."""
 
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
@@ -12,8 +12,9 @@ AROUND = ' ."'  # stripped from an answer
 
 
 def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering``, followed by an event NearestPassage if it says that nothing answers. Such an answer has no
-    citations, only the request's ``nearest``.
+    """Run ``answering``. If it says that nothing answers, clear the citations and emit an event NearestPassage.
+
+    The passage is also set as the result's ``nearest``.
     """
     yield from answering
     request = case.request

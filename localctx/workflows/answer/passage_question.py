@@ -1,4 +1,4 @@
-"""Asks one question of single passages: does a passage answer it, and how?"""
+"""Asks one question of single passages: decides whether a passage answers it, and generates the answer."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -29,15 +29,16 @@ MIN_NOT_SAID = 0.5  # probability of an adapter's "not said" above which nothing
 RECIPE = "everywhere 4"  # raise the number when passages are answered in another way
 
 AnswerPassage = Callable[[AnswerCase], EngineCoroutine[None]]
-"""Coroutine that answers from the one passage of the case's request, and cites it."""
+"""A coroutine function that answers from the one passage of the case's request, and cites it."""
 
 _NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
 
 
 @dataclass(frozen=True)
 class PassageAnswer:
-    """A passage's answer; None if it does not answer the question. ``tokens`` counts prompt, reused, prefilled and
-    generated ones; ``notes`` are for the user.
+    """The answer of one passage, or None if the passage does not answer the question.
+
+    ``tokens`` has the numbers of prompt, reused, prefilled and generated tokens. ``notes`` are for the user.
     """
 
     passage: Passage
@@ -47,19 +48,19 @@ class PassageAnswer:
 
     @property
     def key(self) -> PassageKey:
-        """Key under which the answer is stored."""
+        """The key under which the answer is stored."""
         return passage_key(self.passage)
 
     @property
     def sentence(self) -> str:
-        """Sentence of the passage that contains the cited words."""
+        """The sentence of the passage that contains the cited words."""
         p, cited = self.passage, self.citation
         _, _, (start, end) = likeliest_sentence(p.text, [(cited.start - p.start, cited.end - p.start)], "")
         return p.text[start:end]
 
     @property
     def citation(self) -> Citation:
-        """Citation of the answer."""
+        """The citation of the answer. There must be an answer."""
         assert self.answer, "only what was said is cited"
         p, (_, start, end) = self.passage, self.answer
         quote = p.text[start - p.start : end - p.start]
@@ -67,8 +68,9 @@ class PassageAnswer:
 
 
 class PassageQuestion:
-    """The question of a ``case`` that asks every passage, put to each by ``answer_passage``. The case's prompt is the
-    question alone, which has this ``likelihood``.
+    """A question that is put to every passage, each time by ``answer_passage``.
+
+    The prompt of the ``case`` has the question alone. ``likelihood`` is the question's log-likelihood in it.
     """
 
     def __init__(self, case: AnswerCase, answer_passage: AnswerPassage, likelihood: float) -> None:
@@ -87,7 +89,7 @@ class PassageQuestion:
 
     @property
     def recipe(self) -> str:
-        """Hash of everything that a passage's answer depends on, except the passage and its score."""
+        """A hash of everything that the answer of a passage depends on, except the passage itself."""
         s, adapter = self._settings, self._conversation.adapter
         reader = (adapter.fingerprint.hex(), adapter.form, adapter.not_said, str(adapter.measured)) if adapter else ()
         sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
@@ -96,7 +98,10 @@ class PassageQuestion:
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
-        """Ask one passage; ``persist`` its pages. Yields only notes. Raises Cancelled, OutOfKVMemory."""
+        """Ask one passage, and return its answer. With ``persist``, its pages are kept.
+
+        Yields only notes. Raises Cancelled, OutOfKVMemory.
+        """
         self._builder.runtime.check_cancelled()
         request = self._build(passage, persist)
         try:
@@ -175,7 +180,7 @@ class PassageQuestion:
 
 
 def invents(answer: str, text: str, question: str) -> bool:
-    """Returns True if an answer has a number or name that neither ``text`` nor the question has."""
+    """Returns True if ``answer`` has a number or name that is neither in ``text`` nor in ``question``."""
     known = f"{text} {question}".casefold()
     return any(name.casefold() not in known for name in _NAME.findall(answer))
 

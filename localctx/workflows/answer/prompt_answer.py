@@ -1,4 +1,4 @@
-"""Answers in the model's own words from the prompt: from the start, or continuing an answer that was cut."""
+"""Answers in the model's own words from the prompt, or continues an answer that was cut off."""
 
 from collections.abc import Sequence
 
@@ -38,8 +38,10 @@ def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCor
 
 
 def find_citations(request: Request, question: str) -> list[Citation]:
-    """Returns citations of the first answer: sentences of the passages, else of the text with the answer's attention,
-    else, if attention was not recorded, those with the answer's words.
+    """Returns citations of the first answer.
+
+    They are sentences of the passages, if there are any. Else they are sentences of the documents: those that had the
+    model's attention, or, if attention was not recorded, those with the answer's words.
     """
     if request.prompt.passages:
         return cite_passages(request.texts[0], question, request.prompt.passages)

@@ -76,14 +76,15 @@ _SMALL_TALK = re.compile(rf"(?:(?:{'|'.join(_PHRASES)})(?: |$))+")
 
 
 def asks_for_summary(question: str) -> bool:
-    """Returns True for an instruction that asks for a summary."""
+    """Returns True for an English instruction that asks for a summary."""
     return bool(_FOR_SUMMARY.search(question)) and may_be_english(question)
 
 
 def summary_of_all(question: str) -> tuple[str, str] | None:
-    """Returns the length (``short``, ``medium``, ``long`` or a number of words) and style (``prose`` or ``bullets``) of
-    the summary of whole documents that a question asks for; None if it asks for anything else, such as a summary of
-    one topic.
+    """Returns (length, style) of the summary of whole documents that a question asks for.
+
+    The length is ``short``, ``medium``, ``long`` or a number of words; the style is ``prose`` or ``bullets``. Returns
+    None if the question asks for anything else, such as a summary of one topic.
     """
     found = _SUMMARY_OF_ALL.fullmatch(question)
     if not found or not may_be_english(question):
@@ -157,8 +158,10 @@ def may_be_english(text: str) -> bool:
 
 
 def with_adapter(runtime: Runtime, conversation: Conversation, question: str = "") -> Conversation:
-    """Returns ``conversation`` with the adapter of the settings and its question form; unchanged if there is no
-    adapter, or if ``question`` is about the whole. Raises ModelError for an adapter that does not fit.
+    """Returns ``conversation`` with the adapter of the settings, and with the adapter's form of question.
+
+    Returns it unchanged if there is no adapter, or if ``question`` is about the whole text. Raises ModelError for an
+    adapter that does not fit.
     """
     adapter = None if asks_of_the_whole(question) else runtime.adapter
     return replace(conversation, adapter=adapter, form=adapter.form or READER) if adapter else conversation

@@ -1,6 +1,7 @@
-"""The likelihood of a question after a text shows whether the text answers it.
+"""Computes how likely a question is after a text, which shows whether the text answers the question.
 
-It ranks passages (arXiv:2204.07496). A text that makes the question no likelier than it is alone does not answer it.
+This likelihood ranks passages (arXiv:2204.07496). A text that does not make the question likelier than it is without
+the text does not answer it.
 """
 
 import re
@@ -22,7 +23,8 @@ def question_alone(builder: RequestBuilder, question: str) -> Request:
 
 
 def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[tuple[float, int]]:
-    """Returns by how many nats a passage makes the question likelier, and the number of the question's tokens.
+    """Returns (gain of the question's log-likelihood by a passage, in nats; number of the question's tokens).
+
     ``likelihood`` is the question's log-likelihood after the passage.
     """
     request = question_alone(builder, question)
@@ -36,7 +38,7 @@ def is_likelier(gain: float, tokens: int) -> bool:
 
 
 def question_tokens(alone: Request) -> int:
-    """Returns the number of the question's tokens in a request of ``question_alone``."""
+    """Returns the number of tokens of the question in a request that ``question_alone`` built."""
     assert alone.prompt.ranking, "a part is ranked"
     return len(alone.prompt.ranking.tokens) - alone.prompt.ranking.question
 

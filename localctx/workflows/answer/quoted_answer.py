@@ -1,5 +1,6 @@
-"""Quoted answers: decoding is limited to runs of the documents' own words, so an answer invents nothing, and its place
-in the text is known to the character.
+"""Answers in quotations: decoding is limited to runs of words in the documents.
+
+So an answer invents nothing, and its exact place in the text is known.
 """
 
 import time
@@ -52,7 +53,7 @@ class _Source(NamedTuple):
 def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     """Emit the likeliest answer made of words of the text, after the sentence that contains it.
 
-    Its citations are the sentences of its words; that of a yes or no is about the question. Raises Cancelled,
+    Its citations are the sentences of its words; for a yes or no, sentences about the question. Raises Cancelled,
     OutOfKVMemory.
     """
     request = case.request

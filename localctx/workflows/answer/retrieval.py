@@ -1,5 +1,7 @@
-"""Retrieval: search finds passages by words and vectors, the model ranks them by the likelihood of the question, and
-the best ones answer. The pages of every passage are persisted, so that ranking it again prefills only the question.
+"""Answers from passages: search finds them by words and vectors, and the model ranks them.
+
+The rank is the likelihood of the question after the passage; the best ones answer. The pages of every passage are
+persisted, so that ranking it again prefills only the question.
 """
 
 import math
@@ -56,11 +58,10 @@ class RetrievalWorkflow:
         why: str,
         conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """Build and prefill the request that answers from the best passages of ``documents`` (None: of the whole
-        library).
+        """Build and prefill the request that answers from the best passages of ``documents`` (None: of the library).
 
-        In a chat, the history stands between passages and question, and has no part in the ranking. Raises UserError,
-        Cancelled.
+        ``why`` is the reason why they are not read whole. In a chat, the history stands between passages and question,
+        and does not influence the ranking. Raises UserError, Cancelled.
         """
         with open_store(self._runtime, persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
@@ -83,7 +84,7 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """Number of passages in the prompt."""
+        """The number of passages in the prompt."""
         return passage_count(self._runtime)
 
     def _open(

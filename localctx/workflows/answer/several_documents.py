@@ -1,4 +1,7 @@
-"""Reads several documents whole, together: their order, what is reused of each, and what is prefilled again."""
+"""Reads several documents whole in one prompt: chooses their order, and reuses pages that were read alone.
+
+Blending puts the pages of documents that were read alone together, and prefills again only a part of each.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,9 +21,10 @@ MIN_SAVED = 0.1  # share of the prompt that blending must save to be used, becau
 
 
 def measured_blending(builder: RequestBuilder) -> Blending | None:
-    """Returns the blending that ``choose_blending`` selects for texts that were prefilled alone. None if all is
-    prefilled again, as for a model whose layers do not keep every token (``Runtime.can_blend``). Raises UsageError if
-    the setting demands blending of such a model.
+    """Returns the blending that ``choose_blending`` selects, or None if everything is to be prefilled again.
+
+    It is None for a model whose layers do not keep every token (``Runtime.can_blend``). Raises UsageError if the
+    setting demands blending for such a model.
     """
     runtime = builder.runtime
     if not runtime.can_blend:
@@ -38,7 +42,10 @@ def measured_blending(builder: RequestBuilder) -> Blending | None:
 def in_best_order(
     builder: RequestBuilder, documents: Sequence[StoredDocument], question: str, conversation: Conversation
 ) -> Sequence[StoredDocument]:
-    """Returns the documents in the order with most kept tokens; a chat that has begun keeps its own. Raises TooLong."""
+    """Returns the documents in the order with the most kept tokens. A chat that has begun keeps its order.
+
+    Raises TooLong.
+    """
     if len(documents) < 2 or conversation.history:
         return documents
     builder.prompt([document.text for document in documents], question, conversation)  # scales RoPE for the fingerprint
@@ -47,9 +54,10 @@ def in_best_order(
 
 
 def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request) -> EngineCoroutine[None]:
-    """Yield the plan of ``request``, with the order of the ``given`` documents and what is prefilled again, and begin
-    persisting. If a blending is selected and saves enough, the cache is filled from each document's own pages. Raises
-    Cancelled, with the request closed.
+    """Yield the plan of ``request``, and begin to persist its pages.
+
+    The plan explains the order of the ``given`` documents and what is prefilled again. If a blending is selected and
+    saves enough, the cache is filled from each document's own pages. Raises Cancelled, with the request closed.
     """
     alone = list[Request]()
     try:

@@ -1,6 +1,7 @@
-"""Chat: answers questions with the messages of a chat's branch as history, and stores questions and answers.
+"""Answers the questions of chats with the messages of the chat's branch as history; stores questions and answers.
 
-A question is stored before the model is loaded; an answer, complete or cancelled, before its pages are persisted.
+A question is stored before the model is loaded. An answer, complete or cancelled, is stored before its pages are
+persisted.
 """
 
 from collections.abc import Sequence
@@ -31,17 +32,15 @@ from localctx.workflows.read_until import locate_mark
 TITLE_LENGTH = 60  # characters of the first question that become the chat's title
 
 FullChatAction = Literal["sink-window", "summarize", "new"]
-"""Actions on a full chat: the sink-window keeper evicts its middle, a summary replaces the history, or a new chat about
-the same documents begins.
-"""
+"""What to do when a chat is full: evict its middle, replace its history by a summary, or begin a new chat."""
 
 
 class ChatWorkflow:
-    """Answers questions in the chats of the store. A chat whose settings say ``library`` is about the whole library;
-    ``collection``, an id, adds that collection's documents.
+    """Answers questions in the chats of the store.
 
-    Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit in the
-    prompt only without the history; ``make_room`` then answers the question.
+    A chat whose settings have ``library`` is about the whole library; ``collection``, an id, adds the documents of that
+    collection. Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents
+    fit into the prompt only without the history; ``make_room`` then answers the question.
     """
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
@@ -60,7 +59,7 @@ class ChatWorkflow:
             return self._chats.restart(chat, {"model": self._runtime.settings.model})
 
     def add_documents(self, chat: str, sources: Sequence[str]) -> None:
-        """Add the files ``sources`` to a chat's documents; the history is then prefilled again after them."""
+        """Add the files ``sources`` to a chat's documents. The history after them is then prefilled again."""
         documents = store_sources(self._runtime, sources)
         with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
             for document in documents:
@@ -91,9 +90,9 @@ class ChatWorkflow:
             yield from self._make_room(chat, action, until)
 
     def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
-        """Answer the last question again, on a new branch; each answer has the next seed.
+        """Answer the last question again, on a new branch. Each answer gets the next seed.
 
-        Raises ChatError; UsageError if the answer would be the same.
+        ``temperature`` None takes the setting. Raises ChatError; UsageError if the answer would be the same.
         """
         with self._runtime.running():
             yield from self._regenerate(chat, temperature, until)
@@ -110,8 +109,9 @@ class ChatWorkflow:
             yield from self._answer(question, before, self._runtime.settings, until, way)
 
     def continue_answer(self, chat: str) -> EngineCoroutine[None]:
-        """Continue the last answer of a chat's current branch, which reached its length limit or was stopped. The final
-        report has the whole answer. Raises ChatError if it is complete.
+        """Continue the last answer of a chat's current branch, which was stopped or reached its length limit.
+
+        The final report has the whole answer. Raises ChatError if the answer is complete.
         """
         with self._runtime.running():
             with store_errors(self._runtime.store.home):

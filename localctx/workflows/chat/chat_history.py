@@ -28,8 +28,10 @@ def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[
 
 
 def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
-    """Returns a branch without answers that read more than the first ``end`` characters, and without summaries of such
-    answers. Small talk read none.
+    """Returns the messages of a branch that know only the first ``end`` characters of the document.
+
+    Leaves out answers that read more, with their questions, and summaries of such answers. Small talk read nothing, so
+    it stays.
     """
     known, question, further = list[Message](), list[Message](), False
     for message in messages:

@@ -1,4 +1,4 @@
-"""Stores the answers of a chat: as a new message, or as the continuation of one."""
+"""Stores the answers of a chat, as a new message or as the continuation of one."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,9 @@ def citations_of(answer: Message | None) -> list[Citation]:
 
 
 def store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
-    """Store the answer to ``question``, or the continuation of ``begun``, then its pages; returns the message's id,
-    None if nothing was generated. Raises StoreError, ChatError.
+    """Store the answer to ``question``, or the continuation of the answer ``begun``, then its pages.
+
+    Returns the message's id, or None if nothing was generated. Raises StoreError, ChatError.
     """
     chats = runtime.store.chats
     if request.result.stopped == "cancelled" and not any(request.result.answers):

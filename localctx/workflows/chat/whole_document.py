@@ -1,4 +1,4 @@
-"""Answers from the whole of long documents, in a chat: by summarizing all sections, or by asking every passage."""
+"""Answers from the whole of long documents in a chat, by summarizing all sections or by asking every passage."""
 
 import time
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ WholeWay = Literal["summarize", "extract", "everywhere"]
 """Ways to answer from whole documents: write a summary, extract key sentences, or ask every passage."""
 
 MAX_UNASKED = 60
-"""Seconds that a written summary may take unless the user chose it."""
+"""The number of seconds that a written summary may take if the user did not choose it."""
 
 
 class WholeDocumentWorkflow:
@@ -74,8 +74,9 @@ class WholeDocumentWorkflow:
             yield from self._ask.answer(request, question, settings, cited)
 
     def way_of(self, documents: Sequence[StoredDocument] | None, question: str) -> WholeWay | None:
-        """Returns how to answer a question that asks for a summary of ``documents``; None for other questions. A
-        summary is written at once if that takes a minute at most, else key sentences are extracted first.
+        """Returns the way to answer a question that asks for a summary of ``documents``; None for other questions.
+
+        A summary is written at once if that takes at most a minute. Otherwise key sentences are extracted first.
         """
         if not documents or not summary_of_all(question) or self._runtime.settings.mode == "everywhere":
             return None

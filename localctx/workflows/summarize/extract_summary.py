@@ -11,11 +11,11 @@ from localctx.workflows.summary_method import extract_words
 from localctx.workflows.summary_task import SummaryTask
 
 EXTRACTED = "sentences of the document"
-"""Model name in the results of extracts."""
+"""The name in results, in place of a model's name, of summaries that are extracted."""
 
 
 def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, Any]:
-    """Returns the summary as JSON, like ``SummarizeWorkflow.summarize``. Every sentence is cited."""
+    """Returns an extracted summary in the JSON form of ``SummarizeWorkflow.summarize``. Every sentence is cited."""
     (row, text, spans), before = document, "- " if task.style == "bullets" else ""
     page, heading = part_labels(spans), labels(spans, "heading")
     summary, citations = "", list[dict[str, Any]]()

@@ -1,8 +1,8 @@
-"""Summarize: turns one document into a summary with citations, or into answers to questions, as an engine coroutine.
+"""Turns one document into a summary with citations, or into answers to questions, as an engine coroutine.
 
-To extract, it returns sentences of the document and loads no model. Else it reads a document that fits whole, and cuts
-a longer one into sections. Either their summaries are summarized until one is left, or the summary is carried from
-section to section. The summary of a section stays linked to it.
+To extract, it returns sentences of the document and loads no model. To write, it reads a document that fits whole, and
+cuts a longer one into sections. The summaries of the sections are summarized until one is left. With ``refine``, the
+summary is carried from section to section instead. The summary of a section stays linked to the section.
 """
 
 import time
@@ -40,8 +40,9 @@ class _SectionSummary(NamedTuple):
 
 
 class SummarizeWorkflow:
-    """Summarizes documents, or asks all of them the same questions, with the text generator that ``open_generator``
-    returns for a document.
+    """Summarizes documents, or asks each of them the same questions.
+
+    ``open_generator`` returns the text generator for a document.
     """
 
     def __init__(self, runtime: Runtime, open_generator: Callable[[StoredDocument], TextGenerator]) -> None:
@@ -50,8 +51,10 @@ class SummarizeWorkflow:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool = False
     ) -> EngineCoroutine[dict[str, Any]]:
-        """Do ``task`` on a document; returns the result as JSON. ``persist``: keep the pages of a document that is read
-        whole. Raises DocumentError, TooLong or OutOfKVMemory if this document cannot be done; Cancelled.
+        """Do ``task`` on a document, and return the result as JSON.
+
+        With ``persist``, the pages of a document that is read whole are kept. Raises DocumentError, TooLong or
+        OutOfKVMemory if the task cannot be done on this document; Cancelled.
         """
         start = time.perf_counter()
         if task.method(self.runtime.settings).extracts:
