@@ -1,4 +1,4 @@
-"""The window's gradio application with all its pages, and the server that runs it."""
+"""Builds the window's gradio application with all its pages, and runs the server for it."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Error lines that the window shows when an event handler fails; nothing is printed on the terminal."""
+"""Shows one line in the window when an event handler fails. Nothing is printed on the terminal."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""Keeps each tab's event stream open, because gradio loses events that arrive while it closes one.
+"""Keeps each tab's event stream open, because gradio loses events that arrive while it closes a stream.
 
-Gradio's server ends a tab's stream when the tab has no pending events. Its client may already have a new event without
-knowing of the end: no stream is opened for that event, or its messages are dropped with the old stream. A page that is
-being left may also open one more stream, which gradio ends with a KeyError or as not found.
+Gradio's server ends a tab's stream when the tab has no pending events. Its client may already have sent a new event
+without knowing of the end. Then no stream is opened for that event, or its messages are dropped with the old stream. A
+page that is being left may also open one more stream, which gradio ends with a KeyError or as not found.
 """
 
 from typing import Any

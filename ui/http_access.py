@@ -1,6 +1,6 @@
-"""Access control of the window's HTTP port: only the owner's browser may use it.
+"""Controls access to the window's HTTP port: only its owner's browser may use it.
 
-The first request carries the key in its URL, later ones in a cookie (as in Jupyter). Checking the Host header stops DNS
+The first request has the key in its URL, later ones in a cookie (as in Jupyter). Checking the Host header stops DNS
 rebinding; checking the origin stops cross-site requests.
 """
 
@@ -48,7 +48,10 @@ Scope = Mapping[str, Any]
 
 
 class BrowserAccess:
-    """ASGI middleware: requests need the ``key``, a Host header among ``hosts``, and this site as their origin."""
+    """ASGI middleware: rejects requests without the ``key``, with another Host header, or from another site.
+
+    ``hosts`` are the accepted host names. ``port`` is in the name of the cookie.
+    """
 
     def __init__(self, app: App, hosts: tuple[str, ...], key: str, port: int) -> None:
         self._app, self._hosts, self._key = app, hosts, key

@@ -15,7 +15,10 @@ REDRAW_INTERVAL = 0.1  # seconds between two updates sent to the browser
 
 
 def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[None]:
-    """Pass all ``events`` to ``handle``; yield whenever the page should be redrawn. Raises what ``events`` raise."""
+    """Pass each of ``events`` to ``handle``, and yield whenever the page should be redrawn.
+
+    That is at most once in REDRAW_INTERVAL. Raises what ``events`` raise.
+    """
     drawn = 0.0
     for event in events:
         handle(event)

@@ -28,7 +28,7 @@ def escape(text: object) -> str:
 
 
 def without_templates(markup: str) -> str:
-    """Return HTML in which gradio finds no template to fill."""
+    """Return HTML in which gradio finds no template to fill: the characters of templates are escaped."""
     return markup.translate(_TEMPLATE)
 
 
@@ -76,14 +76,14 @@ def _share(part: float, whole: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
+    """Return a time as text in seconds, minutes or hours, such as ``40 s`` or ``1.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def folded(line: str, details: str, kind: str) -> str:
-    """Return a status line of a ``kind`` with details that open below it."""
+    """Return a status line as HTML, with ``details`` that open below it. The ``kind`` is in its CSS class."""
     return (
         f'<div class="lc-status lc-{kind}" role="status">{escape(line)} '
         f"<details><summary>Details</summary> <small>{escape(details)}</small></details></div>"
@@ -91,7 +91,7 @@ def folded(line: str, details: str, kind: str) -> str:
 
 
 def note(text: str, kind: str = "note") -> str:
-    """Return a status line of a ``kind``: note, plan, done or error."""
+    """Return a status line as HTML. The ``kind`` is ``note``, ``plan``, ``done`` or ``error``."""
     role = "alert" if kind == "error" else "status"
     return f'<div class="lc-status lc-{kind}" role="{role}">{escape(text)}</div>'
 

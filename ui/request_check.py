@@ -1,4 +1,4 @@
-"""Refuses requests that gradio's own page never sends and on which gradio would fail."""
+"""Refuses requests that gradio's own page never sends, and on which gradio would fail."""
 
 import json
 from collections.abc import Iterator
@@ -20,13 +20,16 @@ _misread = ContextVar[list[bool] | None]("_misread", default=None)
 
 
 def note_misread() -> None:
-    """Record that the current request has values that its event cannot have."""
+    """Record that the values in the current request do not fit its event, so that it is answered with 422."""
     if (notes := _misread.get()) is not None:
         notes.append(True)
 
 
 class RequestCheck:
-    """ASGI middleware: JSON for gradio must be an object it can handle; an event must be one of the ``page``."""
+    """ASGI middleware: refuses requests to gradio that gradio cannot handle.
+
+    JSON must be an object, and an event must be one of the ``page``.
+    """
 
     def __init__(self, app: App, page: gr.Blocks) -> None:
         self._app, self._page = app, page

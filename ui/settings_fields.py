@@ -1,4 +1,4 @@
-"""The fields of the settings page: a component for each setting that is declared with a label."""
+"""Defines the fields of the settings page: a component for each setting that declares a label."""
 
 from collections.abc import Iterator
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""The colours, fonts and borders of the window in the light and the dark theme."""
+"""Defines the colours, fonts and borders of the window in the light and the dark theme."""
 
 from localctx.ui import gradio_setup  # noqa: F401 (before gradio is imported)
 

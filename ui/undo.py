@@ -1,4 +1,4 @@
-"""Undo for deletions: the line that names the last deletion, and the list of recent ones."""
+"""Builds the undo of deletions: a line that names the last deletion, and a list of recent ones."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,7 +40,10 @@ class UndoLine:
         return {self.row: gr.update(visible=False), self.line: "", self.deletions: ""}
 
     def show(self, deletions: Sequence[Deletion], stays: str) -> Updates:
-        """Return updates that name the ``deletions``; the sentence ``stays`` says what remains."""
+        """Return updates that show the line for these ``deletions``.
+
+        ``stays`` is a sentence that says what is not deleted.
+        """
         return {
             self.row: gr.update(visible=True),
             self.line: render.note(f"Deleted {deleted_names(deletions)}. {stays}", "done"),
@@ -79,13 +82,13 @@ class RecentlyDeleted:
         self.forget.click(self._forget, self.chosen, both, **options)
 
     def listed(self) -> Any:
-        """Return the stored choices with nothing chosen."""
+        """Return an update of the list with the stored deletions, and nothing chosen."""
         return gr.update(choices=self._rows(), value=[])
 
     def relisted(self, chosen: list[int]) -> Any:
-        """Return the stored choices, and drop ``chosen`` ones that are gone.
+        """Return an update of the list with the stored deletions. ``chosen`` ones that are gone are dropped.
 
-        Otherwise the chosen value is left alone: the user may have chosen more meanwhile.
+        Otherwise the choice is not updated: the user may have chosen more meanwhile.
         """
         choices = self._rows()
         there = [key for _, key in choices if key in chosen]

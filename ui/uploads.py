@@ -1,4 +1,4 @@
-"""Uploaded files: their maximum size, their folder, and how long they are kept."""
+"""Manages uploaded files: their maximum size, their folder, and how long they are kept."""
 
 import os
 import shutil

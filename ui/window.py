@@ -1,4 +1,4 @@
-"""AppWindow: the state that all pages share, such as the workers that run jobs, the store and the settings."""
+"""Holds the state that all pages of the window share: the workers that run jobs, the store and the settings."""
 
 import re
 import tempfile
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_PARALLEL = 8  # questions answered at a time, as memory allows; each slows the others a little
 
 Updates = dict[Any, Any]
-"""New values by component, as a gradio event handler returns them."""
+"""New values of gradio components, by component, as an event handler returns them."""
 
 
 class AppWindow:

@@ -1,4 +1,4 @@
-"""Messages printed once: advice on models after the default model's first answer, and what an update changed."""
+"""Prints messages once: advice on models after the default model's first answer, and what an update changed."""
 
 import sqlite3
 from collections.abc import Callable
@@ -36,9 +36,9 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
 
 
 def said_after_update(callback: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return a command function that first prints on stderr, once, which documents an update left prepared.
+    """Returns a command function that first prints, once, which documents an update left prepared.
 
-    Errors are ignored here, as for a damaged database, because the command reports them itself.
+    It prints on stderr. Errors such as a damaged database are ignored here, because the command itself reports them.
     """
     assert callback
 

@@ -1,4 +1,4 @@
-"""``ask`` and ``prepare``: answer a question about documents, or prefill them for later questions."""
+"""Implements ``ask`` and ``prepare``: answers a question about documents, or prefills documents for later questions."""
 
 import sys
 from collections.abc import Generator, Iterator
@@ -167,8 +167,10 @@ def session_shown(settings: "Settings", terminal: "Terminal") -> "Iterator[Sessi
 def open_answer(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal", alone: bool
 ) -> "Iterator[tuple[Generator[Event, None, None], str]]":
-    """Let an open server, or else a session, answer a question. Yields the events, and who answers: the server's
-    address, or ``command``. Ctrl-C cancels. ``how`` are further arguments of ``Session.stream``.
+    """Have an open server answer a question, or else a session. Yields (events, who answers).
+
+    Who answers is the server's address, or ``command``. ``how`` has further arguments of ``Session.stream``. With
+    ``alone`` no server is asked. Ctrl-C cancels the answer.
     """
     from localctx.cli.terminal import cancel_on_interrupt
 
@@ -183,7 +185,10 @@ def open_answer(
 def _ask_server(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal"
 ) -> "DelegatedAnswer | None":
-    """Ask the open servers, unless standard input is a source: no server can read this process's input."""
+    """Returns the answer of an open server, or None if none answers.
+
+    None is asked if standard input is a source, because a server cannot read this process's input.
+    """
     from localctx.serving.ask_client import ask_open_server, given_paths
     from localctx.serving.ask_request import AskRequest
 
@@ -194,8 +199,9 @@ def _ask_server(
 
 
 def show_events(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
-    """Show all events. Returns the last one, Done. On an error the generator is closed while the
-    store is still open.
+    """Show all events, and return the last one, Done.
+
+    On an error the generator is closed while the store is still open.
     """
     event: Any = None
     with closing(events):
@@ -219,7 +225,7 @@ def _exit(stopped: str, failed: object) -> None:
 
 
 def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:
-    """Print notes, citations and cost after an answer limited to ``max_tokens``."""
+    """Print the notes, citations and cost of an answer that was limited to ``max_tokens``."""
     from localctx.cli.terminal import format_citation, shortened
     from localctx.engine.request_report import BY_WORDS
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The measurements ``what``, at ``contexts`` in tokens and in ``repeat`` rounds, of ``engines``. localctx is
-    measured with each of ``codecs`` and ``keeps``. ``gguf`` is the peer llama.cpp's file, if it is not the model
-    itself.
+    """The measurements ``what`` of ``engines``, at ``contexts`` (in tokens) and in ``repeat`` rounds.
+
+    localctx is measured with each of ``codecs`` and ``keeps``. ``gguf`` is the file for the peer llama.cpp, if it is
+    not the model itself.
     """
 
     what: list[str]
@@ -30,8 +31,9 @@ class BenchOptions:
 
 
 def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
-    """Return the requested options. By default all measurements that the engine of the settings' model supports. Raises
-    UserError.
+    """Returns the options that the flags ``how`` ask for.
+
+    By default they are all measurements that the engine of the settings' model supports. Raises UserError.
     """
     from localctx.bench import CONTEXTS, ENGINES, OTHER_FILES, OWN_VARIANTS, PEER_VARIANTS
     from localctx.models.choice.engine_choice import choose_engine

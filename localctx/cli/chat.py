@@ -1,4 +1,4 @@
-"""``chat``: questions that build on each other, typed at a terminal or line by line from a pipe."""
+"""Implements ``chat``: a conversation, typed at a terminal or read line by line from a pipe."""
 
 import io
 import sys
@@ -89,7 +89,7 @@ def _find(name: str | None) -> "Chat":
 
 
 class ChatCommand:
-    """One run of ``chat``: reads lines and prints answers."""
+    """One run of the command ``chat``: reads lines and prints answers."""
 
     def __init__(
         self, session: "Session", terminal: "Terminal", when_full: "FullChatAction | None", as_json: bool, until: str
@@ -115,7 +115,10 @@ class ChatCommand:
             self._session.store.remove_chat(self._id)
 
     def run(self) -> None:
-        """Handle each line, a question or a command. An error ends a run from a pipe. At a terminal it is printed."""
+        """Handle each line, which is a question or a command.
+
+        At a terminal an error is printed; from a pipe it ends the run.
+        """
         for line in filter(None, map(str.strip, map(shown_name, self._lines()))):
             try:
                 self._run_line(line)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def flags_of(commands: Commands) -> tuple[str, ...]:
-    """Return the names of the settings that ``commands`` take as flags."""
+    """Returns the names of the settings that are flags of the commands of a kind, such as ``load``."""
     return tuple(name for name, setting in SETTINGS.items() if setting.commands == commands)
 
 
@@ -52,7 +52,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only erro
 
 
 def settings_from(flags: dict[str, Any]) -> "Settings":
-    """Return settings in which ``flags`` (None: not given) override everything else. Raises UsageError."""
+    """Returns the settings, in which the ``flags`` that are not None override everything else. Raises UsageError."""
     from localctx.models.choice.default_model import choose_model
     from localctx.settings import load_settings
 
@@ -96,7 +96,7 @@ def measuring_text(file: str | None) -> str:
 
 
 def with_launcher(line: str) -> str:
-    """Return ``line`` with ``localctx`` replaced by the path of packaging/start, if that started it."""
+    """Returns ``line`` with ``localctx`` replaced by the path of packaging/start, if localctx is not on the PATH."""
     start = Path(sys.prefix).parent / "packaging" / ("start.ps1" if sys.platform == "win32" else "start")
     if shutil.which("localctx") or not start.is_file():
         return line

@@ -1,7 +1,7 @@
-"""Printing for all commands. Names, titles, documents and models may contain anything, and must not control the
-terminal.
+"""Prints for all commands.
 
-All commands print through these functions, and a test enforces it.
+Names, titles, documents and models may contain anything, so control characters are escaped before they reach the
+terminal. All commands print through these functions, and a test enforces it.
 """
 
 import codecs
@@ -18,7 +18,7 @@ _CONTROL = (
     "\u2028\u2029"  # line separators, which some programs treat as newlines
 )
 SIMILAR = "localctx.similar"
-"""The name of an error handler of encodings: it writes similar letters, such as - for a dash, or ? for any other."""
+"""The name of an error handler for encodings. It writes similar letters, such as - for a dash, else ``?``."""
 _SIMILAR = str.maketrans(
     {
         **dict.fromkeys("‐‑‒–—―−", "-"),  # noqa: RUF001

@@ -15,7 +15,10 @@ _BAR = "{desc} {bar:24} {percentage:3.0f} %, {remaining} left {postfix}"
 
 
 class BatchProgress:
-    """Shows a bar with the time left if stderr is a terminal, else a line per document. Always prints failures."""
+    """Shows the progress of a batch: a bar with the time left on a terminal, else a line per document.
+
+    Failures are always printed.
+    """
 
     def __init__(self, terminal: Terminal, jobs: Sequence[DocumentJob]) -> None:
         self._terminal, self.count, self._ended = terminal, len(jobs), 0
@@ -35,7 +38,10 @@ class BatchProgress:
         self._bar.close()
 
     def show(self, job: DocumentJob | None, event: Event) -> None:
-        """Show an event of a document (None: of the whole batch), or how many documents run if several do."""
+        """Show an event of a document, or of the whole batch (``job`` None).
+
+        If several documents run, shows their number instead of the progress of one.
+        """
         if job:
             self._running.add(job)
         if len(self._running) > 1:

@@ -1,4 +1,4 @@
-"""Options of a command under headings, and options that are made from the declarations of settings."""
+"""Lists options of a command under headings, and makes options from the declarations of settings."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
@@ -17,21 +17,21 @@ LONGEST_DEFAULT = 8  # characters; longer defaults are on the settings page only
 
 
 class SectionOption(click.Option):
-    """An option with the heading that --help lists it under."""
+    """An option that knows under which heading --help lists it."""
 
     def __init__(self, *args: Any, section: str = FIRST, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Return what follows the help in brackets: no ranges, which errors name."""
+        """Returns what --help prints in brackets after an option, without ranges, which errors name."""
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
 
 
 class SectionedCommand(click.Command):
-    """A command whose --help lists the options that people use first, and the others under headings."""
+    """A command whose --help lists the most used options first, and the others under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each section. Their help begins at the same column."""
@@ -53,7 +53,7 @@ def _place(heading: str) -> float:
 
 
 class SettingType(click.ParamType):
-    """The values of a setting, checked as in the environment and the settings file."""
+    """Parses the values of a setting as they are parsed in the environment and the settings file."""
 
     def __init__(self, name: str, setting: Setting) -> None:
         self.name, self._kind = name, setting.kind
@@ -67,12 +67,15 @@ class SettingType(click.ParamType):
 
 
 def option(*names: str, section: str = FIRST, **options: Any) -> Callable:
-    """Return the decorator that adds an option of a command itself, under the heading ``section``."""
+    """Returns the decorator that adds an option which is no setting, under the heading ``section``."""
     return click.option(*names, cls=SectionOption, section=section, **options)
 
 
 def setting_option(name: str, **changes: Any) -> Callable:
-    """Return the decorator that adds the flag of a setting. ``changes`` are other arguments of the option."""
+    """Returns the decorator that adds the flag of the setting ``name``.
+
+    ``changes`` are arguments of the option that differ from the setting's declaration.
+    """
     setting = SETTINGS[name]
     options: dict[str, Any] = {
         "section": setting.section,
@@ -95,6 +98,6 @@ def setting_options(names: Iterable[str]) -> Callable:
 
 
 def help_line(setting: Setting) -> str:
-    """Return what --help says about a setting: its line, and a default in brackets that the line does not name."""
+    """Returns the line of --help about a setting, with its default in brackets if the line does not name it."""
     named = setting.default in ("auto", "", 0, None) or len(str(setting.default)) > LONGEST_DEFAULT
     return f"{setting.help}." if named else f"{setting.help} ({str(setting.default).removesuffix('.0')})."

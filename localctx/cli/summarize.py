@@ -1,4 +1,4 @@
-"""``summarize``: summarizes many documents, or asks them questions. Results of earlier runs are reused."""
+"""Implements ``summarize``: summarizes many documents, or asks them questions. Reuses results of earlier runs."""
 
 import sys
 from collections.abc import Callable

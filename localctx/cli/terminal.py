@@ -34,8 +34,8 @@ _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 class Terminal:
     """Prints events. ``as_json`` hides the text of answers, ``quiet`` hides everything else.
 
-    Several ``answers`` are numbered, each on its own lines. ``quoted`` is the citation printed before the last answer.
-    With ``numbers`` each sentence gets the number of its source.
+    With several ``answers``, each has a number and lines of its own. ``quoted`` is the citation that was printed before
+    the last answer. If ``numbers`` is True, each sentence gets the number of its source.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
@@ -50,7 +50,7 @@ class Terminal:
         self.quoted: dict[str, Any] | None = None
 
     def show(self, event: Event) -> None:
-        """Print one event. Done only removes the bar, because the command prints its report."""
+        """Print one event. Done only removes the bar, because the command itself prints the report."""
         match event:
             case Progress():
                 self._progress(event)
@@ -80,7 +80,7 @@ class Terminal:
             print_error(f"localctx: {text}")
 
     def hint(self, text: str) -> None:
-        """Print a line on stderr if it is a terminal."""
+        """Print a line on stderr, but only if stderr is a terminal."""
         self.clear()
         if self.interactive:
             print_error(text)
@@ -213,8 +213,9 @@ def without_bars() -> AbstractContextManager[None]:
 
 @contextmanager
 def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
-    """Call ``cancel`` on Ctrl-C. If it returns False (nothing runs, or it was already called),
-    raise KeyboardInterrupt.
+    """Call ``cancel`` on Ctrl-C inside the ``with`` block.
+
+    If it returns False, because nothing runs or it was already called, KeyboardInterrupt is raised.
     """
 
     def stop(signum: int, frame: Any) -> None:

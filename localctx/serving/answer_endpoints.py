@@ -1,4 +1,4 @@
-"""The generating endpoints /v1/chat/completions, /v1/completions and /v1/responses, streamed or not."""
+"""Answers POST /v1/chat/completions, /v1/completions and /v1/responses, streamed or as one object."""
 
 import json
 import re
@@ -37,8 +37,9 @@ Writer = Callable[[AnswerStream], AsyncIterator[str]]
 
 
 class AnswerEndpoints:
-    """Answers requests with jobs of ``worker`` under ``settings``. ``stopping`` ends running jobs. ``metrics`` counts
-    tokens.
+    """Answers requests with jobs of ``worker`` under ``settings``.
+
+    Setting ``stopping`` ends running jobs. ``metrics`` counts tokens.
     """
 
     def __init__(
@@ -87,7 +88,10 @@ class AnswerEndpoints:
             self._metrics.answered(stream.plan, stream.generated)
 
     async def events(self, request: Request, stream: EventStream) -> AsyncGenerator[Any, None]:
-        """Yield a job's events until the client disconnects, which cancels the job. Raises ApiError."""
+        """Yield the events of a job.
+
+        If the client disconnects, the job is cancelled. Raises ApiError.
+        """
         try:
             async for event in iterate_in_threadpool(iter(stream)):
                 if self._stopping.is_set() or await request.is_disconnected():
@@ -118,7 +122,7 @@ def _without_commands(error: UserError) -> str:
 
 
 def sse(value: Any, kind: str = "") -> str:
-    """Returns a server-sent event."""
+    """Returns a server-sent event with ``value`` as JSON. ``kind`` is its event type, if it has one."""
     return (f"event: {kind}\n" if kind else "") + f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 

@@ -1,4 +1,4 @@
-"""Streams the answers of one request: parts of texts, tool calls, heartbeats until the first token, and the end."""
+"""Streams the answers of one request: parts of text, tool calls, and heartbeats until the first token."""
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -27,7 +27,7 @@ class StopTexts:
         self.stopped = False
 
     def __call__(self, text: str) -> str:
-        """Append ``text``. Returns the text that can be sent, which no stop text can cut any more."""
+        """Append ``text``. Returns the text that can be sent now, because no stop text can begin in it any more."""
         if self.stopped:
             return ""
         pending = self._buffer + text
@@ -46,9 +46,9 @@ class StopTexts:
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The next ``text`` of the answer with this ``index``, and the step's ``likely`` tokens if requested.
+    """The next ``text`` of the answer number ``index``.
 
-    These begin at character ``offset`` of the answer.
+    If requested, ``likely`` has the step's likeliest tokens, which begin at character ``offset`` of the answer.
     """
 
     index: int
@@ -59,15 +59,16 @@ class AnswerPart:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Nothing can be sent yet. ``doing`` says what the server is doing."""
+    """Sent while there is no text to send. ``doing`` says what the server is doing."""
 
     doing: str
 
 
 @dataclass
 class AnswerState:
-    """One answer so far: its ``text`` without tool ``calls``, its number of ``tokens``, and its ``likely`` logprobs,
-    whose tokens have ``offset`` characters.
+    """One answer so far: its ``text`` without tool calls, its number of ``tokens``, and its logprobs ``likely``.
+
+    ``offset`` is the number of characters of the tokens in ``likely``.
     """
 
     cut: StopTexts
@@ -83,7 +84,7 @@ class AnswerState:
         return self.reader.calls if self.reader else ()
 
     def add(self, text: str, last: bool = False) -> str:
-        """Append generated text. Returns the text that can be sent. ``last``: the stream has ended."""
+        """Append generated text. Returns the text that can be sent. ``last`` is True at the end of the stream."""
         text = self.cut(text) + (self.cut.flush() if last or self.cut.stopped else "")
         if self.reader:
             text = self.reader(text) + (self.reader.flush() if last else "")
@@ -92,8 +93,9 @@ class AnswerState:
 
 
 class AnswerStream:
-    """The answers to ``request``, from the ``events`` of its job. ``plan`` is None until known. ``cited`` holds the
-    citations of an answer from documents.
+    """The answers to ``request``, made from the ``events`` of its job.
+
+    ``plan`` is None until it is known. ``cited`` are the citations of an answer from documents.
     """
 
     def __init__(self, request: CompletionRequest, events: AsyncGenerator[Any, None]) -> None:
@@ -113,8 +115,9 @@ class AnswerStream:
         return sum(answer.tokens for answer in self.answers)
 
     async def wait_for_plan(self) -> None:
-        """Wait until the request is planned, because errors up to then can still set the HTTP status. A streamed
-        response waits at most PATIENCE.
+        """Wait until the request is planned. Errors up to then can still set the HTTP status.
+
+        A streamed response waits at most PATIENCE seconds.
         """
         begun = time.monotonic()
         async for event in self._events:
@@ -125,7 +128,7 @@ class AnswerStream:
                 return
 
     async def parts(self) -> AsyncIterator[AnswerPart | Heartbeat]:
-        """Yield the answers part by part, and a heartbeat every HEARTBEAT_INTERVAL before the first token."""
+        """Yield the answers part by part. Before the first token, yields a heartbeat every HEARTBEAT_INTERVAL."""
         sent, doing = time.monotonic(), "waiting"
         async with aclosing(self._events) as events:
             async for event in events:

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the server's API, served as /openapi.json."""
+"""Describes the server's API in OpenAPI, as served under /openapi.json."""
 
 from collections.abc import Mapping
 from typing import Any

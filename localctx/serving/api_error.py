@@ -1,14 +1,14 @@
-"""ApiError, and ``Fields``, which reads a request field by field and rejects unknown fields by name."""
+"""Defines ApiError, and reads the fields of a request one by one, so that unknown fields are rejected by name."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 LABELS = ("user", "metadata", "prompt_cache_key", "safety_identifier")
-"""Fields that label a request. They affect no answer and are not stored."""
+"""The fields that label a request. They do not affect the answer and are not stored."""
 
 
 class ApiError(Exception):
-    """A request that cannot be answered, in OpenAI's error form. ``param`` names the wrong field."""
+    """An error response in OpenAI's form: ``message``, HTTP ``status``, and ``param``, the name of the wrong field."""
 
     def __init__(self, message: str, param: str | None = None, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
@@ -18,8 +18,10 @@ class ApiError(Exception):
 
 
 class Fields:
-    """The fields of a request's JSON ``body``. A null field counts as missing. Each field is taken once, and ``finish``
-    rejects the rest. Every error is an ApiError that names the field.
+    """The fields of a request's JSON ``body``.
+
+    A field is taken at most once, and ``finish`` rejects the fields that were not taken. A null field counts as
+    missing. Every error is an ApiError that names the field; ``prefix`` is put before the name.
     """
 
     def __init__(self, body: Any, prefix: str = "") -> None:
@@ -28,7 +30,7 @@ class Fields:
         self._left, self._prefix = {name: value for name, value in body.items() if value is not None}, prefix
 
     def take(self, name: str, default: Any = None) -> Any:
-        """Take a field of any type."""
+        """Take a field of any type. Returns ``default`` if it is missing."""
         return self._left.pop(name, default)
 
     def number(self, name: str, low: float, high: float) -> float | None:
@@ -59,7 +61,10 @@ class Fields:
         return as_text(value)
 
     def choice(self, name: str, allowed: Collection[Any], default: Any = None) -> Any:
-        """Take one of the ``allowed`` values. Other values are not supported."""
+        """Take a field whose value must be in ``allowed``. Returns ``default`` if it is missing.
+
+        Raises ApiError for any other value.
+        """
         value = self.take(name, default)
         known = (one for one in (*allowed, default) if one is not None)
         if value is not None and not any(type(value) is type(one) and value == one for one in known):
@@ -67,11 +72,11 @@ class Fields:
         return value
 
     def object(self, name: str) -> "Fields":
-        """Take an object's fields, or those of an empty object if it is missing."""
+        """Take a field that is an object, and return its fields. A missing object has no fields."""
         return Fields(self.take(name, {}), f"{self._prefix}{name}.")
 
     def labels(self) -> Mapping[str, Any]:
-        """Take LABELS. Returns ``metadata``."""
+        """Take the fields in LABELS. Returns ``metadata``, or {} if it is missing."""
         for name in LABELS:
             kind = dict if name == "metadata" else str
             if not isinstance(self._left.get(name, kind()), kind):
@@ -93,7 +98,7 @@ class Fields:
             raise self.error(as_text(str(name)), "is not a parameter of this server")
 
     def error(self, name: str, problem: str) -> ApiError:
-        """Returns an error about a field."""
+        """Returns an error whose message is the field's name and then ``problem``."""
         return ApiError(f"{self._prefix}{name} {problem}", f"{self._prefix}{name}")
 
 

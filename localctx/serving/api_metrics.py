@@ -1,4 +1,4 @@
-"""Counters of an API server, in Prometheus' text format."""
+"""Counts requests and tokens of an API server, and writes the counts in Prometheus' text format."""
 
 from collections import Counter
 
@@ -21,17 +21,17 @@ _HELP = {
 
 
 class ApiMetrics:
-    """Counts what a server does with its ``worker``."""
+    """Counts requests and tokens of a server. The state of ``worker`` is read when the counts are written."""
 
     def __init__(self, worker: EngineWorker) -> None:
         self._worker, self._counts = worker, Counter[str]()
 
     def request(self, path: str, status: int) -> None:
-        """Count a request."""
+        """Count a request to ``path`` that ended with the HTTP ``status``."""
         self._counts[f'requests_total{{path="{path}",status="{status}"}}'] += 1
 
     def answered(self, plan: Planned | None, generated: int) -> None:
-        """Count the tokens of a request whose ``plan`` was known."""
+        """Count the tokens of a request, ``generated`` of them new. Counts nothing if it ended before its plan."""
         if plan:
             self._counts["prompt_tokens_read_total"] += plan.tokens - plan.reused
             self._counts["prompt_tokens_reused_total"] += plan.reused

@@ -1,6 +1,6 @@
-"""Client side of ``localctx ask``: sends a question to a server that is open in the same data folder.
+"""The client side of ``localctx ask``: sends a question to a server that is open in the same data folder.
 
-It imports no compute libraries, so an answer starts before torch could be imported.
+It imports no compute libraries, so that an answer can start before torch would be imported.
 """
 
 import json
@@ -23,12 +23,14 @@ _FAILURES = (OSError, HTTPException, ValueError)
 
 
 class ServerRefusal(Exception):
-    """A server refuses this question, because its settings differ or for another reason."""
+    """A server does not answer this question, because its settings differ or for another reason."""
 
 
 class DelegatedAnswer:
-    """A question that ``server`` answers. ``given`` maps absolute paths of its sources to the paths the user wrote.
-    Raises ServerRefusal, OSError, HTTPException, ValueError, UserError or Cancelled if no event arrives.
+    """A question that ``server`` answers.
+
+    ``given`` maps absolute paths of sources to the paths that the user wrote. Raises ServerRefusal, OSError,
+    HTTPException, ValueError, UserError or Cancelled if the first event does not arrive.
     """
 
     def __init__(self, server: OpenServer, request: AskRequest, given: dict[str, str]) -> None:
@@ -63,7 +65,10 @@ class DelegatedAnswer:
             self._connection.close()
 
     def cancel(self) -> bool:
-        """Ask the server to stop, from a signal handler. Returns False if it cannot, or was already asked."""
+        """Ask the server to stop. May be called in a signal handler.
+
+        Returns False if the server cannot be reached, runs no such question, or was already asked to stop.
+        """
         if self._asked_to_cancel:
             return False
         self._asked_to_cancel = True
@@ -90,8 +95,10 @@ class DelegatedAnswer:
 def ask_open_server(
     request: AskRequest, given: dict[str, str], home: Path, tell: Callable[[str], None]
 ) -> DelegatedAnswer | None:
-    """Ask the servers that are open in the data folder ``home``, newest first. Returns the DelegatedAnswer of the first
-    that answers, or None. Calls ``tell`` with the reason of each refusal. ``given`` is as in DelegatedAnswer.
+    """Ask the servers that are open in the data folder ``home``, newest first.
+
+    Returns the answer of the first server that accepts the question, or None. Calls ``tell`` with the reason of each
+    refusal. ``given`` is as in DelegatedAnswer.
     """
     for server in open_servers(home):
         try:
@@ -104,7 +111,7 @@ def ask_open_server(
 
 
 def given_paths(sources: list[str]) -> dict[str, str]:
-    """Returns the sources as given, by absolute path, where the two differ."""
+    """Returns the sources as the user wrote them, by their absolute paths. Leaves out those that are absolute."""
     return {absolute_source(source): source for source in sources if absolute_source(source) != source}
 
 

@@ -1,6 +1,6 @@
-"""Server side of ``localctx ask``: answers questions of commands on this machine beside the server's own work.
+"""The server side of ``localctx ask``: answers questions of commands on this machine beside the server's own work.
 
-A client needs the key from the server's file in the data folder and must connect from this machine, because documents
+A client needs the key in the server's file in the data folder, and must connect from this machine, because documents
 are read with the rights of the server's user.
 """
 
@@ -39,9 +39,10 @@ CLOSING = UserError("the server is closing", "ask again")
 
 
 class AskEndpoint:
-    """ASGI middleware: answers PREFIX for commands that have the ``key``, and passes all other requests to ``app``.
+    """ASGI middleware: answers paths below PREFIX for commands that have the ``key``; ``app`` answers all others.
 
-    Questions run in ``worker``, under its ``settings`` with those of the question. ``stopping`` ends running questions.
+    Questions run in ``worker``, under ``settings()`` with the settings of the question. Setting ``stopping`` ends
+    running questions.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class AskEndpoint:
         self._routes = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_found})
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer a request: here, or by the wrapped application."""
+        """Answer a request, or pass it to the wrapped application."""
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
             await self._app(scope, receive, send)
             return

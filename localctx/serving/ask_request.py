@@ -1,4 +1,4 @@
-"""AskRequest: a question of the command ``ask`` for an open server, and the settings both sides must agree on."""
+"""Defines the request of ``localctx ask`` to an open server, and the settings that both sides must agree on."""
 
 import os
 import secrets
@@ -20,16 +20,18 @@ QUESTION_SETTINGS = (
 """The settings that each question may choose for itself."""
 
 UNUSED_SETTINGS = ("home", "prompts", "summaries", "read_ahead", "appearance")
-"""The settings that affect no answer. The server was found by ``home``."""
+"""The settings that do not affect answers. (``home`` is the same: the server was found by it.)"""
 
 PATHS = ("model", "adapter", "embedder")
-"""The settings that may be paths, whose meaning depends on the working directory."""
+"""The settings that may be paths. Their meaning depends on the working directory."""
 
 
 @dataclass(frozen=True)
 class AskRequest:
-    """A ``question`` about ``sources`` (absolute paths, or ids of stored documents) or the ``library``. ``persist`` and
-    ``until`` are as in ``Session.ask``. ``settings`` are the command's, ``places`` are the resolved paths of its PATHS.
+    """A ``question`` about ``sources`` (absolute paths, or ids of stored documents) or about the ``library``.
+
+    ``persist`` and ``until`` are as in ``Session.ask``. ``settings`` are those of the command; ``places`` are the
+    resolved paths of its settings in PATHS.
     """
 
     question: str
@@ -49,7 +51,7 @@ class AskRequest:
 
     @classmethod
     def parse(cls, body: Any) -> "AskRequest":
-        """Parse a JSON body. Raises UsageError."""
+        """Parse a JSON body. Raises UsageError if it does not have the fields and types of this version."""
         try:
             request = cls(**body)
         except TypeError as e:

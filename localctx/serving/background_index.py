@@ -1,6 +1,6 @@
-"""BackgroundIndexer: a thread that makes documents searchable while nothing else is to be done.
+"""Makes documents searchable in a thread of its own, while nothing else is to be done.
 
-Its job gives way to others after each small step, and what is done stays.
+Its job gives way to other jobs after each small step. Finished steps are kept.
 """
 
 import threading
@@ -26,7 +26,10 @@ STEP = 1  # chunks of a step, so that a search waits for a tenth of a second at 
 
 @dataclass(frozen=True)
 class IndexStatus:
-    """``progress`` of the index, None if nothing is to be done. ``stopped`` by the user; ``problem`` that ended it."""
+    """The state of indexing: its ``progress``, None if there is nothing to do.
+
+    ``stopped`` is True if the user stopped it. ``problem`` is the error that ended it, or "".
+    """
 
     progress: Progress | None = None
     stopped: bool = False
@@ -34,7 +37,10 @@ class IndexStatus:
 
 
 class BackgroundIndexer:
-    """Indexes the library of ``settings()`` with jobs of ``worker``. ``is_busy`` says whether other work runs."""
+    """Indexes the library of ``settings()`` with jobs of ``worker``.
+
+    ``is_busy(settings)`` returns True while other work runs; then indexing waits.
+    """
 
     def __init__(
         self,
@@ -65,7 +71,7 @@ class BackgroundIndexer:
 
     @contextmanager
     def leaving_out(self, documents: Collection[str]) -> Iterator[None]:
-        """Index none of these documents (ids) inside the ``with`` block, in which they are deleted."""
+        """Do not index these documents (ids) inside the ``with`` block, in which they are deleted."""
         self._left_out = frozenset(documents)
         try:
             yield

@@ -1,5 +1,7 @@
-"""Pipeline of a watched file: it settles, is parsed, indexed and read ahead. The next step is derived from the store,
-so a killed process continues where it stopped.
+"""Takes each watched file through its steps: it settles, is parsed, indexed and read ahead.
+
+A file has settled when it no longer changes. The next step is derived from the store, so that a killed process
+continues where it stopped.
 """
 
 import time
@@ -26,8 +28,10 @@ GONE = 3  # settle times until a missing file counts as deleted: it may have mov
 
 @dataclass
 class Task:
-    """A job for one file. ``reads``: it reads ahead, which waits until the machine is idle. ``result`` is the job's
-    result, once it has ended.
+    """A job for one file; ``doing`` describes it.
+
+    ``reads`` is True if it reads ahead, which waits until the machine is idle. ``result`` is the result of the job once
+    it has ended.
     """
 
     path: str
@@ -42,7 +46,10 @@ class Task:
 
 
 class FilePipeline:
-    """The files of the watched folders in ``store``, and the next task of each. One thread."""
+    """The files of the watched folders in ``store``, and the next task of each.
+
+    A file settles after ``settle`` seconds without a change. For use in one thread.
+    """
 
     def __init__(self, store: Store, settle: float) -> None:
         self._store, self._settle = store, settle
@@ -51,11 +58,11 @@ class FilePipeline:
 
     @property
     def is_settling(self) -> bool:
-        """True while files are expected to change: new files and missing ones."""
+        """True while the pipeline waits for files that may still change, or that are missing and may come back."""
         return bool(self._new.paths or self._missed)
 
     def retry_failed(self) -> None:
-        """Forget that files failed, because their reader may have been installed since."""
+        """Forget which files failed, so that they are tried again: their reader may now be installed."""
         for file in self._store.watch_list.files():
             if not file.document:
                 self._store.watch_list.forget(file.path)
@@ -65,7 +72,7 @@ class FilePipeline:
         return [folder.path for folder in self._folders if Path(folder.path).is_dir()]
 
     def scan(self, now: float) -> Iterator[FileEvent]:
-        """Scan all files. Yields events of deleted files."""
+        """Scan the watched folders at the time ``now``. Yields an event for each deleted file."""
         folders = self.folders_there()
         found, known = self._found(folders), {file.path: file for file in self._store.watch_list.files()}
         fresh = {p: s for p, s in found.items() if not _is_same(known.get(p), s)}
@@ -87,7 +94,7 @@ class FilePipeline:
         self._new.see({p: s for p, s in found.items() if not _is_same(known.get(p), s)}, 0.0)
 
     def next_task(self, settings: Settings, now: float) -> Task | None:
-        """Returns the most urgent task: index a file, parse one that has settled, or read one ahead."""
+        """Returns the most urgent task, or None: index a file, parse a settled one, or read one ahead."""
         waiting = [file for file in self._store.watch_list.files() if self._is_active(file.path)]
         rows = {row.id: row for row in self._store.documents.all()}
         for file in waiting:
@@ -111,7 +118,7 @@ class FilePipeline:
             yield from self._note_indexed(task)
 
     def fail(self, task: Task, why: str) -> FileEvent:
-        """Record that a task failed because of its file. It is not retried while nothing changes."""
+        """Record that a task failed because of its file. It is not retried until the file changes."""
         if task.stamp:
             return self._note_failed(task.path, task.stamp, why)
         self._store.watch_list.note_indexed(task.document)

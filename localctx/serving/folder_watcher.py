@@ -1,5 +1,6 @@
-"""FolderWatcher: a thread that has new files of watched folders parsed, indexed and, while the machine is idle, read
-ahead. Its jobs yield to all others.
+"""Watches folders in a thread: has new files parsed, indexed and, while the machine is idle, read ahead.
+
+Its jobs give way to all others.
 """
 
 import threading
@@ -26,11 +27,12 @@ ELSEWHERE = "another localctx watches these folders"
 
 
 class FolderWatcher:
-    """Watches the folders in the store of ``settings()``. One process watches at a time, others wait for it to end.
+    """Watches the folders in the store of ``settings()``.
 
-    ``library_worker`` parses and indexes files, ``answer_worker`` reads them ahead. ``on_event`` gets the events of
-    every file, in the watcher's thread. ``read_machine``, ``settle`` (seconds a file must stay unchanged) and ``quiet``
-    (seconds without a question) are for tests.
+    One process watches at a time; others wait until it ends. ``library_worker`` parses and indexes files,
+    ``answer_worker`` reads them ahead. ``on_event`` is called with the events of every file, in the watcher's thread.
+    ``read_machine``, ``settle`` (seconds that a file must stay unchanged) and ``quiet`` (seconds without a question)
+    are for tests.
     """
 
     def __init__(

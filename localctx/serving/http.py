@@ -1,4 +1,4 @@
-"""HTTP serving: a listening socket, an access key, and an ASGI server that runs until Ctrl-C."""
+"""Serves HTTP: opens a listening socket, keeps an access key, and runs an ASGI server until Ctrl-C."""
 
 import os
 import secrets
@@ -33,7 +33,10 @@ def host_name(host: str) -> str:
 
 
 def access_key(home: Path, name: str = "ui") -> str:
-    """Return the key in ``home/NAME.key``. The file is made on first use, readable by its owner alone."""
+    """Returns the key in ``home/NAME.key``.
+
+    The file is made on first use; only its owner can read it.
+    """
     file = home / f"{name}.key"
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileExistsError), os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
@@ -62,7 +65,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class ErrorGuard:
-    """ASGI middleware: a failed request gets one line, and the error log gets the details."""
+    """ASGI middleware: a request that fails gets a one-line error; the details go into the error log."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -99,8 +102,9 @@ class _NotifyingServer(uvicorn.Server):
 
 
 def server_config(app: App) -> uvicorn.Config:
-    """Return uvicorn's configuration for ``app``: one-line errors, half-sent requests dropped, logs
-    in the error log.
+    """Returns uvicorn's configuration for ``app``.
+
+    Errors are one line, half-sent requests time out, and logs go to the error log.
     """
     return uvicorn.Config(
         ErrorGuard(app),

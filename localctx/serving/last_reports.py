@@ -1,4 +1,4 @@
-"""Keeps the last report of some chats."""
+"""Remembers the last report of some chats."""
 
 import threading
 from typing import Any

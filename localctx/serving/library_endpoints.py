@@ -1,4 +1,4 @@
-"""The endpoints /v1/files and /v1/embeddings. Documents are those of the library."""
+"""Answers /v1/files and /v1/embeddings. The files are the documents of the library."""
 
 import base64
 import shutil
@@ -32,8 +32,9 @@ PURPOSES = ("assistants", "user_data")
 
 
 class LibraryEndpoints:
-    """Reads and changes the library with jobs of ``worker`` under ``settings``. ``stopping`` ends running jobs.
-    ``on_upload`` is called after an upload, to index it.
+    """Reads and changes the library with jobs of ``worker`` under ``settings``.
+
+    Setting ``stopping`` ends running jobs. ``on_upload()`` is called after an upload, to index it.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class LibraryEndpoints:
             raise ApiError(f"the form cannot be read ({e.detail})", status=e.status_code) from e
 
     async def file(self, request: Request) -> Response:
-        """GET /v1/files/ID."""
+        """GET /v1/files/ID: describe a document."""
         return _json(_file(await self._find(request)))
 
     async def content(self, request: Request) -> Response:
@@ -77,13 +78,13 @@ class LibraryEndpoints:
         return Response(text.encode(errors="replace"), 200, HEADERS, "text/plain; charset=utf-8")
 
     async def delete(self, request: Request) -> Response:
-        """DELETE /v1/files/ID: delete the document, as the window does."""
+        """DELETE /v1/files/ID: move the document to the trash, as the window does."""
         row = await self._find(request)
         await self._run(lambda session: session.store.delete("document", row.id))
         return _json({"id": row.id, "object": "file", "deleted": True})
 
     async def embed(self, request: Request) -> Response:
-        """POST /v1/embeddings, with the model that search uses."""
+        """POST /v1/embeddings: return vectors by the model that search uses."""
         fields = Fields(await json_body(request))
         if self._settings.embedder == "none":
             raise ApiError("this server has no embedder: it runs with --embedder none", "model", 404, "model_not_found")

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions protocol: parses requests and builds response objects. No HTTP, no model."""
+"""Parses requests of OpenAI's chat completions protocol and builds its response objects. Uses no HTTP and no model."""
 
 import json
 import secrets
@@ -31,11 +31,11 @@ MAX_DOCUMENTS = 64  # per request
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """A parsed request. ``asked`` is answered, each answer up to a ``stop`` text. ``forced``: the answer is one tool
-    call.
+    """A parsed request: the reply ``asked`` for, and how to send it.
 
-    ``stream`` sends the answer in chunks. ``include_usage`` adds a last chunk with token counts. ``echo`` is a prompt
-    to repeat at the start of each answer.
+    An answer ends before the first ``stop`` text. With ``forced`` it is one tool call. With ``stream`` it is sent in
+    chunks, and ``include_usage`` adds a last chunk with token counts. ``echo`` is the prompt if it is to be repeated at
+    the start of each answer, else "". ``labels`` is the metadata of the request.
     """
 
     asked: ReplyRequest
@@ -113,8 +113,9 @@ class CompletionResponse:
 
 
 def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
-    """Return the token counts of an answer. ``cached_tokens`` were not prefilled, because their KV
-    pages were stored.
+    """Returns the token counts of an answer, ``generated`` of them new.
+
+    ``cached_tokens`` is the number of tokens that were not prefilled, because their KV pages were stored.
     """
     return {
         "prompt_tokens": plan.tokens,
@@ -140,9 +141,7 @@ def logprob(token: Token) -> dict[str, Any]:
 
 
 def read_tools(fields: Fields) -> tuple[list[Any], bool, dict[str, Any] | None]:
-    """Returns the tools that an answer may call, whether it must call one, and the schema of that
-    forced call or None.
-    """
+    """Returns (tools that an answer may call, whether it must call one, the schema of such a call or None)."""
     tools, choice = fields.take("tools", []), fields.take("tool_choice")
     known = [_tool(tool, i) for i, tool in enumerate(tools)] if isinstance(tools, list) else None
     if known is None:

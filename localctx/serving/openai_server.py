@@ -1,4 +1,4 @@
-"""OpenAI-compatible HTTP server: answers, embeddings and documents of the local model and library.
+"""Serves the local model and library over an OpenAI-compatible HTTP API: answers, embeddings and documents.
 
 Requests need the API key. Pages of other sites cannot send it, nor read responses. A Host header that does not name
 this machine is rejected (DNS rebinding).
@@ -34,8 +34,9 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ApiKeyCheck:
-    """ASGI middleware: requests need the ``key`` and a Host header among ``hosts`` (empty: any).
-    /health needs no key.
+    """ASGI middleware: rejects requests without the ``key``, or with a Host header that is not in ``hosts``.
+
+    With empty ``hosts`` any Host is accepted. /health needs no key.
     """
 
     def __init__(self, app: Any, hosts: tuple[str, ...], key: str) -> None:
@@ -58,8 +59,9 @@ class ApiKeyCheck:
 
 
 class OpenAIServer:
-    """Serves the model of ``settings``, up to ``max_parallel`` requests at a time. ``stopping``
-    ends running requests.
+    """Serves the model of ``settings``, up to ``max_parallel`` requests at a time.
+
+    Setting ``stopping`` ends running requests.
     """
 
     def __init__(self, settings: Settings, max_parallel: int) -> None:
@@ -84,7 +86,7 @@ class OpenAIServer:
         self._worker.close()
 
     def answering(self, app: App, key: str) -> AskEndpoint:
-        """Return ``app`` wrapped in the endpoint where commands with the ``key`` ask."""
+        """Returns ``app`` wrapped in the endpoint at which commands with the ``key`` ask."""
         return AskEndpoint(app, self._worker, lambda: self._settings, key, self.stopping)
 
     def app(self) -> Starlette:

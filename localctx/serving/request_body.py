@@ -1,4 +1,4 @@
-"""Reads request bodies up to a size, and defines response headers."""
+"""Reads request bodies up to a limit, and defines the headers of responses."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections with a request timeout. Without it, half-sent requests would stay open forever."""
+"""Closes HTTP/1.1 connections whose request does not arrive in time. Half-sent requests would stay open forever."""
 
 import asyncio
 
@@ -11,8 +11,10 @@ _INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
 
 
 class RequestTimeoutProtocol(H11Protocol):
-    """Closes a connection whose request is still incomplete REQUEST_SECONDS after its first byte or after connecting.
-    Each byte received extends the limit at BYTES_PER_SECOND. Nothing times out while the application does not read.
+    """Closes a connection whose request is incomplete after REQUEST_SECONDS.
+
+    The time counts from the request's first byte, or from connecting. Each byte received extends it by 1 /
+    BYTES_PER_SECOND. Nothing times out while the application does not read.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""OpenAI's responses protocol, stateless: parses requests and builds response objects and events."""
+"""Parses requests of OpenAI's responses protocol, without stored state, and builds its objects and events."""
 
 import secrets
 import time
@@ -103,7 +103,10 @@ class ResponseObject:
     _count: int = -1
 
     def whole(self, status: str) -> dict[str, Any]:
-        """Returns the object in its current state, ``in_progress`` or ``completed``."""
+        """Returns the whole ``response`` object with ``status``, ``in_progress`` or ``completed``.
+
+        An answer that reached its length limit is ``incomplete`` instead of ``completed``.
+        """
         settings, request = self.stream.request.asked.settings, self.stream.request
         cut = status == "completed" and self.stream.finish(0) == "length"
         return {
@@ -131,7 +134,7 @@ class ResponseObject:
         }
 
     def event(self, kind: str, **more: Any) -> dict[str, Any]:
-        """Returns the next event of the stream."""
+        """Returns the next event of the stream, of type ``kind`` and with the next sequence number."""
         self._count += 1
         return {"type": kind, "sequence_number": self._count, **more}
 

@@ -1,4 +1,4 @@
-"""Parses sampling parameters of requests into settings and token controls."""
+"""Parses the sampling parameters of requests into settings and token controls."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,8 +17,10 @@ _NUMBERS = {"temperature": float, "top_p": float, "top_k": int, "seed": int}
 
 
 def read_settings(fields: Fields, settings: Settings, *limits: str) -> Settings:
-    """Returns ``settings`` with a request's sampling parameters. ``limits`` names the parameters that may limit the
-    answer's tokens. The first given one counts. Raises ApiError.
+    """Returns ``settings`` with the sampling parameters of a request.
+
+    ``limits`` names the parameters that may limit the answer's tokens; the first one that is given counts. Raises
+    ApiError.
     """
     wanted = [fields.integer(name, -(1 << 40), 1 << 40) for name in limits]
     given: dict[str, Any] = {"max_tokens": next((one for one in wanted if one is not None), None)}
@@ -54,7 +56,7 @@ def read_controls(fields: Fields, grammar: str, top: int | None) -> TokenControl
 
 
 def read_top(fields: Fields) -> int | None:
-    """Returns how many top tokens per step a chat request wants, or None if it wants no logprobs."""
+    """Returns the number of top tokens per step that a chat request wants, or None if it wants no logprobs."""
     wanted, top = fields.flag("logprobs"), fields.integer("top_logprobs", 0, MAX_TOP)
     if top is not None and not wanted:
         raise fields.error("top_logprobs", "needs logprobs = true")
@@ -89,7 +91,7 @@ def grammar_of(schema: Mapping[str, Any], name: str) -> str:
 
 
 def read_stop(fields: Fields) -> tuple[str, ...]:
-    """Returns the stop texts, before which answers end."""
+    """Returns the stop texts. An answer ends before the first of them."""
     stop = fields.take("stop")
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):
@@ -98,7 +100,7 @@ def read_stop(fields: Fields) -> tuple[str, ...]:
 
 
 def read_stream(fields: Fields) -> tuple[bool, bool]:
-    """Returns whether the answer is streamed, and whether the last chunk counts tokens."""
+    """Returns (whether the answer is streamed, whether a last chunk has the token counts)."""
     stream, options = fields.flag("stream"), fields.object("stream_options")
     include_usage = options.flag("include_usage")
     options.choice("include_obfuscation", (False,))

@@ -1,4 +1,4 @@
-"""OpenAI's older completions protocol: continues a raw text without a chat template."""
+"""Parses requests of OpenAI's older completions protocol, which continues a raw text, and builds its objects."""
 
 import secrets
 import time
@@ -57,7 +57,7 @@ class TextResponse:
         return cls(stream.request.asked.settings.model)
 
     def completion(self, stream: AnswerStream, usage: dict[str, Any]) -> dict[str, Any]:
-        """Returns all answers as one object."""
+        """Returns all answers of ``stream`` as one ``text_completion`` object, with the token counts ``usage``."""
         wanted, choices = stream.request.asked.controls.top is not None, []
         for i, answer in enumerate(stream.answers):
             likely = _logprobs(answer.likely) if wanted else None
@@ -68,13 +68,17 @@ class TextResponse:
     def chunk(
         self, index: int, text: str, finish: str | None = None, likely: Any = None, offset: int = 0
     ) -> dict[str, Any]:
-        """Returns a part of an answer; its ``likely`` tokens begin at character ``offset`` of the answer."""
+        """Returns a part of answer number ``index`` as a ``text_completion`` object.
+
+        ``finish`` is the reason why the answer ended, None before its end. ``likely`` are the step's likeliest tokens,
+        which begin at character ``offset`` of the answer.
+        """
         logprobs = _logprobs([likely], offset) if likely else None
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
         return {**self._header(), "choices": [choice]}
 
     def usage_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
-        """Returns the last chunk, with token counts."""
+        """Returns the last chunk of a stream, which has the token counts ``usage`` and no choices."""
         return {**self._header(), "choices": [], "usage": usage}
 
     def _header(self) -> dict[str, Any]:
@@ -82,8 +86,10 @@ class TextResponse:
 
 
 def _logprobs(likely: list[dict[str, Any]], at: int = 0) -> dict[str, Any]:
-    """Returns logprobs in this protocol's form: parallel lists of tokens, their values, top tokens, and the characters
-    of the answer where they begin, the first at ``at``.
+    """Returns logprobs in the form of this protocol: parallel lists, with one entry for each token.
+
+    They are the tokens, their values, the top tokens, and the character of the answer where each token begins, the
+    first at ``at``.
     """
     offsets = []
     for one in likely:

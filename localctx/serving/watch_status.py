@@ -1,4 +1,4 @@
-"""Reports of a folder watcher: an event per file, and how many files of each folder are ready."""
+"""Defines the reports of a folder watcher: an event for each file, and the number of ready files of each folder."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,10 +12,11 @@ FileNews = Literal["found", "ready", "searchable", "moved", "copy", "deleted", "
 
 @dataclass(frozen=True)
 class FileEvent:
-    """An event of one file.
+    """An event of one file; ``news`` says which.
 
-    ``found``: parsed and indexed, waits to be read ahead. ``ready``: read ahead. ``searchable``: will not be read
-    ahead. ``moved``, ``copy``, ``deleted`` and ``failed`` say what happened. ``why`` is the reason, or the other path.
+    ``found``: it was parsed and indexed, and waits to be read ahead. ``ready``: it was read ahead. ``searchable``: it
+    will not be read ahead. ``moved``, ``copy``, ``deleted`` and ``failed`` mean what they say. ``why`` is the reason,
+    or the other path, or "".
     """
 
     path: str
@@ -49,8 +50,10 @@ class FileEvent:
 
 @dataclass(frozen=True)
 class FolderStatus:
-    """The number of a folder's files that are ``ready`` to be asked, ``waiting`` to be parsed, indexed or read ahead,
-    and ``deleted``. ``failed`` maps paths to reasons. ``missing``: the folder does not exist now.
+    """The state of a watched folder: the numbers of its files that are ready, waiting and deleted.
+
+    ``ready`` files can be asked; ``waiting`` ones are to be parsed, indexed or read ahead. ``failed`` maps paths to
+    reasons. ``missing`` is True if the folder does not exist now.
     """
 
     folder: WatchedFolder
@@ -67,7 +70,7 @@ class FolderStatus:
 
 @dataclass(frozen=True)
 class WatchStatus:
-    """All watched folders. ``doing`` is what the watcher does now or waits for."""
+    """The state of all watched folders. ``doing`` says what the watcher does now or waits for."""
 
     folders: Sequence[FolderStatus] = ()
     doing: str = ""

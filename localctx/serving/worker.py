@@ -1,4 +1,4 @@
-"""EngineWorker: one thread that owns the model and the scheduler. Jobs run concurrently or wait in its queue."""
+"""Runs jobs in one thread that owns the model and the scheduler. Jobs run side by side or wait in its queue."""
 
 import queue
 import threading
@@ -28,20 +28,23 @@ POLL_INTERVAL = 0.1  # seconds after which an iterating thread gets a Queued eve
 _END = object()
 
 SessionJob = Callable[["Session"], Generator[Any, Any, None]]
-"""A coroutine over a session. It yields events for its EventStream, and the engine's forward requests."""
+"""A function from a session to a coroutine.
+
+The coroutine yields events for the job's EventStream, and the engine's forward requests.
+"""
 
 
 @dataclass(frozen=True)
 class Queued:
-    """Nothing new has happened. ``position`` is the job's place in the queue, from 1, or 0 once it runs."""
+    """Yielded while there is no new event. ``position`` is the job's place in the queue, from 1, or 0 once it runs."""
 
     position: int
 
 
 class EventStream:
-    """The events of one job, from submission to end. Iterate it once, from one thread.
+    """The events of one job, from submission to end. Must be iterated once, from one thread.
 
-    An ``exclusive`` job runs alone. A ``background`` job lets later jobs overtake it in the queue and leaves one slot
+    An ``exclusive`` job runs alone. A ``background`` job lets later jobs overtake it in the queue, and leaves one slot
     free for them. A ``yielding`` job runs alone and is cancelled when another job arrives.
     """
 
@@ -70,11 +73,11 @@ class EventStream:
         self._worker.cancel(self)
 
     def hold(self, held: AbstractContextManager[None]) -> None:
-        """Enter ``held`` until the job has ended."""
+        """Enter the context ``held``, which is left when the job has ended."""
         self._held.enter_context(held)
 
     def put(self, event: Any) -> None:
-        """Append an event that the job yielded."""
+        """Append an event that the job's coroutine yielded."""
         self._events.put(event)
 
     def report(self, event: Event) -> None:
@@ -84,7 +87,10 @@ class EventStream:
         self._events.put(event)
 
     def finish(self, error: Exception | None) -> None:
-        """End the stream. An ``error`` is raised in the iterating thread, and the worker continues."""
+        """End the stream.
+
+        An ``error`` is logged and raised in the iterating thread; the worker continues.
+        """
         if error:
             log_error(error)
         self._held.close()
@@ -112,7 +118,10 @@ class _Slot:
 
 
 class EngineWorker:
-    """Runs up to ``max_parallel`` jobs at a time in its own thread. Each job has its session, all share one model."""
+    """Runs up to ``max_parallel`` jobs at a time in a thread of its own.
+
+    Each job has a session of its own; all sessions share one model.
+    """
 
     def __init__(self, settings: Settings, name: str = "engine", max_parallel: int = 1) -> None:
         self._settings, self._max_parallel = choose_model(settings), max_parallel
@@ -129,7 +138,10 @@ class EngineWorker:
     def submit(
         self, job: SessionJob, exclusive: bool = False, background: bool = False, yielding: bool = False
     ) -> EventStream:
-        """Append ``job`` to the queue. Returns the stream of its events."""
+        """Append ``job`` to the queue. Returns the stream of its events.
+
+        The flags are those of EventStream.
+        """
         stream = EventStream(job, self, exclusive, background, yielding)
         if not yielding:
             stream.hold(at_work(self._settings.home))
@@ -142,7 +154,7 @@ class EngineWorker:
         return stream
 
     def queue_position(self, stream: EventStream) -> int:
-        """Return the stream's place in the queue, from 1. 0 if its job runs or has ended."""
+        """Returns the place of a stream's job in the queue, from 1; 0 if the job runs or has ended."""
         with self._changed:
             return self._queue.index(stream) + 1 if stream in self._queue else 0
 
@@ -154,7 +166,7 @@ class EngineWorker:
 
     @property
     def pools(self) -> "PoolSet | None":
-        """The pools of the model's KV pages, readable from any thread. None before a model was needed."""
+        """The pools of the model's KV pages, or None before a model was needed. Any thread may read them."""
         return self._loader.pools if "_loader" in vars(self) else None
 
     @property
@@ -201,7 +213,7 @@ class EngineWorker:
         self._reports.clear()
 
     def change_settings(self, settings: Settings) -> None:
-        """Run jobs that have not started yet under new settings."""
+        """Use ``settings`` for the jobs that have not started yet."""
         with self._changed:
             self._settings = choose_model(settings)
 

@@ -1,4 +1,4 @@
-"""What is declared of a setting: its kind, and what --help, the window and the docs say of it."""
+"""Defines what a setting declares: its kind of value, and its texts for --help, the window and the docs."""
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -8,14 +8,15 @@ from localctx.settings.kinds import ValueKind
 T = TypeVar("T")
 
 Heading = Literal["Options", "Reading", "Memory", "Sampling", "Engine"]
-"""The heading in --help and on the settings page. ``Options`` are those that people use first."""
+"""The heading of a setting in --help and on the settings page. ``Options`` are the most used ones."""
 
 Group = Literal["General", "Model", "Answers", "Finding passages", "Limits of memory", "Memory page"]
-"""The group of fields in the window that a setting is in."""
+"""The group of fields of the window to which a setting belongs."""
 
 Commands = Literal["answer", "load", "pages", ""]
-"""The commands that take a setting as a flag: those that answer questions, load a model, or store pages of it. "" is
-for settings that only some commands name themselves, or none.
+"""The commands that have a setting as a flag: those that answer questions, load a model, or store pages.
+
+"" is for settings that no command has, or that single commands add themselves.
 """
 
 
@@ -30,10 +31,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is declared of a setting.
+    """The declaration of a setting.
 
-    ``help`` is its line in --help, without a full stop. ``more`` (Markdown) says on the settings page what values mean;
-    ``page`` is the page of the docs with the rest.
+    ``help`` is its line in --help, without a full stop. ``more`` (Markdown) explains its values on the settings page.
+    ``page`` is the page of the docs with the details.
     """
 
     kind: ValueKind
@@ -57,7 +58,7 @@ def declare(
     page: str = "",
     shown: Shown | None = None,
 ) -> T:
-    """Returns the dataclass field of a setting."""
+    """Returns the dataclass field of a setting with its declaration. The arguments are the fields of Setting."""
     setting = Setting(kind, help, section, commands, more, page, shown, default)
     declared: T = field(default=default, metadata={"setting": setting})
     return declared

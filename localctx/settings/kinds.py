@@ -1,4 +1,7 @@
-"""Kinds of settings: which values each accepts, and how a value from a flag, the environment or a file is read."""
+"""Defines the kinds of settings: which values each accepts, and how it parses a value.
+
+Values come from a flag, the environment or a file.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +16,13 @@ A_SIZE = "a size such as 512MiB, 4GiB, 1.5GB or a number of bytes"
 
 
 class ValueKind(Protocol):
-    """What values a setting may have. ``metavar`` stands for a value in --help."""
+    """A kind of setting: says which values are accepted, and parses them. ``metavar`` stands for a value in --help."""
 
     metavar: ClassVar[str]
 
     @property
     def accepts(self) -> str:
-        """The accepted values, as they follow the word "use" in an error."""
+        """The accepted values in words, which follow "use" in an error."""
 
     def parse(self, value: Any) -> Any:
         """Returns ``value`` in the setting's type. Raises ValueError, TypeError or OverflowError."""
@@ -27,14 +30,14 @@ class ValueKind(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few words. ``labels`` has the name of each in the window."""
+    """One of a few words. ``labels`` maps each word to its name in the window."""
 
     metavar: ClassVar[str] = "HOW"
     labels: Mapping[str, str]
 
     @classmethod
     def of(cls, *words: str) -> "Choice":
-        """Returns a choice of words that are their own names in the window."""
+        """Returns a choice of ``words`` that are named like themselves in the window."""
         return cls(dict(zip(words, words, strict=True)))
 
     @property
@@ -49,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Switch:
-    """``on`` or ``off``, or another word for one of them."""
+    """``on`` or ``off``, or another word with that meaning, such as ``yes`` or ``0``."""
 
     metavar: ClassVar[str] = "HOW"
     words = ("on", "1", "true", "yes", "off", "0", "false", "no")
@@ -66,7 +69,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Number:
-    """A number from ``low`` to ``high``: whole, or else a float. ``optional``: or None."""
+    """A number from ``low`` to ``high``, whole or a float. With ``optional``, None is accepted, too."""
 
     metavar: ClassVar[str] = "N"
     low: float
@@ -89,7 +92,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Size:
-    """A number of bytes such as ``4GiB``, or one of ``words``."""
+    """A size in bytes such as ``4GiB``, or one of ``words``."""
 
     metavar: ClassVar[str] = "SIZE"
     words: tuple[str, ...] = ("auto",)
@@ -106,7 +109,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Text:
-    """A text. ``examples`` are offered in the window; with ``is_valid``, other texts may be rejected."""
+    """A text. ``examples`` are offered in the window. Texts for which ``is_valid`` returns False are rejected."""
 
     metavar: ClassVar[str] = "NAME"
     examples: Sequence[str] = ()
@@ -123,20 +126,23 @@ class Text:
 
 
 def one_of(words: Sequence[str]) -> str:
-    """Returns the words as ``auto, on or off``."""
+    """Returns the words joined as ``auto, on or off``."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def invalid(name: str, value: object, accepts: str, source: object = "") -> UsageError:
-    """Returns the error about a value that the setting or option ``name`` cannot have. ``source`` is where it is."""
+    """Returns the error for a ``value`` that the setting or option ``name`` does not accept.
+
+    ``accepts`` says in words what it accepts; ``source`` is the file or variable with the value, if any.
+    """
     where = f"{source}: " if source else ""
     return UsageError(f"{where}{name} = {value!r} is not valid", f"use {accepts}")
 
 
 def parse_size(text: str, name: str = "size") -> int:
-    """Returns the bytes of ``512MiB``, ``4GiB``, ``1.5GB`` or ``1048576``; ``4G`` is the same as ``4GiB``.
+    """Returns the number of bytes that ``512MiB``, ``4GiB``, ``1.5GB`` or ``1048576`` names; ``4G`` means ``4GiB``.
 
-    Raises UsageError, which names the setting ``name``, for anything else.
+    Raises UsageError, which names the setting ``name``, for any other text.
     """
     if (nbytes := _bytes_of(text)) is None:
         raise invalid(name, text, A_SIZE)

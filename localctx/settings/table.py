@@ -1,5 +1,7 @@
-"""The table of all settings. A new setting is a field here: its flag, its field in the window, its environment
-variable, its check and its row on the settings page are made from what is declared.
+"""Declares all settings in one table.
+
+A new setting is a field here. Its flag, its field in the window, its environment variable, its check and its row on the
+settings page are made from its declaration.
 """
 
 import re
@@ -15,10 +17,10 @@ from localctx.shape import FORMATS
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
 SPARSE = re.compile(r"sparse(?::(0?\.\d+))?")  # a share of the attention weights
 SPARSE_LOSS = 0.1
-"""The share of its attention weights that a query may lose in sparse reading by default."""
+"""The share of its attention weights that a query may lose by default in sparse reading."""
 
 EngineName = Literal["torch", "llama.cpp"]
-"""The engines: torch over localctx's pages, or llama.cpp with its own KV cache."""
+"""The engines: torch, which computes over localctx's pages, or llama.cpp, with a KV cache of its own."""
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
 WEIGHTS = ("auto", "full", "int8", "int4", "nf4")
@@ -26,7 +28,7 @@ CAPS = ("memory", "ram", "disk")  # the settings that limit KV bytes
 
 
 def attention_loss(reading: str) -> float | None:
-    """Returns the share of attention that ``full``, ``sparse`` or ``sparse:0.05`` may lose; None for another text."""
+    """Returns the share of attention that ``full``, ``sparse`` or ``sparse:0.05`` may lose; None for any other text."""
     if reading == "full":
         return 0.0
     loss = float(match[1] or SPARSE_LOSS) if (match := SPARSE.fullmatch(reading)) else 0.0
@@ -41,7 +43,8 @@ _CAP = "auto, or a size such as 512MiB or 4GiB"
 class Settings:
     """All settings. Each field is also the environment variable ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
-    ``home`` is the data folder. ``SETTINGS`` has the declarations of the others; ``localctx help settings`` shows them.
+    ``home`` is the data folder. ``SETTINGS`` has the declarations of all others, which ``localctx help settings``
+    shows.
     """
 
     home: Path
@@ -387,19 +390,22 @@ class Settings:
 
     @property
     def caps(self) -> dict[str, int | None]:
-        """``memory``, ``ram`` and ``disk`` in bytes, None for ``auto``, as keywords of ``budget.measure_limits``."""
+        """The limits ``memory``, ``ram`` and ``disk`` in bytes, with None for ``auto``.
+
+        They are keyword arguments of ``budget.measure_limits``.
+        """
         texts = {name: getattr(self, name) for name in CAPS}
         return {name: None if text == "auto" else parse_size(text, name) for name, text in texts.items()}
 
 
 SETTINGS: Mapping[str, Setting] = {f.name: f.metadata["setting"] for f in fields(Settings) if f.metadata}
-"""The declarations of all settings but ``home``, by name."""
+"""The declarations of all settings except ``home``, by name."""
 
 
 def prefill_loss(reading: str) -> float:
-    """Returns the share of its attention weights that a query may lose to pages skipped in reading, 0 for ``full``.
+    """Returns the share of its attention weights that a query may lose to pages skipped in prefill.
 
-    Raises UsageError for anything but ``full``, ``sparse`` and ``sparse:0.05``.
+    It is 0 for ``full``. Raises UsageError for anything except ``full``, ``sparse`` and texts such as ``sparse:0.05``.
     """
     if (loss := attention_loss(reading)) is None:
         raise invalid("reading", reading, SETTINGS["reading"].kind.accepts)

@@ -1,7 +1,7 @@
-"""The card of one answer as HTML: the answer first, then its evidence, then one row of actions.
+"""Builds the card of one answer as HTML: the answer, then its evidence, then one row of actions.
 
-A card is ``found``, ``unsure`` (nothing read says this, or only a word was found), ``missing`` (nothing answers the
-question), or ``plain`` (there is nothing to check).
+The state of a card is ``found``, ``unsure`` (nothing that was read says this, or only a word was found), ``missing``
+(nothing answers the question) or ``plain`` (there is nothing to check).
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,18 @@ CLOSEST = "The closest passage:"
 
 @dataclass(frozen=True)
 class CardContext:
-    """What a card needs to know of its chat: the texts of its documents, and what it is ``about`` in words."""
+    """The chat around a card: a function to the texts of its documents, and their name in words, ``about``."""
 
     text_of: TextOf
     about: str = ""
 
 
 def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False) -> str:
-    """Return the card of an answer. Any of several ``versions`` can be chosen; the ``last`` one of a chat has more."""
+    """Returns the card of an answer.
+
+    ``versions`` are the ids of all answers to the question; with several, the card lets the user choose. The ``last``
+    answer of a chat has more actions.
+    """
     checked, (nearest, cited) = checked_sentences(m), _nearest(m)
     places, rest = _places(checked, cited, context.text_of)
     state = state_of(m, checked, bool(cited), nearest is not None)
@@ -51,7 +55,10 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
 
 
 def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest: bool) -> State:
-    """Return what is known of an answer."""
+    """Returns the state of an answer's card.
+
+    ``cited`` says whether it has citations, ``nearest`` whether it has a nearest passage.
+    """
     if nearest or m.stopped == "unanswered":
         return "missing"
     supports = {sentence.support for sentence in checked}
@@ -63,9 +70,9 @@ def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest
 
 
 def checked_sentences(m: Message) -> list[AnswerSentence]:
-    """Return the sentences of an answer with their sources.
+    """Returns the sentences of an answer with their sources.
 
-    Old answers were stored without them: their sentences are checked against their citations.
+    Old answers were stored without them; their sentences are checked against the citations.
     """
     if m.role != "assistant" or (m.stats and m.stats.get("mode") == "everywhere"):
         return []
@@ -112,7 +119,10 @@ def _unsure(m: Message, checked: Sequence[AnswerSentence], places: Sequence[Evid
 
 
 def answer_body(text: str, checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf) -> str:
-    """Return an answer and its evidence as HTML, without actions."""
+    """Returns an answer and its evidence as HTML, without actions.
+
+    ``cited`` are citations in addition to the sources of the ``checked`` sentences.
+    """
     return _found(text.strip(), checked, *_places(checked, cited, text_of))
 
 

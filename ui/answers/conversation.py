@@ -1,4 +1,4 @@
-"""A chat as the HTML of its conversation: stored messages, and the answer that is being generated."""
+"""Renders a chat as HTML: the stored messages, and the answer that is being generated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,9 +29,10 @@ from localctx.ui.job_events import progress_line
 
 @dataclass
 class StreamingAnswer:
-    """An answer being generated, as a tab shows it. ``before`` is the HTML of what is above it, with the question.
+    """An answer that is being generated, as a tab shows it.
 
-    ``quoted`` are the places that it rests on; while every passage is asked, ``found`` has the passages' answers.
+    ``before`` is the HTML above it, with the question. ``quoted`` are the places of its quotations. While every passage
+    is asked, ``found`` has the answers of passages.
     """
 
     chat: str
@@ -46,12 +47,12 @@ class StreamingAnswer:
 
     @property
     def status_lines(self) -> str:
-        """HTML of the plan, the current status, and the notes."""
+        """The HTML of the plan, the current status, and the notes."""
         return self.plan + self.status + "".join(render.note(in_everyday_words(note)) for note in self.notes)
 
     @property
     def html(self) -> str:
-        """HTML of the answer so far: its text, and below it what it rests on."""
+        """The HTML of the answer so far: its text, and below it the answers of passages and the quotations."""
         said = f'<div class="lc-said">{to_html(self.text.strip())}</div>' if self.text.strip() else ""
         found = "".join(f"<li>{render.escape(answer)} {place.link}</li>" for answer, place in self.found)
         found = f'<ul class="lc-passages">{found}</ul>' if found else ""
@@ -60,7 +61,7 @@ class StreamingAnswer:
         return f'<div class="lc-answer lc-growing" data-testid="bot">{shown}</div>' if shown else ""
 
     def handle(self, event: Any) -> None:
-        """Update the answer with one event of its job."""
+        """Update the answer with one event of the job that generates it."""
         match event:
             case Queued() | Progress():
                 self.status = progress_line(event) or self.status
@@ -92,7 +93,10 @@ def _as_cited(citation: dict[str, Any]) -> EvidencePlace:
 
 
 def message_html(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False) -> str:
-    """Return the HTML of a message. Any of several ``versions`` can be chosen; the ``last`` answer can be continued."""
+    """Returns the HTML of a message.
+
+    With several ``versions`` (ids of messages) one can be chosen. The ``last`` answer of a chat can be continued.
+    """
     if m.role == "user":
         return question_html(m.text, message_actions.question_row(m, versions), m.id)
     return card(m, context, versions, last)

@@ -1,4 +1,4 @@
-"""The evidence of an answer as HTML: the sentences that it rests on, each with one link to its place."""
+"""Renders the evidence of an answer as HTML: its quoted sentences, each with a link to its place."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +16,14 @@ NEAR = 1000  # characters before and after a citation searched for the ends of i
 LONG = 20_000  # characters of a text from which on a place without a page is told as a share of it
 
 TextOf = Callable[[str], str | None]
-"""Returns a document's text by its id; None if it was deleted."""
+"""A function that returns the text of a document by the document's id, or None if the document was deleted."""
 
 
 @dataclass(frozen=True)
 class EvidencePlace:
-    """Characters ``start..end`` of a document, widened to whole sentences, and their ``text``.
+    """The place of a citation, widened to whole sentences: characters ``start..end`` of a document, and their text.
 
-    ``label`` names the document and the place in few words.
+    ``label`` names the document and the page or heading in a few words.
     """
 
     document: str
@@ -34,23 +34,26 @@ class EvidencePlace:
     text: str
 
     def overlaps(self, other: "EvidencePlace") -> bool:
-        """True if both have a character in common."""
+        """Returns True if both places have a character in common."""
         return self.document == other.document and self.start < other.end and other.start < self.end
 
     @property
     def attributes(self) -> str:
-        """The attributes that make an element open the document here; see document_viewer."""
+        """The HTML attributes with which an element opens the document at this place; see document_viewer."""
         where = f'data-document="{escape(self.document)}" data-start="{self.start}" data-end="{self.end}"'
         return f'class="lc-open-source" {where} data-name="{escape(self.name)}"'
 
     @property
     def link(self) -> str:
-        """A button that opens the document here."""
+        """The HTML of a button that opens the document at this place."""
         return f'<button type="button" {self.attributes}>{escape(self.label)} <i aria-hidden="true">↗</i></button>'
 
 
 def place_of(c: dict[str, Any], text_of: TextOf) -> EvidencePlace:
-    """Return the place of a citation (JSON)."""
+    """Returns the place of a citation, given as JSON.
+
+    If the document was deleted or its text has changed, the place is the citation itself.
+    """
     text, start, end = text_of(c["document"]), c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:
         return EvidencePlace(c["document"], c["name"], _label(c, None), start, end, c["quote"])
@@ -72,7 +75,11 @@ def _label(c: dict[str, Any], text: str | None) -> str:
 
 
 def quotation(place: EvidencePlace, said: str = "", number: int | None = None, css: str = "") -> str:
-    """Return a place's words as a quotation. The words that the answer ``said`` uses are bold; all or none are not."""
+    """Returns a place's words as a quotation in HTML.
+
+    Words that the answer ``said`` uses are bold, unless all are. ``number`` is the number of the source, ``css`` a
+    further class.
+    """
     words = place.text if len(place.text) <= MAX_QUOTE else place.text[:MAX_QUOTE].rsplit(None, 1)[0] + " …"
     mark = f'<b class="lc-n">{number}</b> ' if number else ""
     return (
@@ -100,12 +107,12 @@ def _ranges(words: str, said: str) -> Sequence[tuple[int, int]]:
 
 
 def squeezed(text: str) -> str:
-    """Return ``text`` for comparisons: in lower case, without white space and punctuation at its ends."""
+    """Returns ``text`` in a form for comparisons: lower case, single spaces, no punctuation at its ends."""
     return " ".join(text.casefold().split()).strip(" .,;:!?\"'“”‘’*")  # noqa: RUF001
 
 
 def links(places: Sequence[EvidencePlace]) -> str:
-    """Return one link for each place; those of one label are told apart by numbers."""
+    """Returns a list of links, one for each place. Several places with the same label are numbered."""
     if not places:
         return ""
     shown = "".join(f"<li>{link}</li>" for link in _links(places[:MAX_PLACES]))

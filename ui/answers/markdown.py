@@ -1,6 +1,6 @@
-"""Answers as HTML: their Markdown is set (headings, lists, tables, code); markup, links and pictures stay plain text.
+"""Renders the Markdown of answers as HTML: headings, lists, tables, code. HTML, links and pictures stay plain text.
 
-Sentences of an answer are marked by single characters of the private use area, which survive the rendering.
+The sentences of an answer are marked by single characters of Unicode's private use area, which survive the rendering.
 """
 
 import re
@@ -27,7 +27,10 @@ def to_html(text: str) -> str:
 
 
 def answer_html(text: str, checked: Sequence[AnswerSentence], link: Callable[[AnswerSentence], str]) -> str:
-    """Return an answer as HTML: ``link`` gives what follows a supported sentence, unsupported ones are dimmed."""
+    """Returns an answer as HTML.
+
+    ``link`` returns the HTML to insert after a supported sentence. Unsupported sentences are dimmed.
+    """
     marked, at = list[str](), 0
     for sentence in checked:
         before, said = text[at : sentence.start], text[sentence.start : sentence.end]

@@ -1,4 +1,4 @@
-"""The rows of actions of questions and answers as HTML; conversation.js handles clicks."""
+"""Renders the rows of actions below questions and answers as HTML. conversation.js handles the clicks."""
 
 from collections.abc import Sequence
 
@@ -24,14 +24,18 @@ def question_row(m: Message, versions: Sequence[int]) -> str:
 
 
 def answer_row(m: Message, versions: Sequence[int], last: bool, state: str, copied: str) -> str:
-    """Return the actions of an answer: offers, and one row with copy, retry, versions and details."""
+    """Returns the actions of an answer: offers, and one row with copy, retry, versions and details.
+
+    ``state`` is the state of its card, ``copied`` the text that is copied. Only the ``last`` answer has offers and
+    retry.
+    """
     again = _button(_AGAIN, "retry", f"retry-{m.parent}", RETRY) if last else ""
     row = _copy(copied) + again + _choice(m, versions) + _details(m)
     return f'{_offers(m, state) if last else ""}<div class="lc-actions">{row}</div>'
 
 
 def retry_offer(m: Message, last: bool) -> str:
-    """Return what stands in place of the answer to a question that has none; the ``last`` one can be tried again."""
+    """Returns the HTML in place of an answer that is missing. The ``last`` question of a chat can be tried again."""
     again = f'<p class="lc-offers">{_button("Try again", "retry", f"retry-{m.id}", RETRY)}</p>' if last else ""
     return f'<div class="lc-answer lc-stopped" data-testid="bot"><p class="lc-told">Stopped.</p>{again}</div>'
 

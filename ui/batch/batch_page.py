@@ -1,4 +1,4 @@
-"""The batch page: summarizes many documents or asks them the same questions, and shows progress and results."""
+"""Builds the batch page, which summarizes many documents or asks them the same questions, and shows the results."""
 
 import os
 import threading
@@ -42,7 +42,10 @@ class _Viewer:
 
 
 class BatchPage:
-    """The page, built inside a gr.Blocks. It shows ``AppWindow.batches``, which runs even if no page is open."""
+    """The page, built inside a gr.Blocks.
+
+    It shows ``AppWindow.batches``, a batch that runs even if no page is open.
+    """
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._batches = window, window.batches

@@ -1,4 +1,4 @@
-"""HTML of a batch: its progress, the table of its documents, and one document's result."""
+"""Renders a batch as HTML: its progress, the table of its documents, and the result of one document."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,7 @@ def _row(index: int, item: BatchItem) -> str:
 
 
 def result(item: BatchItem, text_of: TextOf) -> str:
-    """Return a document's summary or answers with their sources, or its state if there is no result."""
+    """Returns the summary or the answers of a document with their sources, or its state if it has no result."""
     name, outcome = escape(item.name), item.outcome
     if not outcome or not outcome.entry:
         text = ", ".join(filter(None, (item.state, item.detail)))

@@ -1,4 +1,4 @@
-"""Updates that a browser tab receives about the answer in its chat, whichever tab asked for it."""
+"""Makes the updates of a browser tab about the answer in its chat, whichever tab asked the question."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ KEEP_ALIVE = 10.0  # seconds after which a tab without news gets an update anywa
 
 
 def redraw_interval(text: str) -> float:
-    """Return the seconds between two redraws of an answer, which grow with its length.
+    """Returns the number of seconds between two redraws of an answer. It grows with the answer's length.
 
     Gradio and the browser process every letter on each redraw, and a page that cannot keep up ignores clicks.
     """
@@ -26,7 +26,7 @@ def redraw_interval(text: str) -> float:
 
 
 class AnswerPage(Protocol):
-    """The page that shows answers. Each method returns updates."""
+    """The page that shows answers. Each method returns updates of its components."""
 
     def show_running(self, answer: RunningAnswer) -> Updates:
         """Show a running answer, and hide the components of an ended one."""
@@ -42,7 +42,7 @@ class AnswerPage(Protocol):
 
 
 class AnswerUpdates:
-    """The updates of all tabs. ``views`` holds the chat that each tab shows."""
+    """Makes the updates of all tabs. ``views`` knows the chat that each tab shows."""
 
     def __init__(self, window: AppWindow, shown: ShownChat, views: ChatViews, page: AnswerPage) -> None:
         self._answers, self._shown, self._views, self._page = window.answers, shown, views, page
@@ -61,7 +61,7 @@ class AnswerUpdates:
                 yield self._page.stored_chat(view.chat)
 
     def watch(self, request: gr.Request) -> Iterator[tuple[Any, str]]:
-        """Yield pairs while the tab is open: the state of its chat, and the chats with a running answer.
+        """Yield (state of the tab's chat, chats with a running answer) while the tab is open.
 
         The state gets a new name when another tab starts an answer in the chat.
         """

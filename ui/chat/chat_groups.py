@@ -1,4 +1,4 @@
-"""HTML of the list of chats, grouped by the day of last use, and of the chats that a search found."""
+"""Renders the list of chats as HTML, grouped by the day of their last use, and the chats that a search found."""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime, timedelta
@@ -17,9 +17,10 @@ element.addEventListener('click', event => {
 
 
 def chat_list(chats: Sequence[Chat], current: str | None, answering: Collection[str] = ()) -> str:
-    """Return a button for each chat under headings such as Today. ``chats`` are sorted by last use, latest first.
+    """Returns a button for each chat, under headings such as Today.
 
-    ``current`` is the id of the open chat. Chats in ``answering`` are marked so.
+    ``chats`` are sorted by last use, latest first. ``current`` is the id of the open chat. Chats in ``answering`` (ids)
+    are marked as being answered.
     """
     days = _Days(date.today())
     groups = groupby(chats, lambda chat: days.group(chat.used))

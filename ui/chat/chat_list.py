@@ -1,4 +1,4 @@
-"""The sidebar of the chat page: the list of chats, and the tools for the open chat."""
+"""Builds the sidebar of the chat page: the list of chats, and the tools for the open chat."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +21,10 @@ _CLICK_DOWNLOAD = "file => { if (file) document.querySelector('#chat-file').clic
 
 
 class ChatList:
-    """The sidebar, built inside a gr.Blocks. ``open_chat`` returns updates that show a chat (id; "": a new one)."""
+    """The sidebar, built inside a gr.Blocks.
+
+    ``open_chat`` returns updates that show the chat with an id, or a new chat for "".
+    """
 
     def __init__(self, window: AppWindow, open_chat: Callable[[str], Updates]) -> None:
         self._window, self._open_chat = window, open_chat
@@ -59,7 +62,11 @@ class ChatList:
         return [self.chats, self.tools, self.title, *self.undo.outputs]
 
     def wire(self, chat: gr.Textbox, quick: dict[str, Any]) -> None:
-        """Connect the components. ``chat`` has the id of the open chat; ``quick`` holds event arguments."""
+        """Connect the components.
+
+        ``chat`` has the id of the open chat; ``quick`` has arguments for events whose outputs are all components of the
+        page.
+        """
         self.opened = [self.new.click(lambda: self._open_chat(""), None, **quick)]
         self.opened.append(self.chats.select(self._open_chosen, None, **quick))
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}

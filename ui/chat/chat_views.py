@@ -1,4 +1,4 @@
-"""Tracks the chat that each browser tab shows, so that a tab gets no updates of an earlier chat."""
+"""Records which chat each browser tab shows, so that a tab gets no updates of an earlier chat."""
 
 import threading
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ MAX_WAIT = 2.0  # longest wait in seconds for a tab's earlier updates to end; th
 
 @dataclass(eq=False)
 class ChatView:
-    """A chat shown in a tab, from its opening or a question until the next one. ``number`` counts all views.
+    """A period in which a tab shows a chat: it begins when the chat is opened or asked, and ends with the next one.
 
-    ``begun`` is the number of the chat's answers that the tab knows of.
+    ``number`` is different for each view. ``begun`` is the number of the chat's answers that the tab knows of.
     """
 
     chat: str
@@ -25,7 +25,10 @@ class ChatView:
 
 
 class ChatViews:
-    """The views of all tabs. A tab's updates follow one view, and no update of an earlier view comes later."""
+    """The current view of each tab.
+
+    Updates follow one view of a tab; after a new view began, no update of the earlier one comes.
+    """
 
     def __init__(self) -> None:
         self._views: dict[str, ChatView] = {}  # by tab
@@ -34,7 +37,10 @@ class ChatViews:
         self._number = 0
 
     def show(self, tab: str, chat: str, begun: int) -> ChatView:
-        """Record that a tab shows a chat. Returns once the updates of its previous view ended, or after MAX_WAIT."""
+        """Record that a tab shows a chat, and return the new view.
+
+        Waits until the updates of the tab's previous view have ended, at most MAX_WAIT seconds.
+        """
         with self._changed:
             self._number += 1
             view = self._views[tab] = ChatView(chat, self._number, begun)
@@ -55,7 +61,10 @@ class ChatViews:
 
     @contextmanager
     def following(self, tab: str) -> Iterator[ChatView | None]:
-        """Follow a tab's view during the ``with`` block. Gives None if there is no view or it is already followed."""
+        """Follow a tab's view inside the ``with`` block.
+
+        The value is the view, or None if the tab has no view or it is already followed.
+        """
         with self._changed:
             view = self._views.get(tab)
             view = None if self._followed.get(tab) is view else view  # any other follower is of an earlier view

@@ -1,4 +1,4 @@
-"""What an empty chat shows: one place to drop a document, and the sample."""
+"""Provides the HTML of an empty chat: a place to drop a document, and a sample."""
 
 from pathlib import Path
 from typing import Any
@@ -19,5 +19,5 @@ WELCOME = f"""<section class="lc-empty">
 
 
 def sample_question() -> dict[str, Any]:
-    """Return the sample's question and file in the format of gr.MultimodalTextbox."""
+    """Return the sample's question and file in the form of a value of gr.MultimodalTextbox."""
     return {"text": SAMPLE_QUESTION, "files": [SAMPLE_FILE]}

@@ -1,4 +1,4 @@
-"""Event handlers for the messages of a chat: edited questions, other answers, versions, and answers from the whole."""
+"""Handles the events of a chat's messages: edited questions, other answers, versions, answers from the whole."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,9 +13,10 @@ from localctx.ui.window import AppWindow, Updates
 
 
 class MessageEvents:
-    """The handlers. ``show_chat`` returns updates that show a chat or report its deletion.
+    """The handlers of these events. The question box keeps its content.
 
-    ``begin`` starts an answer in a chat and returns updates that show it. The question box keeps its content.
+    ``show_chat`` returns updates that show a chat or report its deletion. ``begin`` starts an answer in a chat and
+    returns updates that show it.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class MessageEvents:
         self._show_chat, self._begin = show_chat, begin
 
     def act(self, chat: str, until: str, chosen: gr.SelectData) -> Updates:
-        """Do what a button at a message says."""
+        """Do the action of a clicked button at a message, and return updates that show the chat."""
         action, _, rest = str(chosen.value).partition(" ")
         match action:
             case "edit":
@@ -58,7 +59,10 @@ class MessageEvents:
         return self._begin(chat, lambda: self._asking.edit(chat, messages[:of], messages[of], text, until))
 
     def again(self, begin: Callable[[str, str], None]) -> Callable[[str, str], Updates]:
-        """Return a handler that calls ``begin`` with the chat and the mark to read up to, to answer again."""
+        """Return a handler that answers the last question of a chat again.
+
+        It calls ``begin`` with the chat and the mark to read up to.
+        """
 
         def run(chat: str, until: str) -> Updates:
             if not self._shown.messages(chat):

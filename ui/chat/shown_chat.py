@@ -1,4 +1,4 @@
-"""A stored chat as the chat page shows it: the HTML of its messages, and notices about it."""
+"""Renders a stored chat for the chat page: the HTML of its messages, and notices about it."""
 
 from collections.abc import Sequence, Set
 from functools import cache, partial
@@ -42,9 +42,10 @@ class ShownChat:
             return any(c.id == chat for c in store.chats.all())
 
     def html(self, messages: Sequence[Message], store: Store | None = None, whole: bool = False) -> str:
-        """Return the HTML of messages. ``whole``: they include the chat's last one, which then has more actions.
+        """Return the HTML of messages of one chat.
 
-        An offer to try again stands in place of a missing answer.
+        ``whole`` is True if they include the chat's last one, which then has more actions. If a question has no answer,
+        an offer to try again is in its place.
         """
         if store is None:
             with self._window.store() as store:
@@ -79,7 +80,10 @@ def _text(store: Store, document: str) -> str | None:
 
 
 def first_shown(messages: Sequence[Message], count: int = RECENT) -> int:
-    """Return the index of the first message to show: a question, so that about the last ``count`` are shown."""
+    """Return the index of the first message to show, so that about the last ``count`` are shown.
+
+    It is the index of a question, or 0.
+    """
     first = max(0, len(messages) - count)
     return next((i for i in range(first, -1, -1) if messages[i].role == "user"), 0) if messages else 0
 

@@ -1,4 +1,4 @@
-"""The panel that adds documents: reads dropped or named files into the library one by one and shows the progress."""
+"""Builds the panel that adds documents: reads dropped or named files into the library and shows the progress."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Collections on the library page: show one, put documents into it, take them out, ask it, delete it."""
+"""Builds the part of the library page for collections: show, fill, ask and delete them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -72,9 +72,9 @@ class CollectionsPanel:
         return [self.shown, self.name, self.tools]
 
     def choices(self, shown: str | None) -> Updates:
-        """Return the stored choices with the collection ``shown`` (its id as text); all documents if it was deleted.
+        """Return updates of the choices, with the collection ``shown`` (its id as text) chosen.
 
-        Values that the user typed or chose meanwhile stay.
+        If that was deleted, all documents are shown. Values that the user typed or chose meanwhile stay.
         """
         with self._window.store() as store:
             collections = store.collections.all()
@@ -87,7 +87,7 @@ class CollectionsPanel:
         }
 
     def show(self, shown: str | None) -> Updates:
-        """Return the choices after a collection was chosen or changed, and clear the name and the message."""
+        """Return updates after a collection was chosen or changed. They also clear the name and the message."""
         updates = self.choices(shown)
         updates[self.name] |= {"value": None}
         updates[self.shown] = {"value": shown} | updates[self.shown]

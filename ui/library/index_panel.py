@@ -1,4 +1,4 @@
-"""The line that shows how far the library's documents are searchable, with a button to stop or go on."""
+"""Builds the line that shows how far the library is indexed for search, with a button to stop or continue."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class IndexPanel:
         self._window = window
 
     def build(self) -> None:
-        """Build the line, empty while nothing is to be indexed, and its button."""
+        """Build the line, which is empty while there is nothing to index, and its button."""
         self.line = gr.HTML("", elem_id="indexing")
         self.button = gr.Button("Stop", size="sm", visible=False, elem_id="stop-indexing")
         self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
@@ -57,7 +57,7 @@ class IndexPanel:
 
 
 def status_line(status: IndexStatus) -> str:
-    """Return the HTML of a status; "" if nothing is to be done."""
+    """Return the HTML of a status of the indexer; "" if there is nothing to index."""
     if status.problem:
         return render.note(in_everyday_words(status.problem), "error")
     if status.stopped:

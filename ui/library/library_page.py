@@ -1,4 +1,4 @@
-"""The library page: add, list, read ahead, pin, delete, export, import and search documents."""
+"""Builds the library page: add, list, read ahead, pin, delete, export, import and search documents."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path

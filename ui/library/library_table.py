@@ -1,4 +1,4 @@
-"""HTML of the library: the table of documents, the files being read, and search results."""
+"""Renders the library as HTML: the table of documents, the files being read, and search results."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ _EMPTY = (
 def documents(store: Store, text: str, collection: int | None = None) -> str:
     """Return a table of the documents with ``text`` in their names, each with a checkbox.
 
-    ``collection`` (an id) restricts it to the documents of that collection.
+    With ``collection`` (an id), only documents of that collection are in it.
     """
     rows, names, files = store.documents.all(), store.collections.names(), store.documents.files.all()
     if collection is not None:
@@ -88,7 +88,10 @@ def _day(day: date) -> str:
 
 @dataclass
 class IncomingFile:
-    """A file being read into the library, shown as ``name``. ``id`` is its document's id once it is read."""
+    """A file that is being read into the library, shown as ``name``.
+
+    ``id`` is the id of its document once it is read.
+    """
 
     path: str
     name: str
@@ -126,7 +129,7 @@ class IncomingFile:
 
 
 def queue(entries: Sequence[IncomingFile]) -> str:
-    """Return the overall progress and a line for each listed file."""
+    """Return the overall progress of the files being read, and a line for each listed file."""
     ended = [e for e in entries if e.status not in ("waiting", "reading")]
     failed = sum(e.status == "failed" for e in ended)
     counts = f"{len(ended):,} of {len(entries):,} files" + (f", {failed:,} failed" if failed else "")

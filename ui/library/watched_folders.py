@@ -1,4 +1,4 @@
-"""The panel of watched folders, whose documents are read ahead. It shows how many are ready."""
+"""Builds the panel of watched folders, whose documents are read ahead, with the number of ready files."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""ModelChoice: the models for this machine, and the switch from one to another. It has no components."""
+"""Chooses models: lists those for this machine, and switches from one to another. It has no components."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 class ModelChoice:
-    """The models of one window. A method may take a second, because the machine is measured once."""
+    """Lists and switches the models of one window.
+
+    A method may take a second, because the machine is measured once.
+    """
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
@@ -72,7 +75,7 @@ class ModelChoice:
         return measure_disk(self._window.settings.models).free
 
     def consequences(self, after: "ListedModel") -> list[str]:
-        """Return sentences about the cost of switching to a model; none if it costs nothing."""
+        """Return sentences for the user about the cost of switching to a model; [] if it costs nothing."""
         from localctx.ui.models import model_rows
 
         current = self._window.settings.model

@@ -1,4 +1,4 @@
-"""The line of a model's download: its progress, and buttons to cancel or resume it, or to use the model."""
+"""Builds the line of a model's download: its progress, and buttons to cancel, resume, or use the model."""
 
 from typing import Any
 
@@ -12,7 +12,10 @@ _NEXT = {"failed": "Try again", "cancelled": "Resume download"}
 
 
 class ModelDownloadBar:
-    """The line, built inside a gr.Blocks. It shows ``downloads`` and is the same in every tab."""
+    """The line of a download, built inside a gr.Blocks.
+
+    It shows the current one of ``downloads``, the same in every tab.
+    """
 
     def __init__(self, downloads: ModelDownloads) -> None:
         self._downloads = downloads
@@ -32,13 +35,13 @@ class ModelDownloadBar:
         return [self.row, self.progress, self.cancel, self.next, self.hide, self.timer]
 
     def wire(self, how: dict[str, Any]) -> None:
-        """Connect the buttons that need only the downloads. ``how`` holds event arguments."""
+        """Connect the buttons that cancel the download and close the line. ``how`` has event arguments."""
         self.cancel.click(self._cancel, None, **how)
         self.hide.click(self._hide, None, **how)
 
     @property
     def last(self) -> ModelDownload | None:
-        """The first running or waiting download, or else the last one that ended."""
+        """The first download that runs or waits, else the last one that ended, or None."""
         downloads = self._downloads.all
         return next((d for d in downloads if d.active), downloads[-1] if downloads else None)
 

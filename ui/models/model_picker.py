@@ -1,4 +1,7 @@
-"""The model picker above the conversation: the model's name, the models for this machine, downloads, a first choice."""
+"""Builds the model picker above the conversation: the model's name, the models for this machine, and downloads.
+
+It also shows a card at the first run.
+"""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Describes models in everyday words: speed and needs on this machine, and the consequences of a switch."""
+"""Describes models in everyday words: their speed and needs on this machine, and the cost of a switch."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ _PHASES = {
 
 
 def about(seconds: float) -> str:
-    """Return a length of time, such as ``about 40 s``, ``about 3 min`` or ``about 2 h``."""
+    """Return a length of time in words, such as ``about 40 s``, ``about 3 min`` or ``about 2 h``."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 1.5 * length:
             return f"about {seconds / length:.0f} {unit}"
@@ -33,7 +33,7 @@ def about(seconds: float) -> str:
 
 
 def speed(e: ModelEstimate) -> str:
-    """Return a model's reading and answering speeds as text, and whether they were measured here."""
+    """Return a model's reading and answering speeds in words, with whether they were measured here."""
     if not (e.prefill_per_second and e.decode_per_second):
         return "How fast it is here is not known"
     reading = about(PAGES * TOKENS_PER_PAGE / e.prefill_per_second)
@@ -44,7 +44,7 @@ def speed(e: ModelEstimate) -> str:
 
 
 def fit(e: ModelEstimate, machine: Machine) -> str:
-    """Return a line that says whether a model runs on the machine."""
+    """Return a line that says whether a model runs on this machine, or how much memory it needs."""
     if not e.fits:
         return f"Needs {format_bytes(e.needed)} of memory; {format_bytes(machine.free)} are free"
     return "Runs here" if e.good or not e.decode_per_second else "Runs here, but slowly"
@@ -167,9 +167,10 @@ def _figures(d: ModelDownload) -> str:
 
 
 def consequences(before: str, after: ListedModel, ready: dict[str, int], ready_after: dict[str, int]) -> list[str]:
-    """Return sentences on what a switch means for documents that were already read.
+    """Return sentences about the documents that the current model has read, if another model is chosen.
 
-    ``ready`` holds those read by the model ``before``, ``ready_after`` those read by ``after``: characters by id.
+    ``ready`` has the documents read by the model ``before``, ``ready_after`` those read by ``after``: their number of
+    characters by id. Returns [] if ``ready`` is empty.
     """
     if not ready:
         return []

@@ -1,4 +1,7 @@
-"""The sources of a chat, beside the conversation: documents as a checklist, a collection or the library, and a mark."""
+"""Builds the panel that chooses the sources of a chat: documents, a collection or the library, and a mark.
+
+The mark is the place up to which the document is read.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,12 +20,12 @@ _THESE, _ALL = ("The documents above", ""), ("The whole library", LIBRARY)
 
 
 def chat_scope(chosen: str) -> dict[str, Any]:
-    """Return a chat's settings for the ``chosen`` scope."""
+    """Return the settings of a chat for the ``chosen`` scope: "", LIBRARY, or the id of a collection as text."""
     return {"library": chosen == LIBRARY, "collection": int(chosen) if chosen not in ("", LIBRARY) else None}
 
 
 class ChatDocuments:
-    """The sources, built inside a gr.Blocks."""
+    """The panel of the sources of a chat, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
@@ -68,7 +71,7 @@ class ChatDocuments:
         )
 
     def show(self, opened: Chat | None) -> Updates:
-        """Return updates that show the scope of the open chat; an empty one for a new chat."""
+        """Return updates that show the sources of the open chat, or none for a new chat (None)."""
         settings = opened.settings if opened else {}
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
         return {
@@ -83,7 +86,7 @@ class ChatDocuments:
         return {self.documents: gr.update(choices=choices, value=list(documents)), self.library: ""}
 
     def choose_collection(self, collection: int) -> Updates:
-        """Return updates that choose a collection for a new chat."""
+        """Return updates that choose the collection with this id for a new chat."""
         return {self.library: gr.update(choices=self._scopes(), value=str(collection))}
 
     def _list(self, chosen: list[str] | None, listed: Sequence[str] = ()) -> tuple[str, list[str]]:
@@ -112,7 +115,7 @@ class ChatDocuments:
         return gr.update(choices=self._window.document_choices(chosen or ()))
 
     def save(self, chat: str, documents: list[str], library: str, until: str) -> None:
-        """Write the scope of a chat (its id; "": none is open yet)."""
+        """Store the sources of the chat with this id. Does nothing for "", when no chat is open yet."""
         if chat:
             with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
                 store.chats.set_documents(chat, documents)

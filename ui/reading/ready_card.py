@@ -1,4 +1,7 @@
-"""The chips above the question: documents are read as soon as they are dropped or chosen. Suggests questions."""
+"""Builds the card above the question: the state of each document, which is read ahead, and suggested questions.
+
+Documents are read as soon as they are dropped or chosen.
+"""
 
 from collections.abc import Callable
 from typing import Any

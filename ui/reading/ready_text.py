@@ -1,4 +1,4 @@
-"""HTML of the documents above the question: a chip for each with its state, and one line while they are read."""
+"""Renders the documents above the question as HTML: a chip with the state of each, and one line below them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ def card(state: ReadingState) -> str:
 
 
 def ready_sentence(ready: "Readiness") -> str:
-    """Return a sentence about documents that are ready."""
+    """Return a sentence for the user about documents that are ready."""
     if ready.whole:
         return "Read. Questions start at once."
     return "Ready. Answers come from the passages that fit the question."

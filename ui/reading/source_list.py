@@ -1,4 +1,4 @@
-"""HTML of the sources of a chat: a row for each document, with a tick, its length, its state, and a way to open it."""
+"""Renders the documents of a chat as a checklist in HTML: tick, name, length and state of each."""
 
 from collections.abc import Collection, Sequence
 
@@ -16,20 +16,23 @@ _EMPTY = "<p>No document yet. Drop one anywhere on this page, or add one of the 
 
 
 def sources(store: Store, documents: Sequence[str], ticked: Collection[str], model: str) -> str:
-    """Return the checklist of ``documents`` (ids). ``model`` decides which of them are read already."""
+    """Return the checklist of ``documents`` (ids).
+
+    Documents that ``model`` has read are marked as starting at once.
+    """
     rows, read = list(filter(None, map(store.documents.get, documents))), store.caches.prepared_documents(model)
     items = "".join(_source(row, _facts(store, row, read), row.id in ticked) for row in rows)
     return f'<ul class="lc-source-list">{items}</ul>' if items else _EMPTY
 
 
 def file_kind(name: str) -> str:
-    """Return the sign of a kind of file: the letters after the last dot of its name."""
+    """Return the sign for a kind of file: the suffix of its name, or ``text`` if it has no short suffix."""
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     return suffix if 0 < len(suffix) <= 4 and suffix.isalnum() else "text"
 
 
 def length(store: Store, row: DocumentRow) -> str:
-    """Return a document's length in pages or the like, else in words."""
+    """Return a document's length in words for the user, such as ``12 pages`` or ``about 6,100 words``."""
     part, parts = store.documents.count_parts(row.id)
     return count_parts(part, parts) if parts else about_words(row.chars / CHARACTERS_OF_A_WORD)
 

@@ -1,4 +1,4 @@
-"""The window's batch of documents. It runs in the server, whether or not a page shows it."""
+"""Runs the window's batch of documents in the server, whether or not a page shows it."""
 
 import threading
 import time
@@ -40,18 +40,18 @@ class BatchItem:
 
     @property
     def entry(self) -> dict[str, Any]:
-        """The result as outputs contain it; {} without one."""
+        """The result in the form that outputs contain; {} if there is none."""
         return dict(self.outcome.entry) if self.outcome else {}
 
     @property
     def tokens(self) -> int:
-        """Tokens read and generated for the document."""
+        """The number of tokens read and generated for the document."""
         spent = self.entry.get("tokens", {})
         return spent.get("prompt", 0) + spent.get("generated", 0)
 
     @property
     def seconds(self) -> float:
-        """Seconds that the job took."""
+        """The number of seconds that the job took."""
         return self.outcome.seconds if self.outcome else 0.0
 
     def handle(self, event: Any) -> None:
@@ -67,7 +67,7 @@ class BatchItem:
                 self.detail = f"{words(self.written)} written"
 
     def set_state(self, state: str, detail: str = "") -> None:
-        """Set the state and the reason. The reason shows the file's name instead of an upload's path."""
+        """Set the state and its ``detail``, in which the file's name replaces the path of an upload."""
         self.state, self.detail = state, detail.replace(self.job.source, self.name)
 
     def reset(self) -> None:
@@ -152,9 +152,10 @@ class BatchRuns:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds left, from the bytes done since the batch was started or resumed.
+        """The estimated number of seconds left, or None while it cannot be estimated.
 
-        Running documents count as half done. None while the batch is paused or before its first document is done.
+        It is estimated from the bytes done since the batch was started or resumed; running documents count as half
+        done. It is None while the batch is paused, and before its first document is done.
         """
         done, half = self._bytes("done") - self._bytes_before, self._bytes("running") / 2
         if not self.running or not done:

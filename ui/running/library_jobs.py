@@ -1,4 +1,4 @@
-"""Library page jobs: the import of an exported document, and the line for a document that was read ahead."""
+"""Runs jobs of the library page: imports an exported document, and words the result of reading one ahead."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -36,7 +36,10 @@ def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]
 
 
 def prepared_line(r: dict[str, Any]) -> str:
-    """Return the line for a document that was read ahead, from its report: stored share, bytes and prefill time."""
+    """Return a line for the user about a document that was read ahead, from the report ``r``.
+
+    It has the stored share, its size in bytes, and the time of prefill.
+    """
     tokens, kept = r["tokens"], r["kept"]
     share = f"{100 * kept['tokens'] / tokens['prompt']:.0f} %" if tokens["prompt"] else "nothing"
     text = f"{r['name']}: {share} is read and kept ({format_bytes(kept['bytes'])})"

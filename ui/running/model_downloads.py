@@ -1,4 +1,4 @@
-"""Model downloads. They run in the server, one at a time, whether or not a page shows them."""
+"""Downloads models in the server, one at a time, whether or not a page shows it."""
 
 import threading
 import time
@@ -18,9 +18,10 @@ Pull = Callable[[str, Path, Callable[[str, int, int], None]], object]
 
 @dataclass
 class ModelDownload:
-    """The download of the model ``name``. ``state`` is waiting, running, done, failed (``why``) or cancelled.
+    """The download of the model ``name``.
 
-    ``phase``, ``done`` and ``total`` are the current progress, in bytes during the phase ``fetching``.
+    ``state`` is ``waiting``, ``running``, ``done``, ``failed`` (``why`` is the reason) or ``cancelled``. ``phase``,
+    ``done`` and ``total`` are the current progress, in bytes during the phase ``fetching``.
     """
 
     name: str
@@ -43,7 +44,7 @@ class ModelDownload:
 
     @property
     def per_second(self) -> float:
-        """Bytes (or the phase's units) per second since the phase began; 0 in its first second."""
+        """The number of bytes, or units of another phase, per second since the phase began; 0 in its first second."""
         began, before = self._since
         seconds = time.monotonic() - began
         return (self.done - before) / seconds if seconds >= 1 else 0.0

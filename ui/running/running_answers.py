@@ -1,4 +1,4 @@
-"""Running answers. They run in the server and belong to chats, whether or not a page shows them."""
+"""Runs answers in the server. An answer belongs to a chat, whether or not a page shows it."""
 
 import threading
 import time
@@ -24,11 +24,11 @@ class TypedQuestion:
 
 @dataclass
 class RunningAnswer:
-    """An answer being generated in a ``chat``. ``shown`` is its state as pages show it.
+    """An answer that is being generated in a ``chat``. ``shown`` is its state as pages show it.
 
-    ``typed`` is its question if it was typed in a question box, not chosen in the conversation. ``known`` holds the ids
-    of the chat's earlier messages. ``version`` is incremented on every change. ``failed`` is True until the answer ends
-    without an error or a stop.
+    ``typed`` is its question if that was typed in a question box, else None. ``known`` are the ids of the chat's
+    earlier messages. ``version`` is incremented on every change. ``failed`` is True while the answer runs, and if it
+    was stopped or ended with an error.
     """
 
     chat: str
@@ -96,7 +96,7 @@ class RunningAnswers:
             self._threads[-1].start()
 
     def of(self, chat: str) -> RunningAnswer | None:
-        """Return a chat's running answer, or one that ended but was not shown yet, or None."""
+        """Return the running answer of a chat, or one that ended and was not shown yet, or None."""
         with self._lock:
             return self._answers.get(chat)
 

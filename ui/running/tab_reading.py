@@ -1,4 +1,4 @@
-"""Reading ahead for one tab: the documents of its chat and the files in its question box, in the window's workers.
+"""Reads ahead for one tab: the documents of its chat, and the files in its question box.
 
 The library worker parses files as ordinary jobs. Prefilling gives way to questions: it is cancelled when another job
 arrives, keeps its pages, and continues afterwards.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 MAX_PASSAGES_READ = 150_000  # characters of all documents up to which their passages are read ahead too
 _SHARES = {"pages": (0, 30), "reading": (30, 99), "indexing": (30, 99), "embedding": (30, 99)}
-"""From which to which percent of the work a phase leads, by its first word. Other phases are no reading."""
+"""The percentages of the whole work at which a phase begins and ends, by the first word of its name."""
 MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed yet
 _DECIDING = (
     *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
@@ -37,7 +37,8 @@ _DECIDING = (
 class Wanted:
     """The target of reading ahead: uploaded ``files``, the chat's ``documents`` (ids), and the mark to read up to.
 
-    ``begun``: the chat has messages. ``settings``: values of the settings whose change invalidates what was read.
+    ``begun`` is True if the chat has messages. ``settings`` are the values of settings whose change makes reading again
+    necessary.
     """
 
     files: tuple[str, ...] = ()
@@ -49,16 +50,17 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ReadyEvent:
-    """The event that reports that the documents are ready."""
+    """The event that reports that the documents are ready, and how."""
 
     ready: "Readiness"
 
 
 @dataclass
 class ReadDocument:
-    """A document of the chat, or a file in the question box. ``document`` is its id once it is stored.
+    """A document of the chat, or a file in the question box.
 
-    ``parts`` counts its parts of the kind ``part``. ``error`` says why it could not be parsed.
+    ``document`` is its id once it is stored, else "". ``parts`` is the number of its parts of the kind ``part``, such
+    as pages. ``error`` says why it could not be parsed, or is "".
     """
 
     source: str
@@ -101,7 +103,7 @@ class ReadingState:
 
 
 class TabReading:
-    """Reads ahead for one tab, in its own thread while there is work. ``on_end`` is called after it."""
+    """Reads ahead for one tab, in its own thread while there is work. ``on_end`` is called when the thread ends."""
 
     def __init__(
         self,

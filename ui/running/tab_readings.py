@@ -1,4 +1,4 @@
-"""Reading ahead for all tabs of the window."""
+"""Holds the read-ahead of each tab of the window."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""HTML of the memory bars and of the page map."""
+"""Renders the memory bars and the page map of an answer as HTML."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ HEAT_LEVELS = 4
 
 
 class BarPart(NamedTuple):
-    """A part of a bar: its CSS class (``lc-<kind>``), its name, its bytes."""
+    """A part of a bar: its CSS class (``lc-<kind>``), its name, and its size in bytes."""
 
     kind: str
     name: str
@@ -38,7 +38,10 @@ def bar(title: str, parts: Sequence[BarPart], note: str = "") -> str:
 
 
 def page_cells(report: dict[str, Any], title: str) -> str:
-    """Return the page map of an answer: a summary in words, a cell for each group of pages, and a legend."""
+    """Return the page map of an answer: a summary in words, a cell for each group of KV pages, and a legend.
+
+    ``report`` is the report of the answer as JSON.
+    """
     page_map = report["kv"]["map"]
     where, reused = page_map["where"], page_map["reused"]
     mass = [*page_map["looks"], *[0.0] * len(where)][: len(where)]
@@ -55,7 +58,11 @@ def page_cells(report: dict[str, Any], title: str) -> str:
 
 
 def summary(where: str, mass: Sequence[float], reused: int, title: str) -> str:
-    """Return a summary of the page map. ``where`` has one letter per page, ``mass`` its attention mass."""
+    """Return the page map in words.
+
+    ``where`` has one letter per page for its tier; ``mass`` has the attention mass of each page. ``reused`` pages were
+    kept from before.
+    """
     counts = Counter(where)
     tiers = {"d": "on the device", "h": "in RAM beside it", "s": "on disk", "p": "kept in part", "x": "dropped"}
     parts = [f"{counts[letter]:,} {name}" for letter, name in tiers.items() if counts[letter]]

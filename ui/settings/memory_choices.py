@@ -1,4 +1,4 @@
-"""The codecs and keepers that the memory page offers for an engine, with their measured quality."""
+"""Lists the codecs and keepers (eviction policies) that the memory page offers, with their measured quality."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,10 @@ Choices = list[tuple[str, str]]
 
 
 def engine_of(settings: Settings) -> EngineName:
-    """Return the engine of the settings' model; torch if the model cannot be read (its plan shows the error)."""
+    """Return the engine of the settings' model, or torch if the model cannot be read.
+
+    In that case its plan shows the error.
+    """
     try:
         return choose_engine(settings.model, settings.engine)
     except (UserError, OSError):

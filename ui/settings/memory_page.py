@@ -1,4 +1,4 @@
-"""The memory part of the settings: memory in use, a conversation's page map, codec and keeper, capacity."""
+"""Builds the memory part of the settings: memory in use, the page map of a conversation, codec and keeper, capacity."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -30,7 +30,7 @@ DEFAULT_VARIANTS = ["int8", "k8v4", "int4"]  # measured unless others are chosen
 
 
 class MemoryPage:
-    """The page, built inside a gr.Blocks."""
+    """The memory part of the settings page, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window

@@ -1,4 +1,4 @@
-"""KV bytes by context length with this machine's memory limits, as an SVG plot and a table."""
+"""Plots the size of the KV cache by context length, with this machine's memory limits, as an SVG and a table."""
 
 from collections.abc import Sequence
 from math import ceil, floor, log2
@@ -14,24 +14,24 @@ LABEL_HEIGHT = 14  # pixels between two labels
 
 
 class Plane:
-    """Two logarithmic axes: tokens to the right, bytes upwards."""
+    """Two logarithmic axes: tokens to the right, bytes upwards. The ranges are (lowest, highest)."""
 
     def __init__(self, tokens: tuple[float, float], nbytes: tuple[float, float]) -> None:
         self.tokens, self.nbytes = tokens, nbytes
 
     def x(self, tokens: float) -> float:
-        """Return pixels from the left."""
+        """Return the number of pixels from the left edge for a number of tokens."""
         low, high = map(log2, self.tokens)
         return LEFT + (WIDTH - LEFT - RIGHT) * (log2(tokens) - low) / (high - low)
 
     def y(self, nbytes: float) -> float:
-        """Return pixels from the top."""
+        """Return the number of pixels from the top edge for a number of bytes."""
         low, high = map(log2, self.nbytes)
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (log2(nbytes) - low) / (high - low)
 
 
 def kv_bytes(report: dict[str, Any], codec: str, tokens: float) -> float:
-    """Return the KV bytes of a context of ``tokens`` in ``codec``, from a report of ``plan_memory``."""
+    """Return the size in bytes of the KV of ``tokens`` tokens in ``codec``, from a report of ``plan_memory``."""
     entry = report["codecs"][codec]
     return entry["bytes"] - (report["context"] - tokens) * entry["later_bytes_per_token"]
 
@@ -56,7 +56,7 @@ def plot(report: dict[str, Any]) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Return a table of codecs: bytes per token, bytes of the reported context, the longest context that fits."""
+    """Return a table of codecs: bytes per token, size of the reported context, and the longest context that fits."""
     head = ("codec", "bytes per token", f"{report['context']:,} tokens", "longest context in memory")
     rows = [
         (

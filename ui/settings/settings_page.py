@@ -1,4 +1,4 @@
-"""The settings page: writes the settings file, which the commands also read, and manages the data folder."""
+"""Builds the settings page, which writes the settings file that commands also read, and manages the data folder."""
 
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence

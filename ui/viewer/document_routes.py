@@ -1,7 +1,6 @@
-"""The viewer's HTTP routes: a page or section of a document as JSON, a page as an image, and a search for words.
+"""Answers the viewer's HTTP requests: a page or section as JSON, a page as an image, a search for words.
 
-A request names a document by its id and a page by its number, never a file. Document responses forbid browsers to
-store them.
+A request names a document by its id and a page by its number, never a file. Responses forbid browsers to store them.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The document viewer beside the chat. viewer.js shows the document; this module links to it and handles its requests.
+"""Links to the document viewer beside the chat, and handles its requests. viewer.js shows the document.
 
 Any element of class ``lc-open-source`` with ``data-document``, ``data-start`` and ``data-end`` (characters of the
-document's text) opens the document there. The viewer's arrows go between the sources of one answer.
+document's text) opens the document there. The viewer's arrows move between the sources of one answer.
 """
 
 import json
@@ -27,9 +27,9 @@ _TO_QUESTION = """() => setTimeout(() => {
 def open_link(
     document: str, name: str, text: str = "", start: int = 0, end: int = 0, marked: Sequence[tuple[int, int]] = ()
 ) -> str:
-    """Return a button that opens a document (its id) at characters ``start..end``, labelled ``text`` or its name.
+    """Return a button that opens the document with this id at characters ``start..end``.
 
-    Only the ranges ``marked`` are marked there, if there are any.
+    Its label is ``text``, or ``name`` if that is "". With ``marked`` ranges, only these are marked in the document.
     """
     where = f'data-document="{render.escape(document)}" data-start="{start}" data-end="{end}"'
     marks = f'data-name="{render.escape(name)}" data-marks="{" ".join(f"{a}-{b}" for a, b in marked)}"'
@@ -37,7 +37,7 @@ def open_link(
 
 
 class DocumentViewer:
-    """The handler of the viewer's requests, built inside a gr.Blocks."""
+    """Handles the requests of the viewer, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow, about: ChatDocuments) -> None:
         self._window, self._about = window, about

@@ -1,4 +1,4 @@
-"""In-memory cache of PDF pages drawn for the viewer: the most recently used ones, up to MAX_BYTES."""
+"""Caches in memory the PDF pages drawn for the viewer: the most recently used ones, up to MAX_BYTES."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The parts of a document that the viewer shows: its pages or, without pages, sections of a few thousand characters."""
+"""Divides a document into the parts that the viewer shows: pages, or sections of a few thousand characters."""
 
 import re
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""``library watch``: folders whose files are read ahead of questions."""
+"""Implements ``library watch``: watches folders and reads their files before anyone asks about them."""
 
 import queue
 import sys

@@ -1,4 +1,4 @@
-"""``quality --bits``: measures the loss of low-bit weights, localctx's and llama.cpp's."""
+"""Implements ``quality --bits``: measures the loss of low-bit weights of localctx and of llama.cpp."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def refuse_few_bits(settings: "Settings") -> None:
-    """Raise UsageError for settings whose weights already have few bits."""
+    """Raise UsageError if the settings choose weights that already have few bits."""
     if settings.weights != "full":
         raise UsageError(f"--bits compares with 16 bits, not with {settings.weights} weights", "use --weights full")
 
@@ -21,7 +21,10 @@ def refuse_few_bits(settings: "Settings") -> None:
 def measure_bits(
     session: "Session", terminal: "Terminal", gate: "QualityGate", reference: "QualityResult"
 ) -> list["WeightsResult"]:
-    """Measure all kinds of weights against the ``reference``, which comes first in the result, and print each."""
+    """Measure all kinds of weights, and print each result.
+
+    Returns the results, first the ``reference``: the model with its full weights, which the others are compared with.
+    """
     from localctx.quality.weights_quality import WeightsComparison, WeightsResult
 
     model = session.paged_model
@@ -35,7 +38,7 @@ def measure_bits(
 
 
 def bits_row(result: "WeightsResult") -> dict[str, Any]:
-    """Return the table row of one kind of weights."""
+    """Returns the row of the printed table for one kind of weights."""
     d = result.divergence
     numbers = {"KL MEAN": f"{d.kl_mean:.5f}", "KL P99": f"{d.kl_p99:.4f}", "TOP-1": f"{d.top1:.1%}"}
     size = format_bytes(result.nbytes)

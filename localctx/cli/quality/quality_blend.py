@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def measure_blending(
     session: "Session", setup: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
 ) -> None:
-    """Measure every blending on ``count`` passages, store which ones passed, and print the results. Raises UsageError
-    for a model that cannot blend.
+    """Measure every blending on ``count`` passages of ``text``, store which ones passed, and print the results.
+
+    Raises UsageError for a model that cannot blend.
     """
     from localctx.cli.terminal import print_json, table
     from localctx.engine.blending import no_blending

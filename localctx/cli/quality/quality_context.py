@@ -1,4 +1,4 @@
-"""``quality --context``: measures up to which length whole texts give answers as good as passages."""
+"""Implements ``quality --context``: finds the length up to which whole texts give answers as good as passages do."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def measure_context(session: "Session", terminal: "Terminal", text: str, max_tokens: int | None, as_json: bool) -> None:
-    """Measure, store the effective context, and print the results."""
+    """Measure up to which length the model answers well, store it as the effective context, and print it."""
     import hashlib
 
     from localctx.cli.terminal import print_json, table
@@ -45,8 +45,9 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, max_tok
 
 
 class temporary_asker:
-    """A context manager whose value is a function that asks questions in a temporary data folder, with the settings of
-    ``session``.
+    """A context manager whose value is a function that asks a question about a text.
+
+    It asks in a temporary data folder, with the settings of ``session``.
     """
 
     def __init__(self, session: "Session") -> None:
