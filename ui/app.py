@@ -36,7 +36,7 @@ KEYS = """<details class="lc-keys"><summary>Keyboard</summary><dl>
 
 
 def script(name: str) -> str:
-    """Return the text of a script of this folder: a function that the page runs once."""
+    """Returns the text of a script of this folder: a function that the page runs once."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
@@ -73,7 +73,7 @@ def build(window: AppWindow) -> gr.Blocks:
 
 
 def mount(window: AppWindow, host: str, port: int) -> FastAPI:
-    """Return a FastAPI application that serves the pages at ``host:port``."""
+    """Returns a FastAPI application that serves the pages at ``host:port``."""
     app, page = FastAPI(openapi_url=None), build(window)
     document_routes.add_routes(app, window)
     app.add_middleware(RequestCheck, page=page)

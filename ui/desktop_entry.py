@@ -30,7 +30,7 @@ _SPECIAL = '"`$\\'  # characters to escape inside quotes of an Exec key
 
 
 def entry_files() -> tuple[Path, Path]:
-    """Return the paths of the entry and the icon. Raises UserError on Windows and macOS, which have no such entries."""
+    """Returns the paths of the entry and the icon. Raises UserError on Windows and macOS, which have no entries."""
     if sys.platform in ("win32", "darwin"):
         raise UserError("this system has no desktop entries", "open the window with: localctx ui")
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
@@ -59,13 +59,13 @@ def remove_entry() -> list[Path]:
 
 
 def _command() -> list[str]:
-    """Return the command of this installation; it may be missing from the desktop's PATH."""
+    """Returns the command of this installation; it may be missing from the desktop's PATH."""
     script = Path(sys.executable).with_name(NAME)
     return [str(script)] if script.is_file() else [sys.executable, "-m", NAME]
 
 
 def _quoted(command: list[str]) -> str:
-    """Return a command for an Exec key: each word quoted, then escaped as a string of the file."""
+    """Returns a command for an Exec key: each word quoted, then escaped as a string of the file."""
     words = []
     for word in command:
         escaped = "".join(f"\\{c}" if c in _SPECIAL else c for c in word).replace("%", "%%")

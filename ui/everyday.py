@@ -50,18 +50,18 @@ _PHRASES = (
 
 
 def words(tokens: float) -> str:
-    """Return the length of ``tokens`` tokens as a rounded number of words, such as ``about 6,100 words``."""
+    """Returns the length of ``tokens`` tokens as a rounded number of words, such as ``about 6,100 words``."""
     return about_words(tokens * WORDS_OF_A_TOKEN)
 
 
 def about_words(number: float) -> str:
-    """Return a rounded number of words, such as ``about 6,100 words``."""
+    """Returns a rounded number of words, such as ``about 6,100 words``."""
     step = 10 if number < 1000 else 100
     return f"about {max(step, round(number / step) * step):,} words"
 
 
 def phase_name(phase: str) -> str:
-    """Return the label of a phase of work for the user. Files are named without their folders."""
+    """Returns the label of a phase of work for the user. Files are named without their folders."""
     if match := _PAGES_OF.fullmatch(phase):
         return f"Reading {match[1]}"
     first, _, rest = phase.partition(" ")

@@ -127,7 +127,7 @@ def _with_headers(send: Send, page: bool) -> Send:
 
 
 def _with_cookies_for_manifest(messages: Sequence[Any], page: bytes) -> list[Any]:
-    """Return the ``messages`` with a ``page`` that makes the browser request the manifest with the cookie.
+    """Returns the ``messages`` with a ``page`` that makes the browser request the manifest with the cookie.
 
     Without ``crossorigin="use-credentials"`` browsers leave the cookie out.
     """
@@ -143,7 +143,7 @@ def _is_last(message: Any) -> bool:
 
 
 def _policy(page: bytes) -> str:
-    """Return the content security policy of a page: only its own inline scripts may run."""
+    """Returns the content security policy of a page: only its own inline scripts may run."""
     hashes = (b64encode(sha256(script).digest()).decode() for script in _SCRIPT.findall(page))
     return POLICY.format(hashes="".join(f" 'sha256-{h}'" for h in hashes))
 

@@ -28,7 +28,7 @@ def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[No
 
 
 def progress_lines(stream: EventStream) -> Iterator[str]:
-    """Yield a job's progress as HTML, and at the end its result: the text of its last Note, or its error."""
+    """Yields a job's progress as HTML, and at the end its result: the text of its last Note, or its error."""
     result, line = render.note("Done", "done"), ""
 
     def handle(event: Any) -> None:
@@ -48,7 +48,7 @@ def progress_lines(stream: EventStream) -> Iterator[str]:
 
 
 def progress_line(event: Any) -> str:
-    """Return HTML for an event with a job's progress; "" for other events."""
+    """Returns HTML for an event with a job's progress; "" for other events."""
     match event:
         case Progress():
             return render.progress_bar(event)
@@ -63,5 +63,5 @@ def progress_line(event: Any) -> str:
 
 
 def error_text(e: Exception) -> str:
-    """Return the text of an error in everyday words. Unexpected errors are logged."""
+    """Returns the text of an error in everyday words. Unexpected errors are logged."""
     return in_everyday_words(str(explain(e)))

@@ -23,17 +23,17 @@ _TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#9
 
 
 def escape(text: object) -> str:
-    """Return ``text`` as HTML that shows it literally."""
+    """Returns ``text`` as HTML that shows it literally."""
     return without_templates(html.escape(str(text)))
 
 
 def without_templates(markup: str) -> str:
-    """Return HTML in which gradio finds no template to fill: the characters of templates are escaped."""
+    """Returns HTML in which gradio finds no template to fill: the characters of templates are escaped."""
     return markup.translate(_TEMPLATE)
 
 
 def plan_line(p: Planned) -> str:
-    """Return the HTML of a plan: what will be read and for how long, with figures and the reason folded below."""
+    """Returns the HTML of a plan: what will be read and for how long, with figures and the reason folded below."""
     what = _READS.get(p.mode, "Reading the passages that fit the question")
     seconds = f"about {duration(p.seconds)}" if p.seconds and p.seconds >= 1 else ""
     share = f"{_share(p.reused, p.tokens)} already read" if p.reused else ""
@@ -44,7 +44,7 @@ def plan_line(p: Planned) -> str:
 
 
 def progress_bar(p: Progress) -> str:
-    """Return a progress bar with the amount done and the time left; without a total, only the phase's name."""
+    """Returns a progress bar with the amount done and the time left; without a total, only the phase's name."""
     name = escape(phase_name(p.phase))
     if not p.total:
         return f'<div class="lc-status" role="status">{name} …</div>'
@@ -55,7 +55,7 @@ def progress_bar(p: Progress) -> str:
 
 
 def bar(done: float, total: float, name: str, kind: str = "") -> str:
-    """Return the bar alone. The ``kind`` "failing" colours it red. ``name`` is escaped HTML for screen readers."""
+    """Returns the bar alone. The ``kind`` "failing" colours it red. ``name`` is escaped HTML for screen readers."""
     css = f' class="lc-{kind}"' if kind else ""
     return f'<progress{css} max="{total}" value="{done}" aria-label="{name}"></progress>'
 
@@ -70,20 +70,20 @@ def _done(p: Progress) -> str:
 
 
 def _share(part: float, whole: float) -> str:
-    """Return a percentage: 100 % only for the whole, 0 % only for nothing."""
+    """Returns a percentage: 100 % only for the whole, 0 % only for nothing."""
     percent = 100 * part / whole if whole else 0.0
     return f"{min(99, max(1, round(percent))) if 0 < percent < 100 else round(percent)} %"
 
 
 def duration(seconds: float) -> str:
-    """Return a time as text in seconds, minutes or hours, such as ``40 s`` or ``1.5 h``."""
+    """Returns a time as text in seconds, minutes or hours, such as ``40 s`` or ``1.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def folded(line: str, details: str, kind: str) -> str:
-    """Return a status line as HTML, with ``details`` that open below it. The ``kind`` is in its CSS class."""
+    """Returns a status line as HTML, with ``details`` that open below it. The ``kind`` is in its CSS class."""
     return (
         f'<div class="lc-status lc-{kind}" role="status">{escape(line)} '
         f"<details><summary>Details</summary> <small>{escape(details)}</small></details></div>"
@@ -91,13 +91,13 @@ def folded(line: str, details: str, kind: str) -> str:
 
 
 def note(text: str, kind: str = "note") -> str:
-    """Return a status line as HTML. The ``kind`` is ``note``, ``plan``, ``done`` or ``error``."""
+    """Returns a status line as HTML. The ``kind`` is ``note``, ``plan``, ``done`` or ``error``."""
     role = "alert" if kind == "error" else "status"
     return f'<div class="lc-status lc-{kind}" role="{role}">{escape(text)}</div>'
 
 
 def answer_details(stats: dict[str, Any]) -> list[str]:
-    """Return sentences on an answer's time, what was read for it, what it did not see, and why it ended early."""
+    """Returns sentences on an answer's time, what was read for it, what it did not see, and why it ended early."""
     tokens, seconds = stats["tokens"], stats["seconds"]
     first, read = seconds.get("first_token"), f"{_share(tokens['reused'], tokens['prompt'])} already read"
     lines = [f"Started after {duration(first)}, {read}" if first else read.capitalize()]

@@ -33,7 +33,7 @@ class Field:
         return [(label, value) for value, label in self.labels.items()] or [(text, text) for text in self._examples()]
 
     def build(self, visible: bool = True) -> Any:
-        """Return the field's gradio component."""
+        """Returns the field's gradio component."""
         options: dict[str, Any] = {"label": self.label, "info": self.info or None, "elem_id": f"set-{self.name}"}
         options |= {"visible": visible}
         if isinstance(self._kind, Number) and not self._kind.optional:
@@ -45,7 +45,7 @@ class Field:
         return gr.Textbox(max_lines=1, **options)
 
     def _examples(self) -> list[str]:
-        """Return values to choose from, where others may be typed."""
+        """Returns values to choose from, where others may be typed."""
         if self.name == "adapter":
             return ["auto", "none", *sorted({entry.reader for entry in load_catalog().values()} - {""})]
         known = {"keep": list(KEEPERS), "embedder": ["none"]}  # the page offers the installed embedders
@@ -64,5 +64,5 @@ OCR_CHOICES = next(field.choices for field in FIELDS if field.name == "ocr")
 
 
 def fields_of(group: str) -> list[Field]:
-    """Return the fields of a group."""
+    """Returns the fields of a group."""
     return [field for field in FIELDS if field.group == group]

@@ -11,7 +11,7 @@ EDGE, EDGE_DARK = "#7d8b9f", "#74849b"  # borders of inputs and checkboxes: cont
 
 
 def window_theme() -> gr.themes.Base:
-    """Return a theme that loads no fonts or files from the network."""
+    """Returns a theme that loads no fonts or files from the network."""
     base = gr.themes.Base(
         primary_hue="teal",
         secondary_hue="teal",

@@ -40,7 +40,7 @@ class UndoLine:
         return {self.row: gr.update(visible=False), self.line: "", self.deletions: ""}
 
     def show(self, deletions: Sequence[Deletion], stays: str) -> Updates:
-        """Return updates that show the line for these ``deletions``.
+        """Returns updates that show the line for these ``deletions``.
 
         ``stays`` is a sentence that says what is not deleted.
         """
@@ -82,11 +82,11 @@ class RecentlyDeleted:
         self.forget.click(self._forget, self.chosen, both, **options)
 
     def listed(self) -> Any:
-        """Return an update of the list with the stored deletions, and nothing chosen."""
+        """Returns an update of the list with the stored deletions, and nothing chosen."""
         return gr.update(choices=self._rows(), value=[])
 
     def relisted(self, chosen: list[int]) -> Any:
-        """Return an update of the list with the stored deletions. ``chosen`` ones that are gone are dropped.
+        """Returns an update of the list with the stored deletions. ``chosen`` ones that are gone are dropped.
 
         Otherwise the choice is not updated: the user may have chosen more meanwhile.
         """
@@ -122,7 +122,7 @@ def restored_line(store: Store, deletions: Sequence[int]) -> str:
 
 
 def deleted_names(deletions: Sequence[Deletion]) -> str:
-    """Return the names of deleted items in quotation marks, at most MAX_NAMES."""
+    """Returns the names of deleted items in quotation marks, at most MAX_NAMES."""
     names = [f"“{d.name}”" for d in deletions[:MAX_NAMES]]
     more = len(deletions) - MAX_NAMES
     return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")

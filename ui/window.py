@@ -73,7 +73,7 @@ class AppWindow:
             return [store.delete(kind, item) for item in items]
 
     def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
-        """Return names and ids of the library's documents. Older versions are left out unless in ``include``."""
+        """Returns names and ids of the library's documents. Older versions are left out unless in ``include``."""
         with self.store() as store:
             shown = [d for d in store.documents.all() if not d.superseded or d.id in include]
             files = store.documents.files.all()
@@ -81,7 +81,7 @@ class AppWindow:
             return [(" and ".join(names[d.id]), d.id) for d in shown]
 
     def download_path(self, name: str) -> Path:
-        """Return a path for a file that the browser will download. The file is deleted together with the uploads."""
+        """Returns a path for a file that the browser will download. The file is deleted together with the uploads."""
         folder = Path(tempfile.mkdtemp(dir=self.uploads))
         return folder / (re.sub(r"[^\w. -]", "_", name).strip(". ")[:100] or "file")
 
@@ -160,5 +160,5 @@ def _check_model(settings: Settings) -> None:
 
 
 def tab_id(request: "gr.Request", panel: str = "") -> str:
-    """Return the id of the browser tab that sent a request, or of a ``panel`` in it that has its own jobs."""
+    """Returns the id of the browser tab that sent a request, or of a ``panel`` in it that has its own jobs."""
     return f"{request.session_hash} {panel}"

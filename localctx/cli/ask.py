@@ -1,4 +1,4 @@
-"""Implements ``ask`` and ``prepare``: answers a question about documents, or prefills documents for later questions."""
+"""``ask`` and ``prepare``: answer a question about documents, or prefill documents for later questions."""
 
 import sys
 from collections.abc import Generator, Iterator
@@ -257,12 +257,12 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
 
 
 def _numbered(sentences: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Return the source numbers of an answer's sentences, with their citations."""
+    """Returns the source numbers of an answer's sentences, with their citations."""
     return list({s["number"]: s["source"] for s in sentences if s["source"]}.items())
 
 
 def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:
-    """Return True if a citation's text is part of one that was shown."""
+    """Returns True if a citation's text is part of one that was shown."""
     return (
         shown is not None
         and citation["document"] == shown["document"]
@@ -272,7 +272,7 @@ def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:
 
 
 def _length_note(r: dict[str, Any], max_tokens: int) -> str:
-    """Return why the answer, or the longest of several, was cut."""
+    """Returns why the answer, or the longest of several, was cut."""
     longest = r["tokens"]["longest"]
     why = "the model's window is full; ask a shorter part" if longest < max_tokens else "see --max-tokens"
     which = "the answer was" if len(r["answers"]) == 1 else "an answer was"
@@ -280,7 +280,7 @@ def _length_note(r: dict[str, Any], max_tokens: int) -> str:
 
 
 def _eviction_notes(r: dict[str, Any]) -> Iterator[str]:
-    """Yield a note if the answer did not see all tokens of the prompt."""
+    """Yields a note if the answer did not see all tokens of the prompt."""
     kv = r["kv"]
     if kv["evicted"]:
         from localctx.engine.request_report import dropped_tokens

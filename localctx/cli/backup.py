@@ -1,4 +1,4 @@
-"""``backup`` and ``restore``: save everything that cannot be recreated in one file, and restore it."""
+"""``backup`` and ``restore``: save all data that cannot be made again in one file, and restore it."""
 
 from pathlib import Path
 

@@ -180,7 +180,7 @@ def _open(
 
 
 def _past(contexts: Sequence[int], model: "Model") -> str:
-    """Return a note about contexts longer than the model's window, or ""."""
+    """Returns a note about contexts longer than the model's window, or ""."""
     if not (past := sorted(n for n in contexts if n > model.trained)):
         return ""
     lengths = " and ".join(f"{n:,}" for n in past)
@@ -189,7 +189,7 @@ def _past(contexts: Sequence[int], model: "Model") -> str:
 
 
 def _tokens(model: "Model", text: str, count: int) -> list[int]:
-    """Return ``count`` tokens of the text, repeated if it is too short."""
+    """Returns ``count`` tokens of the text, repeated if it is too short."""
     encoded = model.tokenizer.encode(text[: 32 * count])
     if not encoded:
         raise DocumentError("there is no text to measure on", "name a text file")
@@ -197,7 +197,7 @@ def _tokens(model: "Model", text: str, count: int) -> list[int]:
 
 
 def _progress(terminal: "Terminal") -> Callable[[str, float | None], None]:
-    """Return a callback that shows the current measurement: at once on a terminal, else every _LINE_INTERVAL."""
+    """Returns a callback that shows the current measurement: at once on a terminal, else every _LINE_INTERVAL."""
     from localctx.engine.events import Progress
 
     printed = -_LINE_INTERVAL * 1.0
@@ -253,7 +253,7 @@ def _print(bench: "Bench", result: dict[str, Any], as_json: bool) -> None:
 
 
 def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:
-    """Return notes about the tables."""
+    """Returns notes about the tables."""
     earlier = any("day" in row for row in result["prefill"])
     notes = {
         "medians; in brackets how far the rounds differ: (max - min) / median": result["decode"] or result["prefill"],

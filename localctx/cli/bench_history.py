@@ -1,4 +1,4 @@
-"""``bench --history``: the runs on this machine over time, as a table and a picture."""
+"""``bench --history``: shows the runs on this machine over time, as a table and a picture."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
 
 def show_history(settings: "Settings", terminal: "Terminal", path: Path | None, as_json: bool) -> None:
-    """Print the runs with the settings' model on this processor, and draw them to ``path``. Raises UsageError if there
-    are none, and OSError.
+    """Print the runs with the settings' model on this processor, and draw them to ``path``.
+
+    If ``path`` is None, it is a file in the data folder. Raises UsageError if there are no runs, and OSError.
     """
     from localctx.bench.history import draw_history, history_rows, read_history
     from localctx.bench.report import cpu_name

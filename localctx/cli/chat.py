@@ -1,4 +1,4 @@
-"""Implements ``chat``: a conversation, typed at a terminal or read line by line from a pipe."""
+"""``chat``: answers questions that build on each other, typed at a terminal or line by line from a pipe."""
 
 import io
 import sys

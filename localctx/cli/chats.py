@@ -1,4 +1,4 @@
-"""``chats``: list, show, rename, export and delete stored chats."""
+"""``chats``: lists, shows, renames, exports and deletes stored chats."""
 
 from datetime import datetime
 from pathlib import Path

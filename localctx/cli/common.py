@@ -1,4 +1,4 @@
-"""Options and helpers that several commands share."""
+"""Defines options and helpers that several commands share."""
 
 import os
 import shlex
@@ -80,7 +80,7 @@ def parse_words(flag: str, given: str, known: Sequence[str]) -> list[str]:
 
 
 def measuring_text(file: str | None) -> str:
-    """Return the text of ``file``, or of localctx's README and help pages if it is None. Raises DocumentError."""
+    """Returns the text of ``file``, or of localctx's README and help pages if it is None. Raises DocumentError."""
     if file:
         from localctx.library.read_document import read_document
 
@@ -116,7 +116,7 @@ def open_store() -> "Iterator[Store]":
 
 
 def find_damage_behind(error: Exception) -> str:
-    """Return a line about the database's damage if it may have caused ``error``, else ""."""
+    """Returns a line about the database's damage if it may have caused ``error``, else ""."""
     from localctx.store.store import damage_behind
 
     try:

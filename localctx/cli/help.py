@@ -36,7 +36,7 @@ def help_(ctx: click.Context, topic: tuple[str, ...]) -> None:
 
 
 def _command(ctx: click.Context, names: tuple[str, ...]) -> click.Context | None:
-    """Return the context of the command with these names, such as ``library search``, or None."""
+    """Returns the context of the command with these names, such as ``library search``, or None."""
     context = ctx.find_root()
     for name in names:
         group = context.command

@@ -1,4 +1,4 @@
-"""``models``: list, choose, download and delete models."""
+"""``models``: lists, chooses, downloads and deletes models."""
 
 from contextlib import closing, suppress
 from dataclasses import asdict
@@ -51,7 +51,7 @@ def models_list(as_json: bool) -> None:
 
 
 def _advice() -> "tuple[Advice | None, str]":
-    """Return the advice for this machine, and the same as one line, or (None, reason) if there is none."""
+    """Returns the advice for this machine, and the same as one line, or (None, reason) if there is none."""
     from localctx.models.choice.model_advice import advise
 
     settings = settings_from({})
@@ -63,7 +63,7 @@ def _advice() -> "tuple[Advice | None, str]":
 
 
 def _measured(home: Path) -> "dict[str, MeasuredSpeed]":
-    """Return the speeds measured for models on this machine, or nothing if no store can be read."""
+    """Returns the speeds measured for models on this machine, or nothing if no store can be read."""
     from localctx.engine.model_speeds import measured_speeds
     from localctx.store.store import Store
 
@@ -75,7 +75,7 @@ def _measured(home: Path) -> "dict[str, MeasuredSpeed]":
 
 
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
-    """Return a row for each model of the catalogue, and for each other model on this machine."""
+    """Returns a row for each model of the catalogue, and for each other model on this machine."""
     from localctx.models.catalog import load_catalog
     from localctx.models.hub.resolve import list_installed
 
@@ -85,7 +85,7 @@ def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
 
 
 def _sorted(entries: "list[CatalogEntry]", advice: "Advice | None") -> "list[CatalogEntry]":
-    """Return known models, ordered by what this machine can run, with search models at the end."""
+    """Returns known models, ordered by what this machine can run, with search models at the end."""
     from localctx.models.choice.model_estimate import usefulness
 
     return sorted(entries, key=lambda e: usefulness(advice.models.get(e.name))) if advice else entries
@@ -112,7 +112,7 @@ def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | 
 
 
 def _other(m: "InstalledModel") -> dict[str, Any]:
-    """Return the row of a model on this machine that is not in the catalogue."""
+    """Returns the row of a model on this machine that is not in the catalogue."""
     from localctx.models.choice.model_estimate import estimate_to_json
 
     nothing: dict[str, Any] = {"kind": "", "licence": "", "terms": None, "context": 0, "longer": []}

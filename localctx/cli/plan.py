@@ -1,4 +1,4 @@
-"""Implements ``plan``: prints the memory of a model and its KV cache, and the longest context that fits."""
+"""``plan``: prints the memory of a model and its KV cache, and the longest context that fits."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -50,24 +50,24 @@ codecs.register_error(SIMILAR, _write_similar)
 
 
 def visible(text: str) -> str:
-    r"""Return text that a terminal only displays: controls are escaped as ``\x1b`` or ``\u202e``, and lone surrogates
+    r"""Returns text that a terminal only displays: controls are escaped as ``\x1b`` or ``\u202e``, and lone surrogates
     become replacement characters. Newlines and tabs stay.
     """
     return _UNSAFE.sub(_escape, text)
 
 
 def visible_line(text: str) -> str:
-    r"""Return text like ``visible``, as one line: newlines and tabs are escaped as ``\n`` and ``\t``."""
+    r"""Returns text like ``visible``, as one line: newlines and tabs are escaped as ``\n`` and ``\t``."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def printable_line(text: str) -> str:
-    """Return text like ``visible``, as one line with all white space reduced to single spaces."""
+    """Returns text like ``visible``, as one line with all white space reduced to single spaces."""
     return " ".join(visible(" ".join(text.split())).split())
 
 
 def visible_json(text: str) -> str:
-    r"""Return equivalent JSON, with controls that JSON allows escaped as ``\u009b``."""
+    r"""Returns equivalent JSON, with controls that JSON allows escaped as ``\u009b``."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

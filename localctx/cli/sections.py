@@ -48,7 +48,7 @@ class SectionedCommand(click.Command):
 
 
 def _place(heading: str) -> float:
-    """Return the place of a heading: those of a command itself come after the first one of the settings."""
+    """Returns the place of a heading: those of a command itself come after the first one of the settings."""
     return HEADINGS.index(heading) if heading in HEADINGS else 0.5
 
 
@@ -59,7 +59,7 @@ class SettingType(click.ParamType):
         self.name, self._kind = name, setting.kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the setting's value. Raises UsageError."""
+        """Returns the setting's value. Raises UsageError."""
         try:
             return self._kind.parse(value)
         except (TypeError, ValueError, OverflowError) as e:
@@ -87,7 +87,7 @@ def setting_option(name: str, **changes: Any) -> Callable:
 
 
 def setting_options(names: Iterable[str]) -> Callable:
-    """Return the decorator that adds the flags of settings in the order of ``names``."""
+    """Returns the decorator that adds the flags of settings in the order of ``names``."""
 
     def add(command: Callable) -> Callable:
         for name in reversed(list(names)):

@@ -1,4 +1,4 @@
-"""``serve``: an OpenAI-compatible HTTP server."""
+"""``serve``: runs an OpenAI-compatible HTTP server."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Implements ``summarize``: summarizes many documents, or asks them questions. Reuses results of earlier runs."""
+"""``summarize``: summarizes many documents, or asks them questions. Reuses results of earlier runs."""
 
 import sys
 from collections.abc import Callable
@@ -151,7 +151,7 @@ def summarize(
 
 
 def _task(flags: dict[str, Any]) -> "SummaryTask":
-    """Return the task, and remove its flags from ``flags``. Raises UsageError."""
+    """Returns the task, and remove its flags from ``flags``. Raises UsageError."""
     from localctx.workflows.summary_task import SummaryTask
 
     options = {name: value for name in SUMMARY_FLAGS if (value := flags.pop(name)) is not None}
@@ -166,7 +166,7 @@ def _task(flags: dict[str, Any]) -> "SummaryTask":
 def _outputs(
     session: "Session", out: Path | None, jsonl: str | None, template: Path | None, as_json: bool
 ) -> "list[Output]":
-    """Return the outputs that flags name, by default stdout."""
+    """Returns the outputs that flags name, by default stdout."""
     from localctx.batch.markdown import SummaryTemplate
     from localctx.batch.outputs import JsonLines, MarkdownFolder, TextStream, json_line
 

@@ -195,13 +195,13 @@ class Terminal:
 
 
 def format_citation(c: dict[str, Any], max_chars: int) -> str:
-    """Return a citation as one line: up to ``max_chars`` of its quote, document, page and heading."""
+    """Returns a citation as one line: up to ``max_chars`` of its quote, document, page and heading."""
     places = [c["name"], c["page"] and tell_part(c["page"]), c["heading"] and f'under "{c["heading"]}"']
     return printable_line(f"{shortened(c['quote'], max_chars)} ({', '.join(filter(None, places))})")
 
 
 def shortened(text: str, max_chars: int) -> str:
-    """Return up to ``max_chars`` of a text as one line in quotation marks, cut between words."""
+    """Returns up to ``max_chars`` of a text as one line in quotation marks, cut between words."""
     words = text if len(text) <= max_chars else text[:max_chars].rsplit(None, 1)[0] + " ..."
     return printable_line(f'"{words}"')
 
@@ -254,7 +254,7 @@ def print_json(value: Any, indent: int | None = 2) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return rows as aligned columns under their names, with numbers right-aligned."""
+    """Returns rows as aligned columns under their names, with numbers right-aligned."""
     if not rows:
         return ""
     heads = list(rows[0])

@@ -78,7 +78,7 @@ class AnswerEndpoints:
         return self._worker.submit(lambda session: session.workflows.reply(completion.asked))
 
     async def _counted(self, stream: AnswerStream, lines: AsyncIterator[str]) -> AsyncIterator[str]:
-        """Yield lines and count the tokens. An ApiError that ends the stream is sent as an event."""
+        """Yields lines and count the tokens. An ApiError that ends the stream is sent as an event."""
         try:
             async for line in lines:
                 yield line
@@ -88,7 +88,7 @@ class AnswerEndpoints:
             self._metrics.answered(stream.plan, stream.generated)
 
     async def events(self, request: Request, stream: EventStream) -> AsyncGenerator[Any, None]:
-        """Yield the events of a job.
+        """Yields the events of a job.
 
         If the client disconnects, the job is cancelled. Raises ApiError.
         """

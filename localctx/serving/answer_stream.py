@@ -39,7 +39,7 @@ class StopTexts:
         return pending[: len(pending) - back]
 
     def flush(self) -> str:
-        """Return the buffered text at the end of the stream."""
+        """Returns the buffered text at the end of the stream."""
         pending, self._buffer = self._buffer, ""
         return pending
 
@@ -128,7 +128,7 @@ class AnswerStream:
                 return
 
     async def parts(self) -> AsyncIterator[AnswerPart | Heartbeat]:
-        """Yield the answers part by part. Before the first token, yields a heartbeat every HEARTBEAT_INTERVAL."""
+        """Yields the answers part by part. Before the first token, yields a heartbeat every HEARTBEAT_INTERVAL."""
         sent, doing = time.monotonic(), "waiting"
         async with aclosing(self._events) as events:
             async for event in events:

@@ -45,7 +45,7 @@ class DelegatedAnswer:
             raise
 
     def events(self) -> Generator[Event, None, None]:
-        """Yield the events as the server sends them. Done is the last. Closing the generator cancels.
+        """Yields the events as the server sends them. Done is the last. Closing the generator cancels.
 
         Raises the errors that the answer raised on the server, and UserError if the connection ends early.
         """

@@ -98,7 +98,7 @@ class AskEndpoint:
         self._running.pop(request_id).cancel()
 
     async def _lines(self, stream: EventStream) -> AsyncIterator[str]:
-        """Yield a job's events as lines, and empty lines while there are none."""
+        """Yields a job's events as lines, and empty lines while there are none."""
         sent = time.monotonic()
         try:
             async for event in iterate_in_threadpool(iter(stream)):

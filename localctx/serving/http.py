@@ -27,7 +27,7 @@ App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 def host_name(host: str) -> str:
-    """Return a Host header without its port."""
+    """Returns a Host header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 
@@ -45,7 +45,7 @@ def access_key(home: Path, name: str = "ui") -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket on ``port``, or on a free port for 0. Raises UsageError."""
+    """Returns a listening socket on ``port``, or on a free port for 0. Raises UsageError."""
     if not is_this_machine(host) or host in ("0.0.0.0", "::", ""):
         refuse_offline(f"{host} can be reached from other machines", "leave out --host, or --offline")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -81,13 +81,13 @@ class CompletionResponse:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def completion(self, choices: Sequence[Mapping[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
-        """Return the answers as one ``chat.completion`` object."""
+        """Returns the answers as one ``chat.completion`` object."""
         return {**self._header("chat.completion"), "choices": [*choices], "usage": usage}
 
     def choice(
         self, index: int, text: str, finish: str, likely: Sequence[Any] | None, calls: Sequence[ToolCall], cited: Any
     ) -> dict[str, Any]:
-        """Return one answer, with its tool ``calls`` and citations ``cited``."""
+        """Returns one answer, with its tool ``calls`` and citations ``cited``."""
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         if calls:
             message["tool_calls"] = [tool_call(call) for call in calls]
@@ -99,13 +99,13 @@ class CompletionResponse:
     def chunk(
         self, delta: dict[str, Any], finish: str | None = None, index: int = 0, likely: Sequence[Any] | None = None
     ) -> dict[str, Any]:
-        """Return a part of an answer as a ``chat.completion.chunk`` object."""
+        """Returns a part of an answer as a ``chat.completion.chunk`` object."""
         logprobs = None if likely is None else {"content": [*likely], "refusal": None}
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
         return {**self._header("chat.completion.chunk"), "choices": [choice]}
 
     def usage_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
-        """Return the last chunk of a request with ``include_usage``: token counts and no choices."""
+        """Returns the last chunk of a request with ``include_usage``: token counts and no choices."""
         return {**self._header("chat.completion.chunk"), "choices": [], "usage": usage}
 
     def _header(self, kind: str) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
 
 
 def tool_call(call: ToolCall) -> dict[str, Any]:
-    """Return a tool call in the API's form, with a new id."""
+    """Returns a tool call in the API's form, with a new id."""
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
 
 
 def logprob(token: Token) -> dict[str, Any]:
-    """Return a token's probabilities in the form of ``logprobs``."""
+    """Returns a token's probabilities in the form of ``logprobs``."""
     assert token.logprobs, "probabilities were asked for"
     own, *top = (
         {"token": text, "logprob": max(value, -9999.0), "bytes": [*text.encode()]} for text, value in token.logprobs

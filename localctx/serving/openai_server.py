@@ -90,7 +90,7 @@ class OpenAIServer:
         return AskEndpoint(app, self._worker, lambda: self._settings, key, self.stopping)
 
     def app(self) -> Starlette:
-        """Return the ASGI application, without the key check."""
+        """Returns the ASGI application, without the key check."""
         answers = AnswerEndpoints(self._worker, self._settings, self.stopping, self._metrics)
         library = LibraryEndpoints(self._worker, self._settings, self.stopping, self._indexer.wake)
         routes = [

@@ -55,7 +55,7 @@ class EventStream:
         self.cancelled = threading.Event()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield events as they arrive, and ``Queued`` after every POLL_INTERVAL without one.
+        """Yields events as they arrive, and ``Queued`` after every POLL_INTERVAL without one.
 
         Raises the job's error. Leaving the loop early cancels the job.
         """
@@ -183,7 +183,7 @@ class EngineWorker:
                     slot.session.cancel()
 
     def last_report(self, chat: str = "") -> dict[str, Any] | None:
-        """Return the report of the last answer in ``chat``, or else of the last answer in any chat."""
+        """Returns the report of the last answer in ``chat``, or else of the last answer in any chat."""
         return self._reports.last(chat)
 
     @contextmanager
@@ -282,7 +282,7 @@ class EngineWorker:
         return all(same_model(o.settings, self._settings) for o in others)
 
     def _free_slot(self) -> _Slot:
-        """Return a slot without a job, or a new one."""
+        """Returns a slot without a job, or a new one."""
         free = [slot for slot in self._slots if not slot.stream]
         for slot in free:  # all of them: a session with older settings could hold another model
             if slot.session.settings != self._settings:

@@ -71,7 +71,7 @@ def check_pages(
 
 
 def _compute_each(runtime: Runtime, bundle: Bundle, stored: BundleCache, chosen: set[int]) -> Iterator[int | None]:
-    """Yield for each of the ``chosen`` pages of a cache None if it is as computed, else its number."""
+    """Yields for each of the ``chosen`` pages of a cache None if it is as computed, else its number."""
     model = runtime.paged_model
     plan = plan_cache(model, replace(runtime.settings, keep="full"), stored.codec, stored.tokens)
     cache = plan.new_cache(model, runtime.settings.home / "spill")

@@ -82,7 +82,7 @@ def checked_sentences(m: Message) -> list[AnswerSentence]:
 
 
 def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """Return the nearest passage of an unanswered question, and the answer's citations.
+    """Returns the nearest passage of an unanswered question, and the answer's citations.
 
     Older messages store the nearest passage as a citation.
     """
@@ -94,7 +94,7 @@ def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
 def _places(
     checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf
 ) -> tuple[dict[int, EvidencePlace], list[EvidencePlace]]:
-    """Return the places of the numbered sentences by number, and the other places, each of them once."""
+    """Returns the places of the numbered sentences by number, and the other places, each of them once."""
     numbered = {n: place_of(asdict(source), text_of) for n, source in enumerate(numbered_sources(checked), 1)}
     rest = list[EvidencePlace]()
     for place in (place_of(c, text_of) for c in cited):
@@ -143,7 +143,7 @@ def _found(
 
 
 def _title(m: Message, checked: Sequence[AnswerSentence]) -> str:
-    """Return a line above an answer that is no plain answer: a summary of the chat, or sentences of the document."""
+    """Returns a line above an answer that is no plain answer: a summary of the chat, or sentences of the document."""
     kept = [s for s in checked if s.source and _within(m.text[s.start : s.end], s.source.quote)]
     extract = m.stats.get("mode") == "summarize" and len(kept) > 1 and len(kept) >= len(checked) - 1
     title = "Summary of what was said before" if m.role == SUMMARY else "Key sentences from the document"
@@ -157,7 +157,7 @@ def _within(said: str, quote: str) -> bool:
 def _plain(
     text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
 ) -> str:
-    """Return what is copied of an answer: its text with the sources' numbers, and the sources."""
+    """Returns what is copied of an answer: its text with the sources' numbers, and the sources."""
     said, at = "", 0
     for sentence in checked:
         said += text[at : sentence.end] + (f" [{sentence.number}]" if sentence.number else "")
@@ -168,7 +168,7 @@ def _plain(
 
 
 def _of(text: str, checked: Sequence[AnswerSentence], number: int | None) -> str:
-    """Return the sentences of an answer that a source supports, else the whole answer."""
+    """Returns the sentences of an answer that a source supports, else the whole answer."""
     return "\n".join(text[s.start : s.end] for s in checked if s.number == number and number) or text
 
 
@@ -178,7 +178,7 @@ def _said(text: str, checked: Sequence[AnswerSentence], places: dict[int, Eviden
 
 
 def _number(sentence: AnswerSentence, places: dict[int, EvidencePlace]) -> str:
-    """Return the link behind a supported sentence to the words that support it."""
+    """Returns the link behind a supported sentence to the words that support it."""
     if not sentence.number or sentence.number not in places:
         return ""
     place = places[sentence.number]

@@ -103,6 +103,6 @@ def message_html(m: Message, context: CardContext, versions: Sequence[int] = (),
 
 
 def question_html(text: str, actions: str = "", message: int | str = "new") -> str:
-    """Return the HTML of a question, with its row of ``actions`` once it is stored."""
+    """Returns the HTML of a question, with its row of ``actions`` once it is stored."""
     said = f'<div class="lc-asked" data-testid="user">{render.escape(text)}</div>'
     return f'<div class="lc-question" data-question="{message}">{said}{actions}</div>'

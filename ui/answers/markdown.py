@@ -22,7 +22,7 @@ _parser.disable(["reference", "entity"])
 
 
 def to_html(text: str) -> str:
-    """Return the Markdown ``text`` as HTML. Everything in it that is not Markdown is escaped."""
+    """Returns the Markdown ``text`` as HTML. Everything in it that is not Markdown is escaped."""
     return without_templates(_parser.render(_LIST_WITHOUT_GAP.sub("\n\n", _MARKS.sub("", text))))
 
 
@@ -44,7 +44,7 @@ def answer_html(text: str, checked: Sequence[AnswerSentence], link: Callable[[An
 
 
 def _marks(sentence: AnswerSentence) -> tuple[str, str]:
-    """Return the characters before and after a sentence."""
+    """Returns the characters before and after a sentence."""
     if sentence.support == "unsupported":
         return _BEGIN, _END
     return "", _NUMBER if sentence.number else ""

@@ -18,7 +18,7 @@ _AGAIN = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M20 11a8 8 0 1 0-
 
 
 def question_row(m: Message, versions: Sequence[int]) -> str:
-    """Return the actions of a question: copy, edit, choose one of its ``versions`` (ids, in order)."""
+    """Returns the actions of a question: copy, edit, choose one of its ``versions`` (ids, in order)."""
     edit = f'<button type="button" data-do="edit" data-message="{m.id}" aria-label="Edit" title="Edit">{_EDIT}</button>'
     return f'<div class="lc-actions">{_choice(m, versions)}{_copy(m.text)}{edit}</div>'
 
@@ -41,7 +41,7 @@ def retry_offer(m: Message, last: bool) -> str:
 
 
 def _offers(m: Message, state: str) -> str:
-    """Return buttons with ways to go on after the last answer of a chat."""
+    """Returns buttons with ways to go on after the last answer of a chat."""
     offered = dict(m.stats.get("offered", {}))
     if state == "missing" and m.stats.get("mode") != "everywhere":
         offered.setdefault("everywhere", None)
@@ -57,7 +57,7 @@ def _offer(way: str, seconds: float | None) -> str:
 
 
 def _details(m: Message) -> str:
-    """Return the button with three dots, and what it opens: time, and how much was read."""
+    """Returns the button with three dots, and what it opens: time, and how much was read."""
     if not m.stats or "tokens" not in m.stats:
         return ""
     told = render.answer_details(m.stats | {"stopped": m.stopped})

@@ -155,7 +155,7 @@ class BatchPage:
         return gr.update(choices=self._window.document_choices())
 
     def _choose_those_of(self, chat: str) -> Updates:
-        """Return updates that choose the documents of a chat (its id)."""
+        """Returns updates that choose the documents of a chat (its id)."""
         try:
             with self._window.store() as store:
                 documents = [d.id for d in store.chats.get(chat).documents]
@@ -165,7 +165,7 @@ class BatchPage:
         return {self.library: gr.update(choices=choices, value=[d for _, d in choices if d in documents])}
 
     def _watch(self, text: str, request: gr.Request) -> Iterator[Updates]:
-        """Yield updates of the batch while it runs, until this tab shows another page.
+        """Yields updates of the batch while it runs, until this tab shows another page.
 
         Each tab has one stream of updates, so that no update overtakes a newer one. An existing stream gets the new
         filter ``text``.
@@ -199,7 +199,7 @@ class BatchPage:
             self._viewers.pop(tab_id(request), None)
 
     def _show(self, text: str) -> Updates:
-        """Return updates that show the batch, with its table filtered by ``text``."""
+        """Returns updates that show the batch, with its table filtered by ``text``."""
         batches = self._batches
         states = {item.state for item in batches.items}
         return {
@@ -212,7 +212,7 @@ class BatchPage:
         }
 
     def _show_result(self, row: gr.SelectData) -> str:
-        """Return the result of the document in the clicked row."""
+        """Returns the result of the document in the clicked row."""
         items = self._batches.items
         if not isinstance(row.index, int) or not 0 <= row.index < len(items):
             return ""  # a row of an earlier batch
@@ -262,7 +262,7 @@ class BatchPage:
         }
 
     def _dropped(self, files: Sequence[str]) -> list[BatchItem]:
-        """Return uploaded files as items, named without their upload folder."""
+        """Returns uploaded files as items, named without their upload folder."""
         uploads = self._window.uploads.resolve()
         paths = [Path(file).resolve() for file in files]
         return [BatchItem(DocumentJob(str(p), str(p.relative_to(uploads)), p.stat().st_size), p.name) for p in paths]
@@ -275,7 +275,7 @@ class BatchPage:
 
 
 def _named(paths: str, ignored: IgnoredFiles) -> list[BatchItem]:
-    """Return the files at ``paths`` as items, named relative to their deepest common folder."""
+    """Returns the files at ``paths`` as items, named relative to their deepest common folder."""
     sources = [absolute_path(line) for line in paths.splitlines() if line.strip()]
     jobs = plan_jobs(sources, bytes, ignored)
     folder = os.path.commonpath([Path(job.path).parent for job in jobs]) if jobs else ""
@@ -283,7 +283,7 @@ def _named(paths: str, ignored: IgnoredFiles) -> list[BatchItem]:
 
 
 def _task(length: str, style: str, language: str, refine: bool, questions: str) -> SummaryTask:
-    """Return the task. Questions replace the summary and its options. Raises UsageError."""
+    """Returns the task. Questions replace the summary and its options. Raises UsageError."""
     given = tuple(line.strip() for line in questions.splitlines() if line.strip())
     if given:
         return SummaryTask(questions=given)

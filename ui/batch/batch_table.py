@@ -20,7 +20,7 @@ _COUNTED_STATES = ("done", "skipped", "failed", "running")
 
 
 def progress(batches: BatchRuns) -> str:
-    """Return a bar with the number of finished documents, the time left, and the error that stopped the batch."""
+    """Returns a bar with the number of finished documents, the time left, and the error that stopped the batch."""
     items = batches.items
     if not items:
         return note("Choose documents and press Start. What was done before is not done again.")
@@ -40,7 +40,7 @@ def progress(batches: BatchRuns) -> str:
 
 
 def table(items: Sequence[BatchItem], text: str) -> str:
-    """Return a table of the documents with ``text`` in their name or state. A name is a button for the result."""
+    """Returns a table of the documents with ``text`` in their name or state. A name is a button for the result."""
     word = text.strip().lower()
     matching = [(i, item) for i, item in enumerate(items) if word in item.name.lower() or word in item.state]
     if not matching:

@@ -48,7 +48,7 @@ class AnswerUpdates:
         self._answers, self._shown, self._views, self._page = window.answers, shown, views, page
 
     def follow(self, request: gr.Request) -> Iterator[Updates]:
-        """Yield updates for the growing answer in a tab's chat, then for the whole chat at its end."""
+        """Yields updates for the growing answer in a tab's chat, then for the whole chat at its end."""
         yield gr.skip()  # a generator without a value would clear all its outputs
         tab = tab_id(request)
         with self._views.following(tab) as view:
@@ -61,7 +61,7 @@ class AnswerUpdates:
                 yield self._page.stored_chat(view.chat)
 
     def watch(self, request: gr.Request) -> Iterator[tuple[Any, str]]:
-        """Yield (state of the tab's chat, chats with a running answer) while the tab is open.
+        """Yields (state of the tab's chat, chats with a running answer) while the tab is open.
 
         The state gets a new name when another tab starts an answer in the chat.
         """
@@ -75,7 +75,7 @@ class AnswerUpdates:
             idle += POLL_INTERVAL
 
     def _news(self, tab: str) -> str:
-        """Return a new name for the state of a tab's chat if the tab does not know that state, else ""."""
+        """Returns a new name for the state of a tab's chat if the tab does not know that state, else ""."""
         view = self._views.get(tab)
         begun = self._answers.begun(view.chat) if view else 0
         return f"{view.number}/{begun}" if view and begun != view.begun and not self._views.is_followed(tab) else ""
@@ -97,7 +97,7 @@ class AnswerUpdates:
             yield self._page.show_result(answer, unsent)
 
     def _unsent(self, answer: RunningAnswer, tab: str) -> TypedQuestion | None:
-        """Return the question if it was not stored in the chat and this tab should show it again.
+        """Returns the question if it was not stored in the chat and this tab should show it again.
 
         That is the tab where it was typed; any tab, if that one no longer shows the chat.
         """

@@ -29,7 +29,7 @@ def chat_list(chats: Sequence[Chat], current: str | None, answering: Collection[
 
 
 def found_chats(found: Sequence[FoundChat], words: str) -> str:
-    """Return a button for each chat found by ``words``, with the text around the match."""
+    """Returns a button for each chat found by ``words``, with the text around the match."""
     if not words.strip():
         return ""
     rows = "".join(_row(f.chat, f.said, "") for f in found)
@@ -59,6 +59,6 @@ class _Days:
         )
 
     def group(self, used: float) -> str:
-        """Return the group of a time in seconds since 1970, in local time."""
+        """Returns the group of a time in seconds since 1970, in local time."""
         day = datetime.fromtimestamp(used).date()
         return next((name for first, name in self._first if day >= first), "Older")

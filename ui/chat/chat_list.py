@@ -84,7 +84,7 @@ class ChatList:
         self.undo.button.click(self._restore, [self.undo.deletions], **quick)
 
     def show(self, store: Store, opened: Chat | None) -> Updates:
-        """Return updates that show the stored list with this chat open, and its tools."""
+        """Returns updates that show the stored list with this chat open, and its tools."""
         return {
             self.chats: chat_groups.chat_list(
                 store.chats.all(), opened.id if opened else None, self._window.answers.chats
@@ -95,7 +95,7 @@ class ChatList:
         }
 
     def listing(self, chat: gr.Textbox) -> dict[str, Any]:
-        """Return the arguments of an event that redraws the list. ``chat`` has the id of the open chat."""
+        """Returns the arguments of an event that redraws the list. ``chat`` has the id of the open chat."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         return {"fn": self._list, "inputs": [chat], "outputs": [self.chats], **private}
 

@@ -168,7 +168,7 @@ class ChatPage:
     # Running answers
 
     def show_running(self, answer: RunningAnswer) -> Updates:
-        """Return updates that show a running answer, and hide the components of an ended one."""
+        """Returns updates that show a running answer, and hide the components of an ended one."""
         hidden = gr.update(visible=False)
         return {
             **self.show_answer(answer),
@@ -176,7 +176,7 @@ class ChatPage:
         }
 
     def show_answer(self, answer: RunningAnswer) -> Updates:
-        """Return updates that show the text of an answer so far, and the button that stops it.
+        """Returns updates that show the text of an answer so far, and the button that stops it.
 
         The button is updated every time: gradio loses updates of components that are not drawn yet, as in a page that
         is just opening.
@@ -191,7 +191,7 @@ class ChatPage:
         }
 
     def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
-        """Return updates that show the stored chat after an answer ended.
+        """Returns updates that show the stored chat after an answer ended.
 
         A question that was not stored in the chat, ``unsent``, comes back to the question box.
         """
@@ -216,7 +216,7 @@ class ChatPage:
         self._views.close(tab_id(request))
 
     def _show_deleted(self, typed: TypedQuestion, documents: Sequence[str]) -> Updates:
-        """Return updates that show a new chat about the same documents, with a question typed in a deleted chat."""
+        """Returns updates that show a new chat about the same documents, with a question typed in a deleted chat."""
         draft = {"text": typed.text, "files": list(typed.files)}
         return self.new_chat_about(documents) | {
             self.notice: shown_chat.unsent_notice(),
@@ -236,7 +236,7 @@ class ChatPage:
     # Showing chats
 
     def new_chat_about(self, documents: Sequence[str]) -> Updates:
-        """Return updates that show an empty chat with these documents (ids) chosen."""
+        """Returns updates that show an empty chat with these documents (ids) chosen."""
         return self._show_chat("") | self.about.choose(documents)
 
     def _show_earlier(self, chat: str, hidden: int) -> Updates:
@@ -253,7 +253,7 @@ class ChatPage:
         return self._show_chat(request.query_params.get("chat", ""))
 
     def _show_chat(self, chat: str) -> Updates:
-        """Return updates that show a stored chat and its running answer in the current tab.
+        """Returns updates that show a stored chat and its running answer in the current tab.
 
         Shows no chat if it was deleted.
         """
@@ -265,7 +265,7 @@ class ChatPage:
         return shown
 
     def stored_chat(self, chat: str) -> Updates:
-        """Return updates that show the chat with this id as it is stored; no chat if it was deleted."""
+        """Returns updates that show the chat with this id as it is stored; no chat if it was deleted."""
         with self._window.store() as store:
             opened = next((c for c in store.chats.all() if c.id == chat), None)
             messages = store.chats.messages(opened.id) if opened else []

@@ -49,7 +49,7 @@ class ChatViews:
         return view
 
     def get(self, tab: str) -> ChatView | None:
-        """Return the view of a tab; None before it shows anything and after it is closed."""
+        """Returns the view of a tab; None before it shows anything and after it is closed."""
         with self._changed:
             return self._views.get(tab)
 
@@ -90,6 +90,6 @@ class ChatViews:
 
 
 def current_tab() -> str:
-    """Return the id of the browser tab whose event is being handled; "" outside an event handler."""
+    """Returns the id of the browser tab whose event is being handled; "" outside an event handler."""
     request = LocalContext.request.get(None)
     return tab_id(request) if request else ""

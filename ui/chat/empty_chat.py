@@ -19,5 +19,5 @@ WELCOME = f"""<section class="lc-empty">
 
 
 def sample_question() -> dict[str, Any]:
-    """Return the sample's question and file in the form of a value of gr.MultimodalTextbox."""
+    """Returns the sample's question and file in the form of a value of gr.MultimodalTextbox."""
     return {"text": SAMPLE_QUESTION, "files": [SAMPLE_FILE]}

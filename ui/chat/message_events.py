@@ -59,7 +59,7 @@ class MessageEvents:
         return self._begin(chat, lambda: self._asking.edit(chat, messages[:of], messages[of], text, until))
 
     def again(self, begin: Callable[[str, str], None]) -> Callable[[str, str], Updates]:
-        """Return a handler that answers the last question of a chat again.
+        """Returns a handler that answers the last question of a chat again.
 
         It calls ``begin`` with the chat and the mark to read up to.
         """

@@ -27,7 +27,7 @@ class ShownChat:
         self._window = window
 
     def messages(self, chat: str) -> list[Message]:
-        """Return the messages of a chat; none if it was deleted."""
+        """Returns the messages of a chat; none if it was deleted."""
         if not chat:
             return []
         try:
@@ -42,7 +42,7 @@ class ShownChat:
             return any(c.id == chat for c in store.chats.all())
 
     def html(self, messages: Sequence[Message], store: Store | None = None, whole: bool = False) -> str:
-        """Return the HTML of messages of one chat.
+        """Returns the HTML of messages of one chat.
 
         ``whole`` is True if they include the chat's last one, which then has more actions. If a question has no answer,
         an offer to try again is in its place.
@@ -80,7 +80,7 @@ def _text(store: Store, document: str) -> str | None:
 
 
 def first_shown(messages: Sequence[Message], count: int = RECENT) -> int:
-    """Return the index of the first message to show, so that about the last ``count`` are shown.
+    """Returns the index of the first message to show, so that about the last ``count`` are shown.
 
     It is the index of a question, or 0.
     """
@@ -89,12 +89,12 @@ def first_shown(messages: Sequence[Message], count: int = RECENT) -> int:
 
 
 def earlier_button(first: int) -> Any:
-    """Return an update of the button that shows earlier messages. The ``first`` messages are hidden."""
+    """Returns an update of the button that shows earlier messages. The ``first`` messages are hidden."""
     return gr.update(visible=first > 0, value=f"Show earlier messages ({first:,})")
 
 
 def chat_notice(chat: str, opened: Chat | None) -> str:
-    """Return a warning as HTML if a ``chat`` was deleted (``opened`` is None) or lost documents; else ""."""
+    """Returns a warning as HTML if a ``chat`` was deleted (``opened`` is None) or lost documents; else ""."""
     if chat and not opened:
         return render.note(DELETED, "error")
     names = opened.removed_documents if opened else ""
@@ -103,5 +103,5 @@ def chat_notice(chat: str, opened: Chat | None) -> str:
 
 
 def unsent_notice() -> str:
-    """Return the HTML notice that a chat was deleted before its question was asked."""
+    """Returns the HTML notice that a chat was deleted before its question was asked."""
     return render.note(f"{DELETED} Your question is still below: ask it in a new chat.", "error")

@@ -26,7 +26,7 @@ MAX_IGNORED_LINES = 5  # ignored files listed by name
 
 
 def absolute_path(typed: str) -> str:
-    """Return a typed path as an absolute one. ``-`` means a file of that name, not the server's standard input."""
+    """Returns a typed path as an absolute one. ``-`` means a file of that name, not the server's standard input."""
     return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
 
 

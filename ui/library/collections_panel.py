@@ -72,7 +72,7 @@ class CollectionsPanel:
         return [self.shown, self.name, self.tools]
 
     def choices(self, shown: str | None) -> Updates:
-        """Return updates of the choices, with the collection ``shown`` (its id as text) chosen.
+        """Returns updates of the choices, with the collection ``shown`` (its id as text) chosen.
 
         If that was deleted, all documents are shown. Values that the user typed or chose meanwhile stay.
         """
@@ -87,7 +87,7 @@ class CollectionsPanel:
         }
 
     def show(self, shown: str | None) -> Updates:
-        """Return updates after a collection was chosen or changed. They also clear the name and the message."""
+        """Returns updates after a collection was chosen or changed. They also clear the name and the message."""
         updates = self.choices(shown)
         updates[self.name] |= {"value": None}
         updates[self.shown] = {"value": shown} | updates[self.shown]

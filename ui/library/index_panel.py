@@ -35,7 +35,7 @@ class IndexPanel:
         self.button.click(self._press, None, shown, **quick)
 
     def show(self) -> Updates:
-        """Return updates that show the status. The timer runs while the tab is shown, as documents may come."""
+        """Returns updates that show the status. The timer runs while the tab is shown, as documents may come."""
         status = self._window.indexer.status
         return {
             self.line: status_line(status),
@@ -57,7 +57,7 @@ class IndexPanel:
 
 
 def status_line(status: IndexStatus) -> str:
-    """Return the HTML of a status of the indexer; "" if there is nothing to index."""
+    """Returns the HTML of a status of the indexer; "" if there is nothing to index."""
     if status.problem:
         return render.note(in_everyday_words(status.problem), "error")
     if status.stopped:

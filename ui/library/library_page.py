@@ -270,7 +270,7 @@ class LibraryPage:
             yield render.note(error_text(e), "error")
 
     def _result(self, html: str) -> Updates:
-        """Return updates that show the result of an action and hide the undo line and the cancel button."""
+        """Returns updates that show the result of an action and hide the undo line and the cancel button."""
         return {
             self.status: html,
             **self.undo.hidden,

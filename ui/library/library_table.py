@@ -34,7 +34,7 @@ _EMPTY = (
 
 
 def documents(store: Store, text: str, collection: int | None = None) -> str:
-    """Return a table of the documents with ``text`` in their names, each with a checkbox.
+    """Returns a table of the documents with ``text`` in their names, each with a checkbox.
 
     With ``collection`` (an id), only documents of that collection are in it.
     """
@@ -72,13 +72,13 @@ def _row(store: Store, d: DocumentRow, copies: Sequence[DocumentFile], collectio
 
 
 def _copy_name(copy: DocumentFile, d: DocumentRow) -> str:
-    """Return the name of another file with the text of ``d``, with its folder if both have the same name."""
+    """Returns the name of another file with the text of ``d``, with its folder if both have the same name."""
     path = Path(copy.path)
     return f"{path.parent.name}/{copy.name}" if copy.name == d.name else copy.name
 
 
 def _day(day: date) -> str:
-    """Return a day as text: "today", or the date, with the year unless it is the current one."""
+    """Returns a day as text: "today", or the date, with the year unless it is the current one."""
     today = date.today()
     return "today" if day == today else f"{day:%d %b}" if day.year == today.year else f"{day:%d %b %Y}"
 
@@ -129,7 +129,7 @@ class IncomingFile:
 
 
 def queue(entries: Sequence[IncomingFile]) -> str:
-    """Return the overall progress of the files being read, and a line for each listed file."""
+    """Returns the overall progress of the files being read, and a line for each listed file."""
     ended = [e for e in entries if e.status not in ("waiting", "reading")]
     failed = sum(e.status == "failed" for e in ended)
     counts = f"{len(ended):,} of {len(entries):,} files" + (f", {failed:,} failed" if failed else "")
@@ -157,7 +157,7 @@ def _line(e: IncomingFile) -> str:
 
 
 def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
-    """Return passages with the words marked. Each opens to the text around it.
+    """Returns passages with the words marked. Each opens to the text around it.
 
     ``text_of`` returns a document's text by its id.
     """
@@ -180,7 +180,7 @@ def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) ->
 
 
 def _places(p: Passage, pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Return where the document has the words that were searched for."""
+    """Returns where the document has the words that were searched for."""
     found = pattern.finditer(p.text) if pattern else ()
     return [(p.start + match.start(), p.start + match.end()) for match in found]
 
@@ -190,7 +190,7 @@ def _open_text(p: Passage) -> str:
 
 
 def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:
-    """Return a line of the passage that starts shortly before the first match."""
+    """Returns a line of the passage that starts shortly before the first match."""
     first = pattern.search(text) if pattern else None
     start = max(0, first.start() - SNIPPET // 4) if first else 0
     line = " ".join(text[start : start + SNIPPET].split())

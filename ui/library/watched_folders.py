@@ -68,7 +68,7 @@ class WatchedFoldersPanel:
         return self._show() if selected.value == TAB else {self.timer: gr.Timer(active=False)}
 
     def _show(self) -> Updates:
-        """Return updates that show the list of folders. The timer runs while there are any."""
+        """Returns updates that show the list of folders. The timer runs while there are any."""
         status = self._status()
         return {
             self.list: folder_list(status) if status.folders else "",
@@ -77,7 +77,7 @@ class WatchedFoldersPanel:
         }
 
     def _status(self) -> WatchStatus:
-        """Return the watcher's status, restricted to the folders that are watched now."""
+        """Returns the watcher's status, restricted to the folders that are watched now."""
         status = self._window.watcher.status
         told = {one.folder.path: one for one in status.folders}
         with self._window.store() as store:
@@ -118,12 +118,12 @@ class WatchedFoldersPanel:
         return self._shown()
 
     def _shown(self, error: str = "") -> Updates:
-        """Return updates that show the list of folders, and the error above it if there is one."""
+        """Returns updates that show the list of folders, and the error above it if there is one."""
         return {self.message: gr.update(value=render.note(error, "error"), visible=bool(error)), **self._show()}
 
 
 def folder_list(status: WatchStatus) -> str:
-    """Return the HTML of the watched folders and of the watcher's current activity."""
+    """Returns the HTML of the watched folders and of the watcher's current activity."""
     doing = f'<p class="lc-doing" role="status">{render.escape(_capital(status.doing))}</p>' if status.doing else ""
     return f'<ul class="lc-folders">{"".join(map(_folder, status.folders))}</ul>{doing}'
 
@@ -143,7 +143,7 @@ def _folder(status: FolderStatus) -> str:
 
 
 def _figures(status: FolderStatus) -> str:
-    """Return the numbers of ready, waiting, failed and deleted files as text."""
+    """Returns the numbers of ready, waiting, failed and deleted files as text."""
     if status.missing:
         return "This folder is not there now"
     parts = [f"{status.ready:,} ready"]

@@ -41,7 +41,7 @@ class ModelChoice:
         return title_of(model) + (" · demonstration" if model == FALLBACK else "")
 
     def advice(self) -> "Advice":
-        """Return the models that this machine can run. Raises ModelError.
+        """Returns the models that this machine can run. Raises ModelError.
 
         The memory of the loaded model counts as free, because another model would replace it.
         """
@@ -55,7 +55,7 @@ class ModelChoice:
         return advise(replace(self._window.settings, weights="full"), own_bytes=own, measured=measured)
 
     def models(self, advice: "Advice") -> "list[ListedModel]":
-        """Return the models to choose from, with typed ones at the end."""
+        """Returns the models to choose from, with typed ones at the end."""
         from localctx.models.choice.model_list import list_models
 
         listed = list_models(self._window.settings, advice)
@@ -63,7 +63,7 @@ class ModelChoice:
         return [*listed, *(m for m in self._named.values() if m.name not in names)]
 
     def find(self, name: str) -> "ListedModel":
-        """Return a typed model and list it from now on. Raises ModelError if it cannot be used."""
+        """Returns a typed model and list it from now on. Raises ModelError if it cannot be used."""
         from localctx.models.choice.model_list import find_model
 
         found = find_model(name, self._window.settings, self.advice().machine)
@@ -71,11 +71,11 @@ class ModelChoice:
         return found
 
     def free_disk(self) -> int:
-        """Return the free bytes on the disk of the models folder."""
+        """Returns the free bytes on the disk of the models folder."""
         return measure_disk(self._window.settings.models).free
 
     def consequences(self, after: "ListedModel") -> list[str]:
-        """Return sentences for the user about the cost of switching to a model; [] if it costs nothing."""
+        """Returns sentences for the user about the cost of switching to a model; [] if it costs nothing."""
         from localctx.ui.models import model_rows
 
         current = self._window.settings.model
@@ -90,7 +90,7 @@ class ModelChoice:
         return lines
 
     def change_job(self, model: "ListedModel") -> SessionJob:
-        """Return a job that loads a model and then saves the choice. It must run alone. Raises ModelError."""
+        """Returns a job that loads a model and then saves the choice. It must run alone. Raises ModelError."""
         window, changes = self._window, self._changes(model)
         wanted = with_changes(window.settings, changes)
 
@@ -112,7 +112,7 @@ class ModelChoice:
         self._window.save_settings({"model": FALLBACK})
 
     def _changes(self, model: "ListedModel") -> Mapping[str, Any]:
-        """Return the settings to change for a model: its name, weight precision, and the engine if it cannot run it.
+        """Returns the settings to change for a model: its name, weight precision, and the engine if it cannot run it.
 
         Raises ModelError if the environment sets the model.
         """

@@ -46,7 +46,7 @@ class ModelDownloadBar:
         return next((d for d in downloads if d.active), downloads[-1] if downloads else None)
 
     def show(self) -> Updates:
-        """Return updates that show the current state of the download."""
+        """Returns updates that show the current state of the download."""
         if not (shown := self.last):
             return {self.row: gr.update(visible=False), self.timer: gr.update(active=False)}
         from localctx.ui.models.model_rows import progress  # imports torch: show the page first

@@ -148,7 +148,7 @@ class ModelPicker:
             yield self._filled(mode)
 
     def _filled(self, mode: str) -> Updates:
-        """Return updates of the introduction and the list of models."""
+        """Returns updates of the introduction and the list of models."""
         from localctx.ui.models import model_rows
 
         try:
@@ -283,7 +283,7 @@ class ModelPicker:
 
 
 def _loading_line(events: list[Any], title: str) -> str:
-    """Return the HTML of the last progress, or a line that says that the job waits or that the model is loading."""
+    """Returns the HTML of the last progress, or a line that says that the job waits or that the model is loading."""
     last = next((e for e in reversed(events) if isinstance(e, Progress)), None)
     if last and (last.total or last.phase == PREPARING):
         return render.progress_bar(last)

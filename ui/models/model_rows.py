@@ -25,7 +25,7 @@ _PHASES = {
 
 
 def about(seconds: float) -> str:
-    """Return a length of time in words, such as ``about 40 s``, ``about 3 min`` or ``about 2 h``."""
+    """Returns a length of time in words, such as ``about 40 s``, ``about 3 min`` or ``about 2 h``."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 1.5 * length:
             return f"about {seconds / length:.0f} {unit}"
@@ -33,7 +33,7 @@ def about(seconds: float) -> str:
 
 
 def speed(e: ModelEstimate) -> str:
-    """Return a model's reading and answering speeds in words, with whether they were measured here."""
+    """Returns a model's reading and answering speeds in words, with whether they were measured here."""
     if not (e.prefill_per_second and e.decode_per_second):
         return "How fast it is here is not known"
     reading = about(PAGES * TOKENS_PER_PAGE / e.prefill_per_second)
@@ -44,21 +44,21 @@ def speed(e: ModelEstimate) -> str:
 
 
 def fit(e: ModelEstimate, machine: Machine) -> str:
-    """Return a line that says whether a model runs on this machine, or how much memory it needs."""
+    """Returns a line that says whether a model runs on this machine, or how much memory it needs."""
     if not e.fits:
         return f"Needs {format_bytes(e.needed)} of memory; {format_bytes(machine.free)} are free"
     return "Runs here" if e.good or not e.decode_per_second else "Runs here, but slowly"
 
 
 def runs(m: ListedModel, machine: Machine) -> bool:
-    """Return False for a model that can never run on this machine, even with all memory free."""
+    """Returns False for a model that can never run on this machine, even with all memory free."""
     return not m.problem and not (m.estimate and m.estimate.needed > machine.total)
 
 
 def rows(
     models: Sequence[ListedModel], machine: Machine, current: str, best: str, disk: int, active: Sequence[str]
 ) -> str:
-    """Return a list of models, each with a button for its next action.
+    """Returns a list of models, each with a button for its next action.
 
     ``disk`` is the free space for downloads in bytes. ``active`` names the models with an active download.
     """
@@ -101,7 +101,7 @@ def _size(m: ListedModel) -> str:
 
 
 def _reason(m: ListedModel, machine: Machine, disk: int) -> str:
-    """Return the reason why a model cannot be used or downloaded; "" if it can."""
+    """Returns the reason why a model cannot be used or downloaded; "" if it can."""
     if m.problem:
         return f"Cannot be used: {m.problem}"
     if not runs(m, machine):
@@ -122,7 +122,7 @@ def _button(m: ListedModel, best: bool) -> str:
 
 
 def recommendation(best: ListedModel, current: str) -> str:
-    """Return the recommendation on the card of a first run."""
+    """Returns the recommendation on the card of a first run."""
     if best.name == current:
         return "No larger model is expected to run well on this machine. You can look at all of them."
     return f"For answers you can rely on more, this machine runs {best.entry.short_title}."
@@ -132,7 +132,7 @@ def recommendation(best: ListedModel, current: str) -> str:
 
 
 def progress(d: ModelDownload) -> str:
-    """Return the progress or the outcome of a download as HTML."""
+    """Returns the progress or the outcome of a download as HTML."""
     match d.state:
         case "done":
             return note(f"{d.title} is downloaded and checked", "done")
@@ -167,7 +167,7 @@ def _figures(d: ModelDownload) -> str:
 
 
 def consequences(before: str, after: ListedModel, ready: dict[str, int], ready_after: dict[str, int]) -> list[str]:
-    """Return sentences about the documents that the current model has read, if another model is chosen.
+    """Returns sentences about the documents that the current model has read, if another model is chosen.
 
     ``ready`` has the documents read by the model ``before``, ``ready_after`` those read by ``after``: their number of
     characters by id. Returns [] if ``ready`` is empty.

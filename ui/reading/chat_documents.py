@@ -20,7 +20,7 @@ _THESE, _ALL = ("The documents above", ""), ("The whole library", LIBRARY)
 
 
 def chat_scope(chosen: str) -> dict[str, Any]:
-    """Return the settings of a chat for the ``chosen`` scope: "", LIBRARY, or the id of a collection as text."""
+    """Returns the settings of a chat for the ``chosen`` scope: "", LIBRARY, or the id of a collection as text."""
     return {"library": chosen == LIBRARY, "collection": int(chosen) if chosen not in ("", LIBRARY) else None}
 
 
@@ -71,7 +71,7 @@ class ChatDocuments:
         )
 
     def show(self, opened: Chat | None) -> Updates:
-        """Return updates that show the sources of the open chat, or none for a new chat (None)."""
+        """Returns updates that show the sources of the open chat, or none for a new chat (None)."""
         settings = opened.settings if opened else {}
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
         return {
@@ -81,22 +81,22 @@ class ChatDocuments:
         }
 
     def choose(self, documents: Sequence[str]) -> Updates:
-        """Return updates that choose these documents (ids) for a new chat."""
+        """Returns updates that choose these documents (ids) for a new chat."""
         choices = self._window.document_choices(documents)
         return {self.documents: gr.update(choices=choices, value=list(documents)), self.library: ""}
 
     def choose_collection(self, collection: int) -> Updates:
-        """Return updates that choose the collection with this id for a new chat."""
+        """Returns updates that choose the collection with this id for a new chat."""
         return {self.library: gr.update(choices=self._scopes(), value=str(collection))}
 
     def _list(self, chosen: list[str] | None, listed: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Return the checklist: documents ``listed`` before, and those ``chosen`` now, which are ticked."""
+        """Returns the checklist: documents ``listed`` before, and those ``chosen`` now, which are ticked."""
         ids = list(dict.fromkeys([*listed, *(chosen or ())]))
         with self._window.store() as store:
             return source_list.sources(store, ids, chosen or (), self._window.settings.model), ids
 
     def _tick(self, chosen: list[str] | None, clicked: gr.SelectData) -> list[str]:
-        """Return the chosen documents after one was ticked or no longer is."""
+        """Returns the chosen documents after one was ticked or no longer is."""
         document, others = str(clicked.value), [d for d in chosen or () if d != clicked.value]
         return others if document in (chosen or ()) else [*others, document]
 

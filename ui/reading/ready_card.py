@@ -94,7 +94,7 @@ class ReadyCard:
         return self._window.readings.of(tab_id(request))
 
     def _show(self, state: ReadingState, request: gr.Request, changed_only: bool = False) -> Updates:
-        """Return updates that show the card. With ``changed_only``, returns {} if the tab already shows it."""
+        """Returns updates that show the card. With ``changed_only``, returns {} if the tab already shows it."""
         html, busy = ready_text.card(state), state.busy
         asked = [] if state.wanted.begun and not state.wanted.files else self._not_asked(state)[:SUGGESTIONS]
         shown = "\n".join([html, *asked])
@@ -115,7 +115,7 @@ class ReadyCard:
         }
 
     def _not_asked(self, state: ReadingState) -> list[str]:
-        """Return the suggested questions that no message of the documents' chats asked before."""
+        """Returns the suggested questions that no message of the documents' chats asked before."""
         if not state.wanted.begun:
             return list(state.questions)
         ids = {d.document for d in state.documents}

@@ -20,7 +20,7 @@ READ = "Read on this computer"
 
 
 def card(state: ReadingState) -> str:
-    """Return the chips of the documents and the line below them; "" if the chat has no documents."""
+    """Returns the chips of the documents and the line below them; "" if the chat has no documents."""
     if not state.documents:
         return ""
     chips = "".join(_chip(i, d, state) for i, d in enumerate(state.documents[:MAX_CHIPS]))
@@ -32,14 +32,14 @@ def card(state: ReadingState) -> str:
 
 
 def ready_sentence(ready: "Readiness") -> str:
-    """Return a sentence for the user about documents that are ready."""
+    """Returns a sentence for the user about documents that are ready."""
     if ready.whole:
         return "Read. Questions start at once."
     return "Ready. Answers come from the passages that fit the question."
 
 
 def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
-    """Return a document's chip: it opens the document, and a file of the question box can be taken out again."""
+    """Returns a document's chip: it opens the document, and a file of the question box can be taken out again."""
     name = render.escape(d.name or "…")
     sign, told = _sign(d, state)
     told = ". ".join(filter(None, [d.name, _length(d), told]))
@@ -54,7 +54,7 @@ def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
 
 
 def _sign(d: ReadDocument, state: ReadingState) -> tuple[str, str]:
-    """Return the sign of a document's state as HTML, and the state in words."""
+    """Returns the sign of a document's state as HTML, and the state in words."""
     if d.error:
         return '<i class="lc-sign-bad" aria-hidden="true">!</i>', "Could not be read"
     if state.ready:
@@ -66,7 +66,7 @@ def _sign(d: ReadDocument, state: ReadingState) -> tuple[str, str]:
 
 
 def _line(state: ReadingState) -> str:
-    """Return the line below the chips: only errors, once the chat has messages and no new file."""
+    """Returns the line below the chips: only errors, once the chat has messages and no new file."""
     if state.phase == "failed" and state.error:
         return render.note(in_everyday_words(state.error), "error")
     if state.ready and state.ready.failed:
@@ -92,7 +92,7 @@ def _reading(state: ReadingState) -> str:
 
 
 def _amount(documents: Sequence[ReadDocument]) -> str:
-    """Return how much is read in all."""
+    """Returns how much is read in all."""
     kinds = {d.part for d in documents if d.parts}
     if len(kinds) == 1 and all(d.parts for d in documents if not d.error):
         return count_parts(kinds.pop(), sum(d.parts for d in documents))

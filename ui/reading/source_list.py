@@ -16,7 +16,7 @@ _EMPTY = "<p>No document yet. Drop one anywhere on this page, or add one of the 
 
 
 def sources(store: Store, documents: Sequence[str], ticked: Collection[str], model: str) -> str:
-    """Return the checklist of ``documents`` (ids).
+    """Returns the checklist of ``documents`` (ids).
 
     Documents that ``model`` has read are marked as starting at once.
     """
@@ -26,19 +26,19 @@ def sources(store: Store, documents: Sequence[str], ticked: Collection[str], mod
 
 
 def file_kind(name: str) -> str:
-    """Return the sign for a kind of file: the suffix of its name, or ``text`` if it has no short suffix."""
+    """Returns the sign for a kind of file: the suffix of its name, or ``text`` if it has no short suffix."""
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     return suffix if 0 < len(suffix) <= 4 and suffix.isalnum() else "text"
 
 
 def length(store: Store, row: DocumentRow) -> str:
-    """Return a document's length in words for the user, such as ``12 pages`` or ``about 6,100 words``."""
+    """Returns a document's length in words for the user, such as ``12 pages`` or ``about 6,100 words``."""
     part, parts = store.documents.count_parts(row.id)
     return count_parts(part, parts) if parts else about_words(row.chars / CHARACTERS_OF_A_WORD)
 
 
 def not_read(row: DocumentRow) -> str:
-    """Return a line with the parts of a document that could not be read; "" if there are none."""
+    """Returns a line with the parts of a document that could not be read; "" if there are none."""
     lines = "; ".join(row.unread_lines)
     return f'<small class="lc-not-read">Not read: {escape(lines)}</small>' if lines else ""
 

@@ -36,7 +36,7 @@ def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]
 
 
 def prepared_line(r: dict[str, Any]) -> str:
-    """Return a line for the user about a document that was read ahead, from the report ``r``.
+    """Returns a line for the user about a document that was read ahead, from the report ``r``.
 
     It has the stored share, its size in bytes, and the time of prefill.
     """

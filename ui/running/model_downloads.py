@@ -79,7 +79,7 @@ class ModelDownloads:
         return any(download.active for download in self.all)
 
     def get(self, name: str) -> ModelDownload | None:
-        """Return the last download of a model."""
+        """Returns the last download of a model."""
         with self._changed:
             return self._downloads.get(name)
 

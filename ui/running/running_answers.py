@@ -96,7 +96,7 @@ class RunningAnswers:
             self._threads[-1].start()
 
     def of(self, chat: str) -> RunningAnswer | None:
-        """Return the running answer of a chat, or one that ended and was not shown yet, or None."""
+        """Returns the running answer of a chat, or one that ended and was not shown yet, or None."""
         with self._lock:
             return self._answers.get(chat)
 
@@ -106,7 +106,7 @@ class RunningAnswers:
             return self._is_running(chat)
 
     def begun(self, chat: str) -> int:
-        """Return the number of answers begun in a chat since the window started."""
+        """Returns the number of answers begun in a chat since the window started."""
         with self._lock:
             return self._begun[chat]
 

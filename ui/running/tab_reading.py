@@ -238,7 +238,7 @@ class TabReading:
 
 
 def _unread(source: str, document: str) -> ReadDocument:
-    """Return a document that was not described yet; a file has its name at once."""
+    """Returns a document that was not described yet; a file has its name at once."""
     return ReadDocument(source, "" if document else Path(source).name, document)
 
 

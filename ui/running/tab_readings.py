@@ -23,7 +23,7 @@ class TabReadings:
         self._changed = threading.Lock()
 
     def of(self, tab: str) -> TabReading:
-        """Return the ``TabReading`` of a tab."""
+        """Returns the ``TabReading`` of a tab."""
         with self._changed:
             return self._readings.setdefault(tab, self._make())
 

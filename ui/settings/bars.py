@@ -23,7 +23,7 @@ class BarPart(NamedTuple):
 
 
 def bar(title: str, parts: Sequence[BarPart], note: str = "") -> str:
-    """Return a bar of all ``parts`` with a legend of their sizes."""
+    """Returns a bar of all ``parts`` with a legend of their sizes."""
     parts = [part._replace(nbytes=max(0, part.nbytes)) for part in parts]
     total = sum(part.nbytes for part in parts) or 1
     pieces = "".join(f'<i class="lc-{p.kind}" style="width:{100 * p.nbytes / total:.2f}%"></i>' for p in parts)
@@ -38,7 +38,7 @@ def bar(title: str, parts: Sequence[BarPart], note: str = "") -> str:
 
 
 def page_cells(report: dict[str, Any], title: str) -> str:
-    """Return the page map of an answer: a summary in words, a cell for each group of KV pages, and a legend.
+    """Returns the page map of an answer: a summary in words, a cell for each group of KV pages, and a legend.
 
     ``report`` is the report of the answer as JSON.
     """
@@ -58,7 +58,7 @@ def page_cells(report: dict[str, Any], title: str) -> str:
 
 
 def summary(where: str, mass: Sequence[float], reused: int, title: str) -> str:
-    """Return the page map in words.
+    """Returns the page map in words.
 
     ``where`` has one letter per page for its tier; ``mass`` has the attention mass of each page. ``reused`` pages were
     kept from before.

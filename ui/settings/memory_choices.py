@@ -26,7 +26,7 @@ Choices = list[tuple[str, str]]
 
 
 def engine_of(settings: Settings) -> EngineName:
-    """Return the engine of the settings' model, or torch if the model cannot be read.
+    """Returns the engine of the settings' model, or torch if the model cannot be read.
 
     In that case its plan shows the error.
     """
@@ -37,7 +37,7 @@ def engine_of(settings: Settings) -> EngineName:
 
 
 def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Return labels and names of an engine's codecs, and of the ``chosen`` one if the engine lacks it."""
+    """Returns labels and names of an engine's codecs, and of the ``chosen`` one if the engine lacks it."""
     if engine == "torch":
         codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
         codecs += [(f"{codec}: {_quality(results.get(codec))}", codec) for codec in FORMATS]
@@ -52,13 +52,13 @@ def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[st
 
 
 def keeper_choices(engine: EngineName, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Return labels and names of an engine's keepers."""
+    """Returns labels and names of an engine's keepers."""
     offered = [keep for keep in KEEPER_LABELS if engine == "torch" or keep.partition(":")[0] in LLAMA_KEEPERS]
     return [(f"{keep}: {KEEPER_LABELS[keep]}{_keeper_quality(results, keep)}", keep) for keep in offered]
 
 
 def _quality(measured: dict[str, Any] | None) -> str:
-    """Return a measured quality as one line."""
+    """Returns a measured quality as one line."""
     if not measured:
         return "not measured on this machine"
     marks = [mark for needles in measured["needles"].values() for mark in needles.values()]
@@ -70,7 +70,7 @@ def _quality(measured: dict[str, Any] | None) -> str:
 
 
 def _keeper_quality(results: Mapping[str, dict[str, Any]], keep: str) -> str:
-    """Return the last measured quality of a keeper, whatever its codec was."""
+    """Returns the last measured quality of a keeper, whatever its codec was."""
     measurements = [(m["measured"], name, m) for name, m in results.items() if name.endswith(f" {keep}")]
     if keep == "full":
         return ""

@@ -124,7 +124,7 @@ class MemoryPage:
             yield self._plan()
 
     def _live(self, chat: str, map_key: Any) -> Updates:
-        """Return updates of the bars, and of the page map if it changed."""
+        """Returns updates of the bars, and of the page map if it changed."""
         updates: Updates = {self.bars: self._bars()}
         report = self._window.answer_worker.last_report(chat)
         key = (report["chat"], report["message"]) if report else ("", None)
@@ -163,7 +163,7 @@ class MemoryPage:
         return f'<div class="lc-bars">{"".join(drawn)}{self._disk()}</div>'
 
     def _kv_note(self) -> str:
-        """Return the note below the RAM bar: KV mapped from the store and KV spilled to disk.
+        """Returns the note below the RAM bar: KV mapped from the store and KV spilled to disk.
 
         Without either, it is the KV bytes of the last answer.
         """
@@ -191,7 +191,7 @@ class MemoryPage:
     # Codec and keeper
 
     def _choices(self) -> Updates:
-        """Return updates of the codecs and keepers with their measured quality, and of the documents."""
+        """Returns updates of the codecs and keepers with their measured quality, and of the documents."""
         s, over, engine = self._window.settings, overrides(), engine_of(self._window.settings)
         results = self._results()
         return {
@@ -245,7 +245,7 @@ class MemoryPage:
         yield self._choices()
 
     def _quality_job(self, document: str, chosen: list[str], tokens: int) -> SessionJob:
-        """Return a job that measures ``chosen`` codecs and keepers on a document's first ``tokens``."""
+        """Returns a job that measures ``chosen`` codecs and keepers on a document's first ``tokens``."""
         from localctx.quality.gate import QualityGate, first_tokens, store_result
         from localctx.quality.variants import make_setup, make_variants
 

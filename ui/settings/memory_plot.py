@@ -20,24 +20,24 @@ class Plane:
         self.tokens, self.nbytes = tokens, nbytes
 
     def x(self, tokens: float) -> float:
-        """Return the number of pixels from the left edge for a number of tokens."""
+        """Returns the number of pixels from the left edge for a number of tokens."""
         low, high = map(log2, self.tokens)
         return LEFT + (WIDTH - LEFT - RIGHT) * (log2(tokens) - low) / (high - low)
 
     def y(self, nbytes: float) -> float:
-        """Return the number of pixels from the top edge for a number of bytes."""
+        """Returns the number of pixels from the top edge for a number of bytes."""
         low, high = map(log2, self.nbytes)
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (log2(nbytes) - low) / (high - low)
 
 
 def kv_bytes(report: dict[str, Any], codec: str, tokens: float) -> float:
-    """Return the size in bytes of the KV of ``tokens`` tokens in ``codec``, from a report of ``plan_memory``."""
+    """Returns the size in bytes of the KV of ``tokens`` tokens in ``codec``, from a report of ``plan_memory``."""
     entry = report["codecs"][codec]
     return entry["bytes"] - (report["context"] - tokens) * entry["later_bytes_per_token"]
 
 
 def plot(report: dict[str, Any]) -> str:
-    """Return the plot as SVG with a text description."""
+    """Returns the plot as SVG with a text description."""
     codecs = list({report["codecs"][c]["bytes_per_token"]: c for c in reversed(report["codecs"])}.values())[::-1]
     limits = _limits(report)
     plane = _plane(report, codecs, limits)
@@ -56,7 +56,7 @@ def plot(report: dict[str, Any]) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Return a table of codecs: bytes per token, size of the reported context, and the longest context that fits."""
+    """Returns a table of codecs: bytes per token, size of the reported context, and the longest context that fits."""
     head = ("codec", "bytes per token", f"{report['context']:,} tokens", "longest context in memory")
     rows = [
         (
@@ -78,7 +78,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def _limits(report: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return names and bytes of the KV limits: the device, then with RAM added, then with disk added."""
+    """Returns names and bytes of the KV limits: the device, then with RAM added, then with disk added."""
     levels, total = list[tuple[str, float]](), 0.0
     for tier, name in (("device", f"memory ({report['device']})"), ("host", "and RAM"), ("disk", "and disk")):
         if nbytes := report["limits"][tier] or 0:
@@ -95,7 +95,7 @@ def _plane(report: dict[str, Any], codecs: Sequence[str], limits: Sequence[tuple
 
 
 def _grid(plane: Plane) -> list[str]:
-    """Return labelled grid lines at powers of two, at most about ten in each direction."""
+    """Returns labelled grid lines at powers of two, at most about ten in each direction."""
     parts = [
         f'<rect class="lc-frame" x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"/>'
     ]
@@ -137,7 +137,7 @@ def _edge(plane: Plane, name: str, tokens: float) -> str:
 
 
 def _lines(plane: Plane, report: dict[str, Any], codecs: Sequence[str]) -> list[str]:
-    """Return a line for each codec with its name at the end. Names do not overlap."""
+    """Returns a line for each codec with its name at the end. Names do not overlap."""
     parts, above = list[str](), TOP - float(LABEL_HEIGHT)
     for codec in sorted(codecs, key=lambda c: -report["codecs"][c]["bytes_per_token"]):
         steps = [plane.tokens[0] * 2**n for n in range(round(log2(plane.tokens[1] / plane.tokens[0])) + 1)]

@@ -118,7 +118,7 @@ class SettingsPage:
         return self._show(shown) if selected.value == TAB else gr.skip()
 
     def _show(self, shown: dict[str, Any] | None = None) -> Updates:
-        """Return updates of the data folder and of fields that differ from ``shown``. Text typed elsewhere stays."""
+        """Returns updates of the data folder and of fields that differ from ``shown``. Text typed elsewhere stays."""
         settings, over = vars(self._window.settings), overrides()
         changed = [f for f in FIELDS if shown is None or settings[f.name] != shown[f.name]]
         updates = {self.fields[f.name]: self._field(f, settings[f.name], f.name in over) for f in changed}
@@ -206,7 +206,7 @@ class SettingsPage:
 
 
 def _embedders(folder: Path) -> list[tuple[str, str]]:
-    """Return labels, with size and licence, and names of the embedders to choose from."""
+    """Returns labels, with size and licence, and names of the embedders to choose from."""
     local = {m.name: m for m in list_installed(folder) if m.state == "ready"}
     choices = [("none", "none")]
     for e in load_catalog().values():
@@ -219,7 +219,7 @@ def _embedders(folder: Path) -> list[tuple[str, str]]:
 
 
 def _clean(value: Any) -> Any:
-    """Return a typed value without surrounding spaces; None for an empty field."""
+    """Returns a typed value without surrounding spaces; None for an empty field."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 

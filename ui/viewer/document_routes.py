@@ -43,7 +43,7 @@ class ViewerPages:
         self._window, self._drawn = window, DrawnPages()
 
     def part(self, document: str, at: int = 0, number: int = 0, label: str | None = None) -> Response:
-        """Return one page or section as JSON, with its text and word boxes.
+        """Returns one page or section as JSON, with its text and word boxes.
 
         ``label`` chooses it if given, else ``number`` (from 1), else the character ``at``. A word box has the word's
         start and end, and edges in 65,535ths of the page.
@@ -63,7 +63,7 @@ class ViewerPages:
             return Response(status_code=503, headers=_UNSTORED)
 
     def search(self, document: str, words: str = "") -> Response:
-        """Return the places of ``words`` in the document's text: start and end of each hit."""
+        """Returns the places of ``words`` in the document's text: start and end of each hit."""
         try:
             with self._window.store() as store:
                 stored = store.documents.stored(document)
@@ -74,7 +74,7 @@ class ViewerPages:
         return JSONResponse({"hits": viewer_parts.find_words(stored.text, words)}, headers=_UNSTORED)
 
     def image(self, document: str, number: int) -> Response:
-        """Return page ``number``, from 1, of a PDF as a PNG."""
+        """Returns page ``number``, from 1, of a PDF as a PNG."""
         try:
             with self._window.store() as store:
                 if not (stored := store.documents.stored(document)) or not page_source.has_pages(stored.row):
@@ -89,7 +89,7 @@ class ViewerPages:
         return Response(drawing.png, media_type="image/png", headers=_UNSTORED)
 
     def _look(self, store: Store, shown: "_ShownPart") -> "tuple[_Look, str]":
-        """Return the page's size and word boxes (empty if it cannot be drawn), and a notice that says why."""
+        """Returns the page's size and word boxes (empty if it cannot be drawn), and a notice that says why."""
         document, index = shown.document, shown.index
         if not page_source.has_pages(document.row):
             return _Look(), ""
@@ -110,7 +110,7 @@ class ViewerPages:
         return _Look(drawing.boxes.width, drawing.boxes.height, words), ""
 
     def _draw(self, store: Store, document: StoredDocument, index: int) -> PageDrawing | str:
-        """Return the drawing of page ``index`` (from 0), or the reason why it has none. Raises DocumentError."""
+        """Returns the drawing of page ``index`` (from 0), or the reason why it has none. Raises DocumentError."""
         source = page_source.find_source(store, document.row)
         if isinstance(source, str):
             return source
@@ -136,7 +136,7 @@ class _ShownPart:
     total: int
 
     def json(self, look: _Look, notice: str) -> dict[str, Any]:
-        """Return the JSON that the viewer shows."""
+        """Returns the JSON that the viewer shows."""
         part = self.part
         return {
             "document": self.document.id,

@@ -27,7 +27,7 @@ _TO_QUESTION = """() => setTimeout(() => {
 def open_link(
     document: str, name: str, text: str = "", start: int = 0, end: int = 0, marked: Sequence[tuple[int, int]] = ()
 ) -> str:
-    """Return a button that opens the document with this id at characters ``start..end``.
+    """Returns a button that opens the document with this id at characters ``start..end``.
 
     Its label is ``text``, or ``name`` if that is "". With ``marked`` ranges, only these are marked in the document.
     """
@@ -75,14 +75,14 @@ class DocumentViewer:
         return self._updates(documents, library, until) | {self._question: gr.update(value=value)}
 
     def _updates(self, documents: Sequence[str], library: str, until: str) -> Updates:
-        """Return updates that show the chat, about these documents, read up to ``until``."""
+        """Returns updates that show the chat, about these documents, read up to ``until``."""
         about = self._about
         chosen = {about.library: library, about.until: until, self._tabs: gr.update(selected="chat")}
         return about.choose(documents) | chosen
 
 
 def _with_quotation(question: dict[str, Any], words: str) -> dict[str, Any]:
-    """Return the content of the question box with ``words`` appended in quotation marks."""
+    """Returns the content of the question box with ``words`` appended in quotation marks."""
     quoted = f"“{' '.join(words[:MAX_QUOTED].split())}”\n"
     before = (question["text"] or "").rstrip()
     return {"text": f"{before}\n{quoted}" if before else quoted, "files": question["files"] or []}

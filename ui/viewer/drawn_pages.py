@@ -20,7 +20,7 @@ class DrawnPages:
         self._failed = dict[tuple[str, int], tuple[DocumentError, float]]()  # error and time
 
     def get(self, document: str, number: int, draw: Callable[[], PageDrawing]) -> PageDrawing:
-        """Return page ``number`` of a document from the cache, or draw it with ``draw``. Raises DocumentError.
+        """Returns page ``number`` of a document from the cache, or draw it with ``draw``. Raises DocumentError.
 
         A failure is raised again for RETRY_SECONDS without another try.
         """

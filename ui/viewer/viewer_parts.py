@@ -26,7 +26,7 @@ class DocumentPart:
 
 
 def divide(document: StoredDocument) -> list[DocumentPart]:
-    """Return the pages of a PDF, or the sections of a text.
+    """Returns the pages of a PDF, or the sections of a text.
 
     Sections begin at spans such as headings, rows or slides where these are close enough together.
     """
@@ -52,7 +52,7 @@ def _sections(text: str, starts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _end(text: str, at: int, starts: Sequence[int]) -> int:
-    """Return the end of the section that begins ``at``, at most SECTION characters long.
+    """Returns the end of the section that begins ``at``, at most SECTION characters long.
 
     It is the last of ``starts`` in its second half, else after a paragraph, a line or a word there.
     """
@@ -65,12 +65,12 @@ def _end(text: str, at: int, starts: Sequence[int]) -> int:
 
 
 def part_at(parts: Sequence[DocumentPart], position: int) -> int:
-    """Return the index of the part with the character at ``position``; the last one if empty pages start there."""
+    """Returns the index of the part with the character at ``position``; the last one if empty pages start there."""
     return max(0, bisect_right([part.start for part in parts], position) - 1)
 
 
 def part_called(parts: Sequence[DocumentPart], label: str) -> int | None:
-    """Return the index of the part with this label, else with this number (from 1); None if there is none.
+    """Returns the index of the part with this label, else with this number (from 1); None if there is none.
 
     ``sheet 6``, also after a label, is the sixth part.
     """
@@ -84,7 +84,7 @@ def part_called(parts: Sequence[DocumentPart], label: str) -> int | None:
 
 
 def find_words(text: str, words: str) -> list[tuple[int, int]]:
-    """Return at most MAX_HITS places of ``words`` in ``text``, ignoring case and differences in white space."""
+    """Returns at most MAX_HITS places of ``words`` in ``text``, ignoring case and differences in white space."""
     pattern = r"\s+".join(map(re.escape, words.split()))
     if not pattern:
         return []

@@ -1,4 +1,4 @@
-"""``library``: add, list, show and delete documents."""
+"""``library``: adds, lists, shows and deletes documents."""
 
 import sys
 from collections import Counter
@@ -202,7 +202,7 @@ def library_rm(documents: tuple[str, ...], now: bool) -> None:
 
 
 def _parts(spans: list[Any]) -> str:
-    """Return the number of pages or other parts, if any, and the number of headings."""
+    """Returns the number of pages or other parts, if any, and the number of headings."""
     from localctx.document_parts import PARTS, count_parts
 
     n = Counter(s.kind for s in spans)

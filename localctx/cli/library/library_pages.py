@@ -1,4 +1,4 @@
-"""``library``: pin, verify, export and import stored documents and their pages."""
+"""``library``: pins, verifies, exports and imports stored documents and their pages."""
 
 import gc
 import sys
@@ -142,7 +142,7 @@ def _print_salvaged(salvaged: "Salvaged") -> None:
 
 
 def _counted(rows: "Counter[str]") -> str:
-    """Return the row counts by table, user tables first."""
+    """Returns the row counts by table, user tables first."""
     order = ("documents", "chats", "messages", "collections", "results", "verdicts")
     named = {"verdicts": "quality results", "results": "batch results"}
     known = [f"{rows[table]:,} {named.get(table, table)}" for table in order if rows[table]]

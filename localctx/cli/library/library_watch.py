@@ -1,4 +1,4 @@
-"""Implements ``library watch``: watches folders and reads their files before anyone asks about them."""
+"""``library watch``: watches folders and reads their files before anyone asks about them."""
 
 import queue
 import sys
@@ -158,7 +158,7 @@ def _watcher(settings: "Settings", news: "queue.SimpleQueue[FileEvent]") -> "Ite
 def _events(
     watcher: "FolderWatcher", news: "queue.SimpleQueue[FileEvent]", terminal: "Terminal", once: bool
 ) -> "Iterator[FileEvent]":
-    """Yield the events of files. In between, show what the watcher does if this is a terminal."""
+    """Yields the events of files. In between, show what the watcher does if this is a terminal."""
     from localctx.engine.events import Progress
 
     while True:

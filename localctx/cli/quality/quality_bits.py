@@ -1,4 +1,4 @@
-"""Implements ``quality --bits``: measures the loss of low-bit weights of localctx and of llama.cpp."""
+"""``quality --bits``: measures the loss of low-bit weights of localctx and of llama.cpp."""
 
 from typing import TYPE_CHECKING, Any
 

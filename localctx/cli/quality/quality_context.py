@@ -1,4 +1,4 @@
-"""Implements ``quality --context``: finds the length up to which whole texts give answers as good as passages do."""
+"""``quality --context``: finds the length up to which whole texts give answers as good as passages do."""
 
 from typing import TYPE_CHECKING
 

@@ -83,7 +83,7 @@ def run_query(table: DataTable, query: str) -> QueryResult:
 
 @contextmanager
 def opened(table: DataTable) -> Iterator[sqlite3.Connection]:
-    """Yield a connection to an in-memory database with the table. It can only be read.
+    """Yields a connection to an in-memory database with the table. It can only be read.
 
     A query that takes too much work fails with sqlite3.OperationalError.
     """

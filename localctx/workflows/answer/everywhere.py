@@ -136,7 +136,7 @@ class _PassageLoop:
         self._note_rates(len(waiting))
 
     def tell(self) -> EngineCoroutine[None]:
-        """Yield the answers so far as text, and set the report's groups and citations."""
+        """Yields the answers so far as text, and set the report's groups and citations."""
         if self._failed and self._failed not in self._told:
             yield Note(self._failed)
         self._report.asked = sum(passage_key(p) in self._answers for p in self._passages)

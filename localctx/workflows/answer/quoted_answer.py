@@ -90,7 +90,7 @@ def _search(
 
 
 def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequence[_Source]) -> EngineCoroutine[None]:
-    """Yield the sentence that contains ``answer``, and the answer's tokens."""
+    """Yields the sentence that contains ``answer``, and the answer's tokens."""
     runs = [_best_place(places, sources, question) for places in answer.places]
     words = [" ".join(sources[place.text].text[place.start : place.end].split()) for place, _ in runs]
     between = [f"{separator} ".replace("\n ", "\n") for separator in answer.separators]

@@ -129,7 +129,7 @@ class WholeDocumentWorkflow:
         request.result.stopped = "eos"
 
     def _tell(self, request: Request, document: StoredDocument, result: dict[str, Any]) -> EngineCoroutine[None]:
-        """Yield the summary of a document, under its name if there are several, and cite it."""
+        """Yields the summary of a document, under its name if there are several, and cite it."""
         before = f"{document.name}\n" if len(request.prompt.documents) > 1 else ""
         before = ("\n\n" if request.text else "") + before
         at = len(request.text) + len(before)
