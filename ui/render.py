@@ -97,7 +97,7 @@ def note(text: str, kind: str = "note") -> str:
 
 
 def answer_details(stats: dict[str, Any]) -> list[str]:
-    """Returns sentences on an answer's time, what was read for it, what it did not see, and why it ended early."""
+    """Returns sentences for the user about an answer: its time, what it read and did not see, why it ended early."""
     tokens, seconds = stats["tokens"], stats["seconds"]
     first, read = seconds.get("first_token"), f"{_share(tokens['reused'], tokens['prompt'])} already read"
     lines = [f"Started after {duration(first)}, {read}" if first else read.capitalize()]

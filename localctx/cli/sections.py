@@ -48,7 +48,10 @@ class SectionedCommand(click.Command):
 
 
 def _place(heading: str) -> float:
-    """Returns the place of a heading: those of a command itself come after the first one of the settings."""
+    """Returns the place of a heading in the order.
+
+    The headings of a command's own options come after the first heading of the settings.
+    """
     return HEADINGS.index(heading) if heading in HEADINGS else 0.5
 
 

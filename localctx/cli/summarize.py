@@ -151,7 +151,7 @@ def summarize(
 
 
 def _task(flags: dict[str, Any]) -> "SummaryTask":
-    """Returns the task, and remove its flags from ``flags``. Raises UsageError."""
+    """Returns the task that the flags describe, and removes its flags from ``flags``. Raises UsageError."""
     from localctx.workflows.summary_task import SummaryTask
 
     options = {name: value for name in SUMMARY_FLAGS if (value := flags.pop(name)) is not None}

@@ -111,7 +111,10 @@ def ask_open_server(
 
 
 def given_paths(sources: list[str]) -> dict[str, str]:
-    """Returns the sources as the user wrote them, by their absolute paths. Leaves out those that are absolute."""
+    """Returns the sources as the user wrote them, by their absolute paths.
+
+    Leaves out a source that the user wrote as an absolute path or that is no file.
+    """
     return {absolute_source(source): source for source in sources if absolute_source(source) != source}
 
 

@@ -68,7 +68,7 @@ class EventStream:
             self.cancel()
 
     def cancel(self) -> None:
-        """Stop the job, even while it is queued. It ends with a partial answer or raises Cancelled."""
+        """Stop the job, even while it waits in the queue. It ends with a partial answer, or raises Cancelled."""
         self.cancelled.set()
         self._worker.cancel(self)
 

@@ -112,8 +112,9 @@ def _are_equal(computed: Sequence[tuple[Tensor, Tensor]], stored: Sequence[tuple
 
 
 def _difference(mine: Tensor, theirs: Tensor) -> float:
-    """Returns the largest relative distance between two vectors of a token. It is relative to the vector's length, or
-    to half the median length if the vector is shorter, as that of the first token is.
+    """Returns the largest distance between two vectors of a token, relative to the vector's length.
+
+    For a short vector, as that of the first token is, it is relative to half the median length.
     """
     lengths = mine.norm(dim=-1)
     usual = lengths.median(dim=-1, keepdim=True).values

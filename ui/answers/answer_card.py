@@ -157,7 +157,7 @@ def _within(said: str, quote: str) -> bool:
 def _plain(
     text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
 ) -> str:
-    """Returns what is copied of an answer: its text with the sources' numbers, and the sources."""
+    """Returns the text that is copied for an answer: the answer with the numbers of its sources, and the sources."""
     said, at = "", 0
     for sentence in checked:
         said += text[at : sentence.end] + (f" [{sentence.number}]" if sentence.number else "")

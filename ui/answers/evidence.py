@@ -89,7 +89,7 @@ def quotation(place: EvidencePlace, said: str = "", number: int | None = None, c
 
 
 def _bold(words: str, said: str) -> str:
-    """Returns ``words`` as HTML, with those that ``said`` has set bold."""
+    """Returns ``words`` as HTML, in which the words of ``said`` are bold."""
     shown, html, at = reflowed(words), "", 0
     for a, b in _ranges(words, said):
         html += f"{escape(shown[at:a])}<strong>{escape(shown[a:b])}</strong>"

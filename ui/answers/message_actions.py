@@ -57,7 +57,7 @@ def _offer(way: str, seconds: float | None) -> str:
 
 
 def _details(m: Message) -> str:
-    """Returns the button with three dots, and what it opens: time, and how much was read."""
+    """Returns the button with three dots, which opens the time of an answer and how much was read for it."""
     if not m.stats or "tokens" not in m.stats:
         return ""
     told = render.answer_details(m.stats | {"stopped": m.stopped})

@@ -118,7 +118,7 @@ class ChatPage:
         self._wire_drafts(opened)
 
     def _wire_drafts(self, opened: Any) -> None:
-        """Keep what is typed in the browser, by chat, and show it again with its chat; see page.js."""
+        """Keep the typed question of each chat in the browser, and show it again with its chat; see page.js."""
         draft: dict[str, Any] = {"fn": None, "inputs": [self.chat, self.question]}
         self.question.change(**draft, outputs=None, js="(...draft) => window.lcDrafts.keep(...draft)")
         show = draft | {"outputs": self.question}

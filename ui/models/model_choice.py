@@ -63,7 +63,10 @@ class ModelChoice:
         return [*listed, *(m for m in self._named.values() if m.name not in names)]
 
     def find(self, name: str) -> "ListedModel":
-        """Returns a typed model and list it from now on. Raises ModelError if it cannot be used."""
+        """Returns the model with a typed name or path, and lists it from now on.
+
+        Raises ModelError if it cannot be used.
+        """
         from localctx.models.choice.model_list import find_model
 
         found = find_model(name, self._window.settings, self.advice().machine)

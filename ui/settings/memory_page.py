@@ -163,9 +163,9 @@ class MemoryPage:
         return f'<div class="lc-bars">{"".join(drawn)}{self._disk()}</div>'
 
     def _kv_note(self) -> str:
-        """Returns the note below the RAM bar: KV mapped from the store and KV spilled to disk.
+        """Returns the note below the RAM bar: the sizes of KV mapped from the store and of KV spilled to disk.
 
-        Without either, it is the KV bytes of the last answer.
+        Without either, it is the size of the last answer's KV.
         """
         kv, last = self._window.answer_worker.in_use.kv, self._window.answer_worker.last_report()
         places = [(kv.get("kept", 0), "of the cache used from disk"), (kv.get("disk", 0), "spilled to disk")]

@@ -158,7 +158,7 @@ def _watcher(settings: "Settings", news: "queue.SimpleQueue[FileEvent]") -> "Ite
 def _events(
     watcher: "FolderWatcher", news: "queue.SimpleQueue[FileEvent]", terminal: "Terminal", once: bool
 ) -> "Iterator[FileEvent]":
-    """Yields the events of files. In between, show what the watcher does if this is a terminal."""
+    """Yields the events of files. In between, shows on a terminal what the watcher does."""
     from localctx.engine.events import Progress
 
     while True:

@@ -37,10 +37,10 @@ _HEADING = re.compile(r"#{1,6}\s|\*\*[^*]*\*\*:?$")
 
 @dataclass(frozen=True)
 class Claim:
-    """The normalized ``words`` of a sentence, and those of them that are ``required``: numbers and names.
+    """The normalized ``words`` of a sentence, and the ``required`` ones among them: numbers and names.
 
-    ``denied`` maps a word to True if each occurrence is denied ("not allowed"), and to False if none is. Words with
-    both are left out.
+    ``denied`` maps a word to True if each occurrence is denied ("not allowed"), and to False if none is. A word with
+    both kinds of occurrences is left out.
     """
 
     words: frozenset[str]

@@ -35,9 +35,9 @@ class EvidenceRange(NamedTuple):
 class ScoredRange(NamedTuple):
     """A run of sentences or clauses, at characters ``start..end`` of a text, with its score as evidence.
 
-    ``contains`` is True if it has the answer word for word. ``answer`` and ``question`` are the weighted shares of
-    their terms in it. For yes or no, ``answer`` is the share of the question's terms, averaged with that of the text
-    after the yes or no. The higher ``score``, the better the evidence.
+    ``contains`` is True if the run has the answer word for word. ``answer`` is the weighted share of the answer's terms
+    that the run has, ``question`` that of the question's terms. For yes or no, ``answer`` is ``question``, averaged
+    with the share of the words after the yes or no. The higher ``score``, the better the evidence.
     """
 
     start: int

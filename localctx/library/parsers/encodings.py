@@ -1,10 +1,10 @@
 """Decodes bytes to text and finds their encoding.
 
-It is tried in this order: byte order mark, UTF-8, the declared encoding, detection. Bytes that do not fit the encoding
-become U+FFFD; the rest of the text is kept. UTF-8 with a few bad bytes stays UTF-8. A declared encoding is replaced by
-its superset in use, as browsers do (https://encoding.spec.whatwg.org): latin-1 by cp1252. The standard library lacks 75
-of the 228 names there. Most of them differ by a prefix or a hyphen, so the package webencodings, unchanged since 2017,
-is not used. charset-normalizer does the detection.
+Encodings are tried in this order: by byte order mark, UTF-8, the declared one, by detection. Bytes that do not fit the
+encoding become U+FFFD; the rest of the text is kept. UTF-8 with a few bad bytes stays UTF-8. A declared encoding is
+replaced by its superset in use, such as latin-1 by cp1252, as browsers do (https://encoding.spec.whatwg.org). The
+standard library lacks 75 of the 228 names there. Most of them differ by a prefix or a hyphen, so the package
+webencodings, unchanged since 2017, is not used. charset-normalizer does the detection.
 """
 
 import codecs
@@ -74,7 +74,7 @@ _SAMPLE = 1 << 17  # bytes
 class Decoded(NamedTuple):
     """The result of decoding: the text, the name of its encoding ("" if none fits), and the number of bad bytes.
 
-    A bad byte is one that does not fit the encoding. In the text, U+FFFD stands for a run of them.
+    A bad byte does not fit the encoding. In the text, U+FFFD stands for one or several bad bytes in a row.
     """
 
     text: str
@@ -148,8 +148,8 @@ def _seven_bit(data: bytes, name: str) -> Decoded | None:
 def _utf_8(data: bytes, name: str) -> Decoded | None:
     """Returns UTF-8 text, or None if the bad bytes (NUL not counted) outnumber the letters beyond ASCII.
 
-    Also returns None if bytes are bad and the declared encoding ``name``, of several bytes a letter, fits all of them:
-    it is likelier.
+    Also returns None if some bytes are bad, but none in the declared encoding ``name`` of several bytes a letter, which
+    is then likelier.
     """
     escaped = data.rstrip(b"\0").decode("utf-8", "localctx_escape")
     bad = len(_ESCAPED.findall(escaped))
@@ -203,9 +203,10 @@ def _with_western_letters(escaped: str) -> str:
 
 
 def _utf_16(data: bytes) -> Decoded | None:
-    """Returns UTF-16 text without a byte order mark, or None.
+    """Returns UTF-16 text that has no byte order mark, or None if the data does not look like such text.
 
-    The high bytes of its letters vary less than the low ones, and some are those of ASCII, alphabets or CJK marks.
+    In UTF-16 the high bytes of letters vary less than the low ones, and some of them are those of ASCII, alphabets or
+    CJK marks.
     """
     sample = data[:_SAMPLE]
     high, low = sorted((sample[::2], sample[1::2]), key=lambda half: len(set(half)))

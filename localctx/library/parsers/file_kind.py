@@ -73,7 +73,7 @@ def text_kind(text: str, name: str) -> str:
 def _old_office(data: bytes) -> str:
     """Returns ``doc``, ``ppt`` or ``xls``. Raises DocumentError for other programs' files.
 
-    The first stream decides: those of embedded documents come after it.
+    The first stream decides, because the streams of embedded documents come after it.
     """
     places = {name: data.find(f"{name}\0".encode("utf-16-le")) for name in _STREAMS}
     found = [name for name in sorted(places, key=places.__getitem__) if places[name] >= 0]

@@ -23,7 +23,7 @@ _MONTHS = (
 def conditions(asked: TableQuestion) -> list[str]:
     """Returns the possible SQL ``WHERE`` clauses for the rows that the question means; ``""`` selects all rows.
 
-    They are all combinations of its named values, its numbers, and its days, months and years.
+    They are all combinations of what ``named_values``, ``_compared`` and ``_days`` find in the question.
     """
     parts = [*named_values(asked), *_compared(asked), *_days(asked)]
     chosen = (" AND ".join(filter(None, one)) for one in product(*parts))
@@ -83,7 +83,7 @@ def _equal(asked: TableQuestion, number: str) -> list[str]:
 
 
 def _divides(table: DataTable, name: str, number: str) -> bool:
-    """Returns True if ``number`` is between a column's lowest and highest value, or one of them.
+    """Returns True if ``number`` is within the range of a column's values.
 
     A question rarely asks for all rows or for none.
     """

@@ -82,9 +82,10 @@ def mentions(question: str, name: str) -> bool:
 
 
 def best_named(question: str, names: Sequence[str]) -> list[str]:
-    """Returns those of ``names`` that the question names best.
+    """Returns the columns among ``names`` that the question names best.
 
-    These are the longest names of which it contains all words, or else the names of which it contains a word.
+    If it contains all words of some names, these are the longest of those names. Otherwise they are the names of which
+    it contains a word.
     """
     whole = [name for name in names if mentions_all(question, name)]
     longest = max((len(_words(name)) for name in whole), default=0)

@@ -27,7 +27,10 @@ class IngestedFile:
 
 
 class IngestWorkflow:
-    """Adds watched files to the ``library`` of a session, inside ``Runtime.running``. Raises StoreError, Cancelled."""
+    """Adds watched files to the ``library`` of a session.
+
+    To be used inside ``Runtime.running``. All methods raise StoreError, Cancelled.
+    """
 
     def __init__(self, runtime: Runtime, library: LibraryWorkflow) -> None:
         self._runtime, self._library = runtime, library

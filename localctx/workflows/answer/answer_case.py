@@ -48,8 +48,10 @@ class AnswerCase:
         return bool(self.request.prompt.passages)
 
     def focuses(self) -> bool:
-        """Returns True if the documents were read whole but are longer than what the model uses at once, and the
-        question is about parts of them.
+        """Returns True if the question may be shown only a part of the documents' pages.
+
+        That is so if the documents were read whole but are longer than what the model uses at once, and the question is
+        about parts of them.
         """
         request = self.request
         if (
@@ -73,8 +75,9 @@ class AnswerCase:
         return not is_instruction(self.question)
 
     def quotes(self) -> bool:
-        """Returns True if the settings choose quoting, or ``auto`` does because it was measured to be better for the
-        adapter, or for the model if there is no adapter.
+        """Returns True if the answer is to be made of the documents' words: the setting says so, or was measured so.
+
+        With ``auto``, quoting must be measured to be better for the adapter, or for the model if there is no adapter.
         """
         chosen, adapter = self.settings.answers, self.request.adapter
         if chosen == "auto":
@@ -83,8 +86,9 @@ class AnswerCase:
         return chosen == "quote"
 
     def may_abstain(self) -> bool:
-        """Returns True if the answer may say that nothing answers. A question that follows others may be only a word or
-        two, which is too little to judge.
+        """Returns True if the answer may say that nothing answers the question.
+
+        It may not for a question that follows others: that may be only a word or two, which is too little to judge.
         """
         return self.settings.careful != "off" and not self.request.continues
 
@@ -102,7 +106,7 @@ class AnswerCase:
 
 
 def _shows_all_pages(cache: SequenceCache) -> bool:
-    """Returns True of a cache in our pages of which nothing is evicted, and which has no states besides."""
+    """Returns True if a cache consists of our pages, none of them was evicted, and it has no recurrent states."""
     return isinstance(cache, Cache) and cache.keeper.name == "full" and not cache.pool.shape.states
 
 

@@ -55,8 +55,10 @@ STAGES = (
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to make an answer if all ``conditions`` hold: ``run`` generates it and sets its citations, and its events
-    pass ``stages``, which are in the order of STAGES.
+    """A way to make an answer, used if all ``conditions`` hold.
+
+    ``run`` generates the answer and sets its citations. The events of the answer pass ``stages``, which are in the
+    order of STAGES.
     """
 
     name: str
@@ -95,8 +97,9 @@ def make_answer(case: Case) -> Answering:
 
 
 def answer_passage(case: Case) -> Answering:
-    """Returns the coroutine that answers from one of many passages. Of the stages it has only RECORD: the caller does
-    the work of the others.
+    """Returns the coroutine that answers from one of many passages.
+
+    The only stage it uses is RECORD: the caller does the work of the others.
     """
     strategy = choose_strategy(case)
     return through_stages(case, strategy.run(case), [stage for stage in strategy.stages if stage is RECORD])

@@ -52,10 +52,10 @@ class TableWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, conversation: Conversation = NO_CONVERSATION
     ) -> Request | None:
-        """Build the request that computes over the table of the one document that has any.
+        """Build the request that computes over a table of the documents.
 
-        Returns None if the question computes nothing, there is no such document, or the engine cannot choose among
-        several queries.
+        Returns None if the question computes nothing, if not exactly one document has a table, or if there are several
+        possible queries and the engine cannot choose among them.
         """
         if self._runtime.settings.mode != "auto" or conversation.begun or not wanted(question).computes:
             return None

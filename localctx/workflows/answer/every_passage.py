@@ -25,10 +25,10 @@ MAX_SAMPLE = 8  # passages that are tokenized to estimate the others
 
 @dataclass(frozen=True)
 class EverywhereCost:
-    """The cost of asking every passage.
+    """The cost of asking every passage: the numbers of passages and of tokens, and the time.
 
-    ``passages`` is the number of passages, ``tokens`` that of the tokens of all prompts, ``reused`` that of the tokens
-    whose pages are kept. ``seconds`` is None if nothing was measured yet.
+    ``tokens`` counts the tokens of all prompts; ``reused`` of them have kept pages. ``seconds`` is None if nothing was
+    measured yet.
     """
 
     passages: int

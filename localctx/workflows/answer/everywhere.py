@@ -77,7 +77,7 @@ class EverywhereWorkflow:
     def _enter(
         self, store: Store, documents: Sequence[StoredDocument] | None
     ) -> EngineCoroutine[Sequence[StoredDocument]]:
-        """Store and index the documents; returns them, or those of the library."""
+        """Store and index ``documents``, and return them; for None, returns the documents of the library."""
         rows = current_documents(store) if documents is None else [document.row for document in documents]
         for document in documents or ():
             store.documents.add(*document.whole)
@@ -136,7 +136,7 @@ class _PassageLoop:
         self._note_rates(len(waiting))
 
     def tell(self) -> EngineCoroutine[None]:
-        """Yields the answers so far as text, and set the report's groups and citations."""
+        """Yields the answers so far as text, and sets the report's groups and citations."""
         if self._failed and self._failed not in self._told:
             yield Note(self._failed)
         self._report.asked = sum(passage_key(p) in self._answers for p in self._passages)

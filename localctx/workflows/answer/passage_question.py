@@ -145,10 +145,10 @@ class PassageQuestion:
         return tokens
 
     def _answers_question(self, request: Request) -> EngineCoroutine[tuple[bool, int]]:
-        """Returns whether the passage may answer the question, and the tokens read to decide.
+        """Returns (whether the passage may answer the question, number of tokens read to decide that).
 
-        An adapter decides by what it says. Without one, the passage must have most of the question's words or make the
-        question likelier. (A passage that states the number of gates makes "list all gates" no likelier.)
+        An adapter decides by its own answer. Without one, the passage must have most of the question's words or make
+        the question likelier. (A passage that states the number of gates does not make "list all gates" likelier.)
         """
         if not self._decides:
             return True, 0

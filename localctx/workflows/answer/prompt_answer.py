@@ -21,8 +21,9 @@ def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
-    """Continue the answer ``begun`` in the request, whose citations are ``cited``. At its end the request has the whole
-    answer and its citations; after a cancel, those of its beginning.
+    """Continue the answer ``begun`` in the request, whose citations are ``cited``.
+
+    At the end the request has the whole answer and its citations; after a cancel, the citations of the beginning.
     """
     request = case.request
     try:

@@ -54,7 +54,7 @@ def in_best_order(
 
 
 def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request) -> EngineCoroutine[None]:
-    """Yields the plan of ``request``, and begin to persist its pages.
+    """Yields the plan of ``request``, and begins to persist its pages.
 
     The plan explains the order of the ``given`` documents and what is prefilled again. If a blending is selected and
     saves enough, the cache is filled from each document's own pages. Raises Cancelled, with the request closed.

@@ -15,9 +15,9 @@ def answered(messages: Sequence[Message]) -> list[Message]:
 
 
 def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
-    """Returns the messages before a question (None: the last of the current branch), and the question.
+    """Returns (messages before a question, the question).
 
-    Raises ChatError.
+    The question is ``message`` or, for None, the last one of the current branch. Raises ChatError.
     """
     messages = chats.messages(chat, message)
     while messages and messages[-1].role != "user":
@@ -51,8 +51,10 @@ def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
 
 
 def history(messages: Sequence[Message], about_documents: bool = False) -> list[Exchange]:
-    """Returns the exchanges of a branch that the prompt includes; a summary replaces everything before it. In a chat
-    ``about_documents``, small talk was answered separately and is left out.
+    """Returns the exchanges (question, answer) of a branch that the prompt includes.
+
+    A summary replaces everything before it. In a chat ``about_documents`` small talk is left out, because it was
+    answered separately.
     """
     exchanges, question = list[Exchange](), ""
     for message in messages:

@@ -19,7 +19,7 @@ class StoreOutcome:
 
 
 def citations_of(answer: Message | None) -> list[Citation]:
-    """Returns the citations of a stored answer, if any; those of a summary include their place in it."""
+    """Returns the citations of a stored answer, [] for None. Citations of a summary have their place in it."""
     stored = answer.citations if answer else ()
     return [(SummaryCitation if "at" in c else Citation).from_json(c) for c in stored]
 

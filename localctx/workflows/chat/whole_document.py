@@ -33,7 +33,7 @@ MAX_UNASKED = 60
 
 
 class WholeDocumentWorkflow:
-    """Builds and answers requests about whole documents; ``ask`` answers from single passages."""
+    """Builds and answers requests about whole documents. ``ask`` answers all other requests."""
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
@@ -65,8 +65,9 @@ class WholeDocumentWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """Answer a request, from ``open`` or elsewhere, as ``AskWorkflow.answer`` does. Raises Cancelled,
-        OutOfKVMemory.
+        """Answer a request, whether or not ``open`` built it, as ``AskWorkflow.answer`` does.
+
+        Raises Cancelled, OutOfKVMemory.
         """
         if request.plan.mode in ("summarize", "extract"):
             yield from self._summarize(request, _task_of(question))

@@ -213,11 +213,11 @@ class _DocumentSummary:
 
 
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
-    """Returns citations as JSON: for each sentence of ``summary`` the words of the document that support it best, if
-    any, with ``at``, the end of the sentence in the summary.
+    """Returns the citations of a ``summary`` as JSON.
 
-    A sentence leads to the sections whose summaries have its words, these to their text, and the text to its page. A
-    small model that had to carry page numbers along would garble them.
+    For each sentence it is the words of the document that support the sentence best, if any; ``at`` is the end of the
+    sentence in the summary. A sentence leads to the sections whose summaries have its words, and from there to their
+    text and its page. (A small model that had to carry page numbers along would garble them.)
     """
     citations = list[dict[str, Any]]()
     summaries = [_passage(str(i), document.name, 0, part.summary) for i, part in enumerate(parts)]

@@ -52,7 +52,7 @@ def words_of(paragraph: Element) -> str:
 
 
 def _groups(series: list[Element]) -> Iterator[list[Element]]:
-    """Yields the series of each plot; those of one plot share their categories."""
+    """Yields the series of each plot. The series of one plot share their categories."""
     plots: dict[Element | None, list[Element]] = {}
     for one in series:
         plots.setdefault(one.getparent(), []).append(one)
@@ -76,7 +76,7 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, root: Element) -> tuple[dict[int, str], dict[int, str]]:
-    """Returns the categories and the values of a series by their places."""
+    """Returns (categories, values) of a series, each by the place of the point."""
     if local(series) == "series":
         return _points_of_2016(series, root)
     categories = next(children(series, "cat", "xVal"), None)
@@ -86,7 +86,7 @@ def _points(series: Element, root: Element) -> tuple[dict[int, str], dict[int, s
 
 
 def _cached(source: Element | None) -> dict[int, str]:
-    """Returns the stored points of a source by their places; those of several levels are joined, the outer first."""
+    """Returns the stored points of a source by their places. Labels of several levels are joined, the outer first."""
     levels = [*descendants(source, "lvl")][::-1]  # the innermost level comes first in the file
     found: dict[int, list[str]] = {}
     for level in levels or [source]:

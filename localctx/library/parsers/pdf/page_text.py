@@ -49,7 +49,7 @@ class PageText:
 
     @property
     def is_usable(self) -> bool:
-        """True if at least 19 in 20 letters of the text layer have a Unicode, and there is such a letter."""
+        """True if the text layer has letters, and at most 1 in 20 of them has no Unicode."""
         return self.letters > self.unreadable and self.unreadable <= self.letters // 20
 
 

@@ -1,9 +1,9 @@
 """Reads a PDF's text page by page, with page labels and the headings of its outline. Runs in the child process.
 
-PDFium (through pypdfium2, Apache-2.0 or BSD-3) gives the letters and their places; they are put in order here. A file
-may write two columns in five orders: PDFium's own text had one of them right, PyMuPDF's (AGPL) one, that of
-pdfminer.six (MIT) and LiteParse (Apache-2.0) none. PDFium's text also loses ends of turned lines, hyphens, and the
-values of forms.
+PDFium (through pypdfium2, Apache-2.0 or BSD-3) gives the letters and their places; they are put in order here. Other
+libraries were tried with the five orders in which a file may write two columns. PDFium's own text and that of PyMuPDF
+(AGPL) had one order right, that of pdfminer.six (MIT) and LiteParse (Apache-2.0) none. PDFium's text also loses ends of
+turned lines, hyphens, and the values of forms.
 """
 
 import re

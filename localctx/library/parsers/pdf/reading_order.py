@@ -82,8 +82,8 @@ def _trimmed(pieces: Sequence[LinePiece], gutter: _Gutter) -> tuple[float, float
 def _are_apart(pieces: Sequence[LinePiece], line: TextLine, neighbour: TextLine, others: Sequence[TextLine]) -> bool:
     """Returns True if a line does not belong to the column of its neighbour.
 
-    It is far away, or the file writes all ``others`` between the two, or it writes some of them there and the line is
-    further away than lines of a column are.
+    That is so if the line is far away, or if the file writes all ``others`` between the two. It is also so if the file
+    writes some of them there and the line is further away than lines of a column are.
     """
     order = {id(piece): i for i, piece in enumerate(pieces)}
     start, end = sorted((order[id(line[0])], order[id(neighbour[0])]))
