@@ -36,7 +36,7 @@ KEYS = """<details class="lc-keys"><summary>Keyboard</summary><dl>
 
 
 def script(name: str) -> str:
-    """Returns the text of a script of this folder: a function that the page runs once."""
+    """Returns the text of a script in this folder. It is a JavaScript function that the page runs once."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 

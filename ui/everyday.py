@@ -73,7 +73,10 @@ def phase_name(phase: str) -> str:
 
 
 def in_everyday_words(text: str) -> str:
-    """Reword a line of the engine for the window: settings by their labels, tokens as words, no commands."""
+    """Returns a line of the engine reworded for the window.
+
+    Settings are named by their labels, tokens are given as words, and commands are left out.
+    """
     text = _TOKENS.sub(_amount, text)
     for pattern, everyday in _PHRASES[:6]:
         text = pattern.sub(everyday, text)

@@ -55,7 +55,10 @@ def progress_bar(p: Progress) -> str:
 
 
 def bar(done: float, total: float, name: str, kind: str = "") -> str:
-    """Returns the bar alone. The ``kind`` "failing" colours it red. ``name`` is escaped HTML for screen readers."""
+    """Returns a progress bar without text.
+
+    The ``kind`` ``failing`` colours it red. ``name`` is escaped HTML for screen readers.
+    """
     css = f' class="lc-{kind}"' if kind else ""
     return f'<progress{css} max="{total}" value="{done}" aria-label="{name}"></progress>'
 

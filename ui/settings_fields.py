@@ -24,12 +24,12 @@ class Field:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The names of the values of a choice, by value."""
+        """The names of the values of a choice by value; {} for other kinds of settings."""
         return dict(self._kind.labels) if isinstance(self._kind, Choice) else {}
 
     @property
     def choices(self) -> list[tuple[str, str]]:
-        """The names and values of a choice, or of the examples of a text."""
+        """(name, value) for each value of a choice, or for each example of a text."""
         return [(label, value) for value, label in self.labels.items()] or [(text, text) for text in self._examples()]
 
     def build(self, visible: bool = True) -> Any:

@@ -90,14 +90,18 @@ class AppWindow:
     ) -> EventStream:
         """Submit a job for a browser tab, or for one of its panels, to ``worker`` (default: the answer worker).
 
-        A tab has one job at a time: its previous job is cancelled. An ``exclusive`` job runs alone.
+        A tab has one job at a time: its previous job is cancelled. An ``exclusive`` job runs alone. Returns the job's
+        events.
         """
         self.stop(tab)
         stream = self._streams[tab] = (worker or self.answer_worker).submit(job, exclusive=exclusive)
         return stream
 
     def run_promptly(self, tab: str, job: SessionJob, worker: EngineWorker | None = None) -> Iterator[Any]:
-        """Run a job and yield its events. Raises Cancelled soon after a stop, even if the job still runs."""
+        """Yields the events of a job, which it submits for a tab.
+
+        Raises Cancelled soon after a stop, even if the job itself still runs.
+        """
         stream = self.submit(tab, job, worker)
         for event in stream:
             if stream.cancelled.is_set():
@@ -129,7 +133,7 @@ class AppWindow:
         self.change_settings(settings)
 
     def change_settings(self, settings: Settings) -> None:
-        """Run new jobs with these settings."""
+        """Use these settings for jobs that have not started yet."""
         self.settings = settings = choose_model(settings)
         for worker in self._workers:
             worker.change_settings(settings)

@@ -67,7 +67,7 @@ def printable_line(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    r"""Returns equivalent JSON, with controls that JSON allows escaped as ``\u009b``."""
+    r"""Returns JSON with the same meaning, in which control characters are escaped as ``\u009b``."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

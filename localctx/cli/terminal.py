@@ -249,12 +249,12 @@ def _handled(number: signal.Signals, handler: Callable[[int, Any], None]) -> Ite
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Print a JSON value on stdout, on one line without ``indent``."""
+    """Print a JSON value on stdout, with ``indent`` spaces, or on one line if it is None."""
     print_json_text(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Returns rows as aligned columns under their names, with numbers right-aligned."""
+    """Returns a table as text: columns with their names at the top, numbers aligned to the right."""
     if not rows:
         return ""
     heads = list(rows[0])

@@ -98,8 +98,8 @@ def store_document(store: Store, document: Document, source: str, disk: int | No
 def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:
     """Returns the stored document with the id ``source``, or the one stored for the file ``source``.
 
-    Returns None if the file must be read: it is not stored, has changed, would be read differently with this ``ocr``,
-    or its stored text is damaged.
+    Returns None if the file must be read. That is so if it is not stored or has changed, if this ``ocr`` would read it
+    differently, or if its stored text is damaged.
     """
     documents = store.documents
     row = documents.find(source) if documents.has(source) else _stored_and_unchanged(store, source, ocr)

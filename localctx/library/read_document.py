@@ -33,9 +33,9 @@ MAX_BYTES = 512 << 20
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its library row, its text (newlines are \\n), and the spans of its pages and headings.
+    """A document: its row in the library, its text (newlines are \\n), and the spans of its pages and headings.
 
-    ``boxes`` are the word boxes of a newly read PDF; for a stored document it is empty, as the store has them.
+    ``boxes`` are the word boxes of a newly read PDF. It is empty for a stored document, whose boxes are in the store.
     """
 
     row: DocumentRow
@@ -78,7 +78,10 @@ def recorded_path(source: str) -> str:
 
 
 def matches_ocr(form: str, ocr: str) -> bool:
-    """Returns True if reading the file again with this ``ocr`` would give the format ``form``."""
+    """Returns True if a document stored with the format ``form`` need not be read again for the setting ``ocr``.
+
+    ``auto`` accepts every format. ``on`` and ``off`` require a PDF to be read by OCR, or without.
+    """
     wanted = {"on": OPTICAL, "off": "pdf"}.get(ocr)
     return wanted in (None, form) or not form.startswith("pdf")
 

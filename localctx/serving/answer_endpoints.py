@@ -48,15 +48,15 @@ class AnswerEndpoints:
         self._worker, self._settings, self._stopping, self._metrics = worker, settings, stopping, metrics
 
     async def chat(self, request: Request) -> Response:
-        """POST /v1/chat/completions."""
+        """POST /v1/chat/completions: answer a conversation."""
         return await self._answer(request, CompletionRequest.parse, _chat_object, _chat_events)
 
     async def complete(self, request: Request) -> Response:
-        """POST /v1/completions."""
+        """POST /v1/completions: continue a raw text."""
         return await self._answer(request, parse_text_request, _text_object, _text_events)
 
     async def respond(self, request: Request) -> Response:
-        """POST /v1/responses."""
+        """POST /v1/responses: answer a conversation, without stored state."""
         return await self._answer(request, parse_response_request, _response_object, _response_events)
 
     async def _answer(

@@ -50,11 +50,11 @@ class Fields:
         return value
 
     def flag(self, name: str) -> bool:
-        """Take a boolean. Returns False if it is missing."""
+        """Take True or False. Returns False if the field is missing."""
         return self.choice(name, (True, False), False)
 
     def text(self, name: str, default: str = "") -> str:
-        """Take a text, with lone surrogates replaced."""
+        """Take a text. Returns ``default`` if it is missing. Lone surrogates in it are replaced."""
         value = self.take(name, default)
         if not isinstance(value, str):
             raise self.error(name, "must be a text")
@@ -87,13 +87,13 @@ class Fields:
         return metadata
 
     def unsupported(self, *names: str) -> None:
-        """Reject these fields, unless they are null, false or empty."""
+        """Reject these fields with an error, unless they are null, false or empty."""
         for name in names:
             if self.take(name):
                 raise self.error(name, "is not supported")
 
     def finish(self) -> None:
-        """Reject the fields that were not taken."""
+        """Reject the fields that were not taken, with an error that names the first."""
         for name in self._left:
             raise self.error(as_text(str(name)), "is not a parameter of this server")
 

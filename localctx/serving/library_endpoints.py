@@ -72,7 +72,7 @@ class LibraryEndpoints:
         return _json(_file(await self._find(request)))
 
     async def content(self, request: Request) -> Response:
-        """GET /v1/files/ID/content: the extracted text."""
+        """GET /v1/files/ID/content: return the text that was read from a document."""
         row = await self._find(request)
         text = await self._run(lambda session: session.store.documents.text(row.id))
         return Response(text.encode(errors="replace"), 200, HEADERS, "text/plain; charset=utf-8")

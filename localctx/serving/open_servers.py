@@ -1,6 +1,6 @@
-"""Registry of the servers open in a data folder: one file each, with which commands of the same user find them.
+"""Registers the servers that are open in a data folder, so that commands of the same user find them.
 
-The file ``servers/PID-PORT.json`` is readable only by its owner. Its server holds a lock on it, which the system
+Each has a file ``servers/PID-PORT.json``, readable only by its owner. The server holds a lock on it, which the system
 releases when the process ends for any reason. An unlocked file belongs to a server that is gone.
 """
 
@@ -47,10 +47,10 @@ def new_key() -> str:
 
 @contextmanager
 def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
-    """Register a server that listens on ``host`` while the block runs.
+    """Register a server that listens on ``host`` and ``port`` inside the ``with`` block.
 
-    Without registration, commands answer by themselves. A server is not registered if it is unreachable at this
-    machine's own addresses, or if the data folder is not writable.
+    A server is not registered if it is unreachable at this machine's own addresses, or if the data folder is not
+    writable. Then commands answer questions themselves.
     """
     file, lock = home / FOLDER / f"{os.getpid()}-{port}.json", None
     if local := _LOCAL.get(host):

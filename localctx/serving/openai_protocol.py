@@ -191,7 +191,7 @@ def read_message(given: Any, param: str) -> dict[str, Any]:
 
 
 def read_documents(fields: Fields) -> list[str]:
-    """Returns the ids of the documents that a request is about."""
+    """Returns the ids of the documents that a request is about. Raises ApiError."""
     given = fields.take("document_ids", [])
     if not isinstance(given, list) or len(given) > MAX_DOCUMENTS or not all(isinstance(one, str) for one in given):
         raise fields.error("document_ids", f"must be a list of up to {MAX_DOCUMENTS} ids")
@@ -199,7 +199,10 @@ def read_documents(fields: Fields) -> list[str]:
 
 
 def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRequest) -> ReplyRequest:
-    """Returns the request about documents. Its messages must be alternating questions and answers. Raises ApiError."""
+    """Returns the request ``asked``, changed to one about these ``documents`` (ids).
+
+    The messages must be questions and answers in turn, and end with a question. Raises ApiError.
+    """
     controls = asked.controls
     if asked.tools or controls.grammar or controls.bias or controls.top is not None or asked.settings.n > 1:
         raise ApiError(

@@ -148,7 +148,7 @@ class ResponseObject:
         yield self.event("response.content_part.added", item_id=self.item, output_index=0, content_index=0, part=part)
 
     def delta(self, text: str) -> dict[str, Any]:
-        """Returns the event for the next part of the text."""
+        """Returns the event for ``text``, the next part of the answer."""
         where = {"item_id": self.item, "output_index": 0, "content_index": 0}
         return self.event("response.output_text.delta", **where, delta=text, logprobs=[])
 

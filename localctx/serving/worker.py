@@ -57,7 +57,7 @@ class EventStream:
     def __iter__(self) -> Iterator[Any]:
         """Yields events as they arrive, and ``Queued`` after every POLL_INTERVAL without one.
 
-        Raises the job's error. Leaving the loop early cancels the job.
+        Raises the error of the job. Leaving the loop early cancels the job.
         """
         try:
             while (event := self._next()) is not _END:
@@ -160,7 +160,7 @@ class EngineWorker:
 
     @property
     def load(self) -> tuple[int, int]:
-        """The number of waiting jobs and of running jobs."""
+        """(number of waiting jobs, number of running jobs)."""
         with self._changed:
             return len(self._queue), len(self._running)
 

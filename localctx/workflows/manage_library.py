@@ -33,9 +33,9 @@ class LibraryWorkflow:
         self._builder, self._runtime = builder, builder.runtime
 
     def add(self, sources: Iterable[str], ocr: str | None = None) -> Iterator[Added]:
-        """Parse and store the files ``sources`` one by one; each is durable once its result is yielded.
+        """Parse and store the files ``sources`` one by one, and yield the result of each.
 
-        ``ocr``: None takes the setting.
+        When a result is yielded, the document is durably stored. ``ocr`` None takes the setting.
         """
         runtime = self._runtime
         with store_errors(runtime.store.home):
@@ -59,8 +59,9 @@ class LibraryWorkflow:
                 self._drive(index_words(self._runtime, store, [row.id for row in new]))
 
     def index_steps(self, documents: Collection[str] | None = None, batch: int = BATCH) -> EngineCoroutine[str | None]:
-        """Make these documents (ids), or all, searchable, ``batch`` chunks at a time; yields the progress after each
-        step, and returns the warning of ``index``.
+        """Make these documents (ids), or all, searchable, ``batch`` chunks at a time.
+
+        Yields the progress after each step. Returns the warning of ``index``, or None.
         """
         store = self._runtime.store
         with store_errors(store.home):

@@ -38,11 +38,11 @@ class ReplyRequest:
 
 
 def reply(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) -> EngineCoroutine[None]:
-    """Answer ``asked``; the plan comes first, Done last.
+    """Answer ``asked``. The first event is the plan, the last one Done.
 
-    Pages are reused if the conversation begins like an earlier one or like a kept document, and stay in memory for
-    later ones. Only pages of ``documents`` are persisted. Raises TooLong, OutOfKVMemory, DocumentError; UsageError for
-    an unusable grammar.
+    Pages are reused if the conversation begins like an earlier one or like a kept document. They stay in memory for
+    later conversations; only pages of ``documents`` are persisted. Raises TooLong, OutOfKVMemory, DocumentError;
+    UsageError for an unusable grammar.
     """
     runtime = builder.runtime
     with runtime.running():

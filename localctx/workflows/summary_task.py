@@ -102,8 +102,9 @@ class SummaryTask:
         return self._format(_REFINE)
 
     def adapted(self, settings: Settings) -> Settings:
-        """Returns ``settings`` with the length of this task. Raises UsageError if they ask for several answers, or for
-        extracts that must be reworded.
+        """Returns ``settings`` with the length of this task.
+
+        Raises UsageError if they ask for several answers, or for extracts although the task needs other words.
         """
         self.method(settings)
         if settings.n > 1:

@@ -15,7 +15,7 @@ _LENGTH = LENGTHS["medium"][1]
 
 
 def estimate_summary_seconds(builder: RequestBuilder, documents: Sequence[StoredDocument]) -> float | None:
-    """Returns the seconds to summarize ``documents``; None if nothing comparable was measured."""
+    """Returns the number of seconds to summarize ``documents``, or None if nothing comparable was measured."""
     runtime, fingerprint = builder.runtime, builder.fingerprint
     rate = runtime.read_store(lambda store: store.caches.rate(fingerprint, _rate_name(builder)))
     if rate:

@@ -45,7 +45,7 @@ class GeneratedAnswer:
 
 
 class TextGenerator(Protocol):
-    """Generates text about one document with the model named ``model``; ``token_counts`` adds up its tokens.
+    """Generates text about one document with the model named ``model``. ``token_counts`` adds up its tokens.
 
     Raises TooLong before generating if a text is too long. All methods raise Cancelled, OutOfKVMemory.
     """
@@ -77,7 +77,7 @@ class TextGenerator(Protocol):
 
 
 class LocalGenerator:
-    """Generates with this machine's model; ``ask`` answers the questions."""
+    """Generates text with this machine's model. ``ask`` is the workflow that answers questions."""
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument) -> None:
         settings = builder.runtime.settings
@@ -87,7 +87,7 @@ class LocalGenerator:
         self._ask, self._runtime = ask, builder.runtime
 
     def count(self, text: str) -> int:
-        """See ``TextGenerator``. Exact."""
+        """See ``TextGenerator``. This count is exact."""
         self._runtime.check_cancelled()
         return len(self._builder.model.tokenizer.encode(text))
 

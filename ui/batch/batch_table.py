@@ -20,7 +20,10 @@ _COUNTED_STATES = ("done", "skipped", "failed", "running")
 
 
 def progress(batches: BatchRuns) -> str:
-    """Returns a bar with the number of finished documents, the time left, and the error that stopped the batch."""
+    """Returns a progress bar of the batch with the number of finished documents and the time left.
+
+    If an error stopped the batch, it is shown below.
+    """
     items = batches.items
     if not items:
         return note("Choose documents and press Start. What was done before is not done again.")

@@ -1,4 +1,4 @@
-"""Starts answers in a chat: to a question, to an edited question, or once more. An answer outlives the page."""
+"""Starts answers in a chat: to a question, to an edited question, or again. An answer runs on if its page is closed."""
 
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any

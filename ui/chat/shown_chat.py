@@ -27,7 +27,7 @@ class ShownChat:
         self._window = window
 
     def messages(self, chat: str) -> list[Message]:
-        """Returns the messages of a chat; none if it was deleted."""
+        """Returns the messages of a chat, or [] if it was deleted."""
         if not chat:
             return []
         try:
@@ -61,7 +61,7 @@ class ShownChat:
         return "".join(parts)
 
     def was_asked(self, chat: str, question: str, known: Set[int]) -> bool:
-        """True if a chat has this question in a message outside ``known`` (ids)."""
+        """Returns True if the chat has ``question`` in a message whose id is not in ``known``."""
         return any(m.role == "user" and m.text == question and m.id not in known for m in self.messages(chat))
 
 

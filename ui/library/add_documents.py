@@ -31,7 +31,7 @@ def absolute_path(typed: str) -> str:
 
 
 class IgnoredFiles:
-    """Collects the ignored files of a folder with the reasons."""
+    """Collects the files that were ignored in a folder, with the reasons. It is called with each of them."""
 
     def __init__(self) -> None:
         self._ignored = list[IgnoredFile]()

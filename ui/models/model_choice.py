@@ -36,7 +36,7 @@ class ModelChoice:
 
     @property
     def label(self) -> str:
-        """The name of the model that answers, marked if it is the demonstration."""
+        """The name of the model in use, with a note if it is the demonstration model."""
         model = self._window.settings.model
         return title_of(model) + (" · demonstration" if model == FALLBACK else "")
 
@@ -74,7 +74,7 @@ class ModelChoice:
         return found
 
     def free_disk(self) -> int:
-        """Returns the free bytes on the disk of the models folder."""
+        """Returns the number of free bytes on the disk of the models folder."""
         return measure_disk(self._window.settings.models).free
 
     def consequences(self, after: "ListedModel") -> list[str]:

@@ -51,7 +51,7 @@ def fit(e: ModelEstimate, machine: Machine) -> str:
 
 
 def runs(m: ListedModel, machine: Machine) -> bool:
-    """Returns False for a model that can never run on this machine, even with all memory free."""
+    """Returns False for a model that cannot be used, or that needs more memory than this machine has in all."""
     return not m.problem and not (m.estimate and m.estimate.needed > machine.total)
 
 

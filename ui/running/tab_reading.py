@@ -76,8 +76,9 @@ class ReadDocument:
 class ReadingState:
     """The state of reading ahead that one tab shows.
 
-    ``phase`` is ``parsing``, ``no model``, ``reading``, ``ready``, ``stopped``, ``failed``, or "" if there is nothing
-    to read. ``percent`` is the share that is read; it never falls.
+    ``phase`` is ``parsing``, ``no model`` (it waits for one), ``reading``, ``ready``, ``stopped``, ``failed``, or "" if
+    there is nothing to read. ``percent`` is the share that is read; it never falls. ``questions`` are suggested
+    questions.
     """
 
     wanted: Wanted = Wanted()
@@ -98,7 +99,7 @@ class ReadingState:
 
     @property
     def busy(self) -> bool:
-        """True while the state changes by itself."""
+        """True while reading goes on, or waits for a model."""
         return self.phase in ("parsing", "no model", "reading")
 
 

@@ -37,7 +37,10 @@ def engine_of(settings: Settings) -> EngineName:
 
 
 def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Returns labels and names of an engine's codecs, and of the ``chosen`` one if the engine lacks it."""
+    """Returns (label, name) of each codec of an engine, and of the ``chosen`` one if the engine lacks it.
+
+    ``results`` has measured quality by codec.
+    """
     if engine == "torch":
         codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
         codecs += [(f"{codec}: {_quality(results.get(codec))}", codec) for codec in FORMATS]
@@ -52,7 +55,7 @@ def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[st
 
 
 def keeper_choices(engine: EngineName, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Returns labels and names of an engine's keepers."""
+    """Returns (label, name) of each keeper (eviction policy) of an engine. ``results`` has measured quality."""
     offered = [keep for keep in KEEPER_LABELS if engine == "torch" or keep.partition(":")[0] in LLAMA_KEEPERS]
     return [(f"{keep}: {KEEPER_LABELS[keep]}{_keeper_quality(results, keep)}", keep) for keep in offered]
 

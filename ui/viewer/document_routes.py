@@ -45,8 +45,8 @@ class ViewerPages:
     def part(self, document: str, at: int = 0, number: int = 0, label: str | None = None) -> Response:
         """Returns one page or section as JSON, with its text and word boxes.
 
-        ``label`` chooses it if given, else ``number`` (from 1), else the character ``at``. A word box has the word's
-        start and end, and edges in 65,535ths of the page.
+        It is the one with ``label`` if given, else number ``number`` (from 1), else the one with the character ``at``.
+        A word box has the word's start and end in the text, and its edges in 65,535ths of the page's width and height.
         """
         try:
             with self._window.store() as store:

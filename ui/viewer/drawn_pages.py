@@ -20,9 +20,9 @@ class DrawnPages:
         self._failed = dict[tuple[str, int], tuple[DocumentError, float]]()  # error and time
 
     def get(self, document: str, number: int, draw: Callable[[], PageDrawing]) -> PageDrawing:
-        """Returns page ``number`` of a document from the cache, or draw it with ``draw``. Raises DocumentError.
+        """Returns page ``number`` of a document from the cache, or calls ``draw()`` to draw it.
 
-        A failure is raised again for RETRY_SECONDS without another try.
+        Raises DocumentError. A failure is raised again for RETRY_SECONDS without another try.
         """
         with self._lock:
             key = document, number

@@ -17,7 +17,7 @@ MAX_HITS = 1_000
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """Characters ``start..end`` of a document: the page or section ``label``, under ``heading``."""
+    """A page or section: characters ``start..end`` of a document, its ``label``, and its ``heading`` or ""."""
 
     start: int
     end: int
@@ -26,9 +26,10 @@ class DocumentPart:
 
 
 def divide(document: StoredDocument) -> list[DocumentPart]:
-    """Returns the pages of a PDF, or the sections of a text.
+    """Returns the pages of a PDF, or the sections of any other document.
 
-    Sections begin at spans such as headings, rows or slides where these are close enough together.
+    A section begins at a span, such as a heading, row or slide, if one is near enough, else after a paragraph, line or
+    word.
     """
     pages = [span for span in document.spans if span.kind == "page"]
     if pages and has_pages(document.row):
@@ -70,9 +71,9 @@ def part_at(parts: Sequence[DocumentPart], position: int) -> int:
 
 
 def part_called(parts: Sequence[DocumentPart], label: str) -> int | None:
-    """Returns the index of the part with this label, else with this number (from 1); None if there is none.
+    """Returns the index of the part with this label, else with this number (from 1), or None.
 
-    ``sheet 6``, also after a label, is the sixth part.
+    ``sheet 6``, also at the end of a label, is the sixth part.
     """
     wanted = label.strip().casefold()
     if sheet := _SHEET.search(wanted):

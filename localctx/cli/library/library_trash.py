@@ -71,7 +71,10 @@ def empty() -> None:
 
 
 def removed_line(store: "Store", kind: "Kind", item: str, name: str, now: bool) -> str:
-    """Delete a document or chat, to the trash or, with ``now``, permanently. Return the line that reports it."""
+    """Delete a document or chat: move it to the trash or, with ``now``, erase it.
+
+    Returns the line that reports it to the user.
+    """
     from localctx.store.deletions import TRASH_DAYS
 
     if now:

@@ -70,7 +70,10 @@ def describe_groups(
 
 
 def place_of(citation: Citation, length: int, with_name: bool) -> str:
-    """Returns where a citation begins: its page, else a percentage of the text; with the document's name if wanted."""
+    """Returns the place where a citation begins: its page, else a percentage of the text's ``length``.
+
+    With ``with_name``, the document's name is put before it.
+    """
     share = 100 * citation.start // max(1, length)
     where = tell_place(citation.page, citation.heading) if citation.page else f"{share} %"
     return f"{citation.name}, {where}" if with_name else where

@@ -42,7 +42,10 @@ def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
 
 
 def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Citation:
-    """Returns a citation, with weight 0, of the documents' sentence or clause with the most words of the question."""
+    """Returns a citation of the sentence or clause with the most words of the question.
+
+    Its weight is 0, because it need not support any answer.
+    """
     sources = list(map(_CitableText.of_document, documents))
     found = _nearest(_scorer("", question, sources), [source for source in sources if source.ranges])
     if not found:
@@ -70,11 +73,11 @@ def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) ->
 def cite_from_attention(
     answer: str, question: str, documents: Sequence[StoredDocument], attended: Sequence[AttendedRange]
 ) -> list[Citation]:
-    """Returns citations of the best evidence for ``answer``, preferring text with the most attention while answering.
+    """Returns citations of the best evidence for ``answer``, preferring text that had much of the attention.
 
-    If no attended text supports the answer, cites evidence elsewhere, or else the attended text nearest to the
-    question. ``attended`` are ranges of ``documents`` with their share of the attention, in descending order; a share
-    of 0 means not measured. Without ranges, cites nothing.
+    ``attended`` are ranges of ``documents`` with their share of the attention while answering, in descending order; a
+    share of 0 means not measured. If no attended text supports the answer, cites evidence elsewhere, or else the
+    attended text nearest to the question. Without ranges, cites nothing.
     """
     if not attended:
         return []

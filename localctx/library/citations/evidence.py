@@ -58,7 +58,7 @@ def evidence_of(text: str) -> tuple[EvidenceRange, ...]:
 def terms_of(text: str, only_content: bool = False) -> frozenset[str]:
     """Returns the normalized words of a text, and each pair of adjacent characters in scripts without spaces.
 
-    ``only_content`` leaves out words such as "the" if there are others.
+    ``only_content`` leaves out words such as "the", unless there are no others.
     """
     forms = list(word_forms(text))
     pairs = (a.form + b.form for a, b in pairwise(forms) if a.end == b.start and _is_character(a) and _is_character(b))
@@ -88,13 +88,13 @@ class EvidenceScorer:
         self._words = in_spaces(said) if can_stand else ""
 
     def best(self, ranges: Sequence[EvidenceRange]) -> ScoredRange:
-        """Returns the run of up to MAX_RUN of ``ranges`` that is the best evidence."""
+        """Returns the run of up to MAX_RUN neighbouring ``ranges`` that is the best evidence."""
         lengths = range(1, 2 if self.is_yes_no else MAX_RUN + 1)
         runs = (ranges[i : i + n] for i in range(len(ranges)) for n in lengths if i + n <= len(ranges))
         return max((self.together(run) for run in runs), key=lambda evidence: evidence.score)
 
     def each(self, ranges: Sequence[EvidenceRange]) -> list[ScoredRange]:
-        """Returns each of ``ranges`` scored as evidence."""
+        """Returns each of ``ranges``, scored as evidence by itself."""
         return [self.together([one]) for one in ranges]
 
     def together(self, run: Sequence[EvidenceRange]) -> ScoredRange:

@@ -16,7 +16,7 @@ _OWN_LINE = re.compile(r"[-*•#|>]|\d+(?:\.\d+)*[.)]\s|\(?[a-zA-Z0-9]{1,3}\)\s|
 
 
 def reflowed(text: str) -> str:
-    """Returns ``text`` of the same length with spaces for line breaks inside paragraphs.
+    """Returns ``text`` with spaces in place of line breaks inside paragraphs. Its length stays the same.
 
     Empty lines, list items, table rows and short lines stay.
     """

@@ -27,9 +27,9 @@ _SentenceForms = tuple[int, int, frozenset[str]]  # characters start..end of a t
 
 @dataclass(frozen=True)
 class SourceText:
-    """A ``text`` that was read from the document with this id and name, from character ``start`` on.
+    """A ``text`` that was read, from character ``start`` of a document on. ``document`` is the document's id.
 
-    ``page`` and ``heading`` return the label at a position of the document.
+    ``page`` and ``heading`` are functions from a position in the document to the label there, or None.
     """
 
     document: str
@@ -41,13 +41,17 @@ class SourceText:
 
     @classmethod
     def of(cls, document: StoredDocument, start: int = 0, end: int | None = None) -> "SourceText":
-        """Returns characters ``start..end`` of a document (None: to its end)."""
+        """Returns characters ``start..end`` of a document as a text that was read. ``end`` None means its end."""
         page, heading = part_labels(document.spans), labels(document.spans, "heading")
         return cls(document.row.id, document.row.name, start, document.text[start:end], page, heading)
 
 
 class Match(NamedTuple):
-    """Characters ``start..end`` of a ``source`` and the weighted ``share`` of a sentence's words in them."""
+    """Characters ``start..end`` of a ``source`` that match a sentence.
+
+    ``share`` is the weighted share of the sentence's words that they contain. The higher ``score``, the better the
+    match.
+    """
 
     source: SourceText
     start: int
@@ -73,8 +77,8 @@ class SourceIndex:
     def best_match(self, sentence: str, question: str = "", near: Sequence[DocumentRange] = ()) -> Match | None:
         """Returns the run of sentences with the most words of ``sentence``, weighted by rarity, or None.
 
-        The run must have all numbers and names of the sentence and must not contradict it. On a tie, prefers a run that
-        overlaps a range ``near``, then one with the ``question``'s words.
+        The run must have all numbers and names of the sentence, and must not contradict it. On a tie, a run that
+        overlaps one of the ranges ``near`` is preferred, then one with words of the ``question``.
         """
         runs, claim = self._runs, claim_of(sentence)
         required = claim.required | claim.words & self._names

@@ -27,8 +27,8 @@ Support = Literal["supported", "unsupported", "unchecked"]
 class AnswerSentence:
     """Characters ``start..end`` of an answer, and whether a passage supports them.
 
-    ``supported``: the passage ``source``, with a ``number`` from 1, says this. ``unsupported``: no passage does.
-    ``unchecked``: nothing is claimed, or it could not be checked, as when not all sources are known.
+    ``supported``: the passage ``source``, which has a ``number`` from 1, says the same. ``unsupported``: no passage
+    says it. ``unchecked``: the sentence claims nothing, or it could not be checked, as when not all sources are known.
     """
 
     start: int
@@ -51,7 +51,8 @@ class AnswerSentence:
 class SupportFinder:
     """Checks the sentences of one answer to a ``question`` in order, and numbers their sources.
 
-    ``texts`` are all texts that were read. With ``partial`` they are only some: then no sentence is unsupported.
+    ``texts`` are all texts that were read. If ``partial``, they are only some of them: then no sentence is
+    ``unsupported``.
     """
 
     def __init__(self, texts: Sequence[SourceText], question: str = "", partial: bool = False) -> None:
@@ -60,9 +61,10 @@ class SupportFinder:
         self._sources = list[Citation]()
 
     def check(self, answer: str, complete: bool = True, near: Sequence[DocumentRange] = ()) -> list[AnswerSentence]:
-        """Returns the checked sentences of an answer. An unfinished last one is not unsupported if not ``complete``.
+        """Returns the checked sentences of an answer.
 
-        If several passages support a sentence equally, prefers one that overlaps a range ``near``.
+        If the answer is not ``complete``, an unfinished last sentence is unchecked instead of unsupported. If several
+        passages support a sentence equally, one that overlaps a range ``near`` is preferred.
         """
         found = [self.check_sentence(answer, *of, near) for of in sentences(answer, 0, len(answer))]
         if found and not complete and found[-1].support == "unsupported" and answer[found[-1].end - 1] not in ENDS:
@@ -104,9 +106,9 @@ class SupportFinder:
 
 
 def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSentence]:
-    """Returns the parts of an ``answer`` assembled from words of its ``citations``, each with its citation.
+    """Returns the parts of an ``answer`` that consist of words of its ``citations``, each with its citation.
 
-    Leaves out words that no citation has. The sentences of a yes or no answer are unchecked.
+    Leaves out words that no citation has. For a yes or no answer, returns its sentences as unchecked.
     """
     if clause_after(answer) is not None:
         return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
@@ -150,9 +152,10 @@ def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> l
 
 
 def checked_summary(summary: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the sentences of a ``summary`` that have ``citations`` (JSON; ``at`` is a sentence's end), numbered.
+    """Returns the sentences of a ``summary`` that have ``citations``, numbered.
 
-    Leaves out the other sentences: they are paraphrases that cannot be checked.
+    The citations are JSON; ``at`` is the end of the cited sentence. Leaves out the other sentences: they are
+    paraphrases that cannot be checked.
     """
     starts = {end: start for start, end in sentences(summary, 0, len(summary))}
     return [

@@ -21,9 +21,9 @@ class FileStamp:
 
 
 def scan_folders(folders: Iterable[str]) -> dict[str, FileStamp]:
-    """Returns the documents below ``folders``, by absolute ``stored_path``, with their stamps.
+    """Returns the documents below ``folders``: the stamp of each by its ``stored_path``.
 
-    Leaves out empty files and files whose names say that a program is still writing them.
+    Leaves out empty files, and files whose names say that a program is still writing them.
     """
     found = dict[str, FileStamp]()
     there = [str(real_path(folder)) for folder in folders if real_path(folder).is_dir()]
@@ -59,7 +59,7 @@ class SettlingFiles:
         self._seen = dict[str, tuple[FileStamp, float]]()  # with the time when this stamp was first seen
 
     def see(self, files: Mapping[str, FileStamp], now: float) -> None:
-        """Record all new and changed ``files`` at the time ``now`` and forget all others."""
+        """Record the new and changed ``files`` at the time ``now``, and forget all others."""
         seen = self._seen
         self._seen = {p: seen[p] if p in seen and seen[p][0] == s else (s, now) for p, s in files.items()}
 

@@ -28,9 +28,9 @@ class Archive:
         self._left = MAX_UNPACKED
 
     def read(self, name: str) -> bytes:
-        """Returns a member's bytes. Raises DocumentError if it is missing, encrypted or too large.
+        """Returns the bytes of a member. Raises DocumentError if it is missing, encrypted or too large.
 
-        Also raises zipfile's errors for damaged data.
+        Also raises the errors of zipfile for damaged data.
         """
         if name not in self.names:
             raise DocumentError(f"is damaged: {name[:80]} is missing in it", _DAMAGED_REMEDY)

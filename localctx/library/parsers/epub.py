@@ -1,8 +1,8 @@
 """Reads an EPUB's chapters in reading order. Runs in the child process.
 
-Reads the book's spine itself. EbookLib, the one widely used library, is AGPL. Others on PyPI are young or unmaintained
-(fast-ebook 0.2, epubkit 0.1) and would add lxml and BeautifulSoup to our HTML parser. Contents pages outside of the
-spine are not read: they repeat the headings.
+The book's spine, which lists the chapters, is read here. EbookLib, the one widely used library, is AGPL. Others on PyPI
+are young or unmaintained (fast-ebook 0.2, epubkit 0.1) and would add lxml and BeautifulSoup to our HTML parser.
+Contents pages outside of the spine are not read: they repeat the headings.
 """
 
 import posixpath

@@ -1,4 +1,4 @@
-"""Parses a document in a child process with limits, so that a malicious or damaged file costs one error message."""
+"""Parses a document in a child process with limits, so that a malicious or damaged file causes only an error line."""
 
 import json
 import math

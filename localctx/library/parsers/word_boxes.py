@@ -1,4 +1,4 @@
-"""Word boxes: the positions of words on a document's pages, and their compact encoding. Standard library only."""
+"""Encodes word boxes, the positions of words on a document's pages, compactly. Standard library only."""
 
 import re
 import struct

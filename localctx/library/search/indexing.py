@@ -64,7 +64,7 @@ def index_steps(
 ) -> Iterator[IndexStep]:
     """Index stored documents by words and, with an ``embedder``, by vectors, ``batch`` chunks at a time.
 
-    Yields the progress after each step; it never goes back. Leaves out documents that are removed meanwhile.
+    Yields the progress after each step; it never decreases. Skips documents that are removed meanwhile.
     """
     progress = _IndexProgress(store, documents, embedder, clock)
     for row in documents:
@@ -81,7 +81,7 @@ def index(store: Store, document: DocumentRow, embedder: Embedder | None) -> Non
 
 
 def unindexed(store: Store, embedder: Embedder | None) -> list[DocumentRow]:
-    """Returns the documents that lack words, or vectors by ``embedder``."""
+    """Returns the documents whose words are not indexed, or that lack vectors by ``embedder`` (None: no vectors)."""
     return [d for d in store.documents.all() if not store.index.has(d.id) or lacks_vectors(store, d, embedder)]
 
 
@@ -113,7 +113,10 @@ def without_vectors(error: ModelError) -> str:
 
 
 def is_line_based(name: str) -> bool:
-    """Returns True if the suffix of ``name`` is not of prose: source code and tables are divided at line ends."""
+    """Returns True for source code and tables, by the suffix of ``name``: they are divided at line ends.
+
+    Prose is divided at sentence ends.
+    """
     return Path(name).suffix.lower() not in _PROSE
 
 

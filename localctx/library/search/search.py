@@ -1,4 +1,4 @@
-"""Hybrid search over documents: finds passages by BM25 and vectors, fused by reciprocal rank."""
+"""Searches documents: finds passages by BM25 and by vectors, and fuses the two by reciprocal rank."""
 
 import math
 import re
@@ -80,8 +80,8 @@ def search(
 ) -> SearchResult:
     """Returns the ``top`` passages for ``query`` in ``documents`` (ids; None: all), by BM25 and vectors fused by rank.
 
-    Searches only indexed chunks. Chunks without a vector are found by words alone; ``words_only`` counts them. Leaves
-    out chunks that do not begin ``before`` this character of their document.
+    Searches only indexed chunks. Chunks without a vector are found by words alone; ``words_only`` counts them. With
+    ``before``, only chunks that begin before this character of their document are returned.
     """
     total, embedded = store.index.coverage(embedder.name if embedder else None, documents)
     depth = max(top, DEPTH) if before is None else total
@@ -119,7 +119,10 @@ def query_pattern(query: str) -> re.Pattern[str] | None:
 
 
 def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
-    """Join adjacent passages under the same heading, with the best of their scores; returns passages best first."""
+    """Join adjacent passages under the same heading. A joined passage has the best of their scores.
+
+    Returns the passages best first.
+    """
     joined = list[Passage]()
     document = _document_cache(store)
     for p in sorted(passages, key=lambda p: (p.document, p.start)):
@@ -138,7 +141,10 @@ def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
 
 
 def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[Passage]:
-    """Returns the passages cut to the text of ``document``, which may be a document's beginning."""
+    """Returns the passages, cut at the end of ``document``, which may be only a document's beginning.
+
+    Leaves out passages after its end.
+    """
     text, heading, page = document.text, labels(document.spans, "heading"), part_labels(document.spans)
     return [
         replace(p, end=end, text=text[p.start : end], heading=heading(p.start), page=page(p.start))

@@ -92,9 +92,9 @@ def _divides(table: DataTable, name: str, number: str) -> bool:
 
 
 def _days(asked: TableQuestion) -> Iterator[list[str]]:
-    """Yields a list of alternative conditions for the days, months and years of the question.
+    """Yields a list of alternative conditions for the days, months and years of the question, by day column.
 
-    Each day column gives one; a year is also compared with columns of years.
+    Without day columns, a year is compared with columns of years.
     """
     names = asked.columns("day")
     years = _YEAR.findall(asked.question)

@@ -33,9 +33,9 @@ def ends_in_repeats(text: str, number: int) -> bool:
 
 
 def repeats(words: Sequence[str], earlier: Sequence[str]) -> bool:
-    """True if a sentence of these ``words`` repeats an ``earlier`` one: it has the same words, or nearly.
+    """Returns True if a sentence of these ``words`` repeats an ``earlier`` one: it has nearly the same words.
 
-    It may add only common words.
+    Of other words it may have only common ones, such as "the".
     """
     if list(words) == list(earlier):
         return True

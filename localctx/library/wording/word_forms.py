@@ -46,7 +46,7 @@ FUNCTION_WORDS = (
 
 
 class WordForm(NamedTuple):
-    """The ``form`` of the word at characters ``start..end`` of a text, and the ``word`` itself."""
+    """A word at characters ``start..end`` of a text: its normalized ``form``, and the ``word`` in lower case."""
 
     form: str
     start: int
@@ -60,7 +60,7 @@ class WordForm(NamedTuple):
 
     @property
     def is_content(self) -> bool:
-        """True unless it is a function word or a negation, such as "the" or "not"."""
+        """True unless the word is a function word such as "the", or a negation."""
         if self.is_number:
             return self.word != "one"
         return not self.negates and re.split("['’]", self.word)[0] not in FUNCTION_WORDS  # noqa: RUF001
@@ -72,7 +72,7 @@ class WordForm(NamedTuple):
 
 
 def word_forms(text: str) -> Iterator[WordForm]:
-    """Yields the words of ``text`` in order."""
+    """Yields the words of ``text`` in order, with their normalized forms."""
     for found in _WORD.finditer(text):
         elided = _ELIDED.match(text, *found.span())
         start, end = elided.end() if elided else found.start(), found.end()

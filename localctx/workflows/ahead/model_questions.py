@@ -72,7 +72,7 @@ def _generate(builder: RequestBuilder, ask: AskWorkflow, document: StoredDocumen
 
 
 def rule_questions(documents: Sequence[StoredDocument]) -> list[str]:
-    """Returns questions made by rules: of one document, or one or two of each of several."""
+    """Returns questions made by rules: all about one document, or one or two about each of several."""
     found = [suggest_questions(document.text, document.spans) for document in documents]
     in_turn = [questions[i] for i in range(COUNT) for questions in found if i < len(questions)]
     return list(dict.fromkeys(in_turn))[:COUNT]

@@ -60,7 +60,7 @@ class ReadAheadWorkflow:
         self._builder, self._questions, self._runtime = builder, questions, builder.runtime
 
     def read(self, document: str) -> EngineCoroutine[ReadAheadResult]:
-        """Prefill the document with this id ahead. Raises Cancelled; ModelError, StoreError."""
+        """Prefill the document with this id, and persist its pages. Raises Cancelled, ModelError, StoreError."""
         with self._runtime.running():
             self._runtime.load()
             with store_errors(self._runtime.store.home):

@@ -70,7 +70,10 @@ class ReadinessWorkflow:
             return ready
 
     def suggest(self, documents: Sequence[str], until: str = "") -> list[str]:
-        """Returns rule-made questions that stored documents (ids) answer before ``until``. Loads no model."""
+        """Returns questions, made by rules, that stored documents (ids) answer. Loads no model.
+
+        ``until`` is a mark: the text after it is not used.
+        """
         stored = read_sources(self._runtime, documents)
         if until:
             stored = [stored[0].beginning(locate_mark(stored, until))]

@@ -20,7 +20,7 @@ from localctx.workflows.answer.nearest_passage import AROUND, is_not_said
 from localctx.workflows.answer.question_likelihood import is_likelier, question_gain
 
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
-"""For an adapter without calibration: an answer must be likelier than saying that there is none."""
+"""The calibration for an adapter without one: an answer must be likelier than the adapter's "not said"."""
 
 
 def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:

@@ -91,8 +91,8 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build the request that answers from ``documents``, or from passages of the whole library (None).
 
-        Raises TooLong if the mode forbids passages; ChatFull if the question would fit without the history; UsageError
-        if the one document does not have the mark ``until``.
+        Raises TooLong if the documents do not fit and the mode forbids passages. Raises ChatFull if the question would
+        fit without the history, and UsageError if the one document does not have the mark ``until``.
         """
         if until:
             beginning, told = read_until(self._builder.model.tokenizer, documents, until)
@@ -145,8 +145,10 @@ class AskWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """Returns the coroutine that answers a request, by its strategy in ``answer_strategies``. ``cited`` are the
-        citations of a continued answer. Raises Cancelled, OutOfKVMemory; tokens generated before remain.
+        """Returns the coroutine that answers a request, by its strategy in ``answer_strategies``.
+
+        ``cited`` are the citations of the beginning of a continued answer. Raises Cancelled, OutOfKVMemory; tokens
+        generated before remain in the request.
         """
         return make_answer(AnswerCase(self._builder, request, question, settings, cited))
 

@@ -122,8 +122,9 @@ def is_instruction(question: str) -> bool:
 
 
 def as_question(instruction: str) -> str:
-    """Returns an instruction to list things as a question, for an adapter trained on questions; anything else
-    unchanged. "List all gates' passwords." becomes "What are all gates' passwords?".
+    """Returns an instruction to list things as a question, and any other text unchanged.
+
+    Adapters are trained on questions. "List all gates' passwords." becomes "What are all gates' passwords?".
     """
     listing = _LISTING.fullmatch(instruction)
     if not listing or not may_be_english(instruction):
@@ -139,8 +140,10 @@ def without_instruction(question: str) -> str:
 
 
 def is_small_talk(text: str) -> bool:
-    """Returns True for a text of only common phrases of greeting, thanks, assent or praise, and for punctuation without
-    words: no document answers it, and a search finds nothing. Anything else may be a question.
+    """Returns True for a text that has only common phrases of greeting, thanks, assent or praise.
+
+    Also returns True for punctuation without words, unless it has a question mark. No document answers such a text, and
+    a search finds nothing. Any other text may be a question.
     """
     words = re.findall(r"[^\W_]+(?:'[^\W_]+)*", text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
     if not words:
@@ -149,9 +152,9 @@ def is_small_talk(text: str) -> bool:
 
 
 def may_be_english(text: str) -> bool:
-    """Returns False for a text in another language: detected with certainty, or with letters that English does not use.
+    """Returns False for a text that is in another language, or has letters that English does not use.
 
-    The language of a short text cannot be detected; then the English words found in it are enough.
+    The language of a short text cannot be detected. For such a text it is enough that its letters are those of English.
     """
     language = language_of(text)  # loads its model only for long texts with few common English words
     return language == "en" if language else all(c.isascii() for c in text if c.isalpha())

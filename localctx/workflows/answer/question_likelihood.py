@@ -44,8 +44,9 @@ def question_tokens(alone: Request) -> int:
 
 
 def without_question(text: str, question: str) -> str:
-    """Returns ``text`` without repetitions of ``question``: a question is always likely after itself, which says
-    nothing about an answer.
+    """Returns ``text`` without repetitions of ``question``.
+
+    A question is always likely after itself, which says nothing about an answer.
     """
     words = re.findall(r"\w+", question)
     return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text

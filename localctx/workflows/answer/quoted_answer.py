@@ -29,8 +29,10 @@ MAX_RUNS = 8  # of an answer that is a list
 
 @dataclass(frozen=True)
 class QuotingStyle:
-    """How to make a model quote: its answer begins with ``prefix``, and any of ``ends`` ends it, like a stop token.
-    ``length_penalty`` favours long answers (see ``SpanSearch``).
+    """How to make a model quote.
+
+    Its answer begins after ``prefix``, and any of the texts ``ends`` ends it, like a stop token. A higher
+    ``length_penalty`` favours longer answers (see ``SpanSearch``).
     """
 
     prefix: str = ""

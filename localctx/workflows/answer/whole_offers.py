@@ -1,4 +1,4 @@
-"""Offers to read whole documents for questions that may be about all of them."""
+"""Offers to read whole documents when only passages are read, but the question may be about all of the text."""
 
 import shlex
 from collections.abc import Sequence
@@ -21,8 +21,10 @@ def offer_whole(
     sample: Sequence[str],
     question: str,
 ) -> WholeOffered | None:
-    """Returns an offer to read all of ``documents`` (None: of the library) for ``question``, with the time it takes;
-    None if passages are enough. ``sample`` are the texts of some passages.
+    """Returns an offer to read all of ``documents`` (None: of the library) for ``question``, or None.
+
+    The offer has the time that it takes. It is None if passages are enough. ``sample`` are the texts of some passages,
+    from which the cost is estimated.
     """
     if asks_for_summary(question):
         return _offer_summary(builder, documents)

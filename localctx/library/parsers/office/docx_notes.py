@@ -44,7 +44,7 @@ class DocxNotes:
     def called(self, reference: Element) -> list[Block]:
         """Returns the blocks of the note that ``reference`` refers to, after a label such as ``Footnote 3:``.
 
-        Returns [] if the note is missing or was returned before.
+        Returns [] if the note is missing, was returned before, or is to be skipped.
         """
         kind = local(reference).removesuffix("Reference")
         key = kind, attribute(reference, "id")

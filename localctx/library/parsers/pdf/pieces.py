@@ -47,7 +47,7 @@ class LinePiece(NamedTuple):
         return self.bottom - self.top
 
     def is_on_line_of(self, other: "LinePiece") -> bool:
-        """Returns True if the two stand at the same height."""
+        """Returns True if the two pieces stand at the same height: more than half of the smaller height is shared."""
         return _share(self.top, self.bottom, other.top, other.bottom) > _SHARED
 
 

@@ -24,7 +24,10 @@ csv.field_size_limit(1 << 30)
 
 
 def read_csv(text: str) -> TextBuilder | None:
-    """Returns the rows of a CSV file as text, or None if it is not a table: most of its rows have one column."""
+    """Returns the rows of a CSV file as text, or None if the text is not a table.
+
+    It is a table if more than half of its first rows have the same number of columns, more than one.
+    """
     stated = text[4:5] if text[:4].lower() == "sep=" and text[5:6] == "\n" else ""  # Excel's own first line
     separator = stated or _separator(text)
     if not separator:
