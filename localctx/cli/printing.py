@@ -33,7 +33,7 @@ _UNSAFE = re.compile(f"[{_CONTROL}\ud800-\udfff]")
 
 
 def _write_similar(error: UnicodeError) -> tuple[str, int]:
-    """Returns what to write for letters that an encoding lacks, one after the other, and where to go on."""
+    """Returns (similar letters in place of those that an encoding lacks, position after them)."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]

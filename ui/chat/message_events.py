@@ -13,7 +13,7 @@ from localctx.ui.window import AppWindow, Updates
 
 
 class MessageEvents:
-    """The handlers of these events. The question box keeps its content.
+    """Handles the events of a chat's messages. The question box keeps its content.
 
     ``show_chat`` returns updates that show a chat or report its deletion. ``begin`` starts an answer in a chat and
     returns updates that show it.

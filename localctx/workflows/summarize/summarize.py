@@ -147,7 +147,10 @@ class _DocumentSummary:
                 yield Note(f"{e.problem}; sections of {self._section_tokens:,} tokens are tried")
 
     def _summarize_sections(self, found: Sequence[Section]) -> EngineCoroutine[list[_SectionSummary]]:
-        """Returns the summary of each section, in order; to refine, the summary of everything up to its end."""
+        """Returns the summary of each section, in order.
+
+        With ``refine``, each is the summary of everything up to the end of the section.
+        """
         parts, summary = list[_SectionSummary](), ""
         text, task = self._document.text, self._task
         for i, section in enumerate(found):

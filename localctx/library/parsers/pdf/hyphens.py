@@ -82,9 +82,9 @@ class Hyphenation:
         return "-" if is_name or 1 in (len(left), len(right)) or not self._is_one(left, right) else ""
 
     def _is_one(self, left: str, right: str) -> bool:
-        """Returns True if the dictionary has the two parts as one word, or does not have the second part.
+        """Returns True if the dictionary has the two parts as one word, or does not know a part as a word.
 
-        English joins new words by hyphens (labour-saving). In other languages the first part may be the unknown one.
+        In English that must be the second part, because English joins new words by hyphens (labour-saving).
         """
         if not (frequency := self._frequency):
             return False

@@ -9,9 +9,9 @@ _MOST_RANGES = 20  # of pages that are named one by one
 
 
 def distinct(labels: Sequence[str]) -> list[str]:
-    """Returns the labels made unique, whatever their case: a repeated label gets its page's place in the file.
+    """Returns the labels made unique, whatever their case. An empty label is replaced by the page's place in the file.
 
-    It becomes ``12 (sheet 30)``. An empty label is replaced by the page's place.
+    A repeated label gets this place in addition: ``12 (sheet 30)``.
     """
     seen, told = set[str](), list[str]()
     for i, label in enumerate(labels, 1):
