@@ -77,6 +77,7 @@ def test_a_damaged_database_costs_each_command_a_line_and_is_repaired(filled, wh
     assert "kept as" in out
     assert list(filled.glob("library.db.damaged-*"))
     assert run_command(filled, ["library", "verify"])[0] == 0
+    assert run_command(filled, ["library", "search", "rent"])[0] == 0, "what lost passages is indexed again"
     with closing(Store(filled)) as store:
         assert len(store.documents.all()) >= 3
         assert len(store.chats.tree(store.chats.find("The rent").id)) == 6
