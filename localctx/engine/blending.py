@@ -33,8 +33,8 @@ BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a fo
 
 @dataclass(frozen=True)
 class Blending:
-    """The share of a passage that is recomputed: its first ``recompute`` tokens, and the fraction ``deviate`` of the
-    rest whose keys and values deviate most.
+    """Says which tokens of a passage are recomputed: its first ``recompute`` tokens, and the share ``deviate`` (0 to 1)
+    of the rest, namely the blocks whose keys and values would change most.
     """
 
     recompute: int = 32
@@ -42,11 +42,13 @@ class Blending:
 
     @property
     def name(self) -> str:
-        """``none``, ``32`` or ``32+15%``."""
+        """The short description, such as ``none``, ``32`` or ``32+15%``: ``recompute``, then ``deviate``."""
         return f"{self.recompute or 'none'}" + (f"+{self.deviate:.0%}" if self.deviate else "")
 
     def key(self, fingerprint: bytes) -> bytes:
-        """Returns the key of its quality result, for the model and codec with this fingerprint."""
+        """Returns the key under which the store holds the quality result of this blending. ``fingerprint`` is that of
+        the model and codec.
+        """
         return hashlib.sha256(fingerprint + f"blend {self.name}".encode()).digest()
 
 
@@ -64,7 +66,7 @@ class CachedPassage:
 
 @dataclass(frozen=True)
 class PassageSpan:
-    """Tokens ``start..stop`` of a prompt, which equal the tokens of ``passage`` from its token ``at`` on."""
+    """Says that the tokens ``start..stop`` of a prompt equal the tokens of ``passage`` from index ``at`` on."""
 
     start: int
     stop: int
@@ -83,16 +85,16 @@ def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> 
 
 
 def no_blending(model: str) -> UsageError:
-    """Returns the error for a model with layers that do not keep every token."""
+    """Returns the error that refuses blending for a model with layers that do not keep every token."""
     what = f"{model} has layers that do not keep every token: texts that were read alone cannot be put together"
     return UsageError(what, "use --blend off")
 
 
 def locate(tokens: Sequence[int], passages: Sequence[CachedPassage]) -> list[PassageSpan]:
-    """Returns the spans of the passages in a prompt, in order: for each, the longest run of tokens that both share.
+    """Returns for each passage the longest run of tokens that it shares with the prompt ``tokens``, in order.
 
-    This needs no knowledge of the chat template or headings. The last token is never in a span, because it is
-    prefilled.
+    This needs no knowledge of the chat template or headings. The last token of the prompt is never in a span, because
+    it must be prefilled.
     """
     spans, after = list[PassageSpan](), 0
     for passage in passages:
@@ -134,12 +136,12 @@ def blend(
     *,
     chunk: int | OomRecovery,
 ) -> EngineCoroutine[int]:
-    """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many of them were not prefilled.
+    """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many tokens were not prefilled.
 
-    ``passages`` are in the order of the prompt. The rest, with the question, is left to ``prefill``. Copied keys and
-    values differ from prefilled ones: ``cache.exact`` becomes False, so that its pages are never persisted. Raises
-    ModelError for a model whose keys cannot be re-rotated; Cancelled and OutOfKVMemory, with the tokens done so far in
-    the cache.
+    ``passages`` are in the order of the prompt. The tokens after the last passage, with the question, are left to
+    ``prefill``. Copied keys and values differ from prefilled ones, so ``cache.exact`` becomes False and the pages are
+    never persisted. Raises ModelError for a model whose keys cannot be re-rotated. Raises Cancelled and OutOfKVMemory,
+    with the tokens done so far in the cache.
     """
 
     def prefill_to(stop: int) -> EngineCoroutine[None]:

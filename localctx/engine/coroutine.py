@@ -22,8 +22,8 @@ CancelCheck = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ForwardGroup:
-    """Forward ``requests`` to compute in one pass: of forks of one cache, or (``gather``) of several sequences with one
-    RoPE scaling.
+    """Forward ``requests`` that must be computed in one pass. They belong to forks of one cache, or (``gather``) to
+    several sequences with the same RoPE scaling.
     """
 
     requests: Sequence[ForwardRequest]
@@ -35,12 +35,14 @@ EngineCoroutine = Generator[Event | AwaitedForward, Any, Result]
 
 
 def requests_of(forward: AwaitedForward) -> list[ForwardRequest]:
-    """Returns the forward requests of ``forward``, one or a group."""
+    """Returns the forward requests of ``forward`` as a list: the members of a group, or the one request."""
     return list(forward.requests) if isinstance(forward, ForwardGroup) else [forward]
 
 
 def logits_for(forward: AwaitedForward, logits: list[Tensor]) -> Tensor | list[Tensor]:
-    """Returns what to send the coroutine that waits for ``forward``: the logits of its one request, or the list."""
+    """Returns the value to send to the coroutine that waits for ``forward``: the whole list of ``logits`` for a group,
+    the only element for a single request.
+    """
     return logits if isinstance(forward, ForwardGroup) else logits[0]
 
 
@@ -50,8 +52,8 @@ def never_cancelled() -> bool:
 
 
 class CoroutineRunner(Generic[Result]):
-    """Runs a coroutine: ``yielded`` is its last event or forward request, until it has ``ended`` with a ``result``.
-    Close it.
+    """Runs a coroutine step by step. ``yielded`` is its last event or forward request. Once the coroutine has returned,
+    ``ended`` is True and ``result`` is set. Call ``close`` at the end.
     """
 
     yielded: Event | AwaitedForward
@@ -80,7 +82,9 @@ class CoroutineRunner(Generic[Result]):
 
 
 def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ComputeFunction:
-    """Return a function that computes what a coroutine waits for in a forward pass of its own."""
+    """Returns a function that computes the forward request or group of one coroutine in a pass of its own, without
+    other sequences.
+    """
     return lambda forward: logits_for(forward, model.forward_each(requests_of(forward), cancelled))
 
 

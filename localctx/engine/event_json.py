@@ -40,7 +40,7 @@ def event_to_line(event: Event) -> str:
 
 
 def error_to_line(error: UserError | Cancelled) -> str:
-    """Returns the error that ends the events as a line of JSON."""
+    """Returns a line of JSON for an error, which is the last line after the events."""
     if isinstance(error, Cancelled):
         return json.dumps({"error": "Cancelled"}) + "\n"
     known = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
@@ -48,7 +48,9 @@ def error_to_line(error: UserError | Cancelled) -> str:
 
 
 def event_from_line(line: str | bytes) -> Event:
-    """Returns the event in a line. Raises the error if the line holds one, and ValueError for any other line."""
+    """Returns the event in a line of JSON. If the line holds an error, that error is raised. Raises ValueError for any
+    other line.
+    """
     try:
         value = json.loads(line)
         if "error" in value:

@@ -38,10 +38,11 @@ PREPARING = "preparing for this processor, once: about two minutes"
 class Planned:
     """The plan, before prefill: how the question will be answered, and at what cost.
 
-    ``tokens`` of the prompt, ``reused`` of them from kept pages. ``kv_bytes`` is the size of the whole cache, ``tiers``
-    the bytes needed in each tier besides kept pages. ``seconds`` until the first token, None if nothing was measured
-    yet. ``answer_tokens`` is the limit of the answer, ``window`` the most tokens the model reads. ``unusual``: the
-    documents are not read whole in the trained window, and ``reason`` says why.
+    ``tokens`` is the length of the prompt, and ``reused`` is how many of these tokens come from kept pages.
+    ``kv_bytes`` is the size in bytes of the whole cache, ``tiers`` the bytes needed in each tier besides kept pages.
+    ``seconds`` is the expected time until the first token, None if nothing was measured yet. ``answer_tokens`` limits
+    the answer, ``window`` is the most tokens that the model reads. ``unusual`` is True if the documents are not read
+    whole in the trained window; ``reason`` says why.
     """
 
     mode: str
@@ -60,7 +61,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of one phase, in its ``unit``; ``rate`` per second and ``eta`` in seconds if known."""
+    """Reports that ``done`` of ``total`` units of a phase are done, ``reused`` of them without computing. ``rate`` is
+    in units per second and ``eta`` in seconds, None if unknown.
+    """
 
     phase: str
     done: int
@@ -71,7 +74,7 @@ class Progress:
 
     @property
     def unit(self) -> str:
-        """Unit of ``done`` and ``total``: from COUNTED, else bytes."""
+        """The unit of ``done`` and ``total``, from COUNTED by the first word of the phase; else ``bytes``."""
         return COUNTED.get(self.phase.partition(" ")[0], "bytes")
 
 
@@ -84,8 +87,8 @@ class Note:
 
 @dataclass(frozen=True)
 class WholeOffered(Note):
-    """A note that the question may be about whole documents, of which only passages are read. ``ways`` to read all of
-    them (``summarize`` and ``everywhere``) map to the seconds each would take (None: not measured yet).
+    """A note that the question may be about whole documents, although only passages are read. ``ways`` maps each way to
+    read all of them (``summarize``, ``everywhere``) to the seconds it would take (None: not measured yet).
     """
 
     ways: Mapping[str, float | None] = field(default_factory=dict)
@@ -93,7 +96,9 @@ class WholeOffered(Note):
 
 @dataclass(frozen=True)
 class Evicted:
-    """The keeper evicted pages: ``tokens`` in total so far, in ``ranges`` [start, stop) of the prompt."""
+    """Reports that the keeper evicted pages. ``tokens`` is the total number of evicted tokens so far, and ``ranges``
+    are their ranges [start, stop) in the prompt.
+    """
 
     keeper: str
     tokens: int
@@ -102,15 +107,18 @@ class Evicted:
 
 @dataclass(frozen=True)
 class Quoted:
-    """A quotation that supports the answer and precedes it; ``citation`` as in the report."""
+    """Shows a quotation that supports the answer, before the answer. ``citation`` has the form of
+    ``AnswerReport.citations``.
+    """
 
     citation: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class NearestPassage:
-    """The passage nearest to a question that nothing answers, after the answer that says so; ``citation`` as in the
-    report (``nearest``). It is no answer: show it below the answer, under its own label.
+    """Shows the passage that is nearest to a question that nothing answers. It comes after the answer that says so.
+    ``citation`` has the form of ``AnswerReport.nearest``. The passage is no answer: show it below the answer, under its
+    own label.
     """
 
     citation: dict[str, Any]
@@ -118,8 +126,8 @@ class NearestPassage:
 
 @dataclass(frozen=True)
 class PassageAnswered:
-    """One passage's ``answer`` to a question put to every passage, before the report that groups all answers;
-    ``citation`` as in the report.
+    """Shows the ``answer`` of one passage, when a question is put to every passage. A report that groups all answers
+    follows later. ``citation`` has the form of ``AnswerReport.citations``.
     """
 
     answer: str
@@ -128,8 +136,8 @@ class PassageAnswered:
 
 @dataclass(frozen=True)
 class SentenceChecked:
-    """A sentence of the first answer is complete; ``sentence`` as in the report: its characters in the answer, and the
-    passage that supports it, if any.
+    """Reports that a sentence of the first answer is complete. ``sentence`` has the form of ``AnswerReport.sentences``:
+    the characters of the sentence in the answer, and the passage that supports it, if any.
     """
 
     sentence: dict[str, Any]
@@ -137,8 +145,8 @@ class SentenceChecked:
 
 @dataclass(frozen=True)
 class Token:
-    """A generated token. ``text`` is empty while a character is incomplete. ``answer`` is the index of the answer it
-    belongs to, if several are generated. ``logprobs``, if requested: the text and logprob of the token, then of the
+    """One generated token. ``text`` is empty while a character is incomplete. ``answer`` is the index of its answer, if
+    several are generated. ``logprobs``, if requested, are pairs of text and logprob: first of this token, then of the
     likeliest tokens at its step.
     """
 
@@ -160,8 +168,8 @@ class Done:
 
 @dataclass(frozen=True)
 class InUse:
-    """Bytes in use: the ``weights`` of the model on ``device``, those of its ``adapter``, and the ``kv`` of open caches
-    by tier.
+    """The memory in use, in bytes: ``weights`` of the model on ``device``, weights of its ``adapter``, and the ``kv``
+    of open caches by tier.
     """
 
     device: str = ""

@@ -15,11 +15,12 @@ Item = TypeVar("Item")
 def gather(
     start: Callable[[Item], EngineCoroutine[Result]], items: Iterable[Item], limit: int
 ) -> EngineCoroutine[list[Result]]:
-    """Run the coroutine that ``start`` returns for each of ``items``, at most ``limit`` at a time; yields their events
-    and returns their results in order.
+    """Run the coroutine that ``start`` returns for each of ``items``, at most ``limit`` at a time. Yields the events of
+    all coroutines, and returns their results in the order of ``items``.
 
-    No coroutine is started while memory is short for the running ones. One that raises OutOfKVMemory beside others
-    starts again after another has ended. Raises what a coroutine raises, Cancelled too, and closes all coroutines.
+    While memory is short for the running coroutines, no other is started. A coroutine that raises OutOfKVMemory beside
+    others starts again after another has ended. Any other exception of a coroutine, Cancelled too, is raised here, and
+    all coroutines are closed.
     """
     batcher, waiting = Batcher(in_order=True), deque(enumerate(items))
     running, results = dict[Sequence[Result], tuple[int, Item]](), dict[int, Result]()

@@ -1,4 +1,5 @@
-"""KVEngine: the engine interface of the request builder: plan and open caches, persist them, report on them.
+"""KVEngine: the interface of an engine for the request builder. An engine plans and opens caches, persists them, and
+reports on them.
 
 ``Model.forward_each`` maps tokens to logits; forking and trimming are methods of the cache.
 """
@@ -21,7 +22,7 @@ from localctx.store.documents import StoredDocument
 
 
 class PlannedCache(Protocol):
-    """The plan for one cache: its ``codec`` and ``keeper``, and ``chunk``, the tokens prefilled in one step."""
+    """The plan for one cache: its ``codec``, its ``keeper``, and ``chunk``, the most tokens prefilled in one step."""
 
     @property
     def codec(self) -> str: ...
@@ -34,10 +35,11 @@ class PlannedCache(Protocol):
 
 
 class KVEngine(ABC):
-    """An engine for the model of ``runtime``, under its settings. ``rope`` is the model's current RoPE scaling.
+    """The engine for the model of ``runtime``, under the settings of ``runtime``. ``rope`` is the current RoPE scaling
+    of the model.
 
-    ``always_cuts``: chunks end where the documents end even if nothing is persisted, so that the result equals a
-    persisted run bit for bit.
+    If ``always_cuts``, chunks end where the documents end even if nothing is persisted. The result then equals that of
+    a persisted run bit for bit.
     """
 
     always_cuts = True
@@ -54,8 +56,8 @@ class KVEngine(ABC):
             self.rope = rope
 
     def fingerprint(self, codec: str) -> bytes:
-        """Returns the fingerprint of pages in ``codec``; cached, because computing it takes as long as encoding 100
-        tokens.
+        """Returns the fingerprint of pages in ``codec``: a hash of everything that the bytes of a page depend on.
+        Cached, because computing it takes as long as encoding 100 tokens.
         """
         key = codec, self.rope
         if key not in self._fingerprints:
@@ -63,15 +65,15 @@ class KVEngine(ABC):
         return self._fingerprints[key]
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
-        """Returns the tokens where the prefill of ``prompt`` is cut, beginning with the end of the documents. The
-        prompt is persisted up to the last cut.
+        """Returns the token counts at which the prefill of ``prompt`` is cut; a chunk ends at each. The first cut is
+        where the documents end. The prompt is persisted up to the last cut.
         """
         return (prompt.shared,)
 
     @property
     @abstractmethod
     def codec(self) -> str:
-        """Codec of new caches."""
+        """The codec of new caches."""
 
     @abstractmethod
     def plan_cache(self, settings: Settings, tokens: int) -> PlannedCache:
@@ -81,13 +83,15 @@ class KVEngine(ABC):
 
     @abstractmethod
     def open_cache(self, planned: Any) -> SequenceCache:
-        """Open the planned cache, empty."""
+        """Returns a new, empty cache as planned."""
 
     @abstractmethod
     def plan(self, planned: Any, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
-        """Plan a prompt of ``tokens``, ``reused`` of them from the store, and an answer of at most ``answer`` tokens.
+        """Plan a prompt of ``tokens``, of which the first ``reused`` come from the store, and an answer of at most
+        ``answer`` tokens.
 
-        ``per_second`` is the measured prefill rate. Raises TooLong if there is no room.
+        ``per_second`` is the measured prefill rate in tokens per second, None if unknown. Raises TooLong if there is no
+        room.
         """
 
     @abstractmethod
@@ -103,12 +107,12 @@ class KVEngine(ABC):
         end: int,
         remote: bool,
     ) -> Persister:
-        """Returns the persister of a cache of ``tokens``, in which the documents end at token ``end``. ``remote``: use
-        the remote store too, if there is one.
+        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. With ``remote``
+        it uses the remote store too, if there is one.
         """
 
     def sharing(self, planned: Any, tokens: Sequence[int]) -> Sharing | None:
-        """Returns the in-memory prefix cache for a raw prompt of ``tokens``; None if it shares nothing."""
+        """Returns the in-memory prefix cache for a raw prompt of ``tokens``; None if this prompt shares no pages."""
         return None
 
     @abstractmethod
@@ -117,4 +121,6 @@ class KVEngine(ABC):
 
     @abstractmethod
     def max_tokens_at_once(self, cache: Any) -> int:
-        """Returns how many tokens one pass may compute with the same results as one by one, and trim again."""
+        """Returns how many tokens one pass may compute so that the results equal those of one token a pass, and so that
+        all but the first can be trimmed again.
+        """

@@ -30,7 +30,9 @@ SMALLER = "int8"  # chosen automatically if the native codec does not fit
 
 @dataclass(frozen=True)
 class LlamaPlan:
-    """See ``PlannedCache``. ``limit`` is the bytes that contexts may take now, ``tokens`` the length of the prompt."""
+    """The ``PlannedCache`` of llama.cpp. ``limit`` is how many bytes contexts may take now, ``tokens`` is the length of
+    the prompt.
+    """
 
     codec: str
     limit: int
@@ -39,7 +41,9 @@ class LlamaPlan:
     keeper: Keeper
 
     def cells(self, answer: int) -> int:
-        """Returns the tokens held at once with ``answer`` tokens of answer, rounded up to llama.cpp's cell blocks."""
+        """Returns the number of tokens that the cache must hold at once, with an answer of ``answer`` tokens. The
+        number is rounded up to llama.cpp's blocks of cells.
+        """
         tokens = self.tokens + answer
         held = self.keeper.max_tokens_held(tokens)
         if held < tokens:  # a chunk is added before the keeper evicts, which it does by pages
@@ -66,7 +70,9 @@ class LlamaEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """See ``KVEngine``: the setting, or llama.cpp's own; ``plan_cache`` takes SMALLER if that does not fit."""
+        """See ``KVEngine``: the codec of the settings, or llama.cpp's own for ``auto``. If its own does not fit,
+        ``plan_cache`` takes SMALLER.
+        """
         kv = self.runtime.settings.kv
         if kv != "auto":
             kv_types(kv)  # raises for an unknown codec
@@ -86,7 +92,8 @@ class LlamaEngine(KVEngine):
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
         """See ``KVEngine``: also cuts where the question begins, because most questions have the same wording before
-        it. A recurrent model skips this cut, which would store all its states once more.
+        it. A model that cannot be trimmed anywhere (with recurrent states or sliding windows) has no such cut, which
+        would store all its states once more.
         """
         return sorted({prompt.shared, prompt.question}) if self.model.kind.rewinds else [prompt.shared]
 
@@ -165,7 +172,9 @@ class LlamaEngine(KVEngine):
         )
 
     def max_tokens_at_once(self, cache: LlamaCache) -> int:
-        """See ``KVEngine``: always 1, because several at once differ in the last digits. So nothing is drafted."""
+        """See ``KVEngine``: always 1, because llama.cpp's results for several tokens at once differ in the last digits.
+        So nothing is drafted.
+        """
         return 1
 
     def _cells(self, codec: str, limit: int) -> int:
@@ -174,8 +183,8 @@ class LlamaEngine(KVEngine):
 
 
 def context_bytes(model: LlamaModel, cap: int | None) -> int:
-    """Returns the bytes that native contexts of ``model`` may take: free memory plus what they hold now, at most
-    ``cap``.
+    """Returns how many bytes llama.cpp's contexts for ``model`` may take: the free memory plus the memory that they
+    hold now, at most ``cap`` (None: no cap).
     """
     device, ram = measure_device(str(model.device)).free, measure_ram().free
     free = model.layers.context_limit(device, ram) + sum(model.kv_nbytes.values())

@@ -27,8 +27,8 @@ _SECOND = 1.0  # between two reports, so that a terminal shows the seconds that 
 
 
 class ModelLoader:
-    """Loads models, and keeps the last one with the ``pools`` of its caches. Each session gets a view of the model with
-    its own context window.
+    """Loads models, and keeps the last loaded one with the ``pools`` of its caches. Each session gets a view of this
+    model with a context window of its own.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,8 @@ class ModelLoader:
         self._settings: Settings | None = None
 
     def load(self, settings: Settings, progress: Callable[[Progress], None]) -> tuple[Model, float]:
-        """Load the model that ``settings`` name, downloading it if needed; returns it and the seconds that took.
+        """Load the model that ``settings`` name, downloading it if needed. Returns the model and the seconds that
+        loading took.
 
         Raises ModelError.
         """
@@ -56,8 +57,11 @@ class ModelLoader:
 
 
 class ProcessorPreparation:
-    """Background compilation of the CPU kernels, skipped if already done or not ``needed``, as where a GPU computes. It
-    does not delay the end of the command.
+    """Compiles the CPU kernels in a background thread, unless an earlier run did it or ``needed`` is False (a GPU
+    computes).
+
+    A command that ends meanwhile does not wait for this thread. It waits only for the last kernels, those for decoding,
+    if their compilation has begun: numba caches them for the next run.
     """
 
     def __init__(self, needed: bool = True) -> None:
@@ -66,14 +70,16 @@ class ProcessorPreparation:
             self._thread.start()
 
     def wait(self, report: Callable[[], None]) -> None:
-        """Wait for compilation, calling ``report`` every second. An error is not raised here; it recurs in loading."""
+        """Wait for the compilation, and call ``report`` every second meanwhile. An error of the compilation is not
+        raised here, but again when the model is loaded.
+        """
         while self._thread and self._thread.is_alive():
             report()
             self._thread.join(_SECOND)
 
 
 def same_model(a: Settings, b: Settings) -> bool:
-    """Returns True if both settings name one model, loaded the same way."""
+    """Returns True if both settings name the same model, to be loaded in the same way."""
     return all(getattr(a, name) == getattr(b, name) for name in LOADED_BY)
 
 

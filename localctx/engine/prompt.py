@@ -22,13 +22,13 @@ Exchange = tuple[str, str]
 
 @dataclass(frozen=True)
 class Conversation:
-    """The conversation that a question continues: a ``chat`` (its id), its ``history``, and ``keeper`` if the chat has
-    its own.
+    """The conversation that a question continues: ``chat`` (its id), ``history``, and ``keeper`` if the chat has its
+    own.
 
     ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
-    (plural). ``adapter`` is the adapter that computes the answer (None: none). ``messages`` replace all of that by a
-    raw conversation with ``tools`` the answer may call, ``raw`` by a text to continue. ``max_tokens`` limits the answer
-    (0: the setting). If ``begun`` is set, the answer continues from that text.
+    (plural). ``adapter`` computes the answer (None: no adapter). ``messages`` replace all of that by a raw
+    conversation, with ``tools`` that the answer may call; ``raw`` replaces it by a text to continue. ``max_tokens``
+    limits the answer (0: the setting). If ``begun`` is set, the answer continues this text.
     """
 
     chat: str | None = None
@@ -54,9 +54,9 @@ NO_CONVERSATION = Conversation()
 
 @dataclass(frozen=True)
 class Prompt:
-    """``tokens`` of the whole prompt. The first ``shared`` are the same for any question, in any form, about these
-    documents. The first ``documents`` of them do not depend on the history either. From token ``question`` on, they
-    depend on the question and not on the form alone.
+    """The ``tokens`` of a whole prompt, and where its parts end. The first ``shared`` tokens are the same for any
+    question about these documents in this conversation, in any form. The first ``documents`` tokens do not depend on
+    the history either. Tokens from index ``question`` on depend on the question, and not on the form alone.
     """
 
     tokens: list[int]
@@ -65,8 +65,8 @@ class Prompt:
     question: int
 
     def activation(self, adapter: Adapter) -> Activation:
-        """Returns where ``adapter`` becomes active: at its first invocation after the documents. In a chat, earlier
-        answers then belong to the adapter's pages too.
+        """Returns the token from which on ``adapter`` computes: its first invocation (tokens that activate it) after
+        the documents. So in a chat, the adapter also computes the pages of earlier answers.
 
         Raises ModelError if the prompt has no invocation.
         """
@@ -87,8 +87,8 @@ def make_prompt(
     """Returns the prompt: documents first, then earlier questions and answers, the question last.
 
     File names are left out, so that a renamed file has the same pages. The end of the documents and the beginning of
-    the question are found by comparing with the prompts of two probe questions, so no chat template needs to be
-    understood. After a ``history`` both are where the last question begins.
+    the question are found by comparing with the prompts of two probe questions, so this works with any chat template.
+    After a ``history``, the part before the last question counts as shared.
     """
     encode = partial(_encode, tokenizer)
     tokens = encode(texts, question, history, form)
@@ -150,7 +150,8 @@ def common(tokens: Sequence[int], other: Sequence[int]) -> int:
 def estimate_tokens(
     tokenizer: Tokenizer, texts: Sequence[str], enough: int, cancelled: Callable[[], bool] = lambda: False
 ) -> int:
-    """Returns the number of tokens of ``texts``: exact up to ``enough``, extrapolated by characters beyond.
+    """Returns the number of tokens of ``texts``: exact up to ``enough`` tokens, extrapolated from the number of
+    characters beyond.
 
     So a text that is far too long is not tokenized whole. Raises Cancelled.
     """

@@ -12,15 +12,16 @@ LOOK_AHEAD = 1_000  # characters after a cut that could affect the tokens before
 
 @dataclass(frozen=True)
 class TextPrefix:
-    """The first ``characters`` of a text, and the ``tokens`` they take."""
+    """The beginning of a text: its first ``characters`` characters, which take ``tokens`` tokens."""
 
     characters: int
     tokens: int
 
 
 def cut_at_token(tokenizer: Tokenizer, text: str, end: int) -> TextPrefix:
-    """Returns the longest prefix of ``text``, of at most ``end`` characters and without trailing white space, whose
-    prompt tokens begin the whole text's prompt. So it reuses the kept pages of the whole text.
+    """Returns the longest prefix of ``text`` whose prompt has the same first tokens as the prompt of the whole text. So
+    it reuses the kept pages of the whole text. The prefix has at most ``end`` characters, and no white space at its
+    end.
 
     If the tokenizer's tokens do not spell the text, the prefix ends with a word, and its last page may differ.
     """

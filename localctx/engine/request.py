@@ -1,4 +1,4 @@
-"""A request: one question, or one document to prefill, in three parts: its prompt, its run and its result."""
+"""A request: one question, or one document to prefill. It has a prompt, the state of its run, and a result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -35,7 +35,9 @@ Decoding = Literal["free", "quote"]
 
 @dataclass(slots=True)
 class RequestPrompt:
-    """What a request reads and asks. The builder sets it; retrieval and workflows add where passages come from."""
+    """The prompt of a request: what it reads and asks. The request builder makes it. Retrieval and workflows add the
+    passages and where they come from.
+    """
 
     documents: Sequence[StoredDocument]
     tokens: list[int]  # all of the prompt
@@ -54,7 +56,7 @@ class RequestPrompt:
 
 @dataclass(slots=True)
 class RequestResult:
-    """What came of a request: its answers, and what the report says of them."""
+    """The result of a request: its answers, and what its report needs besides them."""
 
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"  # why generation ended
@@ -78,7 +80,9 @@ class RequestResult:
 
 @dataclass(slots=True)
 class Request:
-    """One request as it runs: what it is computed with and how far it is, from its ``prompt`` to its ``result``."""
+    """One request while it runs: the model, cache and persister that it uses, how far it has come, its ``prompt`` and
+    its ``result``.
+    """
 
     model_name: str  # in the settings
     plan: Planned  # shown before it runs
@@ -122,23 +126,23 @@ class Request:
 
     @property
     def paged_cache(self) -> Cache:
-        """The cache, if its keys and values are in our pages."""
+        """The cache as a ``Cache`` of our own pages. Asserts that the engine is torch."""
         assert isinstance(self.cache, Cache), "the engine is torch"
         return self.cache
 
     @property
     def not_said(self) -> str:
-        """The adapter's words for "nothing answers the question", or localctx's own."""
+        """The words that say that nothing answers the question: those of the adapter, or else localctx's own."""
         return (self.adapter.not_said if self.adapter else "") or NOT_SAID
 
     @property
     def text(self) -> str:
-        """The first answer as generated, with its white space."""
+        """The text of the first answer as generated, with its white space."""
         return self.prompt.begun + "".join(token.text for token in self.result.answers[0])
 
     @property
     def texts(self) -> list[str]:
-        """The answers as text, stripped."""
+        """The texts of all answers, without white space at either end."""
         return [(self.prompt.begun + "".join(token.text for token in answer)).strip() for answer in self.result.answers]
 
     @property
@@ -148,7 +152,7 @@ class Request:
 
     @property
     def persist_error(self) -> str | None:
-        """Why the pages could not be persisted, in one line; None if they were, or need not be."""
+        """The reason why the pages could not be persisted, in one line. None if they were persisted, or need not be."""
         return str(self.persister.failed) if self.persister and self.persister.failed else None
 
     @property
@@ -157,7 +161,7 @@ class Request:
         return self.persister.notes if self.persister else []
 
     def record_kv(self) -> None:
-        """Record the cache's report before the cache is dropped."""
+        """Record the report on the cache and its evicted ranges. Call this before the cache is dropped."""
         self.result.evicted = list(self.cache.evicted)
         self.result.kv = self.engine.report(
             self.cache, window=self.plan.window, chunk=self.relief.chunk, restored=self.restored
@@ -211,7 +215,7 @@ class Request:
         return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered, **query}
 
     def token_counts(self) -> TokenCounts:
-        """Returns the tokens counted so far; for an answer made of many, the totals."""
+        """Returns the numbers of tokens counted so far. For an answer made from many prompts, returns their totals."""
         if totals := self.result.everywhere.tokens if self.result.everywhere else self.result.token_totals:
             return TokenCounts(**totals, longest=0)
         return TokenCounts(

@@ -95,10 +95,11 @@ class RequestBuilder:
         part: str = "",
         conversation: Conversation = NO_CONVERSATION,
     ) -> Request:
-        """Build the request to ask ``question`` of ``texts``, or to prefill them (None).
+        """Build the request to ask ``question`` of ``texts``, or to prefill them (``question`` None).
 
-        ``part`` names the part of the ``documents`` that the texts are, if not the whole. Raises TooLong before
-        anything is persisted; UsageError for a keeper that would leave nothing to persist.
+        ``part`` names the part of ``documents`` that ``texts`` are, empty for the whole. ``persist``: restore pages
+        from the store and write new ones to it. Raises TooLong before anything is persisted. Raises UsageError for a
+        document that is only prefilled, under a keeper that would leave nothing to persist.
         """
         started, settings = time.perf_counter(), self._settings_of(conversation)
         spec = _PromptSpec(documents, texts, question, part, conversation)
@@ -153,12 +154,12 @@ class RequestBuilder:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """Most tokens a prompt may have, with RoPE scaling if the settings allow it; may be infinite."""
+        """The most tokens that a prompt may have, with RoPE scaling if the settings allow it; may be infinite."""
         return longest_prompt(self.runtime.settings, self.model)
 
     @property
     def fingerprint(self) -> bytes:
-        """Fingerprint that pages are named under now."""
+        """The fingerprint under which pages are named, with the current settings and RoPE scaling."""
         return self.engine.fingerprint(self.engine.codec)
 
     def prompt(self, texts: Sequence[str], question: str, conversation: Conversation = NO_CONVERSATION) -> Prompt:

@@ -9,14 +9,17 @@ BY_WORDS = "sources were found by their words: llama.cpp does not tell what the 
 
 
 def dropped_tokens(evicted: Sequence[Mapping[str, float]], prompt: int) -> int:
-    """Returns how many of ``prompt`` tokens an answer did not see, from the ``evicted`` ranges of a ``KVReport``."""
+    """Returns how many of the first ``prompt`` tokens an answer did not see, from the ``evicted`` ranges of a
+    ``KVReport``. Ranges that some heads kept count in part.
+    """
     return round(sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in evicted))
 
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """Token counts of one answered request: its ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now;
-    ``generated`` in all answers and in the ``longest``; ``drafted`` by prompt lookup, and ``accepted`` of these.
+    """The numbers of tokens of one answered request. ``prompt`` is the length of the prompt: ``reused`` of its tokens
+    come from kept pages, ``prefilled`` are computed now. ``generated`` counts the tokens of all answers, ``longest``
+    those of the longest answer. Prompt lookup ``drafted`` tokens, of which ``accepted`` were right.
     """
 
     prompt: int
@@ -30,9 +33,9 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class KVReport:
-    """The KV cache at the end of a request. ``pages`` and ``bytes`` are by tier. ``window`` is in tokens, ``chunk`` the
-    tokens prefilled in one step. ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap`` as JSON, ``engine``
-    holds the cache, ``reading`` is the setting.
+    """The KV cache at the end of a request. ``pages`` and ``bytes`` are numbers by tier. ``window`` is in tokens;
+    ``chunk`` is the most tokens prefilled in one step. ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap``
+    as JSON. ``engine`` names the engine that holds the cache, ``reading`` is the setting (full or sparse prefill).
     """
 
     codec: str
@@ -51,9 +54,10 @@ class KVReport:
 
 @dataclass
 class EverywhereReport:
-    """A question put to every passage: ``passages`` in all, ``asked`` so far, ``reused_answers`` with a stored answer.
-    ``groups`` of equal answers have their count and indices of citations. ``tokens`` of all prompts and ``seconds``
-    exclude stored answers. ``persist``: pages and answers are kept.
+    """The report on a question put to every passage. There are ``passages`` in all, of which ``asked`` were asked so
+    far; ``reused_answers`` of them had a stored answer. ``groups`` are equal answers with their count and the indices
+    of their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers. ``persist``: pages and
+    answers are kept.
     """
 
     passages: int
@@ -69,16 +73,16 @@ class EverywhereReport:
 
 @dataclass(frozen=True)
 class AnswerReport:
-    """One answered question; what ``ask --json`` prints.
+    """The report on one answered question, which ``ask --json`` prints.
 
-    ``seconds`` are by phase. ``citations`` are as in ``Citation``, ``sentences`` of the answer as in
+    ``seconds`` are by phase. ``citations`` have the form of ``Citation``, ``sentences`` of the answer that of
     ``AnswerSentence``. ``decoding`` is ``quote`` if the answer consists of words of the documents, else ``free``.
     ``confidence`` is the probability that the text answers the question, None if no adapter rates it. ``withheld`` is
-    the answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None
-    if none did. ``nearest``, like a citation, is nearest to a question that nothing answers; it is no answer, and not
-    among the ``citations``. ``chat`` and ``message`` (its id) are set in a chat, ``until`` (``ReadUntil``) if only the
-    beginning of a document was read, ``everywhere`` if every passage was asked, ``query`` (SQL) if the answer was
-    computed over a table.
+    an answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None if
+    none did. ``nearest`` is the passage nearest to a question that nothing answers, in the form of a citation; it is no
+    answer, and not among the ``citations``. ``chat`` and ``message`` are ids, set in a chat. ``until`` (``ReadUntil``)
+    is set if only the beginning of a document was read, ``everywhere`` if every passage was asked, and ``query`` (SQL)
+    if the answer was computed over a table.
     """
 
     answer: str
@@ -120,8 +124,8 @@ class AnswerReport:
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """One document that was prefilled ahead of questions; what ``prepare --json`` prints of it. ``kept``: stored pages,
-    tokens and bytes.
+    """The report on one document that was prefilled ahead of questions, as ``prepare --json`` prints it. ``kept`` has
+    the numbers of stored pages, tokens and bytes.
     """
 
     document: str

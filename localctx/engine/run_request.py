@@ -41,7 +41,8 @@ def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCor
 
 
 def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Prefill the rest of the prompt and generate the answer, or several; their attention is recorded.
+    """Prefill the rest of the prompt and generate the answer, or several. The cache records their attention for
+    attribution.
 
     Raises Cancelled, OutOfKVMemory; tokens generated before remain.
     """
@@ -54,7 +55,9 @@ def record_tokens(request: Request, answering: EngineCoroutine[None]) -> EngineC
 
 
 def generate_tokens(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Do what ``answer_request`` does, for a caller that passes the events on to ``record_tokens``."""
+    """Do the work of ``answer_request`` without recording the tokens: the caller passes the events on to
+    ``record_tokens``.
+    """
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
@@ -95,8 +98,9 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
-    """Prefill the passage; returns the log-likelihood of the question after it, computed without the adapter. The
-    request's cache then ends with the passage. Raises Cancelled, OutOfKVMemory.
+    """Score a passage: prefill it, and return the log-likelihood, in nats, of the question after it. The adapter does
+    not compute this. The question is scored in a fork, so the request's cache then ends with the passage. Raises
+    Cancelled, OutOfKVMemory.
     """
     assert request.prompt.ranking, "only passages are ranked"
     yield from prefill_request(request, request.prompt.boundary)
@@ -117,7 +121,9 @@ def _add_prefill_seconds(request: Request, start: float) -> None:
 
 
 def emit_text(request: Request, text: str) -> Iterator[Token]:
-    """Yield ``text`` as the tokens of the answer, although the model did not generate it."""
+    """Yield ``text`` as the tokens of the answer, and add them to the first answer. The model did not generate this
+    text.
+    """
     tokenizer = request.model.tokenizer
     text_of = tokenizer.stream()
     for token in tokenizer.encode(text):
@@ -126,11 +132,11 @@ def emit_text(request: Request, text: str) -> Iterator[Token]:
 
 
 def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> None:
-    """Prefill up to where a next question would begin, and persist that under the chat's ``branch``.
+    """Prefill up to where a next question would begin, and persist that prefix as a ``branch`` of the chat.
 
-    The answer's pages are reused as far as its text is tokenized the same way again; the rest, as the chat template has
-    it, is prefilled. If the keeper evicted something or memory is short, nothing is done, and the next question
-    prefills more.
+    The answer's pages are reused as far as its text is tokenized the same way again; the rest is prefilled as the chat
+    template has it. If the keeper evicted something or memory is short, nothing is done, and the next question prefills
+    more.
     """
     tokens, cache = request.prompt.next_tokens(request.text), request.cache
     if not request.persister or request.persist_error or not cache.exact or len(tokens) > request.model.context:

@@ -1,4 +1,6 @@
-"""The runtime: handles shared by all requests of a session. Each is opened when first needed."""
+"""The runtime: the handles that all requests of a session share, such as store and model. Each is opened when first
+needed.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -28,11 +30,11 @@ Value = TypeVar("Value")
 
 
 class Runtime:
-    """Settings, store, model, embedder, pools of KV pages, progress and cancellation of one session.
+    """Holds settings, store, model, embedder, pools of KV pages, progress and cancellation of one session.
 
-    ``on_progress`` gets Progress while something is downloaded, loaded or indexed, and a Note if the default model
-    cannot be fetched. Runtimes that share a ``loader`` share the model's weights and the pools. One thread uses a
-    runtime at a time; any thread may call ``cancel``.
+    ``on_progress`` is called with a Progress while something is downloaded, loaded or indexed, and with a Note if the
+    default model cannot be fetched. Runtimes that share a ``loader`` share the model's weights and the pools. One
+    thread uses a runtime at a time; any thread may call ``cancel``.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Runtime:
 
     @property
     def paged_model(self) -> PagedModel:
-        """The model, if its keys and values are in our pages. Raises ModelError; UsageError for another engine."""
+        """The model, if its keys and values are in our own pages. Raises ModelError. Raises UsageError if the engine is
+        llama.cpp.
+        """
         if self.model.engine != "torch":
             raise UsageError("llama.cpp cannot do this: it holds keys and values itself", "use --engine torch")
         return cast(PagedModel, self.model)
@@ -82,8 +86,8 @@ class Runtime:
 
     @property
     def can_blend(self) -> bool:
-        """True if the model keeps keys and values of every token: it has no states and no sliding layers, which keep
-        only the last window. Also True for llama.cpp, whose engine refuses blending itself.
+        """True if blending may be tried: the model keeps keys and values of every token, so it has no states and no
+        sliding layers. Also True for llama.cpp, whose engine refuses blending itself.
         """
         return self.model.engine != "torch" or not self.paged_model.shape.snapshots
 
@@ -136,7 +140,7 @@ class Runtime:
         return InUse(str(self._model.device), self._model.nbytes, adapter.nbytes if adapter else 0, kv)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
-        """Returns what ``read`` returns for the store; None if there is no store, or it cannot be read."""
+        """Returns the result of ``read``, called with the store; None if there is no store, or if it cannot be read."""
         return read_store(self.settings.home, lambda: self.store, read)
 
     def report(self, phase: str, done: int, total: int) -> None:
@@ -144,8 +148,8 @@ class Runtime:
         self.on_progress(Progress(phase, done, total))
 
     def load(self) -> float:
-        """Load the model and its adapter, and accept a cancel from then on; returns the seconds the model took, 0 if it
-        was loaded.
+        """Load the model and its adapter, and accept a cancel from then on. Returns the seconds that loading the model
+        took, 0 if it was loaded already.
         """
         self.model, self.adapter  # noqa: B018 (loads)
         self._cancellable = True
@@ -181,7 +185,7 @@ class Runtime:
         return accepted
 
     def cancelled(self) -> bool:
-        """Returns True after ``cancel``, until something else runs."""
+        """Returns True after ``cancel``, until the next work starts."""
         return self._cancel.is_set()
 
     def check_cancelled(self) -> None:

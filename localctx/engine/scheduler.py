@@ -38,11 +38,11 @@ Scheduled = tuple[Sequence, AwaitedForward]
 
 
 class Batcher:
-    """Chooses the forward requests of each pass. A pass prefills at most ``max_prefill_tokens``, or one sequence's
-    request if that is larger.
+    """Chooses the forward requests of each pass. A pass prefills at most ``max_prefill_tokens`` tokens; a larger
+    request is prefilled as the only one of its pass.
 
-    ``in_order``: sequences prefill in the order they were added, and no long chunk is prefilled while FULL_DECODE_BATCH
-    others decode, so that long work ends piece by piece and not all at once.
+    With ``in_order``, sequences prefill in the order in which they were added. No long chunk is then prefilled while
+    FULL_DECODE_BATCH others decode, so that long work ends piece by piece and not all at once.
     """
 
     def __init__(self, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
@@ -52,7 +52,9 @@ class Batcher:
         self.sequences = list[Sequence]()
 
     def add(self, coroutine: EngineCoroutine[Result], cancelled: CancelCheck = never_cancelled) -> Sequence[Result]:
-        """Add a sequence; its coroutine starts at once."""
+        """Add a sequence for ``coroutine``, which starts at once. ``cancelled`` is called to check whether the sequence
+        was cancelled.
+        """
         sequence = Sequence(coroutine, cancelled)
         self.sequences.append(sequence)
         return sequence
@@ -63,8 +65,9 @@ class Batcher:
         sequence.close()
 
     def forward(self) -> EngineCoroutine[None]:
-        """Hand over the next pass and resume its sequences. After a cancel, raise it in the cancelled sequences; after
-        another error, compute the sequences one by one.
+        """Yield the next pass as a ``ForwardGroup``, and resume its sequences with the logits. If the pass was
+        cancelled, the error is raised in the cancelled sequences. After another error, the sequences are computed one
+        by one.
         """
         if scheduled := self._schedule():
             self._passes += 1
@@ -83,7 +86,9 @@ class Batcher:
 
     @property
     def is_preempting(self) -> bool:
-        """True while sequences are preempted because memory is short, so no other should be admitted."""
+        """True while sequences are preempted (left out of passes) because memory is short. Start no other sequence
+        then.
+        """
         waiting = [sequence for sequence in self.sequences if sequence.forward_request]
         return len(self._resident()) < len(waiting)
 

@@ -34,7 +34,9 @@ class Sequence(Generic[Result]):
 
     @property
     def forward_request(self) -> AwaitedForward | None:
-        """The request or group it waits for; None while it has events to yield, and after it has ended."""
+        """The forward request or group that the coroutine waits for. None while the coroutine has events to yield, and
+        after it has ended.
+        """
         return None if self.ended or not isinstance(self._runner.yielded, AwaitedForward) else self._runner.yielded
 
     def resume(self, logits: Tensor | list[Tensor]) -> None:
@@ -42,7 +44,7 @@ class Sequence(Generic[Result]):
         self._advance(self._runner.resume, logits)
 
     def fail(self, error: Exception) -> None:
-        """Raise the error of the forward pass inside the coroutine, which may recover."""
+        """Raise ``error``, an error of the forward pass, inside the coroutine, which may recover from it."""
         self._advance(self._runner.fail, error)
 
     def close(self) -> None:

@@ -12,8 +12,8 @@ from localctx.shape import PAGE, SINK_PAGES
 
 
 class AttentionShare(NamedTuple):
-    """Characters ``start..end`` of document ``document``, which lie on one page of the cache, and the page's ``share``
-    of the attention mass (0 to 1).
+    """The characters ``start..end`` of the document with index ``document``, which lie on one page of the cache, and
+    the ``share`` (0 to 1) of the attention mass that the page got. Neighbouring pages with share 0 are one range.
     """
 
     document: int
@@ -25,12 +25,13 @@ class AttentionShare(NamedTuple):
 def attention_by_text(
     cache: SequenceCache, tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]
 ) -> list[AttentionShare]:
-    """Returns all of ``texts``, cut at page boundaries, with each page's share of the recorded attention mass, largest
-    first.
+    """Returns the characters of ``texts``, cut at page boundaries, with the share of the recorded attention mass of
+    each page, largest share first.
 
     ``tokens``: the part of the prompt that contains the texts, in order. The share is 0 where it carries no
     information: on sink pages, which get attention whatever they contain, on evicted and incomplete pages, and
-    everywhere if no attention was recorded. From the first text that the tokens do not spell, texts are left out.
+    everywhere if no attention was recorded. If the decoded tokens do not contain a text, that text and all later ones
+    are left out.
     """
     if cache.attention_mass is None:
         return [AttentionShare(i, 0, len(text), 0.0) for i, text in enumerate(texts)]
@@ -46,10 +47,11 @@ def attention_by_text(
 def pages_of_text(
     tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str], ranges: Sequence[tuple[int, int, int]]
 ) -> set[int]:
-    """Returns the pages of ``tokens`` with characters of ``ranges``: (index of the text, start, end).
+    """Returns the indices of the pages of ``tokens`` that hold characters of ``ranges``: (index of the text, start,
+    end).
 
-    ``tokens``: the part of the prompt that contains the ``texts``, in order. From the first text that the tokens do not
-    spell, ranges are left out.
+    ``tokens``: the part of the prompt that contains the ``texts``, in order. If the decoded tokens do not contain a
+    text, ranges in that text and in all later ones are left out.
     """
     page_starts, prompt = _decode_pages(tokenizer, tokens)
     places = list(_locate_texts(prompt, texts))

@@ -1,6 +1,6 @@
-"""Confidence: the probability that the text answers a question, from likelihoods, by logistic regression.
+"""Computes confidence: the probability that the text answers a question, by logistic regression over likelihoods.
 
-It was fitted to questions that the text did or did not answer (Platt scaling).
+The regression was fitted to questions that the text did or did not answer (Platt scaling).
 """
 
 import math
@@ -17,10 +17,11 @@ CONFIDENCE = "confidence"
 
 @dataclass(frozen=True)
 class Evidence:
-    """The likelihoods a model computed for one answer, in nats.
+    """Log-likelihoods, in nats, that a model computed for one answer and its question.
 
-    ``answer`` is the log-likelihood of the answer with its end, ``tokens`` long; ``not_said`` that of saying instead
-    that nothing answers. ``gain`` is how much likelier the text makes the question, which has ``question_tokens``.
+    ``answer`` is the log-likelihood of the answer with its end token; ``tokens`` is the number of tokens of the answer.
+    ``not_said`` is the log-likelihood of the reply that nothing answers the question. ``gain`` is by how much the text
+    raises the log-likelihood of the question, which has ``question_tokens`` tokens.
     """
 
     answer: float
@@ -30,12 +31,14 @@ class Evidence:
     question_tokens: int
 
     def of_answer(self, likelihood: float, tokens: int) -> "Evidence":
-        """Returns the evidence with another answer's log-likelihood and number of tokens."""
+        """Returns a copy for another answer to the same question: ``answer`` becomes ``likelihood`` (a log-likelihood
+        in nats), and ``tokens`` is replaced. The other fields stay.
+        """
         return replace(self, answer=likelihood, tokens=tokens)
 
     @property
     def features(self) -> tuple[float, ...]:
-        """Inputs of the regression, each bounded, so that no unusual text decides alone."""
+        """The inputs of the regression. Each is clamped to a fixed range, so that no unusual text decides alone."""
         per_token = self.answer / max(1, self.tokens)
         gain_per_token = self.gain / max(1, self.question_tokens)
         bounded = (
@@ -71,8 +74,8 @@ class Calibration:
 
 
 def calibrations(adapter: Adapter) -> dict[str, Calibration]:
-    """Returns an adapter's calibrations by decoding, without those fitted to other features. Raises ModelError for a
-    damaged one.
+    """Returns the calibrations stored with ``adapter``, by decoding (``free`` or ``quote``). Skips calibrations that
+    were fitted to another number of features. Raises ModelError for a damaged one.
     """
     stored = adapter.measured.get(CONFIDENCE, {})
     try:
@@ -83,8 +86,8 @@ def calibrations(adapter: Adapter) -> dict[str, Calibration]:
 
 
 def calibration_from_json(stored: Mapping[str, Any]) -> Calibration | None:
-    """Returns a stored calibration; None if it was fitted to other features. Raises KeyError, OverflowError, TypeError
-    or ValueError for a damaged one.
+    """Returns a calibration from its JSON; None if it was fitted to another number of features. Raises KeyError,
+    OverflowError, TypeError or ValueError for a damaged one.
     """
     weights, bias, threshold = [_number(weight) for weight in stored["weights"]], stored["bias"], stored["threshold"]
     calibration = Calibration(tuple(weights), _number(bias), _number(threshold))

@@ -1,5 +1,5 @@
-"""Prompt lookup: drafts the tokens that followed an earlier occurrence of the last ones, because answers repeat the
-document.
+"""Prompt lookup: drafts tokens by copying. Answers repeat the document, so the tokens that followed an earlier
+occurrence of the last tokens often come again.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ _FIRST_DRAFT = 2  # tokens in the first draft
 
 
 class PromptLookup:
-    """Drafts the tokens that followed the last NGRAM tokens where these occurred before in the prompt ``tokens`` or
-    answer.
+    """Drafts tokens for an answer. It finds the last NGRAM tokens at an earlier place in the prompt ``tokens`` or the
+    answer, and proposes the tokens that followed there.
 
     This is prompt-lookup decoding: speculative decoding (arXiv:2211.17192) without a draft model.
 
-    A draft has at most ``max_draft`` tokens; 0 disables drafting. It grows after a fully accepted draft, otherwise it
-    shrinks to the accepted tokens. ``drafted`` and ``accepted`` count tokens.
+    A draft has at most ``max_draft`` tokens; 0 disables drafting. The next draft is longer after a fully accepted one,
+    else as long as the accepted part. ``drafted`` and ``accepted`` are numbers of tokens.
     """
 
     def __init__(self, tokens: Sequence[int], max_draft: int) -> None:
@@ -32,11 +32,15 @@ class PromptLookup:
         self._tokens.append(token)
 
     def draft(self, max_tokens: int) -> list[int]:
-        """Returns at most ``max_tokens`` tokens that may follow; none if the last ones did not occur before."""
+        """Returns at most ``max_tokens`` tokens that may follow. Returns none if the last NGRAM tokens did not occur
+        before.
+        """
         at = self._continuations.get(tuple(self._tokens[-NGRAM:]))
         return [] if at is None else self._tokens[at : at + min(max_tokens, self._next_size, self.max_draft)]
 
     def record(self, drafted: int, accepted: int) -> None:
-        """Count a verified draft, and set the size of the next one."""
+        """Count a verified draft of ``drafted`` tokens, of which the first ``accepted`` were right, and set the size of
+        the next draft.
+        """
         self.drafted, self.accepted = self.drafted + drafted, self.accepted + accepted
         self._next_size = min(self.max_draft, 2 * self._next_size) if accepted == drafted else max(1, accepted)

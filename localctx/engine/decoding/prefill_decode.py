@@ -33,11 +33,11 @@ def prefill(
 ) -> EngineCoroutine[Tensor]:
     """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
 
-    A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses kept pages then
-    computes exactly what a full prefill computes. A chunk also ends at each of ``stops``. When memory runs out, a
-    ``OomRecovery`` given as ``chunk`` makes room and prefill goes on. ``total`` is for progress if ``tokens`` are only
-    the beginning of a prompt. Raises Cancelled, with the finished chunks in the cache; OutOfKVMemory if nothing is
-    left to try.
+    ``chunk`` is the most tokens of a chunk, or an ``OomRecovery``, which makes room when memory runs out, so that
+    prefill goes on. A chunk ends at each of ``cuts`` and ``stops``. The first cut is where the documents end: a run
+    that reuses kept pages then computes exactly what a full prefill computes. ``total`` is the number of tokens that
+    progress counts to, if ``tokens`` are only the beginning of a prompt. ``after_chunk`` is called with the cache after
+    each chunk. Raises Cancelled, with the finished chunks in the cache; OutOfKVMemory if nothing is left to try.
     """
     relief = chunk if isinstance(chunk, OomRecovery) else OomRecovery(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -91,10 +91,11 @@ def decode(
 ) -> EngineCoroutine[None]:
     """Yield the tokens of an answer, up to a stop token or ``limit`` tokens.
 
-    ``logits`` [vocabulary] follow the tokens in ``cache``. ``lookup`` drafts tokens, which are verified in the same
-    pass as the token before them; a greedy answer does not change. ``repetition`` ends the answer when it detects one,
-    and withholds tokens that may belong to one. ``at_once`` returns how many tokens of a cache may be verified in one
-    pass. Raises Cancelled or OutOfKVMemory; tokens yielded before remain valid.
+    ``logits`` [vocabulary] follow the tokens in ``cache``. ``answer`` is the index of the answer, for its tokens.
+    ``lookup`` drafts tokens, which are verified in the same pass as the token before them; a greedy answer does not
+    change. ``repetition`` withholds tokens that may be a repetition, and ends the answer once it is one. ``at_once``
+    returns how many tokens of a cache may be verified in one pass. Raises Cancelled or OutOfKVMemory; tokens yielded
+    before remain valid.
     """
     text_of, withheld = tokenizer.stream(), deque[Token]()
     drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)
@@ -161,8 +162,8 @@ class _DraftedLogits:
 def decode_each(
     cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
 ) -> EngineCoroutine[None]:
-    """Yield one answer for each sampler, one after the other. Each decodes in a fork of ``cache``, which shares the
-    sealed pages and has its own open page. Raises Cancelled.
+    """Yield one answer for each sampler, one answer after the other. Each answer decodes in a fork of ``cache``, which
+    shares the sealed pages and has its own open page. Raises Cancelled.
     """
     for i, sampler in enumerate(samplers):
         own = cache.fork(recording=not i)  # only the attention of the first answer is cited

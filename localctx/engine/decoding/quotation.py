@@ -36,9 +36,10 @@ class _TokenBuffer:
 
 
 def quotation_first(answering: EngineCoroutine[Result], quote: Callable[[], Quoted | None]) -> EngineCoroutine[Result]:
-    """Run ``answering`` and yield what ``quote`` returns before its first token.
+    """Run ``answering``, and yield the quotation that ``quote`` returns before the first token of the answer.
 
-    ``quote`` is called once, for the answer so far: when the answer has ended, or MAX_WAIT after its first token.
+    Tokens are held back until ``quote`` is called, once, for the answer so far: when the answer has ended, or MAX_WAIT
+    seconds after its first token.
     """
     buffer = _TokenBuffer(quote)
     return flat_map_events(answering, buffer.on_event, buffer.flush)

@@ -1,4 +1,4 @@
-"""Detects repetition: in greedy decoding, small models may generate the same tokens again and again."""
+"""Detects repetition: with greedy decoding, small models may generate the same tokens again and again."""
 
 from collections import deque
 
@@ -9,10 +9,12 @@ MIN_LINE = 16  # tokens of a line that counts as a repetition after two copies
 
 
 class Repetition:
-    """Withholds the last tokens of an answer while they equal the tokens just before them, and detects a repetition.
+    """Detects that an answer repeats itself, and meanwhile withholds tokens that may belong to a repetition.
 
-    An answer repeats itself if it ends in COPIES copies of the same tokens, or in two copies of a whole line of at
-    least MIN_LINE tokens. The tokens withheld then, all copies but the first, are dropped.
+    Tokens are withheld while each equals the token a fixed distance (at most MAX_PERIOD tokens) before it. ``found`` is
+    True if the answer ends in COPIES copies of the same tokens, MIN_TOKENS tokens or more in all, or in two copies of a
+    line of at least MIN_LINE tokens. The caller then ends the answer and drops the withheld tokens: all copies but the
+    first.
     """
 
     def __init__(self) -> None:
@@ -22,7 +24,7 @@ class Repetition:
         self._withheld = deque[int]()  # indices of withheld tokens
 
     def add(self, token: int, ends_line: bool = False) -> int:
-        """Add the next token; returns how many withheld tokens, oldest first, may be shown now."""
+        """Add the next token, and set ``found``. Returns how many withheld tokens, oldest first, may be shown now."""
         at = len(self._ids)
         self._ids.append(token)
         self._ends.append(ends_line)
@@ -34,7 +36,7 @@ class Repetition:
 
     @property
     def withheld(self) -> int:
-        """Number of withheld tokens."""
+        """The number of tokens that are withheld now."""
         return len(self._withheld)
 
     def _repeats(self, distance: int) -> bool:

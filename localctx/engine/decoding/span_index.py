@@ -1,7 +1,8 @@
-"""SpanIndex: all runs of consecutive words of a text as token sequences, to constrain decoding to them.
+"""SpanIndex: indexes all runs of consecutive words of a text as token sequences, so that an answer can be limited to
+them.
 
-A ``SpanState`` is the set of runs that begin with the tokens chosen so far; their next tokens are the allowed ones.
-Building the index takes time and memory linear in the text.
+A ``SpanState`` is the set of runs that begin with the tokens chosen so far. The next tokens of these runs are the
+allowed ones. Building the index takes time and memory linear in the length of the text.
 """
 
 import re
@@ -19,7 +20,7 @@ Form = Literal["bare", "spaced"]
 
 
 class Place(NamedTuple):
-    """Characters ``start..end`` of text number ``text``."""
+    """The range of characters ``start..end`` in the text with index ``text``."""
 
     text: int
     start: int
@@ -39,7 +40,9 @@ _NO_END = frozenset(",;:([{<¿¡-\u2013\u2014«“\u2018„$€£#")  # a span t
 
 
 class SpanState(NamedTuple):
-    """The runs, as ``rows`` of the index, whose first ``depth`` tokens are the ones chosen so far."""
+    """The runs whose first ``depth`` tokens are the tokens chosen so far. ``rows`` are the indices of these runs in a
+    ``SpanIndex``.
+    """
 
     rows: np.ndarray
     depth: int
@@ -58,7 +61,8 @@ _NOTHING = _Word([-1], [0])
 
 
 class SpanIndex:
-    """The runs of ``texts``: each begins and ends at word boundaries and stays in one text.
+    """Indexes the runs of consecutive words in ``texts``. A run begins and ends at word boundaries and stays in one
+    text.
 
     White space counts as one space. ``tokenizer`` encodes words one by one, so no token has a space inside.
     """
@@ -88,7 +92,9 @@ class SpanIndex:
         self._rows = {form: np.array(rows, np.int64) for form, rows in rows_of_form.items()}
 
     def begin(self, *forms: Form) -> SpanState:
-        """Returns all runs whose first word is in one of ``forms``, with no token chosen."""
+        """Returns the state before the first token: all runs, with the first word tokenized in each of ``forms``
+        (``bare``: as at the beginning of a line, ``spaced``: as after a space).
+        """
         return SpanState(np.concatenate([self._rows[form] for form in forms]), 0)
 
     def next_tokens(self, state: SpanState) -> np.ndarray:
@@ -101,7 +107,7 @@ class SpanIndex:
         return SpanState(state.rows[self._at(0, state.rows, state.depth) == token], state.depth + 1)
 
     def places(self, state: SpanState) -> list[Place]:
-        """Returns the places that read as the tokens chosen so far, in order; none if no run may end here."""
+        """Returns where the texts have the words of the tokens chosen so far, in order; empty if no run may end here."""
         if not state.depth:
             return []
         ends = self._at(1, state.rows, state.depth - 1)
@@ -109,14 +115,14 @@ class SpanIndex:
         return sorted(place for place in found if _balanced(self.words_at(place)))
 
     def words_at(self, place: Place) -> str:
-        """Returns the words at ``place``, unchanged."""
+        """Returns the characters of the text at ``place``, unchanged."""
         return self._texts[place.text][place.start : place.end]
 
     def _place(self, row: int, end: int) -> Place:
         return Place(bisect_right(self._first_row, row) - 1, self._start[row], end)
 
     def encode(self, text: str) -> list[int]:
-        """Returns the tokens of ``text`` after a word."""
+        """Returns the tokens of ``text`` as they are when it follows a word."""
         return self._words.encode_after("a", text)
 
     def _at(self, what: int, rows: np.ndarray, depth: int) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""Finds the likeliest answer made of runs of a text's own words.
+"""Finds the likeliest answer that consists of words of a text, in runs of consecutive words.
 
-Best-first search: a partial answer is at least as likely as all its continuations, so the first complete answer reached
-is the likeliest (greedy decoding falls short of it: Castel et al., arXiv:2108.05857). With a length penalty, which
-favours long answers for models not trained to answer briefly, it is only nearly so.
+It searches best first. A partial answer is at least as likely as all its continuations, so the first complete answer
+reached is the likeliest (greedy decoding falls short of it: Castel et al., arXiv:2108.05857). A length penalty favours
+long answers, for models not trained to answer briefly; then the answer found is only nearly the best.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,9 +31,9 @@ SEPARATORS: dict[str, Form] = {",": "spaced", " and": "spaced", "\n": "bare"}
 
 @dataclass(frozen=True)
 class QuotedAnswer:
-    """An answer of one or more runs: ``places`` lists where each run occurs; ``separators`` stand between the runs.
-    ``likelihood`` is the log-likelihood of its ``tokens`` and an end, in nats. ``score`` is that divided by a power of
-    the number of tokens.
+    """An answer of one or more runs of words. ``places`` lists for each run where it occurs; ``separators`` stand
+    between the runs. ``likelihood`` is the log-likelihood, in nats, of ``tokens`` and a stop token. ``score`` is the
+    likelihood divided by a power of the number of tokens.
     """
 
     tokens: tuple[int, ...]
@@ -59,8 +59,9 @@ class _Partial:
 
 
 class SpanSearch:
-    """Searches ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs, each ended by a token of
-    ``ends``. Log-likelihoods are divided by ``(tokens + 1) ** length_penalty`` (0: the likeliest answer wins).
+    """Searches ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs. An answer is complete with one
+    of the token ids ``ends`` after it. Its score is the log-likelihood divided by ``(tokens + 1) ** length_penalty``
+    (0: the likeliest answer wins).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The page map: the tier of each page of an answered request, and the attention the answer paid to it."""
+"""The page map: shows in which tier each page of an answered request is, and how much attention the answer paid to it."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ _TIERS = {"device": "d", "host": "h", "disk": "s"}
 
 @dataclass(frozen=True)
 class PageMap:
-    """``where``: one letter of ``events.WHERE`` for each page of prompt and answer. The first ``reused`` pages were
-    restored. ``looks``: the share of the answer's attention on each page of the prompt, in order; empty if attention
-    was not recorded.
+    """Shows the pages of a prompt and its answer. ``where`` has one letter of ``events.WHERE`` for each page, such as
+    ``d`` for device. The first ``reused`` pages came from the store. ``looks`` is the share (0 to 1) of the answer's
+    attention that each page of the prompt got; it is empty if no attention was recorded.
     """
 
     where: str

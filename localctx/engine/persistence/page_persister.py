@@ -23,8 +23,8 @@ COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1
 
 
 class PagePersister(Persister[Cache]):
-    """See ``Persister``: for page caches of the torch engine. After the local prefix it restores pages from ``remote``,
-    and uploads new ones there if it is writable.
+    """The ``Persister`` for page caches of the torch engine. After the prefix in the local store it restores further
+    pages from the ``remote`` store. It uploads new pages there if that store is writable.
     """
 
     def __init__(
@@ -158,7 +158,9 @@ class PagePersister(Persister[Cache]):
             self._upload(list(self._writer.mapped(range(min(stored, len(self._tokens) // PAGE)))))
 
     def stops(self, cache: Cache) -> Sequence[int]:
-        """See ``Persister``: recurrent states are known only at the end of a forward pass."""
+        """See ``Persister``: chunks end where snapshots of recurrent states are due, because the states are known only
+        at the end of a forward pass. Empty for other models.
+        """
         shape, end = cache.pool.shape, len(self._tokens)
         if not shape.recurrent:
             return ()

@@ -23,12 +23,13 @@ AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
 @dataclass(frozen=True)
 class CacheIdentity:
-    """The identity that pages are stored under: a fingerprint, and the model and codec it was made of.
+    """The identity under which pages are stored: the ``fingerprint``, and the ``model`` and ``codec`` that it was made
+    of.
 
-    ``part`` names the part of the documents that is read, empty for all. ``chat`` and ``branch`` are set for a cache of
-    a chat; branch 0 is the prompt of the chat's last question, before its answer. ``activation`` is where an adapter
-    begins to compute tokens. The first ``document_tokens`` belong to the documents alone. A chat's cache stores these
-    under the documents' own cache too, so they outlive the chat.
+    ``part`` names the part of the documents that is read, empty for all. ``chat`` and ``branch`` are set for the cache
+    of a chat; branch 0 is the prompt of the last question, before its answer. ``activation`` says from which token on
+    an adapter computes. The first ``document_tokens`` tokens belong to the documents alone. For a chat, these are also
+    stored under the documents' own cache, so that they outlive the chat.
     """
 
     fingerprint: bytes
@@ -44,9 +45,9 @@ class CacheIdentity:
 class Persister(ABC, Generic[AnyCache]):
     """Restores and persists ``tokens``, the common beginning of every question on ``documents`` or in a chat.
 
-    The store may take at most ``disk`` bytes (None: the share that ``budget`` grants). ``notes`` name evicted caches
-    and tokens that found no room. ``nbytes`` counts bytes restored and written. ``rate`` is this model's last measured
-    prefill rate here, in tokens per second.
+    The store may take at most ``disk`` bytes (None: the share that ``budget`` grants). ``notes`` are lines for the
+    user: caches that were evicted, and tokens that found no room. ``nbytes`` is the number of bytes restored and
+    written. ``rate`` is the last measured prefill rate of this model here, in tokens per second.
     """
 
     def __init__(
@@ -67,13 +68,15 @@ class Persister(ABC, Generic[AnyCache]):
         self._writer: PageWriter | None = None
 
     def restore(self, cache: AnyCache) -> list[str]:
-        """Restore the longest stored prefix into the empty ``cache``; returns notes that say why it is not longer."""
+        """Restore the longest stored prefix into ``cache``, which is empty. Returns notes for the user that say why no
+        longer prefix was restored.
+        """
         notes = list[str]()
         self._try(lambda store: notes.extend(self._restore(store, cache)))
         return notes
 
     def stops(self, cache: AnyCache) -> Sequence[int]:
-        """Returns the tokens where a prefill chunk must end, so that snapshots can be taken there."""
+        """Returns the token counts at which a prefill chunk must end, because a snapshot is taken there."""
         return ()
 
     def register(self, cache: AnyCache) -> None:
@@ -87,7 +90,7 @@ class Persister(ABC, Generic[AnyCache]):
             self._try(self._commit)
 
     def extend(self, cache: AnyCache, tokens: Sequence[int], branch: int) -> None:
-        """Persist ``tokens``, which continue the sequence of ``cache``, under a ``branch`` of the chat."""
+        """Persist ``tokens``, a longer sequence that continues the one in ``cache``, as a ``branch`` of the chat."""
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: AnyCache, rate: float | None = None) -> None:
@@ -110,12 +113,12 @@ class Persister(ABC, Generic[AnyCache]):
     @property
     @abstractmethod
     def kept(self) -> int:
-        """Number of durable pages or snapshots; 0 if anything failed."""
+        """The number of pages or snapshots that are safely on disk; 0 if anything failed."""
 
     @property
     @abstractmethod
     def kept_tokens(self) -> int:
-        """Number of durable tokens."""
+        """The number of tokens that are safely on disk."""
 
     @abstractmethod
     def _restore(self, store: Store, cache: AnyCache) -> list[str]: ...

@@ -1,7 +1,8 @@
 """In-memory prefix cache: a raw prompt reuses pages of earlier prompts with the same first tokens.
 
-A page also depends on the tokens that shared its forward pass, and on their number. So the ends of passes depend on the
-prompt's tokens alone, and page names include them. Shared pages then equal recomputed ones bit for bit.
+A page also depends on the tokens that shared its forward pass, and on their number. So forward passes end at tokens
+that the prompt alone determines, and the names of pages include where they end. Shared pages then equal recomputed ones
+bit for bit.
 """
 
 import hashlib
@@ -21,24 +22,26 @@ AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
 
 class Sharing(ABC, Generic[AnyCache]):
-    """Shares the prefix of a prompt with other prompts in memory. Prefill chunks end at ``ends``."""
+    """Shares the prefix of a prompt with other prompts in memory. ``ends`` are the token counts at which prefill chunks
+    must end.
+    """
 
     ends: Sequence[int]
 
     @abstractmethod
     def begin(self, cache: AnyCache) -> None:
-        """Load the longest cached prefix, unless the restored one is longer."""
+        """Load the longest prefix in memory into ``cache``, unless the prefix restored from the store is longer."""
 
     @abstractmethod
     def after_chunk(self, cache: AnyCache, chunk_is_planned: bool) -> None:
-        """Retain the prefix prefilled so far, if others may share it. Call after each chunk. ``chunk_is_planned`` is
-        False once chunks shrank because memory ran out.
+        """Retain the prefix prefilled so far, if other prompts may share it. Call this after each chunk.
+        ``chunk_is_planned`` is False once chunks were made smaller because memory ran out.
         """
 
 
 class PromptSharing(Sharing[Cache]):
-    """Loads pages of earlier prompts for a prompt of ``tokens``, and retains its own pages while chunks end at
-    ``ends``. Pages are named under ``root`` and take at most ``budget()`` bytes.
+    """Loads pages of earlier prompts for a prompt of ``tokens``, and retains the prompt's own pages for later ones. The
+    pages are named under ``root``. All retained pages together take at most ``budget()`` bytes.
     """
 
     def __init__(
@@ -72,9 +75,9 @@ class PromptSharing(Sharing[Cache]):
 
 
 def pass_ends(tokens: Sequence[int], stop_ids: Collection[int], chunk: int) -> list[int]:
-    """Returns the page boundaries, in tokens, where forward passes over ``tokens`` end: at the last whole page of each
-    turn (ended by a token of ``stop_ids``), and every ``chunk`` tokens after. The last token is excluded, because its
-    logits are needed.
+    """Returns the token counts at which forward passes over ``tokens`` end. These are the last page boundary of each
+    turn (which ends with a token of ``stop_ids``), and every ``chunk`` tokens after. All are page boundaries. None is
+    at the end of ``tokens``, because the last token must be computed for its logits.
     """
     ends, last = list[int](), 0
     turns = [(i + 1) // PAGE * PAGE for i, token in enumerate(tokens) if token in stop_ids]
@@ -87,13 +90,15 @@ def pass_ends(tokens: Sequence[int], stop_ids: Collection[int], chunk: int) -> l
 
 
 def sharing_root(fingerprint: bytes, chunk: int) -> bytes:
-    """Returns the name before the first page, for passes of at most ``chunk`` tokens."""
+    """Returns the root of the chain of page names, for passes of at most ``chunk`` tokens and pages with this
+    ``fingerprint``.
+    """
     return hashlib.sha256(fingerprint + b"passes" + pack_tokens([chunk])).digest()
 
 
 def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Iterator[SharedKey]:
-    """Yield the name and packed tokens of each page up to the last of ``ends``. Names are chained like stored ones, and
-    include the forward passes.
+    """Yields the (name, packed tokens) of each page up to the last of ``ends``. Each name is a hash of the previous
+    name, the tokens, and where the forward pass begins and ends.
     """
     name = root
     for start, end in pairwise((0, *ends)):
@@ -104,8 +109,9 @@ def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Ite
 
 
 class LlamaSharing(Sharing[LlamaCache]):
-    """For llama.cpp, whose memory keeps the last prompt: a prompt of ``tokens`` starts from the whole pages it shares
-    with that one, or from all of it if the memory cannot be cut. Names begin with ``root``.
+    """Shares prompts for llama.cpp, which keeps only the last prompt in memory. A prompt of ``tokens`` starts from the
+    whole pages that it shares with the last prompt. If that memory cannot be cut, it must share the last prompt up to
+    its end. Names of pages begin with ``root``.
     """
 
     def __init__(self, root: bytes, tokens: Sequence[int]) -> None:

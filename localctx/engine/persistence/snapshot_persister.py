@@ -19,8 +19,9 @@ MIN_TOKENS = 64  # fewer tokens of an interrupted sequence are not worth a snaps
 
 
 class SnapshotPersister(Persister[LlamaCache]):
-    """See ``Persister``. Snapshots are taken every STEP tokens, at the ``end`` of the documents, at the end of
-    ``tokens``, and at the end of a chat turn. Each holds the tokens since the one before.
+    """The ``Persister`` for llama.cpp. It takes snapshots every STEP tokens (STATE_STEP with recurrent states), at the
+    ``end`` of the documents, at the end of ``tokens``, and at the end of a chat turn. Each snapshot holds the tokens
+    since the one before.
     """
 
     def __init__(

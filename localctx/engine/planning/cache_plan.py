@@ -35,8 +35,8 @@ MARGIN = 512  # tokens reserved for question and answer, so every question about
 
 @dataclass(frozen=True)
 class CachePlan:
-    """The plan for one cache. ``limits`` are the free bytes of each tier, ``caps`` the bytes the settings allow (None:
-    no cap). ``chunk`` is the most tokens prefilled in one step.
+    """The plan for one cache. ``limits`` are how many bytes are free in each tier. ``caps`` are how many bytes the
+    settings allow (None: no cap). ``chunk`` is the most tokens prefilled in one step.
     """
 
     codec: str
@@ -52,8 +52,8 @@ class CachePlan:
 
 
 class PoolSet:
-    """The open pools of one model, one per codec, RoPE scaling and prefill loss, so that concurrent sequences share
-    memory and pages. A pool is freed with its last cache and its last ``retained`` page.
+    """The open pools of one model: one for each codec, RoPE scaling and prefill loss. Concurrent sequences share a
+    pool, so they share memory and pages. A pool is freed with its last cache and its last page in ``retained``.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,9 @@ class PoolSet:
         self.retained = RetainedPages()
 
     def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
-        """Returns the pool for one more cache, and sets its limits to the plan's plus what it already holds."""
+        """Returns the pool for one more cache. The limits of the pool become those of ``plan``, plus the bytes that the
+        pool holds already. ``spill`` is the folder of the disk tier of a new pool.
+        """
         key = plan.codec, model.rope, model.prefill_loss
         if pool := self._pools.get(key):
             pool.allow(plan.limits, plan.caps, self.retained.unused_bytes(pool))
@@ -74,31 +76,35 @@ class PoolSet:
         return pool
 
     def trim(self) -> None:
-        """Return the memory of released pages to the system: a pool with retained pages outlives its caches."""
+        """Return the memory of released pages to the system. Without this it would stay in pools that retained pages
+        keep alive.
+        """
         for pool in list(self._pools.values()):
             pool.trim()
 
     @property
     def page_counts(self) -> dict[str, int]:
-        """Number of pages in each tier."""
+        """The number of pages in each tier."""
         tiers = [tier for pool in list(self._pools.values()) for tier in pool.tiers]
         return {name: sum(len(tier) for tier in tiers if tier.name == name) for name in ("device", "host", "disk")}
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """KV bytes of open caches and retained pages by tier, and ``kept``: mapped pages of the store."""
+        """The size in bytes, by tier, of the KV of open caches and retained pages. ``kept`` is the size of the store's
+        pages that are read in place.
+        """
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
         return {**sum(tiers, Counter()), "kept": sum(pool.mapped_bytes for pool in pools)}
 
 
 def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, unused: int = 0) -> CachePlan:
-    """Plan the cache of a prompt of ``tokens`` for the memory that is free now. ``unused`` bytes of the device hold
-    pages of earlier prompts and count as free, because they can be given up.
+    """Plan the cache of a prompt of ``tokens`` for the memory that is free now. ``unused`` is how many bytes of the
+    device hold pages of earlier prompts; they count as free, because they can be given up.
 
     The chunk is the largest whose activations fit in half of the free memory and whose pages fit in half of the
-    device's budget. Raises UsageError for an unknown keeper, and for a keeper that evicts tokens of a model with
-    states.
+    device's budget. Raises UsageError for an unknown keeper. Raises UsageError for a keeper that evicts tokens, if the
+    model has states.
     """
     keeper = make_keeper(settings.keep, tokens)
     if isinstance(keeper, TokenBudget):
@@ -117,7 +123,9 @@ def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, u
 
 
 def refuse_eviction(model: Model, keeper: str) -> None:
-    """Raise UsageError if layers of the model keep states, from which this keeper cannot evict."""
+    """Raise UsageError for a model with states (memory of all tokens without pages). ``keeper`` is the name of the
+    policy, which cannot evict tokens from states.
+    """
     if model.engine == "torch" and cast(PagedModel, model).shape.states:
         what = f"{model.name} has layers that remember all tokens in states, of which {keeper} can drop nothing"
         raise UsageError(what, "use --keep full or select; in a full chat: summarize, or begin a new one")
@@ -142,10 +150,12 @@ def longest_prompt(settings: Settings, model: Model) -> float:
 
 
 def choose_window(settings: Settings, model: Model, documents: int, prompt: int) -> ContextWindow:
-    """Returns the context window for a prompt of ``prompt`` tokens, ``documents`` of them in documents.
+    """Returns the context window for a prompt of ``prompt`` tokens, of which ``documents`` tokens are documents.
 
-    That is the trained window if it holds them with MARGIN. Else it is the smallest tested longer window that does, or
-    that holds the prompt, if there is one. A keeper that bounds the positions needs no longer window.
+    If the setting ``rope`` is not ``auto``, this is the model's window under that scaling. Else it is the trained
+    window, if that has room for the prompt, and for the documents with MARGIN. Else it is the smallest tested longer
+    window with that room, or else with room for the prompt; the trained window if there is none. A keeper that bounds
+    the positions needs no longer window.
     """
     plain = ContextWindow(model.trained)
     if settings.rope != "auto":
@@ -158,9 +168,9 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
 
 @dataclass
 class OomRecovery:
-    """Makes room when memory runs out during prefill, which then continues. In this order it gives up pages retained
-    for later prompts, halves the chunk, re-encodes to the codec that ``smaller_codec`` names, and moves pages to lower
-    tiers.
+    """Makes room when memory runs out during prefill, which then continues. It takes these steps in order: give up
+    pages retained for later prompts, halve the chunk, re-encode to the codec that ``smaller_codec`` names, and move
+    pages to lower tiers.
     """
 
     chunk: int
@@ -169,7 +179,7 @@ class OomRecovery:
     def __call__(self, cache: Any, of_budget: bool = False) -> str | None:
         """Take the next step; returns a sentence that says what was done, or None if nothing is left to try.
 
-        ``of_budget``: every tier is at its limit, so pages are neither given up nor moved.
+        ``of_budget``: memory ran out because every tier is at its limit, so pages are neither given up nor moved.
         """
         return next(self._tries(cache, of_budget), None)
 
@@ -204,6 +214,6 @@ def out_of_memory(e: BaseException) -> bool:
 
 
 def smaller_codec(shape: KVShape, passed: Callable[[str], bool | None], codec: str) -> str | None:
-    """Returns the codec that ``choose_codec`` chooses now if it is smaller than ``codec``, else None."""
+    """Returns the codec that ``choose_codec`` would choose, if it is smaller than the current ``codec``; else None."""
     best = choose_codec(shape, passed)
     return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None

@@ -1,5 +1,5 @@
-"""Capacity: the memory that a model and a context need here, and the longest context that fits, without loading the
-model.
+"""Capacity: plans the memory that a model and a context need here, and the longest context that fits. The model is not
+loaded.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from localctx.settings import Settings
 class Capacity:
     """The memory plan of a model, as ``localctx plan --json`` prints it. Sizes are in bytes, contexts in tokens.
 
-    ``kv`` describes the cache of ``context`` tokens in the chosen codec, ``codecs`` the same for every codec, and
-    ``fits`` the longest context that fits in each. ``window`` is the model's, None if its config has none; ``longer``
-    are tested windows beyond it. ``adapter_bytes`` is the size of the adapter that answers (0: none). ``limits`` are
-    the bytes KV may take in each tier now. ``unfit`` says why this version cannot run the model, None if it can.
-    ``gpu``: for a GGUF on a GPU, the ``GpuLayers`` that fit there, as JSON.
+    ``kv`` describes the cache of ``context`` tokens in the chosen codec. ``codecs`` describes the same cache in every
+    codec, and ``fits`` is the longest context that fits in each. ``window`` is the context window of the model, None if
+    its config has none; ``longer`` are tested windows beyond it. ``adapter_bytes`` is the size of the adapter that
+    answers (0: none). ``limits`` are how many bytes KV may take in each tier now. ``unfit`` says why this version
+    cannot run the model, None if it can. ``gpu`` is set for a GGUF on a GPU: the ``GpuLayers`` that fit there, as JSON.
     """
 
     model: str

@@ -24,8 +24,9 @@ models.
 
 @dataclass(frozen=True)
 class EffectiveContext:
-    """The most ``tokens`` of documents that a question attends to, and the source of that number. Longer documents, of
-    up to ``focused`` tokens, are read whole too, but questions attend only to their best passages (0: not measured).
+    """How long documents are read whole. A question attends to all of up to ``tokens`` tokens; ``source`` says where
+    that number comes from. Longer documents of up to ``focused`` tokens are read whole too, but a question attends only
+    to their best passages (0: not measured).
     """
 
     tokens: int
@@ -34,12 +35,12 @@ class EffectiveContext:
 
     @property
     def whole(self) -> int:
-        """The most tokens of documents that are read whole."""
+        """The most tokens of documents that are read whole, by either way."""
         return max(self.tokens, self.focused)
 
     @property
     def description(self) -> str:
-        """For example ``4,096 tokens (as measured here)``."""
+        """A description for the user, such as ``4,096 tokens (as measured here)``."""
         origin = {
             "guess": " (a cautious guess from its size: localctx quality --context measures it)",
             "setting": " (as you set it)",
@@ -51,8 +52,9 @@ class EffectiveContext:
 def effective_context(
     settings: Settings, model: Model, measured: Callable[[], dict[str, Any] | None], adapter: Adapter | None = None
 ) -> EffectiveContext:
-    """Returns the effective context of ``model`` from the first source that has one: the setting, the value
-    ``measured`` on this machine, the value measured with the ``adapter``, the catalogue, an estimate.
+    """Returns the effective context of ``model`` from the first source that has one. The sources are, in order: the
+    setting, the report that ``measured`` returns for this machine, a value measured with the ``adapter``, the
+    catalogue, and an estimate.
     """
     if settings.effective_context:
         return EffectiveContext(settings.effective_context, "setting")

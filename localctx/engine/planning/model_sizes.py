@@ -1,4 +1,4 @@
-"""The memory that a model and its contexts need, computed from the model's files alone, for either engine."""
+"""Computes the memory that a model and its contexts need from the model's files alone, for either engine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -29,10 +29,11 @@ from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
 class ModelSizes:
-    """What a memory plan asks about a model under ``settings`` on ``device``, of which ``free`` bytes are free.
+    """The sizes of a model that a memory plan needs, under ``settings`` on ``device``. ``free`` is how many bytes of
+    the device are free.
 
-    ``window`` is in tokens (0: unknown), ``weights`` and ``adapter`` in bytes. ``codecs`` are possible for KV. The
-    other attributes are the fields of ``Capacity`` with these names.
+    ``window`` is in tokens (0: unknown), ``weights`` and ``adapter`` in bytes. ``codecs`` are the codecs possible for
+    KV. The other attributes are the fields of ``Capacity`` with the same names.
     """
 
     family: str
@@ -52,14 +53,16 @@ class ModelSizes:
         self.free = measure_device(str(device)).free if device_memory is None else device_memory
 
     def limits(self, need: MemoryNeed) -> TierLimits:
-        """Returns the bytes that KV may take in each tier beside weights and working memory."""
+        """Returns how many bytes KV may take in each tier, if the weights and the working memory of ``need`` are in
+        memory too.
+        """
         reserve = round(need.weights + need.working)
         return measure_limits(str(self.device), self.settings.home, reserve, free=self.free, **self.settings.caps)
 
 
 class TorchSizes(ModelSizes):
-    """The sizes of a model for torch: of ``settings.model``, or of the one that the file ``config`` describes. Raises
-    UserError.
+    """The sizes for torch of ``settings.model``, or of the model that the file ``config`` describes. ``device_memory``
+    replaces the measured free memory, in bytes. Raises UserError.
     """
 
     engine = "torch"
@@ -87,11 +90,13 @@ class TorchSizes(ModelSizes):
         return choose_codec(self._sizing.shape, passed) if self.settings.kv == "auto" else self.settings.kv
 
     def need(self, codec: str, tokens: int) -> MemoryNeed:
-        """Returns the bytes of a context of ``tokens`` on the device."""
+        """Returns the memory, in bytes, that the device needs for a context of ``tokens``: weights and adapter, keys
+        and values, and working memory.
+        """
         return self._sizing.need(codec, tokens, self.chunk, self.device) + MemoryNeed(self.adapter)
 
     def longest(self, codec: str) -> int:
-        """Returns the most tokens whose KV fits on the device."""
+        """Returns the most tokens of a context whose keys and values in ``codec`` fit on the device."""
 
         def fit(tokens: int) -> MemoryFit:
             need = self.need(codec, tokens)
@@ -100,9 +105,9 @@ class TorchSizes(ModelSizes):
         return largest_context(fit, PAGE)
 
     def kv(self, codec: str, tokens: int) -> dict[str, Any]:
-        """Returns the memory of keys, values and states as JSON. ``state_bytes`` is the size of one snapshot of the
-        states, taken every ``snapshot_step`` tokens. ``later_bytes_per_token`` is the size of a token that sliding
-        layers no longer see.
+        """Returns the memory of keys, values and states of ``tokens`` tokens, as JSON. ``state_bytes`` is the size of
+        one snapshot of the states, taken every ``snapshot_step`` tokens. ``later_bytes_per_token`` is the size of a
+        token that sliding layers no longer see.
         """
         shape, itemsize = self._sizing.shape, self._sizing.itemsize
         kv = {
@@ -117,7 +122,7 @@ class TorchSizes(ModelSizes):
         return kv | {"state_bytes": shape.state_bytes(itemsize), "snapshot_step": step}
 
     def attention(self, codec: str) -> dict[str, Any]:
-        """Returns how query heads share keys and values, and the bytes of a token if each had its own, as JSON."""
+        """Returns as JSON how many query heads share each KV head, and the bytes of a token with and without sharing."""
         shape, multihead = self._sizing.shape, self._sizing.multihead
         layer, heads = shape.layers[0], multihead.layers[0].kv_heads
         shared, own = shape.bytes_per_token(codec), multihead.bytes_per_token(codec)
@@ -125,8 +130,9 @@ class TorchSizes(ModelSizes):
         return found | ({"kind": "latent"} if layer.kind == "latent" else {})
 
     def sliding(self, codec: str, tokens: int) -> dict[str, Any] | None:
-        """Returns the memory saved by sliding layers as JSON, None for models without them. ``uncut_bytes`` is the size
-        of a cache with every page of every layer. Windows are stored every ``window_step`` tokens.
+        """Returns as JSON how much memory sliding layers save; None for a model without them. ``uncut_bytes`` is the
+        size of a cache with every page of every layer. The windows of sliding layers are stored every ``window_step``
+        tokens.
         """
         shape = self._sizing.shape
         if not shape.window:
@@ -142,8 +148,8 @@ class TorchSizes(ModelSizes):
 
 
 class GgufSizes(ModelSizes):
-    """The sizes of a GGUF for llama.cpp, with the methods of ``TorchSizes``. A file that was never loaded is probed in
-    a child process, where llama.cpp reports the size of its contexts. Raises UserError.
+    """The sizes of a GGUF for llama.cpp, with the same methods as ``TorchSizes``. A file that was never loaded is tried
+    in a child process, in which llama.cpp reports the size of its contexts. Raises UserError.
     """
 
     engine = "llama.cpp"

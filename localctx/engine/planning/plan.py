@@ -29,7 +29,8 @@ _SHORTER = {
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "", what: str = QUESTION) -> None:
     """Raise TooLong if a prompt of ``tokens`` leaves no room for an answer in ``context`` tokens.
 
-    ``about`` is ``"about "`` if the tokens are estimated. The prompt consists of ``what``: QUESTION, MESSAGES or RAW.
+    ``model`` is named in the message. ``about`` is ``"about "`` if ``tokens`` is an estimate. ``what`` says what the
+    prompt consists of: QUESTION, MESSAGES or RAW.
     """
     if tokens >= context:
         raise TooLong(f"{what} {about}{tokens:,} tokens, and {model} reads at most {context:,}", _SHORTER[what])
@@ -42,8 +43,8 @@ def refuse_sparse_reading(settings: Settings) -> None:
 
 
 def refuse_for_gguf(settings: Settings) -> None:
-    """Raise UsageError for weights other than the file's own, sparse prefill, or an adapter; ModelError for a missing
-    adapter.
+    """Raise UsageError for settings that llama.cpp cannot use with a GGUF: other weights than the file's own, sparse
+    prefill, or an adapter. Raises ModelError if the adapter is missing.
     """
     if settings.weights not in ("auto", "full"):
         raise UsageError(
