@@ -77,13 +77,13 @@ def attend_cache(
     expand: Expand | None = None,
     shared: bool = False,
 ) -> Tensor:
-    """Compute causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v
-    [H, T, D].
+    """Compute causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T,
+    D].
 
     ``window`` hides keys ``window`` or more positions back. ``softcap`` and ``sinks`` [Hq] are as in
-    ``localctx.kernels.reference``. ``expand`` turns the latents of a layer into keys and values (MLA). The new k, v are
-    already expanded. ``shared``: another layer of the model has attended over this one in this step. Returns
-    [Hq, T, Dv]. Reads the cache without extending it. Reports to its keeper and records its attention mass.
+    ``localctx.kernels.reference``. In a latent layer (MLA), ``expand`` turns latents into keys and values; the new k, v
+    are already expanded. ``shared``: another layer of the model has attended over this layer of the cache in this step.
+    Returns [Hq, T, Dv]. The cache is read and not extended, but attention is reported to its keeper and recorded.
     """
     call = _AttentionCall(cache, layer, q, scale, window, softcap, expand)
     path = call.path

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 
 class AttentionHistory:
-    """Attention received by one sequence.
+    """Records the attention that the pages and tokens of one sequence received.
 
-    ``page_mass`` [pages] is the attention mass of each sealed page, summed over the queries that could see it.
-    ``queries`` [pages] counts these queries. ``token_votes`` holds, per layer, the weight that the prompt's last
-    queries gave each sealed token, [kv_heads, tokens]. ``recorded`` is each text page's mass since recording began,
-    else None.
+    ``page_mass`` [pages] is the attention mass of each sealed page, summed over the queries that could see the page.
+    ``queries`` [pages] is the number of these queries. ``token_votes`` holds, per layer, the weight that the last
+    queries of the prompt gave each sealed token, [kv_heads, tokens]. ``recorded`` is the mass of each text page since
+    recording began, None if it never began. (A text page is 64 tokens of the text, whether or not a keeper evicted
+    some.)
     """
 
     def __init__(self) -> None:
@@ -30,17 +31,17 @@ class AttentionHistory:
         return self.page_mass / np.maximum(self.queries, 1)
 
     def add_page_mass(self, mass: np.ndarray) -> None:
-        """Add ``mass`` to the first ``len(mass)`` sealed pages."""
+        """Add ``mass`` [n] to the attention mass of the first n sealed pages."""
         self.page_mass[: len(mass)] += mass
 
     def advance(self, pages: int, queries: int) -> None:
-        """Grow to ``pages`` sealed pages and count ``queries`` more queries for all of them."""
+        """Extend the history to ``pages`` sealed pages, and count ``queries`` more queries for each of them."""
         more = np.zeros(pages - len(self.page_mass))
         self.page_mass = np.concatenate((self.page_mass, more))
         self.queries = np.concatenate((self.queries, more)) + queries
 
     def keep(self, indices: list[int]) -> None:
-        """Drop all sealed pages except those at ``indices``."""
+        """Forget all sealed pages except those at ``indices``."""
         self.page_mass, self.queries = self.page_mass[indices], self.queries[indices]
 
     def reset(self, pages: int) -> None:

@@ -1,4 +1,4 @@
-"""BlockTable: ids, addresses, kinds and positions of one sequence's sealed pages, in order."""
+"""BlockTable: the ids, addresses, kinds (ORDINARY or SINK) and positions of one sequence's sealed pages, in order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ ALL = slice(None)
 
 
 class PageParts(NamedTuple):
-    """The ids of the parts of one page. ``full`` holds the layers that attend to everything, or every layer if pages
-    have one part. ``sliding`` holds the sliding-window layers, None once they no longer see the page. vLLM's hybrid KV
-    cache manager groups layers in the same way.
+    """The ids of the two parts of one page. ``full`` is the part of the layers that attend to everything (or of every
+    layer, if no layer slides). ``sliding`` is the part of the sliding-window layers, None once they no longer see the
+    page. vLLM's hybrid KV cache manager groups layers in the same way.
     """
 
     full: int
@@ -36,8 +36,8 @@ class PageParts(NamedTuple):
 
 @dataclass(frozen=True)
 class PlacedPage:
-    """One sealed page in a sequence: its parts, the index of its first token in the text, and its
-    first key's position.
+    """One sealed page in a sequence: its ``parts``, the index ``token`` of its first token in the text, and the
+    ``position`` of its first key.
     """
 
     parts: PageParts
@@ -77,10 +77,11 @@ class _Columns:
 
 
 class BlockTable:
-    """The sealed pages of a sequence whose model computes in ``dtype``, addressed by their index in the table.
+    """The block table of a sequence whose model computes in ``dtype``. Sealed pages are addressed by their index in the
+    table.
 
     The table holds one reference to each part of a page. It also holds the ``originals``: the sink pages as first
-    computed, from which re-rotated ones are made.
+    computed. Re-rotated sink pages are made from these.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
@@ -95,7 +96,7 @@ class BlockTable:
 
     @property
     def pages(self) -> list[int]:
-        """The ids of the pages' full parts."""
+        """The ids of the FULL parts of all pages."""
         return [placed.parts.full for placed in self.placed]
 
     @property
@@ -105,19 +106,25 @@ class BlockTable:
 
     @property
     def text_pages(self) -> np.ndarray:
-        """The index of the text page in which each page begins, int64."""
+        """For each page, the index of the 64 tokens of the text in which it begins, int64. It differs from the page's
+        own index once pages were evicted.
+        """
         return self._columns.text_pages
 
     def bases(self, part: int) -> np.ndarray:
-        """Returns the addresses of one part of the pages, int64: its layers' records in order. 0 where it is absent."""
+        """Returns the address of one ``part`` (FULL or SLIDING) of each page, int64; 0 where the part is absent. The
+        records of the part's layers lie there in order.
+        """
         return self._columns.by_part[part].bases
 
     def kinds(self, part: int) -> np.ndarray:
-        """Returns the kinds of one part of the pages, uint8."""
+        """Returns the kind (ORDINARY or SINK) of one ``part`` of each page, uint8."""
         return self._columns.by_part[part].kinds
 
     def for_kernels(self, layer: int) -> PageAddresses:
-        """Returns addresses and kinds of a layer's part of the pages, in the form the backend's kernels take."""
+        """Returns the addresses and kinds of the pages' part that holds ``layer``, in the form that the backend's
+        kernels take.
+        """
         return self._column(layer).for_kernels
 
     def readable(self, indices: np.ndarray | slice = ALL) -> bool:
@@ -130,14 +137,14 @@ class BlockTable:
 
     @property
     def readable_once_fetched(self) -> bool:
-        """True if the backend's kernels can read pages on the device."""
+        """True if the backend's kernels can read pages that are on the device."""
         return self.pool.backend.reads(np.ones(1, bool), self.dtype)
 
     def fetched(self, layer: int, indices: np.ndarray) -> tuple[PageAddresses, list[Tensor]]:
-        """Returns ``for_kernels`` with copies of the pages at ``indices`` that are not on the device.
+        """Returns ``for_kernels``, with addresses of device copies for pages at ``indices`` that are not on the device.
 
-        Hold on to the returned tensors until the kernel is launched. They stay valid until pages of another layer are
-        fetched.
+        Keep the returned tensors, which hold the copies, until the kernel is launched. The copies stay valid until
+        pages of another layer are fetched.
         """
         column, holding = self._column(layer), list[Tensor]()
         bases, far = column.bases.copy(), indices[~column.on_device[indices]]
@@ -162,10 +169,11 @@ class BlockTable:
         return (starts[:, None] + torch.arange(PAGE, device=starts.device)).flatten()
 
     def first_seen(self, layer: int, window: int, position: int) -> tuple[int, int]:
-        """Returns the first page that tokens from ``position`` on can see, and how many of its first tokens are hidden.
+        """Returns the first page that tokens from ``position`` on can see, and how many of the first tokens of this
+        page are hidden.
 
-        Keys ``window`` or more positions back are hidden. So are sinks whose part was released before they moved into
-        the window.
+        Keys ``window`` or more positions back are hidden. Sinks whose part was released before they moved into the
+        window are hidden, too.
         """
         unseen = position + 1 - window  # that token sees nothing before this position
         starts = self.positions(layer)
@@ -184,14 +192,16 @@ class BlockTable:
                 start = i
 
     def reads_mixed(self, layer: int) -> bool:
-        """Returns True if ``read`` accepts runs of mixed kinds: the backend unpacks in place and no
-        key lacks its bias.
+        """Returns True if ``read`` accepts runs of both kinds of pages: the backend unpacks pages in place, and keys
+        are stored with their bias.
         """
         backend = self.pool.backend
         return backend.mixes_kinds and backend.unpacks(self._column(layer).on_device) and not self.pool.unbiased(layer)
 
     def records(self, layer: int, first: int, stop: int) -> Tensor:
-        """Returns the records of the pages ``first..stop``, all of one kind: [pages, total] uint8, on the device."""
+        """Returns the records of a layer for the pages ``first..stop``, all of one kind: [pages, bytes of a record]
+        uint8, on the device.
+        """
         return self.pool.fetch(self._ids_of(layer, first, stop), layer)
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -212,8 +222,8 @@ class BlockTable:
         return k.to(dtype), v.to(dtype)
 
     def touch(self, indices: np.ndarray | slice = ALL) -> None:
-        """Mark the pages at ``indices`` as needed now, so that they move to lower tiers last. All sliding parts are
-        marked, because sliding layers need all of them.
+        """Mark the pages at ``indices`` as needed now, so that they move to lower tiers last. The sliding parts of all
+        pages are marked too, because sliding layers need all of them.
         """
         ids, pages = self.ids, len(self)  # every page has its full part, and these come first
         self.pool.touch(np.concatenate((ids[:pages][indices].ravel(), ids[pages:])))
@@ -221,7 +231,7 @@ class BlockTable:
     # --- Changing the table
 
     def append(self, parts: PageParts, token: int, position: int) -> None:
-        """Append a page. The references to its parts pass to the table."""
+        """Append a page. The table takes over the references to its parts."""
         self.placed.append(PlacedPage(parts, token, position))
 
     def release_unseen(self, position: int) -> None:
@@ -238,7 +248,9 @@ class BlockTable:
             self._cached = None
 
     def has_window(self, position: int, pages: int) -> bool:
-        """Returns True if every sliding part of the first ``pages`` that is visible from ``position`` is present."""
+        """Returns True if no sliding part is missing among the first ``pages`` pages, as far as sliding layers see them
+        from ``position``.
+        """
         if not (window := self.pool.shape.window):
             return True
         first, _ = self.first_seen(self._sliding_layer, window, position)
@@ -259,11 +271,11 @@ class BlockTable:
     def replace(
         self, first: int, stop: int, pages: list[PageParts], positions: list[np.ndarray | None]
     ) -> tuple[int, int]:
-        """Replace the pages ``first..stop`` with ``pages``, which hold some of their tokens. Returns the token range of
-        the replaced pages. Releases the parts that are not in ``pages``.
+        """Replace the pages ``first..stop`` with ``pages``, which hold some of their tokens, and release parts that are
+        not in ``pages``. Returns the token range of the replaced pages.
 
-        ``positions`` has, per layer, the positions of all pages' first keys if the layer has its own from now on, else
-        None.
+        ``positions`` has an entry per layer: the positions of all pages' first keys if they differ in this layer from
+        now on, else None.
         """
         start, end = self.placed[first].token, self.placed[stop - 1].token + PAGE
         stay = {page for parts in pages for page in parts.ids}
@@ -274,12 +286,16 @@ class BlockTable:
         return start, end
 
     def move(self, index: int, parts: PageParts, position: int) -> None:
-        """Put the re-rotated copies ``parts`` at ``index``. The caller keeps the references to the old parts."""
+        """Put ``parts``, re-rotated copies, in place of the page at ``index``. The references to the old parts pass to
+        the caller.
+        """
         self.placed[index] = PlacedPage(parts, self.placed[index].token, position)
         self._cached = None
 
     def move_to(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
-        """Release all pages and continue in ``pool``, which holds their copies ``pages`` and ``originals``."""
+        """Release all pages and continue in ``pool``, which holds copies: ``pages`` of the pages, ``originals`` of the
+        original sinks.
+        """
         self.pool.release(self._held)
         self.placed = [PlacedPage(new, p.token, p.position) for new, p in zip(pages, self.placed, strict=True)]
         self.pool, self.originals, self._cached = pool, originals, None

@@ -1,4 +1,4 @@
-"""Cache: the state of one sequence, and the protocol by which a forward pass extends it.
+"""Cache: the state of one sequence, and the steps by which forward passes extend it.
 
 A step appends the same tokens to every layer, layer by layer: ``begin``, ``extend`` for each layer, then ``commit``.
 ``rollback`` instead of ``commit`` restores the sequence as it was before ``begin``.
@@ -30,11 +30,12 @@ from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 class Cache:
     """The KV cache of one sequence: sealed pages (``table``), an ``open_page``, and ``states`` of layers without pages.
 
-    ``length`` counts the committed tokens, ``position`` is where the next one goes. They differ once a keeper has
-    rebased positions. ``reach`` is the model's window. ``history`` holds the attention that pages received,
-    ``evictions`` the tokens that the ``keeper`` evicted. ``activation`` names the adapter that computes the tokens and
-    its first token, None for no adapter. ``joins_chunks``: its chunks may be computed in one pass with those of other
-    sequences, which can change the last digits. This is safe because nothing of it will be persisted.
+    ``length`` is the number of committed tokens, and ``position`` is the position of the next token. They differ once a
+    keeper has rebased positions. ``reach`` is the model's window in tokens. ``history`` records the attention that
+    pages received, ``evictions`` the tokens that the ``keeper`` evicted. ``activation`` names the adapter that computes
+    tokens, and the first such token; None for no adapter. ``joins_chunks``: chunks of this sequence may be computed in
+    one pass with those of other sequences. This can change the last digits, which is safe because nothing of the
+    sequence will be persisted.
     """
 
     activation: Activation | None = None
@@ -56,7 +57,7 @@ class Cache:
 
     @property
     def pool(self) -> Pool:
-        """The pool that holds its sealed pages."""
+        """The pool that holds the sealed pages."""
         return self.table.pool
 
     @property
@@ -81,7 +82,9 @@ class Cache:
 
     @property
     def exact(self) -> bool:
-        """True if every page matches its name: nothing evicted, re-encoded or copied from another sequence."""
+        """True if every page matches its name (a hash of its tokens): nothing was evicted, re-encoded or copied from
+        another sequence.
+        """
         return self.evictions.exact
 
     @property
@@ -91,12 +94,14 @@ class Cache:
 
     @property
     def dropped(self) -> int:
-        """Number of tokens that attention no longer sees, averaged where KV heads keep different ones."""
+        """The number of tokens that attention no longer sees. If KV heads keep different tokens, this is the average
+        over heads.
+        """
         return self.evictions.tokens
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """Attention mass of each text page since ``record_attention``, or None if not recorded."""
+        """The attention mass of each 64 tokens of the text since ``record_attention``, or None if not recorded."""
         return self.history.recorded
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -106,7 +111,9 @@ class Cache:
         return self.table.read(layer, first, stop, dtype)
 
     def open_tail(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Returns the committed tokens of the open page: k [kv_heads, tail, k_dim], v [kv_heads, tail, v_dim]."""
+        """Returns the keys and values of the open page's committed tokens: k [kv_heads, tail, k_dim], v [kv_heads,
+        tail, v_dim].
+        """
         return self.open_page.tokens(layer)
 
     def tail_payload(self) -> np.ndarray:
@@ -121,14 +128,16 @@ class Cache:
         return None if page is None else self.pool.payload(page).cpu().numpy()
 
     def bytes_with(self, tokens: int) -> int:
-        """Returns the sequence's bytes after ``tokens`` more: its pages in any tier, open page and states."""
+        """Returns the size in bytes of the sequence with ``tokens`` more tokens: its pages in any tier, open page and
+        states.
+        """
         first, pool = self.num_pages, self.pool
         new = range(first, first + (self.tail + tokens) // PAGE)
         more = sum(pool.page_bytes(i, part) for i in new for part in (FULL, SLIDING))
         return pool.bytes_of(self.table.ids) + more + self.open_page.nbytes + self.states.nbytes
 
     def sketch_bytes(self) -> int:
-        """Returns the bytes of the sketches made so far. They are not part of the pages."""
+        """Returns the size in bytes of the sketches (keys at two bits) made so far. They are not part of the pages."""
         return self.sketches.nbytes
 
     # --- The phases of a request
@@ -138,25 +147,27 @@ class Cache:
         self.phase = phase
 
     def finish_prefill(self) -> None:
-        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises
-        OutOfKVMemory.
+        """End the prefill of a prompt. A keeper that compresses prompts now does so, if the prompt ends with a
+        question. Raises OutOfKVMemory.
         """
         if self.phase == "asking":
             self.keeper.after_prefill(self)
         self.phase = "answering"
 
     def selects_pages(self) -> bool:
-        """Returns True if a query now sees only the pages that it selects, which happens to tokens of the answer."""
+        """Returns True if each query now sees only the pages that it selects. This holds only for tokens of the
+        answer.
+        """
         return self.phase == "answering" and self.keeper.pages_seen(self.num_pages) < self.num_pages
 
     @property
     def prefill_loss(self) -> float:
-        """Share of attention weights that a query may lose to skipped pages. 0 in questions and answers."""
+        """The share of attention weights that a query may lose to skipped pages; 0 in questions and answers."""
         return self.pool.prefill_loss if self.phase == "reading" else 0.0
 
     def record_attention(self) -> None:
-        """Start to add up, in ``attention_mass``, the mass that the pages read so far receive.
-        Forks add to it as well.
+        """Start to record, in ``attention_mass``, the attention mass that the pages read so far will receive. Forks add
+        to the same record.
         """
         self.history.record(self.length // PAGE)
 
@@ -167,8 +178,8 @@ class Cache:
     # --- A step
 
     def begin(self, tokens: int) -> None:
-        """Start a step of ``tokens`` tokens, and release pages that sliding layers no longer see. Raises
-        OutOfKVMemory, with every token unchanged.
+        """Start a step of ``tokens`` tokens. Pages that sliding layers no longer see are released. Raises
+        OutOfKVMemory, with no token changed.
         """
         assert not self._step, "a step is open"
         assert tokens > 0
@@ -187,8 +198,8 @@ class Cache:
             raise
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Append this step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer, and seal pages that fill
-        up.
+        """Append the step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer, and seal pages that are
+        full.
         """
         assert k.shape[1] == self._step, "extend wants the tokens that begin announced"
         pending = self._pending[self.pool.format.parts[layer]]
@@ -201,7 +212,7 @@ class Cache:
         self.open_page.write_next(layer, k[:, full:], v[:, full:])
 
     def commit(self) -> None:
-        """Make the step part of the sequence, then evict the pages that the keeper does not keep."""
+        """Make the step part of the sequence, then evict pages as the keeper decides."""
         self.pool.close([*self._pending[FULL], *self._pending[SLIDING]])
         for i, parts in enumerate(zip_longest(*self._pending)):
             start = i * PAGE - self.tail
@@ -223,9 +234,9 @@ class Cache:
     # --- Other ways to change it
 
     def adopt(self, payloads: list[np.ndarray], windows: Mapping[int, np.ndarray] = MappingProxyType({})) -> None:
-        """Append persisted pages (mapped bytes, in order). The open page must be empty.
+        """Append persisted pages, given as mapped bytes, in order. The open page must be empty.
 
-        ``windows`` maps a page's index to its sliding part. Only the last pages need one.
+        ``windows`` maps the index of a page to the bytes of its sliding part. Only the last pages need one.
         """
         assert self.tail == 0
         assert not self._step
@@ -237,8 +248,8 @@ class Cache:
         self._evict()
 
     def share_pages(self, pages: Sequence[PageParts], states: States | None) -> None:
-        """Append pages of other sequences in the pool, shared as in ``fork``, and the ``states`` after them. The open
-        page must be empty.
+        """Append pages that other sequences in the pool hold, shared as in ``fork``, and load the ``states`` after
+        these pages. The open page must be empty.
         """
         assert self.tail == 0
         assert not self._step
@@ -261,8 +272,9 @@ class Cache:
         self.states.adopt(snapshot, self.length)
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
-        """Replace the sealed pages between the sinks and page ``stop`` with ``slots`` pages that hold the tokens of the
-        best ``score``, per head. A sliding layer keeps its last pages. Raises OutOfKVMemory.
+        """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages, which
+        replace these. ``score`` rates the tokens for each head. A sliding layer keeps its last pages instead. Raises
+        OutOfKVMemory.
         """
         pages, positions = pack_tokens_by_score(self.table, slots, stop, score)
         start, end = self.table.replace(SINK_PAGES, stop, pages, positions)
@@ -275,8 +287,8 @@ class Cache:
         self._evict_pages([i for i in range(self.num_pages) if i not in kept])
 
     def use_pool(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
-        """Continue in ``pool``, which holds ``pages``, copies of the sealed pages, and ``originals``, copies of the
-        original sinks. The sequence is no longer exact.
+        """Continue in ``pool``, which holds copies: ``pages`` of the sealed pages, ``originals`` of the original sinks.
+        The sequence is no longer exact.
         """
         self.table.move_to(pool, pages, originals)
         self.open_page.pool = pool
@@ -288,9 +300,9 @@ class Cache:
         self.evictions.exact = False
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "Cache":
-        """Returns a new sequence with the same past. Sealed pages are shared, only the open page is copied.
+        """Returns a new sequence with the same past. It shares the sealed pages, and only the open page is copied.
 
-        It has this ``keeper`` (None: the same one). With ``recording`` it adds to the same ``attention_mass``.
+        The fork has this ``keeper`` (None: the same one). With ``recording`` it adds to the same ``attention_mass``.
         """
         assert not self._step
         twin = Cache.__new__(Cache)

@@ -18,8 +18,9 @@ _DTYPES = {32: torch.float32, 16: torch.bfloat16}
 
 @dataclass(frozen=True)
 class Codec:
-    """``encode`` and ``decode`` for one layer shape in one format. ``rotated`` records hold K and V rotated by a
-    Hadamard matrix."""
+    """Encodes and decodes the pages of one layer shape in one format. With ``rotated``, records hold K and V multiplied
+    by a Hadamard matrix.
+    """
 
     format: Format
     shape: LayerShape
@@ -27,8 +28,8 @@ class Codec:
     rotated: bool
 
     def encode(self, k: Tensor, v: Tensor) -> Tensor:
-        """Returns records [pages, total] uint8 of k [kv_heads, pages * 64, k_dim] and v
-        [kv_heads, pages * 64, v_dim].
+        """Returns records [pages, bytes of a record] uint8 of k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages *
+        64, v_dim].
         """
         s, f, y = self.shape, self.format, self.layout
         if self.rotated:
@@ -42,7 +43,9 @@ class Codec:
         return records
 
     def decode(self, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] of records [pages, total]."""
+        """Returns k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] of ``records`` [pages, bytes of a
+        record], not rotated.
+        """
         s, f, y = self.shape, self.format, self.layout
         k = _decode(records, f.k_kind, (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE))
         v = _decode(records, f.v_kind, (y.v_codes, y.v_scale, y.v_zero), (s.kv_heads, PAGE, s.v_dim))
@@ -60,7 +63,9 @@ class Codec:
 
 
 def make_codec(name: str, shape: LayerShape, rotated: bool | None = None) -> Codec:
-    """Returns the codec ``name`` of FORMATS for one layer. ``rotated`` None takes the format's value."""
+    """Returns the codec ``name`` of FORMATS for one layer. ``rotated`` says whether K and V are stored rotated (None:
+    as the format says).
+    """
     f = FORMATS[name]
     return Codec(f, shape, record_layout(shape, name), f.hadamard if rotated is None else rotated)
 

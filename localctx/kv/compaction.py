@@ -1,4 +1,4 @@
-"""Compaction: pack the best tokens of several sealed pages into fewer pages, per head."""
+"""Compaction: packs the best tokens of several sealed pages into fewer pages, separately for each head."""
 
 from collections.abc import Callable
 
@@ -14,11 +14,11 @@ from localctx.shape import FULL, PAGE, SINK_PAGES
 def pack_tokens_by_score(
     table: BlockTable, slots: int, stop: int, score: Callable[[int, Tensor], Tensor]
 ) -> tuple[list[PageParts], list[np.ndarray | None]]:
-    """Pack the best tokens of the pages ``SINK_PAGES..stop`` into ``slots`` new pages.
+    """Pack the best tokens of the pages ``SINK_PAGES..stop`` into ``slots`` new pages. The table does not change.
 
-    Returns the new pages and, for each sliding layer, the positions of all its pages afterwards (None for other
-    layers). A sliding layer keeps its last pages. Keys stay at their positions. ``score`` is a ``TokenScore``, see
-    ``Keeper``. The table is unchanged. Raises OutOfKVMemory.
+    Returns the new pages, and for each sliding layer the positions of the first keys of all its pages afterwards (None
+    for other layers). A sliding layer keeps its last pages. Keys stay at their positions. ``score`` is a
+    ``TokenScore``, see ``Keeper``. Raises OutOfKVMemory.
     """
     # A packed page mixes positions, so the bias of each key is unknown: such pages keep full precision.
     layers, last = range(len(table.pool.shape.layers)), table.placed[stop - slots : stop]

@@ -31,9 +31,9 @@ class Path(Enum):
 
 @dataclass(frozen=True)
 class AttentionCase:
-    """The facts that decide the path: ``tokens`` new tokens of ``layer``, with queries of ``dtype``, over ``cache``.
-    ``window`` is the layer's. ``latent``: keys and values are expanded from latents (MLA). ``alone``: not batched with
-    other sequences.
+    """The facts that decide the path: ``tokens`` is the number of new tokens of ``layer``, with queries of ``dtype``,
+    over ``cache``. ``window`` is the sliding window of the layer. ``latent``: keys and values are expanded from latents
+    (MLA). ``alone``: the sequence is not batched with others.
     """
 
     cache: Cache
@@ -45,7 +45,9 @@ class AttentionCase:
     alone: bool = True
 
     def may_batch(self) -> bool:
-        """Returns True if sequences may attend together: pages are readable and no keeper observes this one."""
+        """Returns True if sequences may attend together: kernels can read the pages, and the keeper observes no
+        attention.
+        """
         cache = self.cache
         return (
             not self.alone
@@ -56,7 +58,9 @@ class AttentionCase:
         )
 
     def fits_batch(self) -> bool:
-        """Returns True for one token, or for a few that fill no page (so they can be trimmed) and select no pages."""
+        """Returns True for one token. Also True for a few tokens that fill no page (so that they can be trimmed) and
+        select no pages.
+        """
         cache, backend, selects = self.cache, self.cache.pool.backend, self.cache.selects_pages()
         if self.tokens == 1:
             fits = not selects or backend.selects_in_batch(cache.num_pages, cache.pool.has_unbiased)
@@ -65,15 +69,15 @@ class AttentionCase:
         return few and not selects and not self.is_part_of_prompt()
 
     def is_part_of_prompt(self) -> bool:
-        """Returns True for several tokens of a prompt, if the prefill kernel takes them: it reads pages once for all
-        of them, where a decode batch reads them for each. Drafted tokens are none: their results must be those of
-        tokens computed one by one.
+        """Returns True for several tokens of a prompt that the prefill kernel takes. That kernel reads pages once for
+        all tokens, a decode batch once for each token. Drafted tokens do not count, because their results must be those
+        of tokens computed one by one.
         """
         return self.cache.phase != "answering" and self.chunk() and self.prefill_kernel()
 
     def chunk(self) -> bool:
-        """Returns True for several tokens in float32 or with page skipping. In bf16 torch is faster if no pages are
-        skipped.
+        """Returns True for several tokens in float32, or with page skipping. In bf16 without skipping, torch is
+        faster.
         """
         return self.tokens > 1 and (self.dtype == torch.float32 or self.cache.prefill_loss > 0)
 
@@ -86,7 +90,9 @@ class AttentionCase:
         return selects_pages(self.cache, self.layer, self.window)
 
     def prefill_kernel(self) -> bool:
-        """Returns True if the backend has a prefill kernel for such keys and the keeper needs no mass per page."""
+        """Returns True if the backend has a prefill kernel for keys as they are stored here, and the keeper observes no
+        mass of pages.
+        """
         cache = self.cache
         if cache.pool.unbiased(self.layer) and (cache.pool.format.rotated or cache.prefill_loss > 0):
             return False
@@ -130,15 +136,15 @@ def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
 
 
 def batch_key(cache: Cache) -> tuple[str, int]:
-    """Returns the key that sequences of a decode batch share: their codec. A sequence that selects pages has its own
-    key.
+    """Returns a key that is equal for sequences that may share a decode batch: their codec. A sequence that selects
+    pages has a key of its own.
     """
     return cache.pool.codec, id(cache) if cache.selects_pages() else 0
 
 
 def max_tokens_at_once(cache: Cache) -> int:
-    """Returns how many tokens one step may compute with the same results as one by one. All but the first can then be
-    trimmed (``Cache.trim``) without a trace.
+    """Returns how many tokens one step may compute so that the results equal those of one token a step. All but the
+    first can be trimmed again (``Cache.trim``) without a trace.
     """
     if cache.dtype != torch.float32 or cache.pool.shape.states:
         return 1  # only float32 is computed row by row; states cannot be trimmed by a token
@@ -154,7 +160,7 @@ def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
 
 
 def records_attention(shape: KVShape, layer: int, window: int | None) -> bool:
-    """Returns True if recorded attention mass comes from this layer. Early layers attend a little to everything, and
-    sliding layers only to nearby tokens.
+    """Returns True if the recorded attention mass includes this layer. Early layers are left out because they attend a
+    little to everything, sliding layers because they attend only to nearby tokens.
     """
     return window is None and layer >= len(shape.layers) // 2

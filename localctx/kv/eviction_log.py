@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EvictedRange:
-    """Evicted tokens ``start..stop``. ``kept`` is the share of them that each KV head still keeps."""
+    """The evicted tokens ``start..stop``. ``kept`` is the share of these tokens (0 to 1) that each KV head still
+    keeps.
+    """
 
     start: int
     stop: int
@@ -21,7 +23,9 @@ class EvictionLog:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens that attention no longer sees, averaged where KV heads keep different ones."""
+        """The number of tokens that attention no longer sees. If KV heads keep different tokens, this is the average
+        over heads.
+        """
         return round(sum((e.stop - e.start) * (1 - e.kept) for e in self.ranges))
 
     def add(self, *evicted: EvictedRange) -> None:

@@ -13,9 +13,10 @@ KV = tuple[Tensor, Tensor]
 
 
 class OpenPage:
-    """Each layer's k and v [kv_heads, 64, dim], of which the first ``filled`` tokens are committed.
+    """The open page: k and v [kv_heads, 64, dim] of each layer, of which the first ``filled`` tokens are committed.
 
-    A step that fills the page writes the overflow into separate buffers, which ``commit`` makes the new page.
+    A step may fill the page. Tokens that no longer fit go to separate buffers, and ``commit`` makes these the new open
+    page.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
@@ -25,7 +26,7 @@ class OpenPage:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the page, whether full or not."""
+        """The size in bytes of the page's memory, full or not."""
         return sum(k.nbytes + v.nbytes for k, v in self._layers)
 
     @property
@@ -44,20 +45,20 @@ class OpenPage:
             buffer[:, self.filled : self.filled + new.shape[1]] = new
 
     def write_next(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Write the overflow: the first tokens of the next page."""
+        """Write the first tokens of the next page, into the separate buffers."""
         self._next[layer] = fresh = self._empty(layer)
         for buffer, rest in zip(fresh, (k, v), strict=True):
             buffer[:, : rest.shape[1]] = rest
 
     def commit(self, tokens: int) -> None:
-        """Commit the step's ``tokens``."""
+        """Commit the ``tokens`` tokens of the step."""
         for layer, buffers in self._next.items():
             self._layers[layer] = buffers
         self._next = {}
         self.filled = (self.filled + tokens) % PAGE
 
     def rollback(self) -> None:
-        """Discard the overflow."""
+        """Discard the tokens of the next page."""
         self._next = {}
 
     def payload(self) -> np.ndarray:
@@ -76,7 +77,7 @@ class OpenPage:
                 flat = flat[x.numel() :]
 
     def reopen(self, table: BlockTable, index: int, filled: int) -> None:
-        """Load the first ``filled`` tokens of the sealed page at ``index``, at its codec's precision."""
+        """Load the first ``filled`` tokens of the sealed page at ``index``. They are only as precise as its codec."""
         self.filled = filled
         for layer in range(len(self._layers)) if filled else ():
             k, v = table.read(layer, index, index + 1, self.dtype)

@@ -1,4 +1,7 @@
-"""PageFormat: the memory layout of one model's pages in one codec. A part of a page holds its layers' records."""
+"""PageFormat: the memory layout of one model's pages in one codec. A page has a record for each layer.
+
+The records of full-attention layers are in the FULL part of a page, those of sliding-window layers in the SLIDING part.
+"""
 
 import numpy as np
 
@@ -10,9 +13,12 @@ ORDINARY, SINK = 0, 1  # kinds of page: in the codec's format, or in full precis
 
 
 class PageFormat:
-    """The records of both kinds of page. ``codecs`` [kinds][layers] encode and decode them. ``offsets`` and ``ends``
-    [kinds, layers] int64 are their byte ranges in their layer's part of a page (``parts`` [layers]). ``layouts``
-    describe them to the CPU kernels.
+    """Describes the records of both kinds of pages: ORDINARY pages in the codec's format, and SINK pages in full
+    precision.
+
+    ``codecs`` [kinds][layers] encode and decode records. ``parts`` [layers] says which part (FULL or SLIDING) holds the
+    record of each layer. ``offsets`` and ``ends`` [kinds, layers] int64 are where a record begins and ends, in bytes
+    from the start of its part. ``layouts`` [layers] describe the records to the CPU kernels.
     """
 
     def __init__(self, shape: KVShape, codec: str) -> None:
@@ -27,7 +33,7 @@ class PageFormat:
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
 
     def layers_of(self, part: int) -> list[int]:
-        """Returns the layers whose records are in this part of a page."""
+        """Returns the layers whose records are in this part (FULL or SLIDING) of a page."""
         return np.flatnonzero(self.parts == part).tolist()
 
     def kind_at(self, index: int) -> int:
@@ -35,11 +41,13 @@ class PageFormat:
         return SINK if index < SINK_PAGES and FORMATS[self.codec].scaled else ORDINARY
 
     def page_bytes(self, kind: int, part: int = FULL) -> int:
-        """Returns the bytes of one part of a page of this kind."""
+        """Returns the size in bytes of one part of a page of this kind."""
         return int(self._part_bytes[kind, part])
 
     def record_span(self, kind: int, layer: int) -> slice:
-        """Returns the byte range of a layer's record in its part of a page of this kind."""
+        """Returns where the record of ``layer`` lies, in bytes from the start of the part that holds it, in a page of
+        this kind.
+        """
         return slice(int(self.offsets[kind, layer]), int(self.ends[kind, layer]))
 
 
@@ -48,7 +56,9 @@ def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Code
 
 
 def layout_of(ordinary: Codec, sink: Codec) -> LayerLayout:
-    """Returns the layout of one layer's records, of both kinds, for the CPU kernels."""
+    """Returns the layout of one layer's records for the CPU kernels. ``ordinary`` and ``sink`` are the codecs of the
+    two kinds of pages.
+    """
     rows = []
     for c in (ordinary, sink):
         y = c.layout

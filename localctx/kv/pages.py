@@ -1,8 +1,8 @@
-"""Page names and reference counts of sealed pages. Ints and bytes, no tensors.
+"""Page names, and reference counts of sealed pages. Integers and bytes, no tensors.
 
-A page's name covers everything its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} || tokens)``. Names
-are chained as in vLLM's prefix caching. If an adapter computes the last tokens of a sequence, names from the first page
-with such a token on include the adapter.
+The name of a page covers everything that its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} ||
+tokens)``. Names are chained as in vLLM's prefix caching. If an adapter computes the last tokens of a sequence, the
+names of pages with such tokens include the adapter.
 """
 
 import hashlib
@@ -15,7 +15,9 @@ from localctx.shape import PAGE, SnapshotKind
 
 
 class Activation(NamedTuple):
-    """Says that the adapter with this ``fingerprint`` computes a sequence's tokens from token ``start`` on."""
+    """Says that an adapter computes the tokens of a sequence from token ``start`` on. ``fingerprint`` is that of the
+    adapter.
+    """
 
     fingerprint: bytes
     start: int
@@ -46,10 +48,10 @@ def next_name(parent: bytes, tokens: bytes) -> bytes:
 def page_names(
     fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yields (name, packed tokens) of every page of ``tokens``, in order. The last may be an open page of fewer than
-    64.
+    """Yields (name, packed tokens) of every page of ``tokens``, in order. The last page may be an open one with fewer
+    than 64 tokens.
 
-    Pages that end before an ``activation`` have the same names as without it. Later pages have different names.
+    Pages that end before an ``activation`` have the same names as without it. Later pages have other names.
     """
     name, first = fingerprint, activation.start // PAGE * PAGE if activation else None
     for start in range(0, len(tokens), PAGE):
@@ -61,8 +63,8 @@ def page_names(
 
 
 def snapshot_key(page: tuple[bytes, bytes], kind: SnapshotKind) -> tuple[bytes, bytes]:
-    """Returns the name of the snapshot stored beside a page, given the page's (name, packed
-    tokens). It has no tokens.
+    """Returns the name of the snapshot of this ``kind`` stored beside ``page``: (name, packed tokens). The result is a
+    (name, packed tokens) too, without tokens.
     """
     return next_name(page[0], kind.encode()), b""
 

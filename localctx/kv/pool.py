@@ -1,4 +1,4 @@
-"""Pool: the sealed pages of every open sequence of one model in one codec, their owners and their tiers.
+"""Pool: holds the sealed pages of every open sequence of one model in one codec, with their owners and their tiers.
 
 If the device is full, a new page pushes the least recently used pages down: device, host, disk.
 """
@@ -31,7 +31,8 @@ from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
 class Pool:
-    """Pages by id. ``limits`` None: no limits. ``spill`` is the disk tier's folder (None: the system's).
+    """Holds pages by id. ``limits`` bound each tier (None: pages are only on the device, without a limit). ``spill`` is
+    the folder of the disk tier (None: the system's).
 
     ``in_place``: attention reads records where they are, in any tier. Otherwise ``fetch`` brings them to the device.
     ``triton``: use the ``TritonBackend`` if it has kernels for the codec (None: on GPUs that run them).
@@ -97,8 +98,8 @@ class Pool:
         return TierLimits(*(tier.limit for tier in self.tiers))
 
     def new(self, kind: int, part: int = FULL) -> int:
-        """Allocate one part of a new page of this kind, to be filled layer by layer. Returns its own page id. Raises
-        OutOfKVMemory.
+        """Allocate one ``part`` (FULL or SLIDING) of a new page of this ``kind`` (ORDINARY or SINK), to be filled layer
+        by layer. Returns an id for this part. Raises OutOfKVMemory.
         """
         nbytes = self.format.page_bytes(kind, part)
         while self._spare() < nbytes and self.give_up(self):
@@ -121,11 +122,13 @@ class Pool:
         return self.format.kind_at(index)
 
     def page_bytes(self, index: int, part: int = FULL) -> int:
-        """Returns the bytes of one part of the ``index``-th page of a sequence."""
+        """Returns the size in bytes of one part of the ``index``-th page of a sequence."""
         return self.format.page_bytes(self.kind_at(index), part)
 
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
-        """Encode one layer of new pages: k and v [kv_heads, pages * 64, dim], the first key at ``position``."""
+        """Encode one layer of new ``pages`` from k and v [kv_heads, pages * 64, dim]. The first key is at
+        ``position``.
+        """
         kinds = self._kinds[list(pages)]
         for kind in (SINK, ORDINARY):
             of_kind = np.flatnonzero(kinds == kind)
@@ -141,7 +144,7 @@ class Pool:
 
     @torch.inference_mode()  # pages sealed in inference mode may only be written in it
     def fill(self, page: int, layer: int, record: Tensor) -> None:
-        """Write one layer's record of a new page."""
+        """Copy ``record``, the encoded record of one layer, into a new page."""
         self.record(page, layer).copy_(record)
 
     def close(self, pages: Iterable[int]) -> None:
@@ -151,9 +154,10 @@ class Pool:
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
-        """Add a stored page of this kind, given as verified mapped bytes. Returns its id.
+        """Add a stored page of this ``kind``, whose ``payload`` is its mapped, verified bytes. Returns the id of the
+        page.
 
-        The bytes are read in place, or copied to the device while it has room.
+        The bytes are read in place, or copied to the device while the device has room.
         """
         limit = self.device_tier.limit
         if self.in_place or (limit is not None and self.device_tier.nbytes + len(payload) > limit):
@@ -168,7 +172,7 @@ class Pool:
         return page
 
     def add_stored_copy(self, page: int, stored: StoredBytes) -> None:
-        """Record that the store holds a copy of ``page``, which then leaves memory without a write.
+        """Record that the store holds a copy of ``page``. When the page must leave memory, it then need not be written.
 
         A page that was already spilled frees its slot at once. Ids of released pages are ignored.
         """
@@ -182,7 +186,9 @@ class Pool:
         return self._where[page].name
 
     def payload(self, page: int) -> Tensor:
-        """Returns a page's bytes where they are: its part's layers' records in order, the content of a slot."""
+        """Returns the bytes of a page (one part) where they are: the records of the part's layers in order, as in a
+        slot of a file.
+        """
         return self._where[page].get(page)
 
     def record(self, page: int, layer: int) -> Tensor:
@@ -190,23 +196,23 @@ class Pool:
         return self.payload(page)[self.format.record_span(self._kinds[page], layer)]
 
     def record_bytes(self, page: int, layer: int) -> int:
-        """Returns the bytes of one layer's record of a page."""
+        """Returns the size in bytes of one layer's record of a page."""
         span = self.format.record_span(self._kinds[page], layer)
         return span.stop - span.start
 
     def fetch(self, pages: Sequence[int], layer: int) -> Tensor:
-        """Returns the records of pages of one kind, stacked on the device: [pages, total] uint8. They stay valid until
-        records of another layer are fetched.
+        """Returns one layer's records of ``pages``, all of one kind, on the device: [pages, bytes of a record] uint8.
+        They stay valid until records of another layer are fetched.
         """
         return self._prefetcher.take(pages, layer)
 
     def fetch_rows(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """Run ``fetch`` in any order."""
+        """Do the work of ``fetch``, with the records in any order."""
         return self._prefetcher.fetch(pages, layer)
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
-        """Copy one layer's records of pages of one kind to ``rows`` of ``out`` [any, total] on a GPU, in its current
-        stream.
+        """Copy one layer's records of ``pages``, all of one kind, to ``rows`` of ``out`` [any, bytes of a record] on a
+        GPU, in its current stream.
         """
         ids, to = np.array(pages, np.int64), np.array(rows, np.int64)
         far = self._on_disk[ids]
@@ -219,7 +225,7 @@ class Pool:
         copy_staged([self.record(page, layer) for page in ids[far].tolist()], out, to[far])
 
     def kinds(self, pages: Sequence[int]) -> np.ndarray:
-        """Returns the kind of each page, uint8."""
+        """Returns the kind of each page (ORDINARY or SINK), uint8."""
         return self._kinds[list(pages)]
 
     def codec_of(self, layer: int, kind: int) -> Codec:
@@ -227,8 +233,8 @@ class Pool:
         return self.format.codecs[kind][layer]
 
     def unbiased(self, layer: int) -> bool:
-        """Returns True if this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil
-        quantization.
+        """Returns True if the ordinary pages store keys of this layer without the bias of k_proj. The bias has spikes
+        that spoil quantization.
         """
         return FORMATS[self.codec].scaled and self.rope is not None and self.rope.has_bias(layer)
 
@@ -242,7 +248,7 @@ class Pool:
         self._used[pages] = self.clock
 
     def bytes_of(self, pages: np.ndarray) -> int:
-        """Returns the bytes of these pages in any tier. Pages read in the store's mapping count as 0."""
+        """Returns the size in bytes of these pages in any tier. Pages that are read in the store's files count as 0."""
         return int(self._sizes[pages].sum())
 
     @property
@@ -254,14 +260,16 @@ class Pool:
         return self.shape.page_bytes(self.codec)
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """Returns the bytes of (cache, more tokens) together. Pages that forks share count once."""
+        """Returns how many bytes all ``requests`` need together; each is (cache, number of more tokens). Pages that
+        forks share count once.
+        """
         pages = np.concatenate([cache.table.ids for cache, _ in requests])
         repeated = self.bytes_of(pages) - self.bytes_of(np.unique(pages))
         return sum(cache.bytes_with(tokens) for cache, tokens in requests) - repeated
 
     def allow(self, limits: TierLimits, caps: TierLimits, unused: int = 0) -> None:
-        """Let every tier take ``limits`` beyond what it holds, but at most ``caps``. ``unused`` bytes of the device can
-        be released, so they count toward its limit.
+        """Let every tier take ``limits`` more bytes than it holds, but at most ``caps`` in all. ``unused`` is how many
+        bytes of the device can be released; they count as not held.
         """
         for tier, more, cap in zip(self.tiers, astuple(limits), astuple(caps), strict=True):
             held = tier.nbytes - (unused if tier is self.device_tier else 0)
@@ -278,17 +286,17 @@ class Pool:
                 self.version += 1
 
     def make_room(self, nbytes: int) -> None:
-        """Push pages down until the device has room for ``nbytes``. Raises OutOfKVMemory, and loses nothing."""
+        """Push pages down until the device has room for ``nbytes``. Raises OutOfKVMemory; no page is lost."""
         self._room(0, nbytes)
 
     def trim(self) -> None:
-        """Return memory that no page needs to the system."""
+        """Return memory to the system that no page needs."""
         self.device_tier.trim()
         self.host_tier.trim()
         self._prefetcher.clear()
 
     def give_up_all(self) -> bool:
-        """Release all pages that are only held for later prompts. Returns False if there were none."""
+        """Release all pages that are held only for later prompts. Returns False if there were none."""
         count = sum(iter(lambda: self.give_up(self), False))
         self.trim()
         return count > 0
@@ -308,8 +316,8 @@ class Pool:
         return {tier.name: found[tier.name] for tier in self.tiers}
 
     def nbytes(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """Returns the bytes that ``pages`` (None: all) take in each tier. Pages read in the store's
-        mapping count as 0.
+        """Returns how many bytes ``pages`` (None: all) take in each tier. Pages that are read in the store's files
+        count as 0.
         """
         if pages is None:
             return {tier.name: tier.nbytes for tier in self.tiers}
@@ -320,7 +328,7 @@ class Pool:
 
     @property
     def mapped_bytes(self) -> int:
-        """Bytes of the store's pages that are read in place."""
+        """The size in bytes of pages that are read in the store's files."""
         return self.disk_tier.mapped_bytes
 
     def _spare(self) -> float:

@@ -13,8 +13,8 @@ AHEAD = 256 << 20  # limit on bytes of fetched records on the device, beside the
 
 
 class RecordSource(Protocol):
-    """The source of records. ``clock`` counts steps, ``version`` counts page moves: bytes read before a move may belong
-    to another page.
+    """The source of records (one layer of one page). ``clock`` is the number of steps so far. ``version`` is the number
+    of page moves so far: an address read before a move may belong to another page.
     """
 
     clock: int
@@ -23,29 +23,29 @@ class RecordSource(Protocol):
     def __contains__(self, page: int) -> bool: ...
 
     def record(self, page: int, layer: int) -> Tensor:
-        """Returns one layer's record, where it is."""
+        """Returns the record of ``layer`` in ``page``, where it is."""
 
     def record_bytes(self, page: int, layer: int) -> int:
-        """Returns the bytes of that record."""
+        """Returns the size in bytes of the record of ``layer`` in ``page``."""
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
         """Copy one layer's records of ``pages``, all of one size, to ``rows`` of ``out``, in the current stream."""
 
 
 class Streams(Protocol):
-    """The current stream, and a second one in which records are copied ahead."""
+    """The current stream of a device, and a second stream in which records are copied ahead."""
 
     def mark(self) -> Any:
-        """Returns a mark after everything launched in the current stream so far."""
+        """Returns a mark (an event): it is reached when all work launched so far in the current stream is done."""
 
     def wait(self, mark: Any) -> None:
-        """Make later launches in the current stream wait for everything before ``mark``."""
+        """Make work launched later in the current stream wait until ``mark`` is reached."""
 
     def aside(self) -> Any:
         """Returns a context in which the second stream is the current one."""
 
     def empty(self, nbytes: int) -> Tensor:
-        """Allocate uint8 memory for both streams."""
+        """Returns new uint8 memory that both streams may use."""
 
 
 class CudaStreams:
@@ -72,7 +72,9 @@ class CudaStreams:
 
 
 class FetchedRecords(NamedTuple):
-    """The i-th page's record is in row ``rows[i]`` (int64) of ``records`` [n, total], uint8 on the device."""
+    """Fetched records. The record of the i-th page is row ``rows[i]`` (int64) of ``records`` [n, bytes of a record],
+    uint8 on the device.
+    """
 
     records: Tensor
     rows: np.ndarray
@@ -110,13 +112,13 @@ class _Buffer:
 
 
 class Prefetcher:
-    """Brings records to the device, while a second stream copies what the next layer will need.
+    """Brings records to the device, while a second stream copies the records that the next layer will need.
 
     A layer asks for its pages in runs. Each run has two buffers: one is read while the other is filled for the next
-    layer. A buffer is overwritten only after all its readers were launched, which holds once records of another layer
-    or step are requested. The next layer is expected to need the pages it needed last, or else those of this layer if
-    its records are in the same of ``parts`` [layers]. A wrong guess only costs time. Without ``streams``, on a CPU,
-    nothing can overlap, so records are read where they are mapped.
+    layer. A buffer is overwritten only after all kernels that read it were launched, which is so once records of
+    another layer or step are requested. The guess is that a layer needs the pages that it needed last time, or else
+    those of the layer before, if both have their records in the same part (``parts`` [layers]). A wrong guess only
+    costs time. Without ``streams`` (on a CPU) nothing can overlap, so records are read where they are mapped.
     """
 
     def __init__(self, source: RecordSource, parts: Sequence[int], streams: Streams | None) -> None:
@@ -128,8 +130,8 @@ class Prefetcher:
         self._read: Any = None  # mark after all readers of records returned for other visits
 
     def take(self, pages: Sequence[int], layer: int) -> Tensor:
-        """Returns the records of ``pages`` of a layer, all of one size, in order: [pages, total] uint8 on the device.
-        They stay valid until records of another layer are requested.
+        """Returns the records of ``layer`` for ``pages``, all of one size, in order: [pages, bytes of a record] uint8
+        on the device. They stay valid until records of another layer are requested.
         """
         records, rows = self.fetch(pages, layer)
         if np.array_equal(rows, np.arange(len(rows))):
@@ -137,7 +139,7 @@ class Prefetcher:
         return records[torch.from_numpy(rows).to(records.device)]
 
     def fetch(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """Run ``take`` in any order."""
+        """Do the work of ``take``, with the records in any order."""
         if not self._streams:
             stacked = torch.stack([self._source.record(page, layer) for page in pages])
             return FetchedRecords(stacked, np.arange(len(pages)))

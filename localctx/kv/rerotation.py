@@ -10,8 +10,8 @@ from localctx.shape import PAGE
 
 
 def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Returns keys and values of a layer as they are ``by`` positions later. A latent layer keeps its rotary part in
-    V's place.
+    """Returns k and v of a layer with the keys moved ``by`` positions forward. In a latent layer, v holds the rotary
+    part of the keys and is rotated instead.
     """
     assert pool.rope, "this model has no rotary positions"
     if pool.shape.layers[layer].kind == "latent":
@@ -20,7 +20,9 @@ def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Ten
 
 
 def rerotated_page(pool: Pool, parts: PageParts, by: int) -> PageParts:
-    """Returns copies of ``parts`` with their keys ``by`` positions later. Raises OutOfKVMemory."""
+    """Returns copies of the ``parts`` of a page with their keys moved ``by`` positions forward. Raises
+    OutOfKVMemory.
+    """
     copies = list[int]()
     try:
         for part, page in enumerate(parts.ids):

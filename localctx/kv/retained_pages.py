@@ -23,8 +23,8 @@ SharedKey = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class RetainedPage:
-    """The ``parts`` of a page in ``pool`` and its packed ``tokens``. ``states`` are those after it, if the model has
-    states and a sequence can continue there.
+    """A retained page: its ``parts`` in ``pool`` and its packed ``tokens``. ``states`` are the model's states after the
+    page, if the model has states and a sequence can continue there.
     """
 
     pool: Pool
@@ -34,7 +34,7 @@ class RetainedPage:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of its parts and of the states after it."""
+        """The size in bytes of the parts, and of the states after the page."""
         states = sum(state.nbytes for state in (self.states or {}).values())
         return self.pool.bytes_of(np.array(self.parts.ids)) + states
 
@@ -45,8 +45,8 @@ class RetainedPage:
 
 
 class RetainedPages:
-    """Pages by name, least recently used first. Holds one reference to each of their parts, and one to their pool.
-    Pages that are also in the store are not retained, because they are found there.
+    """Retained pages by name, least recently used first. Holds one reference to each part of each page, and one to
+    their pool. Pages that are also in the store are not retained, because they are found there.
     """
 
     def __init__(self) -> None:
@@ -57,13 +57,15 @@ class RetainedPages:
         return len(self._pages)
 
     def unused_bytes(self, pool: Pool | None = None) -> int:
-        """Returns the device bytes that releasing all unused pages of ``pool`` (None: all pools) would free."""
+        """Returns how many bytes of the device would be free after releasing all unused pages of ``pool`` (None: all
+        pools).
+        """
         pages = [page for page in self._pages.values() if page.is_unused and pool in (None, page.pool)]
         return sum(page.pool.nbytes(page.parts.ids)["device"] for page in pages)
 
     def find(self, pool: Pool, keys: Sequence[SharedKey], ends: Sequence[int]) -> list[RetainedPage]:
-        """Returns the longest prefix of ``keys`` retained in ``pool``, cut at one of the token counts ``ends`` where a
-        sequence can continue.
+        """Returns the retained pages of ``pool`` that are the longest prefix of ``keys``. The prefix ends at one of the
+        token counts ``ends``, and only where a sequence can continue.
         """
         found = list[RetainedPage]()
         for name, tokens in keys:
@@ -78,8 +80,8 @@ class RetainedPages:
         return []
 
     def add(self, cache: Cache, keys: Sequence[SharedKey]) -> None:
-        """Retain the first pages of ``cache``, named ``keys``, and its states after them. Sliding parts are retained
-        only if sliding layers still see them from there.
+        """Retain the first pages of ``cache`` under the names ``keys``, with the states after the last one. A sliding
+        part is retained only if sliding layers still see it from the end of these pages.
         """
         seen, pool, count = cache.pool.shape.pages_seen(len(keys) * PAGE), cache.pool, len(keys)
         states = cache.states.ends.get(count * PAGE)

@@ -11,16 +11,22 @@ class Rope(Protocol):
     """Rotary embedding of one model. RoPE is relative: a key rotated by d is the key d positions later."""
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """Returns rotated keys [kv_heads, T, k_dim] as they are ``by`` positions later (earlier if negative)."""
+        """Returns the rotated keys k [kv_heads, T, k_dim], moved ``by`` positions forward (back if negative)."""
 
     def has_bias(self, layer: int) -> bool:
         """Returns True if this layer's k_proj adds a bias to every key (Qwen2 family)."""
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
-        """Returns the bias's contribution to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""
+        """Returns the bias of k_proj as it is in rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim]
+        float32.
+        """
 
     def key_bias(self, layer: int, starts: Tensor) -> KeyBias:
-        """Returns ``bias_keys`` of whole pages that begin at the positions ``starts`` [n] int64, for kernels."""
+        """Returns ``bias_keys`` for whole pages, in the form that kernels take. ``starts`` [n] int64 are the positions
+        of the pages' first keys.
+        """
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
-        """Returns q [Hq, D] dotted with ``bias_keys``, without building them: [Hq, T] float32, not scaled."""
+        """Returns the dot products of q [Hq, D] with ``bias_keys``, without building these: [Hq, T] float32, not
+        scaled.
+        """

@@ -1,4 +1,4 @@
-"""Splits rows of pages into the parts that single kernel tasks read. Integers only."""
+"""Splits the pages of each row (one new token) into parts, each for a single kernel task. Integers only."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,10 +7,11 @@ import numpy as np
 
 
 def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: int) -> np.ndarray:
-    """Split the pages of n rows, which begin at ``starts`` [n + 1], into parts of at most ``max_pages``. Returns
-    [parts, 4] int64: row, first page, last page + 1, and hidden tokens of the first page.
+    """Split the pages of n rows into parts of at most ``max_pages`` pages. Returns [parts, 4] int64: row, first page,
+    last page + 1, and how many tokens of the first page are hidden.
 
-    ``seen`` gives, per row, the first visible page and how many of its first tokens are hidden.
+    The pages of all rows are numbered one after another: those of row i are ``starts[i]..starts[i + 1]``. ``seen`` has
+    for each row the first visible page and how many of its first tokens are hidden.
     """
     parts = [
         (row, at, min(stop, at + max_pages), skip if at == start + first else 0)
@@ -23,8 +24,8 @@ def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: i
 def split_rows_evenly(
     starts: np.ndarray, seen: Sequence[tuple[int, int]], wanted: int, kinds: np.ndarray
 ) -> np.ndarray:
-    """Split like ``split_rows``, into about ``wanted`` parts per row, each with pages of one kind. ``kinds`` [pages],
-    or [H, pages] if KV heads have their own pages. The parts of a row depend only on that row.
+    """Split like ``split_rows``, but into about ``wanted`` parts per row, each with pages of one kind. ``kinds`` is
+    [pages], or [H, pages] if KV heads have their own pages. The parts of a row depend only on that row.
     """
     kinds = np.atleast_2d(kinds)
     changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(0)) + 1

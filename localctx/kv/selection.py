@@ -1,4 +1,4 @@
-"""Selects sealed pages for a query, and computes the scores that a key bias adds to stored keys."""
+"""Selects sealed pages for a query, and computes the scores of the key bias that stored keys lack."""
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ from localctx.shape import PAGE, SINK_PAGES
 
 
 def choose_pages(cache: Cache, layer: int, q: Tensor, scale: float) -> Tensor:
-    """Returns the indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The queries of a
-    KV head select together. ``scale`` is that of attention.
+    """Returns the indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The query heads of
+    one KV head select together. ``scale`` is the factor of attention scores.
     """
     q = q.float() * scale
     pool, sketch = cache.pool, cache.sketches.of_layer(layer)
@@ -24,7 +24,9 @@ def choose_pages(cache: Cache, layer: int, q: Tensor, scale: float) -> Tensor:
 
 
 def page_bias(cache: Cache, layer: int) -> KeyBias:
-    """Returns the bias of k_proj that the keys of the sealed pages lack: 0 for sink pages, which have it."""
+    """Returns the bias of k_proj that the keys of the sealed pages lack; 0 for sink pages, whose keys are stored with
+    it.
+    """
     pool, table = cache.pool, cache.table
     assert pool.rope
     bias = pool.rope.key_bias(layer, torch.from_numpy(table.positions(layer)))
@@ -33,8 +35,8 @@ def page_bias(cache: Cache, layer: int) -> KeyBias:
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
-    """Returns what k_proj's bias adds to q [Hq, D] . key of every sealed token: [Hq, pages * 64]. Quantized records are
-    stored without the bias. The result is 0 for sink pages, which are stored with it.
+    """Returns how much the bias of k_proj adds to the product of q [Hq, D] with each sealed key: [Hq, pages * 64].
+    Quantized records are stored without the bias. The result is 0 for sink pages, which are stored with it.
     """
     pool, count = cache.pool, cache.num_pages
     assert pool.rope

@@ -11,7 +11,9 @@ from localctx.kv.pages import Activation
 
 
 class SequenceMemory(Protocol):
-    """The holder of sequence caches. Those with the same ``rope`` may be computed in one pass."""
+    """The memory that holds the caches of sequences: a pool of pages, or llama.cpp's. Caches in memories with the same
+    ``rope`` may be computed in one pass.
+    """
 
     @property
     def codec(self) -> str:
@@ -22,22 +24,27 @@ class SequenceMemory(Protocol):
 
     @property
     def device_limit(self) -> int | None:
-        """The bytes that the device may hold, or None if sequences move to other memory by themselves."""
+        """The most bytes that the device may hold, or None if sequences move to other memory by themselves."""
 
     @property
     def bytes_of_page(self) -> int:
-        """The bytes of one more page."""
+        """The size in bytes of one more page."""
 
     def nbytes(self) -> dict[str, int]:
-        """Returns the bytes in use by tier."""
+        """Returns how many bytes are in use in each tier."""
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """Returns the bytes of (cache, more tokens) together. Shared bytes count once."""
+        """Returns how many bytes all ``requests`` need together; each is (cache, number of more tokens). Shared bytes
+        count once.
+        """
 
 
 class SequenceCache(Protocol):
-    """The KV cache of one sequence. ``activation`` names the adapter that computes its tokens and its first token.
-    ``joins_chunks``: nothing of it will be persisted, so its chunks may be computed together with those of others.
+    """The KV cache of one sequence, in our pages or in llama.cpp.
+
+    ``activation`` says which adapter computes tokens of the sequence, and from which token on (None: no adapter).
+    ``joins_chunks``: prefill chunks of this sequence may share a pass with those of others, which can change the last
+    digits. It is True only if nothing of the sequence will be persisted.
     """
 
     activation: Activation | None
@@ -49,7 +56,7 @@ class SequenceCache(Protocol):
 
     @property
     def pool(self) -> SequenceMemory:
-        """The memory that holds it."""
+        """The memory that holds this cache."""
 
     @property
     def length(self) -> int:
@@ -57,7 +64,7 @@ class SequenceCache(Protocol):
 
     @property
     def exact(self) -> bool:
-        """True if the sequence matches its tokens: nothing evicted, nothing lost."""
+        """True if the cache is what its tokens give: nothing was evicted or lost."""
 
     @property
     def evicted(self) -> Sequence[EvictedRange]:
@@ -65,21 +72,23 @@ class SequenceCache(Protocol):
 
     @property
     def dropped(self) -> int:
-        """Number of tokens that attention no longer sees."""
+        """The number of tokens that attention no longer sees."""
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """Attention mass of each text page since ``record_attention``, or None if not recorded."""
+        """The attention mass of each 64 tokens of the text since ``record_attention``, or None if not recorded."""
 
     def record_attention(self) -> None:
-        """Start to add up, in ``attention_mass``, the mass that the pages read so far receive. Forks add to it too."""
+        """Start to record, in ``attention_mass``, the attention mass that the pages read so far will receive. Forks add
+        to the same record.
+        """
 
     def enter_phase(self, phase: Phase) -> None:
         """Set the phase of the tokens processed from now on. Keepers depend on it."""
 
     def finish_prefill(self) -> None:
-        """End the prefill of a prompt. The keeper may compress a prompt that ends with a question. Raises
-        OutOfKVMemory.
+        """End the prefill of a prompt. A keeper that compresses prompts now does so, if the prompt ends with a
+        question. Raises OutOfKVMemory.
         """
 
     def trimmable(self, length: int) -> int:
@@ -89,7 +98,7 @@ class SequenceCache(Protocol):
         """Keep the first ``length`` tokens."""
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> Self:
-        """Returns a new sequence with the same shared past. It has this ``keeper`` (None: the same one). With
+        """Returns a new sequence that shares the past of this one. It has this ``keeper`` (None: the same one). With
         ``recording`` it adds to the same ``attention_mass``.
         """
 

@@ -20,10 +20,11 @@ KEPT_BYTES = 32 << 20
 
 
 class SequenceStates:
-    """The states of one sequence with the given ``shapes``, on ``device``, for a model that computes in ``dtype``.
+    """The recurrent states of one sequence, with the given ``shapes``, on ``device``, for a model that computes in
+    ``dtype``.
 
-    ``now`` holds the states after the last committed token, None before the first. ``ends`` holds those at some page
-    ends, by the number of tokens there.
+    ``now`` holds the states after the last committed token, None before the first token. ``ends`` holds the states at
+    some page ends, by the number of tokens before.
     """
 
     def __init__(self, shapes: tuple[StateShape, ...], dtype: torch.dtype, device: torch.device) -> None:
@@ -35,12 +36,14 @@ class SequenceStates:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all states held."""
+        """The size in bytes of all states held."""
         held = {id(x): x.nbytes for states in (self.now or {}, *self.ends.values()) for x in states.values()}
         return sum(held.values())
 
     def get(self, key: StateKey) -> Tensor | None:
-        """Returns a state [1, ...] that the step reads and overwrites with the next one, or None in the first step."""
+        """Returns the state [1, ...] named ``key``, which the step reads and overwrites with the next one. None in the
+        first step.
+        """
         if self.now is None:
             return None
         if key not in self._next:
@@ -48,11 +51,11 @@ class SequenceStates:
         return self._next[key]
 
     def put(self, key: StateKey, state: Tensor) -> None:
-        """Store a state [1, ...] as it is after the step."""
+        """Store ``state`` [1, ...] as the one after the open step."""
         self._next[key] = state
 
     def put_end(self, length: int, key: StateKey, state: Tensor) -> None:
-        """Store a state [1, ...] as it is at a page end within the step, after ``length`` tokens in total."""
+        """Store ``state`` [1, ...] as the one at a page end inside the open step, after ``length`` tokens in total."""
         self._next_ends.setdefault(length, {})[key] = state
 
     @property
@@ -61,7 +64,7 @@ class SequenceStates:
         return frozenset(self._next)
 
     def commit(self, length: int) -> None:
-        """Make the step's states those after ``length`` tokens."""
+        """Make the states of the open step the current ones; the sequence then has ``length`` tokens."""
         if not self._shapes:
             return
         self.now = dict(self._next)
@@ -132,9 +135,9 @@ def _key(shape: StateShape) -> StateKey:
 
 
 def page_ends(state_inputs: Tensor, width: int, length: int, tokens: int) -> dict[int, Tensor]:
-    """Returns the last ``width`` inputs of a convolution [1, channels, width] at each page end in a step of ``tokens``
-    tokens, by the number of tokens there. ``state_inputs`` [1, channels, n] are all inputs that matter so far, with the
-    step's at the end. ``length`` tokens came before the step.
+    """Returns the last ``width`` inputs of a convolution [1, channels, width] at each page end in a step, by the number
+    of tokens at that end. ``state_inputs`` [1, channels, n] are all inputs that matter so far; they end with those of
+    the step. The step has ``tokens`` tokens, after ``length`` earlier ones.
     """
     ends = range((length // PAGE + 1) * PAGE, length + tokens, PAGE)
     padded = torch.nn.functional.pad(state_inputs, (max(0, width + tokens - state_inputs.shape[-1]), 0))

@@ -43,8 +43,9 @@ class _SketchRoom:
 
 
 class KeySketches:
-    """A sketch per layer, made when first needed and extended as pages are sealed. Sketches stay on the device even if
-    the pages move. For GPU kernels they have spare room, so they rarely move and are not copied for every page.
+    """The sketches of a sequence, one per layer: its keys at two bits. A sketch is made when first needed, and extended
+    as pages are sealed. Sketches stay on the device even if the pages move. For GPU kernels they have spare room, so
+    that they rarely move and are not copied for every page.
     """
 
     def __init__(self, table: BlockTable) -> None:
@@ -55,7 +56,7 @@ class KeySketches:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the sketches made so far, on the device."""
+        """The size in bytes of the sketches made so far, on the device."""
         return sum(sketch.nbytes for sketch in (self._rooms or self._by_layer).values())
 
     def of_layer(self, layer: int) -> Sketch:
@@ -68,8 +69,8 @@ class KeySketches:
         return known
 
     def arguments(self, layers: range) -> np.ndarray:
-        """Returns the ``arguments_of`` the sketches of ``layers``: [layers, 13] int64. Every call must ask for the same
-        layers.
+        """Returns ``arguments_of`` (numbers and addresses for compiled code) for the sketches of ``layers``: [layers,
+        13] int64. Every call must ask for the same layers.
         """
         return self._once(lambda: arguments_of([tuple(x.numpy() for x in self.of_layer(layer)) for layer in layers]))
 

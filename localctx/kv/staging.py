@@ -13,8 +13,8 @@ STAGED = 8 << 20  # bytes copied at a time
 def copy_staged(records: Sequence[Tensor], out: Tensor, rows: np.ndarray) -> None:
     """Copy ``records``, all of one size, to ``rows`` of ``out`` on a GPU, in its current stream.
 
-    Goes through pinned memory, because a copy from any other memory waits for the device. Torch reuses pinned memory
-    only after it was read.
+    The copy goes through pinned memory, because a copy from any other memory waits for the device. Torch reuses pinned
+    memory only after it was read.
     """
     count = max(1, STAGED // out.shape[1])
     for at in range(0, len(records), count):

@@ -1,6 +1,6 @@
-"""Tiers: the places where sealed pages live. A page is one run of bytes, layer after layer.
+"""Tiers: the places where sealed pages live (device, host memory, disk). A page is one run of bytes, layer after layer.
 
-A page that the store holds is never written again: the store's mapping replaces it in memory.
+A page that the store holds is never written again: if it must leave memory, the mapped file of the store replaces it.
 """
 
 import mmap
@@ -27,8 +27,8 @@ StoredBytes = Callable[[], np.ndarray | None]
 
 
 class Tier(Protocol):
-    """A place where pages live. A page is a uint8 tensor, immutable once sealed. ``limit`` is in bytes, None for no
-    limit.
+    """A place where pages live. A page is a uint8 tensor, which does not change once sealed. ``limit`` is in bytes,
+    None for no limit.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Tier(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the pages take in this tier, bounded by ``limit``."""
+        """The number of bytes that the pages take in this tier. ``limit`` bounds it."""
 
 
 class _PagesById:
@@ -101,7 +101,9 @@ class MemoryTier(_PagesById):
         self._free.setdefault(len(payload), []).append(payload)
 
     def trim(self) -> None:
-        """Return the memory of dropped pages to the system, unless live pages share their slab."""
+        """Return the memory of dropped pages to the system, unless it was allocated together with that of pages still
+        in use.
+        """
         for nbytes, free in self._free.items():
             slabs = [page.untyped_storage() for page in free]
             dropped = Counter(slab.data_ptr() for slab in slabs)
@@ -131,8 +133,9 @@ class MemoryTier(_PagesById):
 class DiskTier(_PagesById):
     """Pages in mapped files, read in place: pages of the store, and pages that this tier spilled.
 
-    Spill files are unnamed, so nothing outlives the process. ``nbytes`` counts only spilled pages, ``mapped_bytes`` the
-    store's pages. ``bytes_written`` counts every byte ever written to a spill file.
+    Spill files are unnamed, so nothing outlives the process. ``nbytes`` is the size of spilled pages alone, and
+    ``mapped_bytes`` the size of the store's pages. ``bytes_written`` is the number of bytes ever written to spill
+    files.
     """
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
@@ -192,8 +195,8 @@ class _SpillFile:
 
 
 class StoredCopies:
-    """Pages in memory that the store also holds, and how to get their stored bytes. ``nbytes`` is the memory that could
-    be freed without a write.
+    """Records which pages in memory the store also holds, and how to get their stored bytes. ``nbytes`` is how many
+    bytes of memory could be freed without a write.
     """
 
     def __init__(self) -> None:
@@ -210,13 +213,13 @@ class StoredCopies:
         self.nbytes += nbytes
 
     def discard(self, page: int) -> StoredBytes | None:
-        """Forget the copy of ``page``. Returns it if there was one."""
+        """Forget the copy of ``page``. Returns the function that reads the copy, or None if there was no copy."""
         stored, nbytes = self._copies.pop(page, (None, 0))
         self.nbytes -= nbytes
         return stored
 
     def take(self, page: int) -> np.ndarray | None:
-        """Forget the copy of ``page`` and return its verified bytes. Returns None if there are none of the right
+        """Forget the copy of ``page`` and return its verified bytes. Returns None if there is no copy of the right
         length.
         """
         nbytes = self._copies[page][1] if page in self else 0

@@ -107,7 +107,9 @@ class SpanIndex:
         return SpanState(state.rows[self._at(0, state.rows, state.depth) == token], state.depth + 1)
 
     def places(self, state: SpanState) -> list[Place]:
-        """Returns where the texts have the words of the tokens chosen so far, in order; empty if no run may end here."""
+        """Returns where the texts have the words of the tokens chosen so far, in order. Empty if no run may end
+        here.
+        """
         if not state.depth:
             return []
         ends = self._at(1, state.rows, state.depth - 1)

@@ -1,4 +1,4 @@
-"""The page map: shows in which tier each page of an answered request is, and how much attention the answer paid to it."""
+"""The page map: shows in which tier each page of an answered request is, and how much attention the answer paid it."""
 
 from dataclasses import dataclass
 

@@ -122,7 +122,9 @@ class TorchSizes(ModelSizes):
         return kv | {"state_bytes": shape.state_bytes(itemsize), "snapshot_step": step}
 
     def attention(self, codec: str) -> dict[str, Any]:
-        """Returns as JSON how many query heads share each KV head, and the bytes of a token with and without sharing."""
+        """Returns as JSON how many query heads share each KV head, and the bytes of a token with sharing and
+        without.
+        """
         shape, multihead = self._sizing.shape, self._sizing.multihead
         layer, heads = shape.layers[0], multihead.layers[0].kv_heads
         shared, own = shape.bytes_per_token(codec), multihead.bytes_per_token(codec)

@@ -1,4 +1,4 @@
-"""Backend: the kernels that seal a pool's pages and compute over them where they are. One per pool.
+"""Backend: the kernels that seal the pages of a pool and compute over the pages where they are. Each pool has one.
 
 ``TorchBackend`` is the reference without custom kernels: pages are fetched and decoded, on any device.
 """
@@ -19,8 +19,9 @@ MAX_DECODE_TOKENS = 16  # new tokens of one sequence in a decode batch; more are
 
 
 class PageAddresses(NamedTuple):
-    """Pages for a backend's kernels: addresses ``bases`` (int64) and ``kinds`` (uint8), both [pages]. They are arrays
-    or tensors, made by ``Backend.place``. ``mixed``: pages after the first may be of two kinds.
+    """The pages that a kernel reads: their addresses ``bases`` (int64) and their ``kinds`` (uint8, ORDINARY or SINK: in
+    full precision), both [pages]. They are arrays or tensors, as ``Backend.place`` makes them. ``mixed``: pages after
+    the first may be of both kinds.
     """
 
     bases: Any
@@ -29,8 +30,8 @@ class PageAddresses(NamedTuple):
 
 
 class PageAttention(NamedTuple):
-    """Attention over sealed pages: ``out`` [Hq, T, Dv] and log-sum-exp ``lse`` [Hq, T]. ``page_lse`` [Hq, pages] is
-    each page's own for the last token, None unless requested.
+    """The result of attention over sealed pages: ``out`` [Hq, T, Dv] and log-sum-exp ``lse`` [Hq, T]. ``page_lse`` [Hq,
+    pages] is the log-sum-exp of each single page for the last token, None unless requested.
     """
 
     out: Tensor
@@ -39,10 +40,12 @@ class PageAttention(NamedTuple):
 
 
 class Backend(Protocol):
-    """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``mixes_kinds``:
-    ``unpack`` takes pages of several kinds. ``prefill_kernel``: ``prefill`` is a kernel for many tokens. ``gathers``:
-    ``gather`` is a kernel that copies records. ``max_batch_tokens``: new tokens per sequence that a decode batch takes,
-    0 for no decode batches. ``best_scores`` ranks pages by their sketches, None for the default.
+    """The kernels for the pages of one pool. A record is one layer of one page.
+
+    ``in_place``: kernels read any page in any tier. ``mixes_kinds``: ``unpack`` takes pages of both kinds at once.
+    ``prefill_kernel``: ``prefill`` is a kernel for many tokens. ``gathers``: ``gather`` is a kernel that copies
+    records. ``max_batch_tokens`` is the most new tokens per sequence in a decode batch, 0 for no decode batches.
+    ``best_scores`` is a function that ranks pages by their sketches (keys at two bits), None for the default.
     """
 
     name: str
@@ -54,34 +57,38 @@ class Backend(Protocol):
     best_scores: Score | None
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """Returns True if a decode batch can take a token that selects among ``pages`` pages. ``unbiased``: their keys
-        are stored without the bias of k_proj.
+        """Returns True if a decode batch can take a token that selects some of ``pages`` pages. ``unbiased``: keys of
+        these pages are stored without the bias of k_proj.
         """
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
-        """Returns True if kernels can read the pages for a model of ``dtype``. ``on_device`` [n] tells which are in the
-        device tier.
+        """Returns True if attention kernels can read the pages for a model of ``dtype``. ``on_device`` [n] is True for
+        each page in the device tier.
         """
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
-        """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages, whose bytes are ``payloads``."""
+        """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages of this ``kind``. ``payloads`` are the
+        bytes of the pages, which are written.
+        """
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Returns keys and values [kv_heads, pages * 64, dim] of pages for which ``unpacks`` is True."""
 
     def unpacks(self, on_device: np.ndarray) -> bool:
-        """Returns True if ``unpack`` can read the pages. ``on_device`` [n] tells which are in the device tier."""
+        """Returns True if ``unpack`` can read the pages. ``on_device`` [n] is True for each page in the device tier."""
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, total] of one kind."""
+        """Returns keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, bytes of a record], all of
+        one kind.
+        """
 
     def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
-        """Copy the records at ``addresses`` (int64), on the device or in pinned memory, to ``rows`` (int64) of ``out``
-        [any, total], in the current stream.
+        """Copy the records at ``addresses`` (int64) to ``rows`` (int64) of ``out`` [any, bytes of a record], in the
+        current stream. The records are on the device or in pinned memory.
         """
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
-        """Returns the addresses and kinds of pages in the form the kernels take."""
+        """Returns the addresses and kinds of pages in the form that the kernels take."""
 
     def attend(
         self,
@@ -96,9 +103,9 @@ class Backend(Protocol):
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """Attend with each of the tokens q [Hq, T, D] to its own pages. ``indices`` into ``pages`` are [T * n], or
-        [H, T * n] if each KV head has its own. The first ``skip`` tokens of each token's first page are hidden.
-        ``extra`` [Hq, T * n * 64] is added to the scaled scores.
+        """Attend with each of the T tokens q [Hq, T, D] to its own n pages. ``indices`` into ``pages`` are [T * n], or
+        [H, T * n] if each KV head has its own pages. The first ``skip`` tokens of the first page are hidden, for every
+        token. ``extra`` [Hq, T * n * 64] is added to the scaled scores.
         """
 
     def prefill(
@@ -113,20 +120,22 @@ class Backend(Protocol):
         loss: float = 0,
         bias: KeyBias | None = None,
     ) -> Part:
-        """Attend with the last T tokens q [Hq, T, D] to ``pages``, and causally to k, v [H, S, D] after them. ``loss``
-        is the share of attention weights that a query may lose to skipped pages. ``bias`` is what the pages' keys
-        lack; it is refused together with ``loss`` or rotated pages.
+        """Attend with the last T tokens q [Hq, T, D] to ``pages``, and causally to k, v [H, S, D] after the pages.
+        ``loss`` is the share of attention weights that a query may lose to skipped pages. ``bias`` is the bias of
+        k_proj that the keys of the pages lack; it cannot be combined with ``loss`` or rotated pages.
         """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
-        """Returns the sketch of these pages' keys, or None if it must be made from fetched records."""
+        """Returns the sketch (keys at two bits) of these pages, or None if it must be made from fetched records."""
 
 
 _NOT_IN_PLACE = "the torch backend reads nothing in place: pages are fetched and decoded"
 
 
 class TorchBackend:
-    """Seals with the codec. Reads nothing in place, so dispatch never asks it to attend."""
+    """Seals and decodes pages with the codec, in torch, on any device. It has no kernels that attend to pages:
+    ``dispatch`` then has pages fetched and decoded, and never calls ``attend`` or ``prefill`` here.
+    """
 
     name = "torch"
     in_place = mixes_kinds = prefill_kernel = gathers = False

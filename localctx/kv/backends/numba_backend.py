@@ -73,7 +73,9 @@ class NumbaBackend(TorchBackend):
         loss: float = 0,
         bias: KeyBias | None = None,
     ) -> Part:
-        """Compute in float32. On a CPU with bf16 instructions, torch is faster if nothing is skipped."""
+        """Compute in float32. (For bf16 without skipped pages torch is faster, so ``dispatch`` does not call this
+        then.)
+        """
         assert bias is None or not (loss or self._format.rotated), "dispatch does not ask for it"
         dtype = q.dtype
         q, k, v = (self._rotated(x.float()) for x in (q, k, v))

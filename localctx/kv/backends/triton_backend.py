@@ -23,7 +23,7 @@ _layouts = dict[tuple[KVShape, str, torch.device], list[records_triton.TritonLay
 
 
 class TritonBackend(TorchBackend):
-    """Attends with Triton kernels, over pages in GPU memory. Models that are not bf16 attend with torch."""
+    """Attends with Triton kernels to pages in GPU memory. For models that do not compute in bf16, torch attends."""
 
     name = "triton"
     mixes_kinds = gathers = True
@@ -35,7 +35,9 @@ class TritonBackend(TorchBackend):
         self.layouts = _shared_layouts(page_format, device)
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """Returns False for unbiased keys: torch computes the bias scores, from positions held on the CPU."""
+        """Returns False if keys are ``unbiased``: torch then computes the scores that the bias adds, from positions on
+        the CPU.
+        """
         return pages <= selection_triton.MAX_PAGES and not unbiased
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
@@ -52,7 +54,7 @@ class TritonBackend(TorchBackend):
         return pages_triton.unseal(pages.bases, pages.kinds, self.layouts[layer], dtype, self._format.rotated)
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Decode the records as if each were in its own page."""
+        """See ``Backend``. Decodes the records as if each were a page of its own."""
         first = records.data_ptr() - int(self._format.offsets[kind, layer])
         bases = first + records.shape[1] * torch.arange(len(records), device=records.device)
         return self.unpack(layer, PageAddresses(bases, torch.full_like(bases, kind, dtype=torch.uint8)), dtype)

@@ -1,7 +1,8 @@
-"""Checks on the device itself that ``word_attention`` attends as the slower kernel does. Imports Triton.
+"""Checks on the device itself that the fast kernel ``word_attention`` attends as the slower kernel does. Imports
+Triton.
 
-It relies on where a compiler keeps each number. So before it is used, both attend to a few small pages. If they differ,
-the slower one is used, which decodes pages first.
+The fast kernel relies on where a compiler keeps each number. So before it is used, both kernels attend to a few small
+pages. If the results differ, the slower kernel is used, which decodes pages first.
 """
 
 import logging
@@ -24,7 +25,9 @@ _log = logging.getLogger("localctx")
 
 
 def describe(device: torch.device) -> str:
-    """Returns a line for ``localctx doctor``: which kernel attends to pages of int8 and int4, and why."""
+    """Returns one line of text for ``localctx doctor``. It says which kernel attends to pages of int8 and int4, and
+    why.
+    """
     shape = LayerShape(2, 128, 128)
     bf16, *codecs = (make_codec(name, shape) for name in ("bf16", "int8", "int4"))
     if not attention_triton.attends_by_words(_layout(codecs[0], bf16, device)):
@@ -38,7 +41,9 @@ def describe(device: torch.device) -> str:
 
 @cache
 def doubt_about(ordinary: Codec, sink: Codec, device: torch.device) -> str:
-    """Returns why ``word_attention`` must not attend to pages of these two kinds on ``device``; empty if it may."""
+    """Returns why the kernel ``word_attention`` must not be used on ``device`` for pages of these codecs; empty if it
+    may be used.
+    """
     try:
         off = max(_difference(ordinary, sink, device, full) for full in (False, True))
     except Exception as error:  # a compiler and a launcher may raise anything

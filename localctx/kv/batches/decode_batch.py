@@ -1,4 +1,4 @@
-"""DecodeBatch: a few new tokens of one or several sequences, attended together in one call per layer."""
+"""DecodeBatch: attention of a few new tokens of one or several sequences, together in one call per layer."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -21,8 +21,9 @@ from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
 class DecodeBatch:
-    """New tokens of sequences that share a model and codec. ``sequences`` are (cache, number of new tokens). Each cache
-    has begun a step. A row is one new token.
+    """A few new tokens of sequences that share a model and codec. Each new token is one row.
+
+    ``sequences`` are pairs of a cache and the number of its new tokens. Each cache has begun a step (``Cache.begin``).
     """
 
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
@@ -57,8 +58,8 @@ class DecodeBatch:
         sinks: Tensor | None = None,
         shared: bool = False,
     ) -> Tensor:
-        """Run ``attend_cache`` for each row: q [Hq, n, D] and the new k, v [H, n, D], which are added to the caches.
-        With ``shared`` the caches already hold them. Returns [Hq, n, Dv].
+        """Compute ``attend_cache`` for each of the n rows: queries q [Hq, n, D] and new k, v [H, n, D], which are added
+        to the caches. With ``shared`` the caches already hold the new k, v. Returns [Hq, n, Dv].
         """
         rows = [x.transpose(0, 1).float().contiguous().numpy() for x in (q, k, v)]
         out = self._attend(layer, rows[0], rows[1], rows[2], scale, window, softcap, sinks)
@@ -69,8 +70,8 @@ class DecodeBatch:
     def attend_arrays(
         self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None
     ) -> np.ndarray:
-        """Run ``attend`` without tensors, whose overhead exceeds the arithmetic of a short context: q [n, Hq, D], k and
-        v [n, H, D], float32. Returns [n, Hq, Dv].
+        """Compute ``attend`` with arrays in float32 and rows first: q [n, Hq, D], k and v [n, H, D]. Returns [n, Hq,
+        Dv]. For a short context, the overhead of tensors would exceed the arithmetic.
         """
         out = self._attend(layer, q, k, v, scale, window)
         if self._filling:
@@ -79,8 +80,9 @@ class DecodeBatch:
 
     @cached_property
     def layer_pages(self) -> LayerPages | None:
-        """The pages that rows attend to in all layers, for ``decode_layers``. None if layers differ, or if one needs
-        more than attention to all pages or to selected ones.
+        """The pages that rows attend to, for one call of ``decode_layers``, which computes all layers. None if that
+        call cannot compute these layers: if their shapes differ, or if one needs more than attention to all pages or to
+        selected ones.
         """
         form, first = self._pool.format, self._pool.shape.layers[0]
         shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
@@ -105,8 +107,9 @@ class DecodeBatch:
         return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)
 
     def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
-        """Touch the ``chosen`` pages and seal those that are full now. Their last tokens are among the new ``keys``
-        [layers, n, H, D] and ``values`` that ``decode_layers`` wrote into the open pages.
+        """Finish the step after one call of ``decode_layers``, which wrote ``keys`` [layers, n, H, D] and ``values``
+        [layers, n, H, Dv] into the open pages. Mark the ``chosen`` pages as needed, and seal the open pages that are
+        full now.
         """
         if chosen.size:
             self._caches[0].table.touch(chosen)
@@ -150,13 +153,15 @@ class DecodeBatch:
         return out
 
     def report_attention(self) -> None:
-        """Record in the caches the attention that their pages received in this step."""
+        """Add the attention that pages received in this step to the recorded attention of their caches."""
         for cache, start, stop in zip(self._caches, self._starts, self._starts[1:], strict=False):
             if cache.attention_mass is not None:
                 cache.add_attention(np.arange(stop - start), self._mass[start:stop])
 
     def capturable(self) -> CapturableBatch | None:
-        """Returns this batch for a captured graph, or None if its work differs from step to step."""
+        """Returns this batch if a CUDA graph may capture its work. Returns None if the work differs from step to
+        step.
+        """
         return None
 
     def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:

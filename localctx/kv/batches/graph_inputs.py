@@ -1,4 +1,4 @@
-"""GraphInputs: the inputs of a forward pass as named arrays in one device tensor, written by one copy."""
+"""GraphInputs: holds the inputs of a forward pass as named arrays in one device tensor, which one copy fills."""
 
 from collections.abc import Mapping
 from itertools import accumulate
@@ -21,8 +21,8 @@ def pad_to_power_of_two(x: np.ndarray) -> np.ndarray:
 
 
 class GraphInputs:
-    """The input tensors of a captured CUDA graph, by name: device copies of ``arrays`` at fixed addresses. Each replay
-    reads what ``write`` put there.
+    """The input tensors of a captured CUDA graph, by name. They are device copies of ``arrays`` at fixed addresses.
+    Each replay of the graph reads the values that the last ``write`` put there.
     """
 
     def __init__(self, arrays: Arrays, device: torch.device) -> None:
@@ -50,8 +50,9 @@ def _view(flat: Tensor, start: int, like: np.ndarray) -> Tensor:
 
 
 class CapturableBatch(Protocol):
-    """A batch that reads only its ``arrays``, from its ``graph_inputs``, and never waits for the device. Another batch
-    with the same ``graph_key`` launches the same kernels with its own arrays.
+    """A batch whose kernels a CUDA graph may capture. They read only ``arrays``, which ``graph_inputs`` hold on the
+    device, and never wait for the device. A batch with an equal ``graph_key`` launches the same kernels, so it may
+    replay the graph with its own arrays.
     """
 
     graph_inputs: GraphInputs

@@ -21,7 +21,7 @@ from localctx.shape import FULL, PAGE, SINK_PAGES
 
 
 class TritonDecodeBatch(DecodeBatch):
-    """A batch whose pages are in GPU memory. Kernels read everything that differs between batches from
+    """A decode batch whose pages are in GPU memory. Its kernels read every value that differs between batches from
     ``graph_inputs``.
     """
 
@@ -36,7 +36,9 @@ class TritonDecodeBatch(DecodeBatch):
 
     @property
     def graph_inputs(self) -> GraphInputs:
-        """``arrays`` on the device, in the graph inputs that were set, or else in new ones for this batch."""
+        """The device copy of ``arrays``: in the inputs of a captured graph if these were set, else in new ones for this
+        batch.
+        """
         if self._inputs is None:
             self._inputs = GraphInputs(self.arrays, self._pool.device)
         return self._inputs
@@ -46,7 +48,7 @@ class TritonDecodeBatch(DecodeBatch):
         self._inputs = inputs
 
     def capturable(self) -> CapturableBatch | None:
-        """Returns this batch, or None if a page is filled or attention reads CPU memory."""
+        """Returns this batch. Returns None if a page is filled in this step, or if attention reads CPU memory."""
         unique = (self._filled == PAGE - 1).any() or self._pool.has_unbiased
         return None if unique else self
 
@@ -56,8 +58,8 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The inputs by name. ``mass`` is an output: the attention that pages received. ``numbers`` and ``sketches``
-        describe the selection of the only sequence, as in ``TritonSketch``.
+        """The inputs by name. ``mass`` is an output: the attention mass that each page received. ``numbers`` and
+        ``sketches`` describe the page selection of the only sequence, as in ``TritonSketch``.
         """
         arrays = {"mass": pad_to_power_of_two(np.zeros_like(self._mass))}
         for part in sorted({*self._pool.shape.parts}):

@@ -17,7 +17,9 @@ if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked
 
 @dataclass(frozen=True, kw_only=True)
 class H2O(TokenBudget):
-    """Half of ``tokens`` goes to the pages that received the most attention so far, half to the last pages."""
+    """Evicts pages so that ``tokens`` tokens stay. Half of them are the pages that received the most attention so far,
+    half are the last pages.
+    """
 
     name: str = "h2o"
     pages_may_persist: bool = False
@@ -36,7 +38,7 @@ class H2O(TokenBudget):
         return sorted(order[:over].tolist())
 
     def observes(self, phase: Phase) -> Observation | None:
-        """Observe the mass of every page in every step."""
+        """See ``Keeper``: attention measures the mass of every page in every step."""
         return Observation.PAGE_MASS
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:

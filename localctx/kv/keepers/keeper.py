@@ -1,4 +1,4 @@
-"""Keeper: an eviction policy, which decides what attention sees of a sequence.
+"""Keeper: an eviction policy. It decides which tokens of a sequence attention sees.
 
 Every keeper protects the sink pages at the start of the prompt and the most recent page.
 """
@@ -55,8 +55,8 @@ The highest scores are kept.
 
 @dataclass(frozen=True, kw_only=True)
 class Keeper:
-    """The default policy: keeps and shows everything. Subclasses override the differences. Immutable: state about a
-    sequence is in its ``AttentionHistory``.
+    """The default policy: keeps and shows everything. Subclasses override the differences. A keeper is immutable: state
+    about a sequence is in the sequence's ``AttentionHistory``.
     """
 
     name: str = ""
@@ -70,15 +70,17 @@ class Keeper:
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """Returns the keeper for a prompt of ``tokens``. ``budget`` is a number of tokens, or a share of the prompt if
-        at most 1. Raises ValueError if the keeper has no budget.
+        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if at most 1, a
+        share of the prompt (None: the default). Raises ValueError if this keeper takes no budget.
         """
         if budget is not None:
             raise ValueError(f"{cls().name} has no budget")
         return cls()
 
     def max_tokens_held(self, tokens: int) -> int:
-        """Returns the most tokens held at once for a prompt of ``tokens``, not counting one chunk."""
+        """Returns the most tokens that the cache holds at once for a prompt of ``tokens`` tokens, not counting one
+        chunk.
+        """
         return tokens
 
     def pages_seen(self, pages: int) -> int:
@@ -86,20 +88,26 @@ class Keeper:
         return pages
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """Returns the indices of the ``pages`` sealed pages to evict after a step, ascending. ``mean_mass`` [pages] is
-        per query.
+        """Returns the indices of the sealed pages to evict after a step, ascending. There are ``pages`` sealed pages.
+        ``mean_mass`` [pages] is the attention mass that each got from a query on average.
         """
         return []
 
     def observes(self, phase: Phase) -> Observation | None:
-        """Returns what attention must measure for ``observe`` in this phase, or None."""
+        """Returns the quantity that attention must measure for ``observe`` in this phase; None if it need not measure
+        any.
+        """
         return None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Hook: receives one layer's measured ``weights``, as requested by ``observes``."""
+        """Hook: called after attention in each ``layer``, with the measured ``weights``. ``observes`` says which
+        quantity they are, and its shape. Subclasses store them in ``history``; the default does nothing.
+        """
 
     def after_prefill(self, sequence: KeptSequence) -> None:
-        """Hook: called when the whole prompt, including the question, has been read. Raises OutOfKVMemory."""
+        """Hook: called when the whole prompt, with the question, has been read. Subclasses may pack ``sequence`` into
+        fewer pages; the default does nothing. Raises OutOfKVMemory.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,19 +118,21 @@ class TokenBudget(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """Returns a keeper with a budget of at least four pages."""
+        """Returns a keeper with this budget, or 2,048 tokens for None; at least four pages."""
         part = 2048.0 if budget is None else budget
         return cls(tokens=max(4 * PAGE, math.ceil(part * tokens) if part <= 1 else int(part)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCompressor(TokenBudget):
-    """A keeper that acts once, after the prompt was read: each KV head keeps the tokens with the best scores. A tenth
-    of the budget is reserved for the prompt's end (arXiv:2605.18053).
+    """A keeper that acts once, after the prompt was read. Each KV head then keeps the tokens with the best scores. A
+    tenth of the budget is reserved for the last pages of the prompt (arXiv:2605.18053).
     """
 
     def after_prefill(self, sequence: KeptSequence) -> None:
-        """Pack the sealed pages that can be scored into the budget. The sinks and the prompt's end stay whole."""
+        """Pack the sealed pages that ``score`` can score into fewer pages, within the budget. The sinks and the last
+        pages of the prompt stay whole.
+        """
         recent = max(1, self.tokens // PAGE // 10)
         slots = max(1, self.tokens // PAGE - recent - SINK_PAGES)
         stop = min(self.pages_scored(sequence), sequence.num_pages - recent)
@@ -138,7 +148,7 @@ class PromptCompressor(TokenBudget):
 
 
 def parse_budget(spec: str, budget: str) -> float:
-    """Parse the budget ``2048`` or ``1/4`` of a keeper's ``spec``. Raises UsageError."""
+    """Returns the number in the ``budget`` of a keeper's ``spec``, such as ``2048`` or ``1/4``. Raises UsageError."""
     number, _, divisor = budget.partition("/")
     try:
         part = float(number) / float(divisor or 1)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked
 
 @dataclass(frozen=True, kw_only=True)
 class KeyDiff(PromptCompressor):
-    """Each KV head keeps the ``tokens`` whose keys are least similar to the mean key, because similar keys are
-    redundant. It needs no attention weights, so attention stays as fast as with ``full``. Unlike the paper, it acts
-    once, after the prompt was read, and not after every block.
+    """Keeps, for each KV head, the ``tokens`` tokens whose keys are least similar to the mean key, because similar keys
+    are redundant. It needs no attention weights, so attention stays as fast as with ``full``. Unlike in the paper, it
+    acts once, after the prompt was read, and not after every block.
     """
 
     name: str = "keydiff"

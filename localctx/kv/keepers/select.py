@@ -12,8 +12,8 @@ DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Ques
 
 @dataclass(frozen=True, kw_only=True)
 class Select(Keeper):
-    """A query sees the pages whose two-bit key sketches promise the highest scores. Nothing is evicted. Only tokens of
-    the answer select. The document and the question are read densely, as in Quest.
+    """Shows each query only some pages: those whose sketches (keys at two bits) promise the highest scores. Nothing is
+    evicted. Only tokens of the answer select pages. The document and the question are read densely, as in Quest.
     """
 
     name: str = "select"

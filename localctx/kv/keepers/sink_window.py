@@ -10,8 +10,8 @@ from localctx.shape import PAGE
 
 @dataclass(frozen=True, kw_only=True)
 class SinkWindow(TokenBudget):
-    """Keeps the sinks and the last ``tokens``. The sinks are re-rotated to the positions before the window, so
-    positions never exceed the range the model was trained on.
+    """Keeps the sink pages and the last ``tokens`` tokens. The sinks are re-rotated to the positions just before the
+    window, so positions never exceed the range that the model was trained on.
     """
 
     name: str = "sink-window"

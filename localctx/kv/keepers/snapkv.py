@@ -19,16 +19,18 @@ POOLING = 7  # tokens over which votes are pooled, so that phrases are kept rath
 
 @dataclass(frozen=True, kw_only=True)
 class SnapKV(PromptCompressor):
-    """Each KV head keeps the ``tokens`` that the question's last queries attended to most."""
+    """Keeps, for each KV head, the ``tokens`` tokens to which the last queries of the question attended most."""
 
     name: str = "snapkv"
 
     def observes(self, phase: Phase) -> Observation | None:
-        """Observe the votes of the question's last queries."""
+        """See ``Keeper``: while the question is read, attention measures the votes of its last queries for each
+        token.
+        """
         return Observation.TOKEN_VOTES if phase == "asking" else None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Replace the votes: only the question's last step counts."""
+        """Replace the votes of earlier steps: only the last step of the question counts."""
         import torch
 
         history.token_votes[layer] = torch.as_tensor(weights)
@@ -38,7 +40,7 @@ class SnapKV(PromptCompressor):
         return min((votes.shape[1] // PAGE for votes in sequence.history.token_votes.values()), default=0)
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """Returns the votes, max-pooled over neighbours."""
+        """Returns the votes for each token, or the highest vote among its neighbours if that is higher."""
         from torch.nn.functional import max_pool1d
 
         votes = history.token_votes[layer][:, SINK_PAGES * PAGE :][:, : keys.shape[1]]
