@@ -51,11 +51,11 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """An adapter. It acts from its ``invocation`` tokens on. ``changes`` maps names of linear layers to updates, and
-    ``nbytes`` is the result of ``adapter_bytes``.
+    """A loaded adapter, which changes the model from its ``invocation`` tokens on. ``changes`` maps names of linear
+    layers to their low-rank updates. ``nbytes`` is the size of the weight file in bytes.
 
-    From reader.json, if present: ``form``, the question template it was trained on (empty: unknown); ``not_said``, its
-    reply when the text has no answer; ``measured``, measured values.
+    From reader.json, if present: ``form`` is the question template that the adapter was trained on (empty: unknown).
+    ``not_said`` is its reply when the text has no answer. ``measured`` holds measured values by name.
     """
 
     name: str
@@ -68,8 +68,8 @@ class Adapter:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     def measured_count(self, name: str) -> int:
-        """Returns a measured number: ``effective`` or ``focused`` (context in tokens), or ``passages``; 0 if not
-        measured.
+        """Returns the measured number ``name``, 0 if not measured: ``effective`` or ``focused`` (contexts in tokens),
+        or ``passages``.
         """
         value = self.measured.get(name)
         return value if _is_count(value) else 0
@@ -118,7 +118,7 @@ def _rank_and_scale(folder: Path, config: Mapping[str, Any]) -> tuple[int, float
 
 
 def does_not_fit(adapter: Adapter, reason: str) -> ModelError:
-    """Returns the error for an adapter of another model."""
+    """Returns the error for an adapter that was made for another model; ``reason`` says what does not match."""
     return ModelError(
         f"the adapter {adapter.name} was made for another model: {reason}",
         "give --model the model it was trained on, or --adapter none",

@@ -48,7 +48,9 @@ def adapter_bytes(folder: Path) -> int:
 
 
 def adapter_content(folder: Path) -> str:
-    """Returns the hashes of the adapter's files, which its answers depend on. Raises ModelError."""
+    """Returns the hashes of the adapter's files as text. The answers with the adapter depend on these files. Raises
+    ModelError.
+    """
     try:
         return " ".join(hash_file(folder / name) for name in (CONFIG, WEIGHTS, READER) if (folder / name).exists())
     except OSError as e:

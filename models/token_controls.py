@@ -11,9 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TokenControls:
-    """Per-token controls. A token already in the answer loses ``presence_penalty``, plus ``frequency_penalty`` times
-    its count, from its logit. ``bias`` is added to logits by token id. Answers follow ``grammar``, in llguidance's
-    format (empty: none). Each step reports logprobs of the ``top`` likeliest tokens (None: no logprobs).
+    """Controls of a request that change logits at each token. A token that is already in the answer loses
+    ``presence_penalty`` from its logit, plus ``frequency_penalty`` times its count. ``bias`` maps token ids to numbers
+    that are added to logits. Answers follow ``grammar``, in llguidance's format (empty: none). Each step reports
+    logprobs of the ``top`` likeliest tokens (None: no logprobs).
     """
 
     frequency_penalty: float = 0.0
@@ -36,7 +37,7 @@ class LogitsProcessor(Protocol):
 
 
 class Penalties:
-    """The penalties and biases of ``controls``, as OpenAI's API defines them. See ``LogitsProcessor``."""
+    """Applies the penalties and biases of ``controls``, as OpenAI's API defines them; see ``LogitsProcessor``."""
 
     def __init__(self, controls: TokenControls) -> None:
         self._frequency, self._presence = controls.frequency_penalty, controls.presence_penalty

@@ -1,6 +1,7 @@
 """PageFormat: the memory layout of one model's pages in one codec. A page has a record for each layer.
 
-The records of full-attention layers are in the FULL part of a page, those of sliding-window layers in the SLIDING part.
+If some layers attend to everything and others to a window, a page has two parts: FULL with the records of the former,
+and SLIDING with those of the latter. Else all records are in FULL.
 """
 
 import numpy as np

@@ -22,8 +22,8 @@ KNOWN = {
 
 
 def frequencies(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:
-    """Returns the frequencies [dim / 2] float32 and the scale of cosines and sines for heads of ``dim`` channels.
-    ``rope`` is a config's ``rope_parameters``.
+    """Returns the RoPE frequencies [dim / 2] float32, and a factor for cosines and sines, for heads of ``dim``
+    channels. ``rope`` is the ``rope_parameters`` of a config.
     """
     kind, waves = rope["rope_type"], rope["rope_theta"] ** (torch.arange(0, dim, 2).float() / dim)
     if kind == "linear":  # position interpolation, arXiv 2306.15595

@@ -31,16 +31,19 @@ FIXED_GPU = 32 << 20  # bytes of the cuBLAS workspace on Hopper; smaller on othe
 
 @dataclass(frozen=True)
 class LayerMap:
-    """Maps model layers to cached layers. ``cached_layer`` has, in the model's order, the KVShape index of the cached
-    layer that each model layer attends over. The first model layer of a cached layer computes its keys and values. The
-    others share these: they compute only queries and store nothing.
+    """Maps model layers to cached layers (layers of the KVShape), because several model layers may share keys and
+    values.
+
+    ``cached_layer`` maps the index of each model layer that has pages to the cached layer that it attends over, in the
+    model's order. The first model layer of a cached layer computes the keys and values. The other ones compute only
+    queries and store nothing.
     """
 
     cached_layer: Mapping[int, int]
 
     @cached_property
     def makers(self) -> list[int]:
-        """The model layers that compute keys and values, in the order of cached layers."""
+        """The model layers that compute keys and values, one for each cached layer, in the order of cached layers."""
         makers = dict[int, int]()
         for layer, cached in self.cached_layer.items():
             makers.setdefault(cached, layer)
@@ -48,7 +51,7 @@ class LayerMap:
 
 
 def layer_map(config: Any) -> LayerMap:
-    """Returns the LayerMap of a transformers (text) config, without layers that have no pages.
+    """Returns the LayerMap of a transformers (text) config. Layers without pages are left out.
 
     In Gemma 3n and 4, the last layers share the keys and values of the last earlier layer of the same kind.
     """
@@ -91,7 +94,7 @@ def _layer_shape(config: Any, name: str | None) -> LayerShape:
 
 
 def multihead_shape_of(config: Any) -> KVShape:
-    """Returns the cache shape with plain multi-head attention: keys and values for every query head."""
+    """Returns the cache shape as it would be with plain multi-head attention: keys and values for every query head."""
     layers = layer_configs(config)
     made = (layers[i] for i in layer_map(config).makers)
     return KVShape(tuple(LayerShape(own.num_attention_heads, *_widths(own)) for own in made))
@@ -99,13 +102,13 @@ def multihead_shape_of(config: Any) -> KVShape:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Elements per token in each part of a layer.
+    """The numbers of elements per token in the tensors of a layer, from which the working memory of a pass is computed.
 
-    ``hidden`` covers all residual streams (Gemma 3n has several), ``queries`` and ``outputs`` cover all ``heads``.
-    ``fresh`` is the new token's key and value, expanded in a latent layer. ``history`` is a cached token's key and
-    value, decoded and expanded. ``inner`` is the peak of the MLP, or of the token's experts, plus per-layer embeddings.
-    ``eager``: attention materializes its scores, even on a CPU. ``masked``: it does so on a GPU, because some layers
-    have a sliding window.
+    ``hidden`` counts all residual streams (Gemma 3n has several). ``queries`` and ``outputs`` count all ``heads``
+    together. ``fresh`` counts the key and value of a new token, expanded in a latent layer. ``history`` counts the key
+    and value of a cached token, decoded and expanded. ``inner`` is the peak in the MLP or in the experts of a token,
+    plus per-layer embeddings. ``eager``: attention holds all its scores in memory, even on a CPU. ``masked``: it does
+    so on a GPU, because some layers have a sliding window.
     """
 
     hidden: int
@@ -122,9 +125,10 @@ class Geometry:
     def activation_bytes(self, chunk: int, context: int, itemsize: int, device: str = "cpu") -> int:
         """Estimate the peak working memory, in bytes, of the step that reads the last ``chunk`` of ``context`` tokens.
 
-        ``itemsize`` is the bytes per element of the model's precision. The sum includes parts that do not exist at the
-        same time; with ``SLACK`` it is between the measured peak and 1.5 times that. The estimate is closer where a GPU
-        materializes no scores (tests/measure/measure_gpu_budget.py compares).
+        ``itemsize`` is the number of bytes per element in the model's precision. The sum includes tensors that do not
+        exist at the same time; with ``SLACK`` it is between the measured peak and 1.5 times that. On a GPU where
+        attention does not hold its scores in memory, the estimate is closer (tests/measure/measure_gpu_budget.py
+        compares).
         """
         if not device.startswith("cpu") and self._in_kernels(itemsize):
             return self._kernel_bytes(chunk, context, itemsize)
@@ -165,7 +169,7 @@ class Geometry:
 
     @property
     def fresh_width(self) -> int:
-        """Elements of one head's key and value."""
+        """The number of elements of the key and value of one head together, for one token."""
         return (self.queries + self.outputs) // self.heads
 
     def _token_bytes(self, context: int, itemsize: int) -> int:
@@ -216,10 +220,11 @@ def largest_chunk(
     itemsize: int = 4,
     device: str = "cpu",
 ) -> int:
-    """Returns the largest prefill chunk in tokens that fits into ``free`` bytes: whole pages, at least one, at most
-    ``wanted`` tokens.
+    """Returns the largest prefill chunk, in tokens, whose working memory fits into ``free`` bytes. The chunk is whole
+    pages, at least one, and at most ``wanted`` tokens.
 
-    ``context`` is the length of the whole prompt, ``itemsize`` the bytes per element of the model's precision.
+    ``context`` is the length of the whole prompt in tokens, ``itemsize`` the number of bytes per element in the model's
+    precision.
     """
     base, step = (geometry.activation_bytes(n, context, itemsize, device) for n in (0, PAGE))
     chunk = PAGE * max(1, min(int((free - base) // (step - base)), wanted // PAGE))

@@ -1,5 +1,5 @@
 """Finds the text decoder of a transformers config: the whole model, or the text part of a multimodal model. Vision and
-audio towers are neither built nor read from disk.
+audio parts are neither built nor read from disk.
 """
 
 import re
@@ -15,7 +15,7 @@ from localctx.models.files.safetensors_files import open_weights
 
 
 class TextDecoder(NamedTuple):
-    """A transformers class and its config. ``wrapped``: they cover only the text part of a larger model, and weight
+    """A transformers class and its config. ``wrapped``: they cover only the text part of a larger model, so that weight
     names on disk have a prefix.
     """
 

@@ -1,4 +1,4 @@
-"""Why a model family is unsupported: a table of reasons, and the error that carries one."""
+"""Lists the reasons why a model family is unsupported, and defines the error that carries a reason."""
 
 from localctx.errors import ModelError
 
@@ -32,8 +32,8 @@ REASONS = {
 
 
 class UnsupportedModel(Exception):
-    """Raised for a model that would be computed incorrectly; ``self.reason`` is a sentence. The handler adds the model
-    family with ``of``.
+    """Raised for a model that would be computed incorrectly. ``reason`` is a sentence for the user. Code that catches
+    it calls ``of`` to name the model family.
     """
 
     def __init__(self, reason: str, **told: object) -> None:

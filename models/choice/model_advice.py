@@ -27,8 +27,9 @@ from localctx.settings import Settings
 
 @dataclass(frozen=True)
 class Advice:
-    """Estimates for all known chat models by name, and the ``best`` model. ``is_installed`` and ``is_selected`` (in the
-    settings) refer to the best model. ``machine`` has the rates of these estimates, corrected by measured speeds.
+    """The recommendation for a machine. ``models`` has the estimates of all known chat models by name; ``best`` is the
+    one to recommend. ``is_installed`` and ``is_selected`` (in the settings) are about the best model. ``machine`` has
+    the rates on which the estimates are based, corrected by measured speeds.
     """
 
     machine: Machine
@@ -38,7 +39,9 @@ class Advice:
     is_selected: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the report for ``--json``. Units are bytes, and bytes, operations or tokens per second."""
+        """Returns the advice as JSON for ``--json``. Sizes are in bytes, rates in bytes, operations or tokens per
+        second.
+        """
         best = self.best
         recommended = {
             "name": best.name,
@@ -72,8 +75,8 @@ def advise(
     measured: Mapping[str, MeasuredSpeed] | None = None,
 ) -> Advice:
     """Returns advice for this machine under ``settings``, without using the network. ``own_bytes`` and ``remeasure``
-    are as in ``measure_machine``. ``measured`` speeds by model name replace estimates, and correct those of other
-    models. Raises ModelError for a device or precision that does not exist.
+    are as in ``measure_machine``. ``measured`` are speeds by model name. They replace the estimates for these models,
+    and correct the estimates for others. Raises ModelError for a device or precision that does not exist.
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)

@@ -32,9 +32,9 @@ class MeasuredSpeed:
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """The estimate for a known model on a machine, with ``weights`` as in the settings. ``fit`` says whether its memory
-    is free there. Speeds are in tokens per second (0: unknown); ``measured``: both were measured here. ``reason`` says
-    why a model is recommended.
+    """The estimate of how a known model runs on a machine, with ``weights`` as in the settings. ``fit`` says whether
+    there is enough free memory for it. Speeds are in tokens per second (0: unknown). ``measured``: both speeds were
+    measured here. ``reason`` says why the model is recommended.
     """
 
     entry: CatalogEntry
@@ -47,22 +47,22 @@ class ModelEstimate:
 
     @property
     def memory(self) -> int:
-        """The bytes of the weights."""
+        """The size of the weights in bytes."""
         return int(self.fit.need.weights)
 
     @property
     def needed(self) -> int:
-        """The bytes of memory that must be free."""
+        """The number of bytes of memory that must be free."""
         return int(self.fit.need.total)
 
     @property
     def fits(self) -> bool:
-        """True if that many bytes are free."""
+        """True if the needed memory is free."""
         return self.fit.fits
 
     @property
     def good(self) -> bool:
-        """True if it fits with room for a KV cache and is fast enough."""
+        """True if the model fits and is fast enough, in prefill and in decoding."""
         return self.fits and self.decode_per_second >= MIN_DECODE and self.prefill_per_second >= MIN_PREFILL
 
     @property
@@ -82,8 +82,8 @@ class ModelEstimate:
 
 
 def correct(machine: Machine, known: Mapping[str, CatalogEntry], measured: Mapping[str, MeasuredSpeed]) -> Machine:
-    """Returns ``machine`` with rates derived from the largest ``known`` model that was ``measured``: bandwidth and
-    arithmetic, which determine the speeds of other models.
+    """Returns ``machine`` with bandwidth and arithmetic rate derived from a measurement: that of the largest ``known``
+    model in ``measured``. The speeds of other models are estimated from these rates.
     """
     ran = [known[name] for name in measured if name in known]
     if not (ran and all(vars(machine.rates).values())):
@@ -106,8 +106,8 @@ def with_speed(e: ModelEstimate, speed: MeasuredSpeed | None) -> ModelEstimate:
 
 
 def usefulness(e: ModelEstimate | None) -> tuple[int, float]:
-    """Returns a sort key: good models first (largest first), then those that only fit (fastest first), then those that
-    do not fit (smallest first), then those of unknown size.
+    """Returns a sort key for estimates: good models first (largest first), then models that fit (fastest first), then
+    models that do not fit (smallest first), then models of unknown size (None).
     """
     if not e:
         return 3, 0
@@ -117,7 +117,9 @@ def usefulness(e: ModelEstimate | None) -> tuple[int, float]:
 
 
 def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Estimate how ``entry`` runs on ``machine``. Weights get fewer bits if only that makes the model good or fit."""
+    """Estimate how ``entry`` runs on ``machine`` with these ``weights``. If the model is only good, or only fits, with
+    fewer bits per weight, then the estimate is for fewer bits.
+    """
     names = [weights, *_fewer_bits(machine)] if weights == "full" else [weights]
     choices = [_estimate(entry, machine, name) for name in names]
     fitting = [choice for choice in choices if choice.fits] or [min(choices, key=lambda e: e.needed)]

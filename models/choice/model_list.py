@@ -35,9 +35,9 @@ _REMEDY = "type owner/name of the Hugging Face hub, or the path of a folder or a
 
 @dataclass(frozen=True)
 class ListedModel:
-    """A model to choose. ``state`` is ``installed``, ``partial`` (``present`` bytes are downloaded), ``damaged`` or
-    ``available``. ``estimate`` is None if the model's size is unknown. ``problem`` says why it cannot run on this
-    machine.
+    """A model that a user can choose. ``state`` is ``installed``, ``partial`` (a download of which ``present`` bytes
+    are here), ``damaged`` or ``available``. ``estimate`` is None if the size of the model is unknown. ``problem`` says
+    why it cannot run on this machine.
     """
 
     entry: CatalogEntry

@@ -33,11 +33,11 @@ _MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer ones
 @dataclass(frozen=True)
 class Sizing:
     """The sizes of a model. ``window`` is the trained context length in tokens (0: unknown). ``weights`` is the size of
-    the weights in bytes. ``weights_dtype`` is their precision, which may be lower than the precision of computation.
-    ``itemsize`` is the bytes per element of activations.
+    the weights in bytes. ``weights_dtype`` is the precision of the weights, which may be lower than that of
+    computation. ``itemsize`` is the number of bytes per element of activations.
 
-    ``multihead`` is the cache shape with plain multi-head attention. ``unfit`` is the reason why localctx refuses to
-    run the model, or None.
+    ``multihead`` is the cache shape as it would be with plain multi-head attention. ``unfit`` is the reason why
+    localctx refuses to run the model, None if it does not.
     """
 
     family: str
@@ -51,7 +51,9 @@ class Sizing:
     unfit: str | None
 
     def need(self, codec: str, tokens: int, chunk: int, device: torch.device) -> MemoryNeed:
-        """Returns the bytes of a context of ``tokens`` in ``codec``, prefilled ``chunk`` tokens at a time."""
+        """Returns the memory, in bytes, for the model and a context of ``tokens`` in ``codec``, prefilled ``chunk``
+        tokens at a time.
+        """
         working = self.geometry.activation_bytes(min(chunk, tokens), tokens, self.itemsize, device.type)
         return MemoryNeed(self.weights, working, self.shape.cache_bytes(codec, tokens, self.itemsize, chunk))
 
@@ -114,7 +116,9 @@ def read_config(file: Path) -> Any:
 
 
 def stored_parameters(folder: Path) -> int:
-    """Returns the number of parameters in the safetensors files of ``folder``, from their headers; 0 if unreadable."""
+    """Returns the number of parameters in the safetensors files of ``folder``, read from their headers; 0 if a header
+    cannot be read.
+    """
     count = 0
     for file in folder.glob("*.safetensors"):
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError), file.open("rb") as f:

@@ -1,4 +1,4 @@
-"""AttentionPass: the layers of one forward pass attend through it. It rejects layers that do not match KVShape."""
+"""AttentionPass: the layers of one forward pass attend through it. It refuses layers that do not match the KVShape."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +17,16 @@ _current: ContextVar["AttentionPass | None"] = ContextVar("pass", default=None)
 
 
 def current_pass() -> "AttentionPass | None":
-    """Returns the pass of this thread, because not all modules forward arguments to attention."""
+    """Returns the forward pass that runs in this thread, None if none does. It is global because not all modules
+    forward arguments to attention.
+    """
     return _current.get()
 
 
 class EnteredLayer(NamedTuple):
-    """A layer that attends. ``cached`` is the index of its cached layer, and ``new`` its cache entries for the new
-    tokens. ``shared``: an earlier layer of this pass computed them, so they are not cached again.
+    """A model layer that attends now. ``cached`` is the index of its cached layer, and ``new`` are the keys and values
+    (or latents) to cache for the new tokens. ``shared``: an earlier layer of this pass has computed them, so they are
+    not cached again.
     """
 
     cached: int
@@ -32,8 +35,8 @@ class EnteredLayer(NamedTuple):
 
 
 class AttentionPass(StatePass):
-    """One forward pass. Each of ``layers`` attends once, in order, with the heads and widths of its cached layer in
-    ``shape``. For layers with latents or states it acts as transformers' cache.
+    """One forward pass. Each layer in the LayerMap ``layers`` must attend once, in order, with the heads and widths of
+    its cached layer in ``shape``. For layers with latents or states, the pass is what transformers takes for its cache.
     """
 
     def __init__(self, shape: KVShape, layers: LayerMap) -> None:
@@ -48,14 +51,16 @@ class AttentionPass(StatePass):
         self._attended = 0  # number of layers so far
 
     def shape_of_layer(self, layer: int) -> LayerShape | None:
-        """Returns the shape of the cached layer of a model's ``layer``; None if it has none."""
+        """Returns the shape of the cached layer that a model's ``layer`` attends over; None for a layer without
+        pages.
+        """
         cached = self.layers.cached_layer.get(layer)
         return None if cached is None else self.shape.layers[cached]
 
     @contextmanager
     def complete(self) -> Iterator[None]:
-        """Make this the current pass. Raises UnsupportedModel if it ends before every layer has attended. A pass that
-        is captured as a CUDA graph begins several times.
+        """Make this the current pass within the block. Raises UnsupportedModel if the block ends before every layer has
+        attended. A pass that is captured as a CUDA graph begins several times.
         """
         self._attended, self._latents = 0, None
         self._made.clear()
@@ -72,8 +77,8 @@ class AttentionPass(StatePass):
         self.check_states()
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Store a layer's new latents, passed as to transformers' cache, and return only these: history is expanded
-        run by run. Layers without latents also pass their keys and values to attention.
+        """Store the new latents of a layer, which transformers passes to its cache, and return only these. (The history
+        is expanded later, run by run.) Layers without latents also pass their keys and values to attention.
         """
         self._latents = k[0], v[0]
         return k, v

@@ -19,8 +19,8 @@ MAX_GRAPHS = 32  # one per number of sequences and per doubling of the attended 
 
 
 class GraphCache:
-    """A cache of captured graphs. ``capture`` returns a function that replays the work, and the tensor that then holds
-    the result. If capturing fails, ``refused`` is the reason and everything runs without graphs.
+    """A cache of captured CUDA graphs. ``capture`` captures work, and returns a function that replays it and the tensor
+    that then holds the result. If capturing fails, ``refused`` is the reason, and everything runs without graphs.
 
     See https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/.
     """
@@ -31,9 +31,9 @@ class GraphCache:
         self.refused = ""
 
     def run(self, batch: CapturableBatch, more: Arrays, device: torch.device, compute: Compute) -> Tensor:
-        """Returns the result of ``compute`` on graph inputs made of the batch's arrays and ``more``. ``batch`` gets
-        these graph inputs too. Anything else that ``compute`` depends on must be in the batch's ``graph_key``.
-        ``compute`` launches work on ``device`` without waiting for it.
+        """Returns the result of ``compute``, by replaying a captured graph if there is one. Its graph inputs are the
+        batch's arrays and ``more``; ``batch`` gets the same inputs. Anything else that ``compute`` depends on must be
+        in the batch's ``graph_key``. ``compute`` launches work on ``device`` without waiting for it.
 
         The first batch of a key runs without a graph, so that kernels compile before the capture, which must not
         compile. Memory that ``compute`` reads besides the inputs must stay in place until ``forget``.

@@ -1,4 +1,4 @@
-"""ForwardBatch: new tokens of one or more sequences, concatenated, in one pass through all layers."""
+"""ForwardBatch: computes the new tokens of one or more sequences, concatenated, in one pass through all layers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -25,21 +25,23 @@ from localctx.models.decoder.rope import ModelRope
 
 
 class AdaptedRows(NamedTuple):
-    """The adapter's ``fingerprint`` and the ``indices`` of the tokens it applies to, in a forward pass."""
+    """The tokens of a forward pass that an adapter applies to: their ``indices``, and the ``fingerprint`` of the
+    adapter.
+    """
 
     fingerprint: bytes
     indices: list[int]
 
 
 def adapter_of(request: ForwardRequest) -> bytes | None:
-    """Returns the fingerprint of the adapter that applies to the last new token; None if none does."""
+    """Returns the fingerprint of the adapter that applies to the last new token of the request; None if none does."""
     active, cache = request.cache.activation, request.cache
     return active.fingerprint if active and active.start < cache.length + len(request.tokens) else None
 
 
 class ForwardBatch(AttentionPass):
-    """One forward pass over the tokens of ``requests``. With ``until``, the index of a cached layer, it stops there
-    with Cancelled, and ``probed`` holds that layer's keys and values.
+    """One forward pass over the tokens of ``requests``. With ``until``, the index of a cached layer, the pass stops at
+    that layer by raising Cancelled. ``probed`` then holds the keys and values of that layer.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class ForwardBatch(AttentionPass):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The number of tokens of the only sequence before this pass, and in it."""
+        """The number of tokens of the only sequence: before this pass, and new in it."""
         (request,) = self.requests
         return request.cache.length, len(request.tokens)
 
@@ -88,7 +90,9 @@ class ForwardBatch(AttentionPass):
         return [token for request in self.requests for token in request.tokens]
 
     def positions(self, start: int | None = None) -> list[int]:
-        """Returns the positions of ``tokens``. Each request starts at its cache's position, or ``start`` if given."""
+        """Returns the position of each of ``tokens``. Each request begins at the position of its cache, or at ``start``
+        if given.
+        """
         starts = [request.cache.position if start is None else start for request in self.requests]
         return [at + i for at, request in zip(starts, self.requests, strict=True) for i in range(len(request.tokens))]
 
@@ -125,10 +129,10 @@ class ForwardBatch(AttentionPass):
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
-        """Attend with each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D]. The cache appends k
-        and v, or a latent layer's latents given to ``update``, unless they are shared. ``layer`` is the model's index;
-        ``how`` is as in ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and
-        UnsupportedModel.
+        """Attend with the queries q [Hq, T, D] of each sequence over its cache and its new k and v [H, T, D]. The cache
+        appends k and v, or the latents that a latent layer gave to ``update``, unless they are shared. ``layer`` is the
+        index in the model; ``how`` is as in ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``,
+        and UnsupportedModel.
         """
         cached, new, shared = self.enter_layer(layer, k, v, expand)
         how |= {"window": self.shape.layers[cached].window, "shared": shared}
@@ -168,8 +172,9 @@ class ForwardBatch(AttentionPass):
         return whole.layer_pages if whole and self.until is None else None
 
     def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
-        """Enter all layers after one call computed them over ``layer_pages``, with their new ``keys``
-        [layers, T, H, D] and ``values``, and the ``chosen`` pages. Raises Cancelled and UnsupportedModel.
+        """Finish the pass after one call has computed all layers over ``layer_pages``. ``keys`` [layers, T, H, D] and
+        ``values`` are those of the new tokens, ``chosen`` the pages that were selected. Raises Cancelled and
+        UnsupportedModel.
         """
         whole = self._whole_batch
         assert whole, "all tokens are in one batch"
@@ -181,7 +186,7 @@ class ForwardBatch(AttentionPass):
 
     @property
     def capturable(self) -> CapturableBatch | None:
-        """The decode batch of this pass if it has all tokens and can run as a CUDA graph; else None."""
+        """The decode batch of this pass, if it has all tokens and can run as a CUDA graph; else None."""
         whole = self._whole_batch
         return whole.capturable() if whole and self.until is None else None
 
@@ -206,7 +211,9 @@ class ForwardBatch(AttentionPass):
 
 
 def make_decode_batch(sequences: Sequence[tuple[Cache, int]]) -> DecodeBatch:
-    """Returns a batch of (cache, new tokens), all in one pool or in pools of one format."""
+    """Returns a decode batch of ``sequences``, pairs of a cache and the number of its new tokens. All caches are in one
+    pool, or in pools of one format.
+    """
     if sequences[0][0].pool.backend.name == "triton":
         from localctx.kv.batches.triton_decode_batch import TritonDecodeBatch  # which imports Triton
 

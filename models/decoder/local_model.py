@@ -27,8 +27,9 @@ _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a conf
 
 
 class LocalModel(ABC):
-    """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs. ``hashes`` are those
-    of the weight files. ``rope`` is as in ``scale_rope``. ``stored`` is the weight format: full, int8, int4 or nf4.
+    """Base of the models in this process; see ``localctx.models.base.Model``. ``config`` has the attributes of
+    transformers' configs. ``hashes`` are the content hashes of the weight files. ``rope`` is as in ``scale_rope``.
+    ``stored`` is the format of the weights: full, int8, int4 or nf4.
     """
 
     engine: EngineName = "torch"

@@ -10,10 +10,10 @@ from torch.utils._pytree import tree_leaves
 
 
 class MetaTensorMode(TorchDispatchMode):
-    """Lets code that reads tensor values run on the meta device: ``nonzero`` finds nothing, numbers are 0, booleans are
-    True. Mixtures of experts, for example, check which experts have tokens.
+    """Lets code that reads values of tensors run on the meta device: ``nonzero`` finds nothing, numbers are 0, booleans
+    are True. Mixtures of experts, for example, check which experts have tokens.
 
-    It tracks which of the ``sources`` each tensor depends on. Views share the dependencies of their storage.
+    The mode tracks on which of the ``sources`` each tensor depends. Views depend on the same sources as their storage.
     """
 
     def __init__(self, sources: Iterable[tuple[Hashable, Tensor]]) -> None:

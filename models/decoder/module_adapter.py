@@ -14,7 +14,9 @@ from localctx.models.quantized.blocked_linear import BlockedLinear, RowByRow
 
 
 class ModuleAdapters:
-    """The adapters added to a module. ``row_by_row`` is the switch shared by its blocked linear layers."""
+    """The adapters that were added to a transformers ``module``. ``row_by_row`` is the switch that its blocked linear
+    layers share.
+    """
 
     def __init__(self, module: Any, row_by_row: RowByRow) -> None:
         self._module, self._row_by_row = module, row_by_row
@@ -29,7 +31,7 @@ class ModuleAdapters:
 
     @contextmanager
     def acting(self, rows: AdaptedRows | None) -> Iterator[None]:
-        """Activate an adapter for these rows within the block."""
+        """Let an adapter act on these ``rows`` of a forward pass, within the block; None for no adapter."""
         device = next(self._module.parameters()).device
         self._acting = (rows.fingerprint, torch.tensor(rows.indices, device=device)) if rows else None
         try:

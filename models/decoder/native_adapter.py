@@ -16,14 +16,18 @@ NamedLinear = tuple[str, int, int]
 
 
 class DecoderChanges:
-    """An adapter's changes in each of the ``layers``, and as ``arguments`` for ``decode_layers``."""
+    """The changes that an adapter makes in each of the ``layers``. ``arguments`` is the same in the form that the
+    kernel ``decode_layers`` takes.
+    """
 
     def __init__(self, layers: list[LayerChanges]) -> None:
         self.layers, self.arguments = layers, arguments_of(layers)
 
 
 def layer_changes(config: DecoderConfig, adapter: Adapter) -> list[LayerChanges]:
-    """Returns the changes in each layer of a decoder. Raises ModelError for an adapter of another model."""
+    """Returns the changes that ``adapter`` makes in each layer of a decoder. Raises ModelError for an adapter of
+    another model.
+    """
     layers = [_parts(config, f"model.layers.{i}") for i in range(config.num_hidden_layers)]
     known = {name for weights in layers for parts in weights for name, _, _ in parts}
     if foreign := sorted(adapter.changes.keys() - known):

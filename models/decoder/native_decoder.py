@@ -1,5 +1,5 @@
-"""NativeDecoder: plain decoders (see ``decoder_config``) on a CPU, without transformers. For few tokens, its import and
-modules would cost more than the arithmetic.
+"""NativeDecoder: computes plain decoders (see ``decoder_config``) on a CPU, without transformers. For few tokens,
+importing and calling transformers would cost more than the arithmetic.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,11 +44,13 @@ MAX_LOADING = 4  # layers blocked at a time, because each needs memory for a tem
 
 
 class NativeDecoder(LocalModel):
-    """See ``localctx.models.base.Model``. ``how`` is as in ``LocalModel``.
+    """A plain decoder computed by our own CPU kernels; see ``localctx.models.base.Model``. ``how`` are the keyword
+    arguments of ``LocalModel``.
 
-    Keys, values and activations are float32. With ``precision`` bf16, prefill chunks are multiplied in bf16, which is
-    several times as fast on CPUs with such instructions. Decoding is bound by reading weights, so it computes as with
-    float32. Weights at 8 or 4 bits use integer products, whatever the number of rows or the precision.
+    Keys, values and activations are float32. With ``precision`` bf16, full-precision weights multiply prefill chunks in
+    bf16, which is several times as fast on CPUs with bf16 instructions. Decoding always computes in float32, because
+    its time is spent on reading weights. Weights at 8 or 4 bits use integer products in both phases, whatever the
+    precision.
     """
 
     computed_by = f"localctx {ARITHMETIC_VERSION}"
@@ -128,10 +130,12 @@ class NativeDecoder(LocalModel):
 
 
 class NativeWeights:
-    """The weights of a plain decoder in the kernels' layout. ``tensors`` have the names of transformers' modules.
-    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Matrices ``published`` in that format are used
-    unchanged, and those that a 4-bit file stores with more bits use 8 bits. The embedding always has full precision,
-    and the output layer at least 8 bits. Raises ValueError for a missing tensor or a wrong shape.
+    """The weights of a plain decoder in the layout of the kernels. ``tensors`` have the names of transformers' modules.
+    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``.
+
+    Matrices ``published`` in that format by a GGUF are used unchanged. Matrices that a 4-bit GGUF stores with more bits
+    use 8 bits. The embedding always has full precision, the output layer at least 8 bits. Raises ValueError for a
+    missing tensor or a wrong shape.
     """
 
     def __init__(
@@ -160,7 +164,7 @@ class NativeWeights:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the weights; tied weights count once."""
+        """The size of the weights in bytes; tied weights count once."""
         return sum(part.nbytes for parts in self._parts() for part in parts)
 
     @property

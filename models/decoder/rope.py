@@ -38,12 +38,13 @@ def parse_rope(spec: str) -> tuple[str, float] | None:
 
 
 def positions_of(config: Any) -> Positions:
-    """Returns the attributes of a transformers config about positions, which ``stretched`` changes."""
+    """Returns those attributes of a transformers config that concern positions, which ``stretched`` changes."""
     return {name: deepcopy(getattr(config, name)) for name in _POSITION_NAMES if hasattr(config, name)}
 
 
 def stretched(positions: Positions, spec: str) -> Positions:
-    """Returns ``positions`` scaled by ``spec``. In a model with sliding layers, only full-attention layers are scaled.
+    """Returns ``positions`` (attributes of a config) with the RoPE scaling ``spec``. In a model with sliding layers,
+    only full-attention layers are scaled.
 
     LongRoPE (arXiv 2402.13753) has frequencies for short and for long texts. transformers switches between them by
     length, so one cache would hold keys of both. Here one set applies to all lengths: the long one if the window is
@@ -72,10 +73,12 @@ def _stretch(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor:
 
 
 class ModelRope:
-    """See ``localctx.kv.rotary.Rope``. In a latent layer v rotates, so ``rerotate`` is given v [1, T, v_dim].
+    """The RoPE of a model; see ``localctx.kv.rotary.Rope``. In a latent layer the values v rotate, so ``rerotate`` is
+    given v [1, T, v_dim].
 
-    ``positions`` are the config's. By layer: ``angles``; ``biases``, the bias that k_proj adds to every key before
-    RoPE, [H, D] float32 or None; ``layouts``, called when first needed, the channel pairing or None if unknown.
+    ``positions`` are the config's attributes. The others are by layer. ``angles`` are the rotations. ``biases`` are the
+    biases that k_proj adds to every key before RoPE, [H, D] float32 or None. ``layouts`` is called when first needed
+    and returns which channels rotate as pairs, None where that is unknown.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class ModelRope:
         return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
     def key_bias(self, layer: int, starts: Tensor) -> KeyBias:
-        """See ``Rope``. Within a page the rotation goes on by the angles of the positions 0 to 63."""
+        """See ``Rope``. Within a page, the rotation is given by the angles of the positions 0 to 63."""
         _, pairs = self._biased(layer)
         keys = self.bias_keys(layer, starts)
         cos, sin = self.angles[layer].in_page
@@ -142,7 +145,9 @@ class ModelRope:
 
 
 class RopeLayout(Enum):
-    """The channels that rotate together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest stay fixed."""
+    """Which channels rotate together as a pair: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The other
+    channels do not rotate.
+    """
 
     STILL, HALVES, NEIGHBOURS = range(3)
 
@@ -173,7 +178,9 @@ STILL, HALVES, NEIGHBOURS = RopeLayout
 
 
 class Angles:
-    """Cosines and sines of positions, float32, for all layers of one kind. Users multiply both by ``scale`` (YaRN)."""
+    """The cosines and sines of positions, float32, for all layers with the same frequencies. The caller multiplies both
+    by ``scale`` (YaRN).
+    """
 
     def __init__(self, frequencies: Tensor, scale: float) -> None:
         self.frequencies, self.scale = frequencies.float(), scale

@@ -25,7 +25,7 @@ class StatePass:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The number of tokens before this pass, and in it."""
+        """The number of tokens before this pass, and the number of tokens in it."""
         raise NotImplementedError
 
     def check_states(self) -> None:
@@ -39,7 +39,9 @@ class StatePass:
         return self.states.get((layer, "convolution", state_idx))
 
     def update_conv_state(self, inputs: Tensor, layer: int, state_idx: int = 0, **how: Any) -> Tensor:
-        """Store a convolution's new ``inputs`` [1, channels, n]. Returns the remembered inputs followed by the new."""
+        """Store the new ``inputs`` [1, channels, n] of a convolution. Returns the inputs that it remembered, followed
+        by the new ones.
+        """
         known, width = (
             self.states.get((layer, "convolution", state_idx)),
             self.conv_width(inputs, layer, state_idx, **how),

@@ -38,8 +38,8 @@ LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class TransformersModel(LocalModel):
-    """See ``localctx.models.base.Model``. ``module`` was loaded by transformers. ``row_by_row`` is the switch shared by
-    its blocked linear layers. ``how`` is as in ``LocalModel``.
+    """A decoder that transformers loaded as ``module``; see ``localctx.models.base.Model``. ``row_by_row`` is the
+    switch that its blocked linear layers share. ``how`` are the keyword arguments of ``LocalModel``.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ def _to_device(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[s
 
 
 def load_module(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> tuple[Any, ChatTokenizer]:
-    """Load the decoder in ``folder`` with transformers, with ``weights`` as in the settings. Returns it and its
-    tokenizer.
+    """Load the decoder in ``folder`` with transformers on the device ``place``, with ``weights`` as in the settings.
+    Returns the module and its tokenizer.
 
     Raises ModelError.
     """

@@ -48,7 +48,9 @@ _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 
 
 class GgufBlocks:
-    """The published blocks in a model folder. Empty without a folder, or if the folder has none."""
+    """The quantized blocks that a GGUF published, as stored in a model folder. Empty without a folder, or if the folder
+    has none.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._path = folder / FILE_NAME if folder else None
@@ -61,8 +63,8 @@ class GgufBlocks:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The content hash of the file by name, and a marker if ``finer`` matrices are at 8 bits. Earlier versions
-        computed those at 4 bits from the same file.
+        """The content hash of the file, by its name. If ``finer`` matrices are computed at 8 bits, a marker is added,
+        because earlier versions computed these at 4 bits from the same file.
         """
         if not (self._file and self._path):
             return {}
@@ -70,8 +72,8 @@ class GgufBlocks:
 
     @cached_property
     def finer(self) -> frozenset[str]:
-        """The layer modules that need 8 bits when 4-bit weights are requested: those that a 4-bit file stores with more
-        bits, and those concatenated with them.
+        """The names of layer modules that need 8 bits when 4-bit weights are requested: those that a 4-bit file stores
+        with more bits, and those that are concatenated with them.
         """
         kinds = {name.removesuffix(".weight"): kind for name, kind in self._kinds.items() if ".layers." in name}
         if not _FOUR_BITS.intersection(kinds.values()):
@@ -79,15 +81,16 @@ class GgufBlocks:
         return frozenset(each for name, kind in kinds.items() if kind in _MORE_BITS for each in _joined(name))
 
     def groups(self, name: str, kind: int) -> Groups | None:
-        """Returns the matrix ``name`` if it was published in this number kind, else None."""
+        """Returns the matrix ``name`` if it was published in this number ``kind`` (8 or 4 bits), else None."""
         if name not in self._names or kind != (NIBBLES if self._kinds[name] in _FOUR_BITS else SIGNED):
             return None
         return groups_of(self._file.get_tensor(name), self._kinds[name])
 
 
 def groups_of(blocks: Tensor, ggml_type: int) -> Groups:
-    """Returns the weight stored in a GGUF's blocks [out, blocks, bytes] uint8. It is exact, except that the scales and
-    minima of Q4_K, products of two numbers, are rounded to float16 (by at most one part in 2,048).
+    """Returns the weight that is stored in ``blocks`` [out, blocks, bytes] uint8 of a GGUF. It is exact, with one
+    exception: scales and minima of Q4_K, which are products of two numbers, are rounded to float16 (by at most one part
+    in 2,048).
     """
     codes, scales, minima = _parts(blocks, ggml_type)
     inputs = codes.shape[1] * GROUP
@@ -127,8 +130,8 @@ def _six_bits(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def write_published(header: GgufHeader, gguf: Path, folder: Path) -> None:
-    """Write the blocks of ``gguf`` to ``folder``, which holds the weights converted from it. Matrices whose blocks do
-    not decode to exactly these weights are left out.
+    """Write the blocks of ``gguf`` to ``folder``, which holds the weights that were converted from it. A matrix is left
+    out if its blocks do not decode to exactly the converted weights.
     """
     weights = open_weights(folder)
     if weights is None:

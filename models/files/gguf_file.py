@@ -19,7 +19,9 @@ EXACT_TYPES = {0, 1, 30}  # ggml's f32, f16 and bf16
 
 @dataclass(frozen=True)
 class GgufFile:
-    """A GGUF with its ``parts`` in order (one if not split). ``header``: the first part's metadata, and all tensors."""
+    """A GGUF on disk, with its ``parts`` in order (only one if it is not split). ``header`` has the metadata of the
+    first part and the tensors of all parts.
+    """
 
     parts: tuple[Path, ...]
     header: GgufHeader
@@ -36,12 +38,12 @@ class GgufFile:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors as quantized."""
+        """The size of all tensors in bytes, as quantized."""
         return sum(self.tensor_bytes.values())
 
     @cached_property
     def tensor_bytes(self) -> dict[str, int]:
-        """Bytes of each tensor as quantized."""
+        """The size of each tensor in bytes, as quantized, by name."""
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
         sizes = {name: GGML_QUANT_SIZES[GGMLQuantizationType(t.kind)] for name, t in self.header.tensors.items()}

@@ -33,13 +33,17 @@ class GgufTensor:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """A GGUF file's metadata and tensor positions. Of long arrays and arrays of strings it has only the length."""
+    """The metadata and the tensor positions of a GGUF file. Of long arrays and of arrays of strings, ``meta`` holds
+    only the length.
+    """
 
     meta: dict[str, Any]
     tensors: dict[str, GgufTensor]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns the metadata ``name``, with this file's architecture as prefix."""
+        """Returns the metadata ``name`` without the file's architecture, such as ``context_length`` for
+        ``llama.context_length``.
+        """
         return self.meta.get(f"{self.meta['general.architecture']}.{name}", default)
 
     @property

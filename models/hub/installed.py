@@ -32,7 +32,9 @@ BuiltModel = tuple[Path, dict[str, Any]]
 
 @dataclass(frozen=True)
 class InstalledModel:
-    """A model in the models folder. ``state``: ``ready``, ``damaged`` (files missing or truncated) or ``partial``."""
+    """A model in the models folder. ``state`` is ``ready``, ``damaged`` (files are missing or truncated) or ``partial``
+    (the download is not complete).
+    """
 
     name: str
     path: Path
@@ -41,11 +43,11 @@ class InstalledModel:
 
 
 def install(name: str, models_dir: Path, progress: ProgressCallback, build: Callable[[Path], BuiltModel]) -> Path:
-    """Returns the folder of the model ``name``, built with ``build(work folder)`` if it is not complete.
+    """Returns the folder of the model ``name``. If it is not complete, it is built with ``build(work folder)``.
 
-    Reports ``waiting`` while another process builds it, and ``sealing`` (in files). Raises ModelError if the disk is
-    full or read-only, or if a folder not made by localctx has this name, and any exception from ``build`` and
-    ``progress``.
+    Reports ``waiting`` while another process builds the model, and ``sealing`` (in files). Raises ModelError if the
+    disk is full or read-only, or if a folder not made by localctx has this name. Raises any exception from ``build``
+    and ``progress``.
     """
     target = models_dir / name
     if is_complete(target):

@@ -57,7 +57,7 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 class Unavailable(ModelError):
-    """No source of a model can be reached or has the model."""
+    """Raised if no source of a model can be reached, or if none has the model."""
 
 
 def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind: ModelKind = "chat") -> Path:
@@ -82,8 +82,9 @@ def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind:
 
 
 def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Returns the first part of the GGUF ``name`` for llama.cpp. ``name`` is a file, a folder with one GGUF, or a
-    GGUF_ON_HUB, which is downloaded if needed. Raises like ``resolve_model``.
+    """Returns the path of the GGUF ``name`` for llama.cpp: of its first part, if it is split. ``name`` is a file, a
+    folder with one GGUF, or ``owner/name:pattern`` on the hub (GGUF_ON_HUB), which is downloaded if needed. Raises like
+    ``resolve_model``.
     """
     if path := find_gguf(name):
         return path.absolute()  # symlinks not resolved, because only the links may be named like parts
@@ -102,8 +103,8 @@ def _gguf_folder(name: str) -> str:
 
 
 def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Download the catalogue name, hub id or GGUF_ON_HUB ``name`` if it is not installed. Returns its folder. Raises
-    like ``resolve_model``.
+    """Download a model if it is not installed, and return its folder. ``name`` is a catalogue name, a hub id, or
+    ``owner/name:pattern`` (GGUF_ON_HUB). Raises like ``resolve_model``.
     """
     if GGUF_ON_HUB.fullmatch(name):
         return resolve_gguf(name, models_dir, progress).parent

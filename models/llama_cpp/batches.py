@@ -10,8 +10,8 @@ Piece = tuple[int, int, int, int]
 
 
 def passes(counts: Sequence[int], most: int) -> list[list[int]]:
-    """Returns the indices of sequences by pass, for sequences with ``counts`` new tokens. A sequence with a prefill
-    chunk is alone; decoding sequences follow, ``most`` per pass.
+    """Returns for each pass the indices of its sequences. ``counts`` has the number of new tokens of each sequence. A
+    sequence with a prefill chunk has a pass alone; then come decoding sequences, at most ``most`` in a pass.
     """
     long = [[i] for i, count in enumerate(counts) if count > MAX_DECODE_TOKENS]
     short = [i for i, count in enumerate(counts) if count <= MAX_DECODE_TOKENS]
@@ -19,8 +19,8 @@ def passes(counts: Sequence[int], most: int) -> list[list[int]]:
 
 
 def native_batches(counts: Sequence[int], num_logits: Sequence[int], size: int) -> list[list[Piece]]:
-    """Returns native batches of at most ``size`` tokens and MAX_OUTPUTS outputs for sequences of ``counts`` tokens. A
-    sequence is split if a batch has no room for all of its tokens or wanted logits.
+    """Split sequences of ``counts`` new tokens into native batches of at most ``size`` tokens and MAX_OUTPUTS outputs
+    (wanted logits). A sequence is split if a batch has no room for all its tokens or outputs.
     """
     batches, tokens, outputs = list[list[Piece]]([[]]), 0, 0
     for i, (count, wanted) in enumerate(zip(counts, num_logits, strict=True)):

@@ -13,10 +13,11 @@ from localctx.models.llama_cpp.sink_windows import evicted_ranges
 
 
 class LlamaCache:
-    """See ``localctx.kv.sequence_cache.SequenceCache``. ``memory`` holds the sequence.
+    """The cache of one sequence whose keys, values and states llama.cpp holds; see
+    ``localctx.kv.sequence_cache.SequenceCache``. ``memory`` holds the sequence.
 
-    A sequence that cannot be trimmed (``MemoryKind``) can return to its mark, at the end of the documents or of the
-    last chat turn.
+    A sequence that cannot be trimmed (``MemoryKind``) can return to its mark. The mark is set at the end of the
+    documents or of the last chat turn.
     """
 
     activation: Activation | None = None
@@ -84,15 +85,17 @@ class LlamaCache:
         return twin
 
     def snapshot(self, start: int) -> np.ndarray:
-        """Returns a snapshot of the tokens from ``start`` on; see ``LlamaMemory``."""
+        """Returns a snapshot (state as bytes) of the tokens from ``start`` to the end; see ``LlamaMemory.snapshot``."""
         return self.memory.snapshot(self.sequence, start)
 
     def append(self, stop: int, state: np.ndarray) -> None:
-        """Append a snapshot that ends at token ``stop``; see ``LlamaMemory``."""
+        """Append a snapshot of the tokens up to ``stop``; see ``LlamaMemory.append``."""
         self.memory.append(self.sequence, stop, state)
 
     def begin_with(self, name: bytes) -> bool:
-        """Start the empty sequence with the retained prefix ``name``. Returns False if it is no longer in memory."""
+        """Make this empty cache start with the retained prefix ``name``. Returns False if that prefix is no longer in
+        memory.
+        """
         if not (sequence := self.memory.fork_retained(name)):
             return False
         sequence.keeper = self.keeper
@@ -100,7 +103,9 @@ class LlamaCache:
         return True
 
     def retain(self, ends: Mapping[bytes, int]) -> None:
-        """Retain the prefixes named in ``ends`` in memory while there is room. The last name has the greatest end."""
+        """Retain prefixes of this sequence in memory for later sequences, while there is room. ``ends`` maps the name
+        of each prefix to its length in tokens; the last name has the greatest length.
+        """
         self.memory.retain(self.sequence, ends, max(ends.values()))
 
     def drop(self) -> None:

@@ -1,5 +1,5 @@
-"""LlamaContext: one native llama.cpp context with its sequences. It checks every limit before calling native code,
-which aborts the process on a violation.
+"""LlamaContext: one native llama.cpp context with its sequences. It checks every limit before it calls native code,
+because native code aborts the process on a violation.
 """
 
 import ctypes
@@ -21,11 +21,13 @@ MIN_ABORTABLE = 32  # tokens; a smaller batch is too short to check for cancella
 
 
 class KVCacheFull(Exception):
-    """The context has no room for the tokens of a batch."""
+    """Raised if the context has no room for the tokens of a batch."""
 
 
 class StateRefused(ModelError):
-    """llama.cpp failed to save or restore a state: it has another layout, or there is no room."""
+    """Raised if llama.cpp fails to save or restore a state, because the state has another layout or there is no
+    room.
+    """
 
     def __init__(self, what: str) -> None:
         super().__init__(f"llama.cpp lost what it had read ({what})", "ask again")
@@ -33,7 +35,9 @@ class StateRefused(ModelError):
 
 
 class Row(NamedTuple):
-    """New ``tokens`` for the sequence id ``sequence`` from ``position`` on, with logits of the last ``num_logits``."""
+    """New ``tokens`` of one sequence in a native batch, from ``position`` on. ``sequence`` is its native id. Logits of
+    the last ``num_logits`` tokens are wanted.
+    """
 
     sequence: int
     position: int
@@ -42,9 +46,10 @@ class Row(NamedTuple):
 
 
 class LlamaContext:
-    """A context of the model at the pointer ``model``. It keeps ``owner`` alive. Use from one thread at a time.
+    """A native context of the model at the pointer ``model``. It keeps ``owner`` alive, to which the pointer belongs.
+    Use it from one thread at a time.
 
-    Raises ModelError if llama.cpp rejects the options.
+    Raises ModelError if llama.cpp refuses the options.
     """
 
     def __init__(self, model: Any, owner: object, options: ContextOptions) -> None:
@@ -75,9 +80,11 @@ class LlamaContext:
         return self.options.sequences - 1
 
     def decode(self, rows: Sequence[Row], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
-        """Compute ``rows`` in one native batch. Returns the wanted logits [num_logits, vocabulary] of each, float32.
+        """Compute ``rows`` in one native batch. Returns for each row its wanted logits [num_logits, vocabulary],
+        float32.
 
-        Raises KVCacheFull, with the memory unchanged; Cancelled, with some tokens in memory; else ModelError.
+        Raises KVCacheFull, with the memory unchanged; Cancelled, with some of the tokens in memory; ModelError for
+        other failures.
         """
         count, wanted = sum(len(row.tokens) for row in rows), sum(row.num_logits for row in rows)
         assert 0 < count <= self.options.batch, "a native batch has a fixed size"
@@ -117,8 +124,8 @@ class LlamaContext:
         self._library.llama_memory_seq_add(self._memory, sequence, start, -1, by)
 
     def state(self, sequence: int, partial: bool = False) -> np.ndarray:
-        """Returns the state of a sequence as bytes: keys, values and recurrent states, without logits. ``partial``:
-        only the parts that cannot be trimmed, recurrent states and sliding windows. Raises StateRefused.
+        """Returns the state of a sequence as bytes: keys, values and recurrent states, without logits. With
+        ``partial``, only the parts that cannot be trimmed: recurrent states and sliding windows. Raises StateRefused.
         """
         library, flags = self._library, self._flags(partial)
         size = library.llama_state_seq_get_size_ext(self._context, sequence, flags)
@@ -129,8 +136,8 @@ class LlamaContext:
         return data
 
     def set_state(self, sequence: int, data: np.ndarray, partial: bool = False) -> None:
-        """Replace a sequence, or its ``partial`` state, by a result of ``state``. Raises StateRefused and empties the
-        sequence.
+        """Replace the state of a sequence by ``data``, which ``state`` returned with the same ``partial``. Raises
+        StateRefused, and the sequence is then empty.
         """
         flags = self._flags(partial)
         read = self._library.llama_state_seq_set_data_ext(self._context, _pointer(data), len(data), sequence, flags)

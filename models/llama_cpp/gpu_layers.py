@@ -16,8 +16,8 @@ SPARE = 1 << 29  # bytes reserved for GPU libraries; not measured
 
 @dataclass(frozen=True)
 class GpuLayers:
-    """The layers on the GPU: ``count`` of ``of`` (counting the output layer), with ``weights`` bytes of weights and the
-    fraction ``kv`` (0 to 1) of every context.
+    """The layers on the GPU: the last ``count`` of ``of`` layers, which include the output layer. ``weights`` is the
+    size of their weights in bytes. ``kv`` is the share (0 to 1) of every context that is on the GPU.
     """
 
     count: int
@@ -26,7 +26,9 @@ class GpuLayers:
     kv: float
 
     def context_limit(self, device: float, ram: float) -> int:
-        """Returns the bytes available for contexts, given the free bytes on the ``device`` and in ``ram``."""
+        """Returns how many bytes contexts may take in all, if ``device`` bytes are free on the GPU and ``ram`` bytes in
+        RAM.
+        """
         rooms = ((device, self.kv), (ram, 1 - self.kv))
         return int(min(max(0.0, room) / part for room, part in rooms if part > 0))
 
@@ -36,8 +38,8 @@ ALL = GpuLayers(1, 1, 0, 1.0)
 
 
 def fitting_layers(layers: Sequence[float], output: float, compute: float, room: float) -> int:
-    """Returns the number of layers that fit in ``room`` bytes besides ``compute``: 0 is none, 1 the output layer, 2
-    also the last of ``layers``, and so on.
+    """Returns how many layers fit in ``room`` bytes, beside ``compute`` bytes of buffers: 0 for none, 1 for the output
+    layer, 2 for the last of ``layers`` too, and so on. ``layers`` and ``output`` are sizes in bytes.
     """
     left, count = room - compute, 0
     for nbytes in (output, *reversed(layers)):
@@ -49,7 +51,9 @@ def fitting_layers(layers: Sequence[float], output: float, compute: float, room:
 
 
 def gpu_layers(gguf: GgufFile, sizes: LlamaSizes, free: float) -> GpuLayers:
-    """Returns the layers for a GPU with ``free`` bytes, counting weights, KV of CONTEXT tokens and buffers."""
+    """Returns the layers that go to a GPU with ``free`` bytes, which must hold their weights, KV of CONTEXT tokens, and
+    buffers.
+    """
     context = sizes.at(NATIVE_CODEC, min(CONTEXT, sizes.trained or CONTEXT))
     weights, output = _weights(gguf)
     kv = _kv(gguf, len(weights), context)

@@ -1,5 +1,5 @@
-"""LlamaMemory: llama.cpp sequences of one model, codec and RoPE scaling, with forward passes, forks, trims and
-snapshots.
+"""LlamaMemory: holds the llama.cpp sequences of one model, codec and RoPE scaling. It computes, forks and trims them,
+and takes snapshots.
 """
 
 import threading
@@ -22,8 +22,9 @@ from localctx.shape import PAGE
 
 
 class LlamaMemory:
-    """The sequences of one model, codec and RoPE. ``make_context`` makes a native context of a given size.
-    ``page_bytes`` is the bytes of PAGE tokens. Sequences are batched up to ``device_limit`` bytes. Thread-safe.
+    """The sequences of one model, codec and RoPE scaling. ``make_context`` makes a native context of a given size.
+    ``page_bytes`` is the size in bytes of PAGE tokens. Sequences are batched while they take at most ``device_limit``
+    bytes (None: no limit). Thread-safe.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class LlamaMemory:
 
     @property
     def rope(self) -> object:
-        """See ``SequenceMemory``. The memory itself, because a pass computes sequences of one memory."""
+        """See ``SequenceMemory``. Returns the memory itself: a pass computes only sequences of one memory."""
         return self
 
     @property
@@ -55,7 +56,7 @@ class LlamaMemory:
         return self.page_bytes
 
     def nbytes(self) -> dict[str, int]:
-        """See ``SequenceMemory``. Counts the tokens that resident sequences hold."""
+        """See ``SequenceMemory``. Counts the keys and values of the tokens of resident sequences."""
         return {"device": self._residents.held * self.page_bytes // PAGE}
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
@@ -93,10 +94,10 @@ class LlamaMemory:
         num_logits: Sequence[int],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """Append ``tokens`` to each of ``sequences``. Returns the logits of the last ``num_logits`` tokens of each.
+        """Append ``tokens`` to each of ``sequences``. Returns for each the logits of its last ``num_logits`` tokens.
 
-        On any exception sequences are as before, except that one that cannot be trimmed becomes ``lost``. Raises
-        Cancelled, OutOfKVMemory.
+        On any exception the sequences are as before, except that a sequence that cannot be trimmed becomes ``lost``.
+        Raises Cancelled, OutOfKVMemory.
         """
         done = dict[int, Tensor]()
         with self._lock:
@@ -184,7 +185,9 @@ class LlamaMemory:
             return twin
 
     def mark(self, sequence: NativeSequence) -> None:
-        """Save a mark at the current length, unless the sequence can be trimmed anywhere."""
+        """Save a mark at the current length, to which the sequence can return. Does nothing if the sequence can be
+        trimmed anywhere.
+        """
         if not self.kind.rewinds:
             with self._lock:
                 self._residents.make_resident([sequence])
@@ -241,8 +244,9 @@ class LlamaMemory:
     # --- Retained sequences
 
     def retain(self, sequence: NativeSequence, ends: Mapping[bytes, int], length: int) -> None:
-        """Retain the first ``length`` tokens of a sequence while there is room: see ``RetainedSequence``. Does nothing
-        if the sequence is not resident, not exact, or cannot be trimmed to ``length``.
+        """Retain the first ``length`` tokens of a sequence for later sequences, while there is room. ``ends`` is as in
+        ``RetainedSequence``. Does nothing if the sequence is not resident, not exact, or cannot be trimmed to
+        ``length``.
         """
         with self._lock:
             if sequence.id is None or sequence.lost or sequence.dropped or not self.can_trim(sequence, length):
@@ -252,7 +256,9 @@ class LlamaMemory:
             self._residents.retain(ends, twin)
 
     def fork_retained(self, name: bytes) -> NativeSequence | None:
-        """Returns a fork of the retained prefix ``name``; None if it is gone. Checks the length in native memory."""
+        """Returns a fork of the retained prefix ``name``; None if that is gone, or if the native memory holds another
+        number of tokens.
+        """
         with self._lock:
             if found := self._residents.find_retained(name):
                 twin = self.fork(found[0])
@@ -265,7 +271,9 @@ class LlamaMemory:
     # --- Snapshots
 
     def snapshot(self, sequence: NativeSequence, start: int) -> np.ndarray:
-        """Returns the state of the tokens from ``start`` to the sequence's end, with recurrent states at the end."""
+        """Returns a snapshot as bytes: the keys and values of the tokens from ``start`` to the end of the sequence, and
+        the recurrent states after the last token. Nothing may have been evicted. Raises StateRefused, OutOfKVMemory.
+        """
         assert not sequence.dropped, "a snapshot is what its tokens say"
         with self._lock:
             self._residents.make_resident([sequence])
@@ -277,9 +285,10 @@ class LlamaMemory:
                 native.remove(native.scratch)
 
     def append(self, sequence: NativeSequence, stop: int, state: np.ndarray) -> None:
-        """Append a ``snapshot`` of the tokens from the sequence's end to ``stop``.
+        """Append a ``snapshot`` to the sequence; it holds the tokens from the end of the sequence to ``stop``.
 
-        Checks the result in native memory. Raises StateRefused, with the sequence empty; OutOfKVMemory.
+        The number of tokens in native memory is checked afterwards. Raises StateRefused, with the sequence empty;
+        OutOfKVMemory.
         """
         with self._lock:
             start = sequence.length

@@ -61,8 +61,8 @@ class LlamaWeights:
 
 
 class LlamaModel:
-    """See ``localctx.models.base.Model``. ``sizes`` are the result of ``try_gguf``. ``batch`` is the tokens per native
-    batch. ``layers`` are those on the device.
+    """A GGUF that llama.cpp computes; see ``localctx.models.base.Model``. ``sizes`` are the result of ``try_gguf``.
+    ``batch`` is the number of tokens of a native batch. ``layers`` are the layers on the device.
     """
 
     engine: EngineName = "llama.cpp"
@@ -99,7 +99,7 @@ class LlamaModel:
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
-        """See ``Model``. The sizes of the native contexts."""
+        """See ``Model``: the sizes of the native contexts in bytes."""
         sizes = (self.sizes.at(codec, memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
         return {"device": round(sum(size.kv + size.states for size in sizes))}
 

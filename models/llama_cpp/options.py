@@ -1,5 +1,5 @@
-"""Options of llama.cpp contexts, and the capabilities of a model's memory. Does not import torch, so that the child
-process that tries a file starts quickly.
+"""Options of llama.cpp contexts, and what a model's memory can do. Does not import torch, so that the child process
+that tries a file starts quickly.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ CELLS = 256  # llama.cpp pads a context to a multiple of this
 
 @dataclass(frozen=True)
 class MemoryKind:
-    """Capabilities of a model's memory. A sequence with full attention can be trimmed anywhere. With a sliding
-    ``window`` (in tokens; 0: none) it can be trimmed only while the tokens before are still there, with ``recurrent``
-    states never.
+    """Says when a sequence can be trimmed. With full attention that is always possible. With a sliding ``window`` (in
+    tokens; 0: none) it is possible only while the tokens before the cut are still in memory. With ``recurrent`` states
+    it is never possible.
     """
 
     window: int
@@ -31,17 +31,17 @@ class MemoryKind:
 
     @property
     def sequences(self) -> int:
-        """The maximum number of resident sequences, one of them for copies. With windows or states each takes extra
-        memory, so there are fewer.
+        """The maximum number of resident sequences, of which one is for copies. It is lower with windows or states,
+        because each sequence then takes extra memory.
         """
         return 64 if self.rewinds else 4
 
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """Options of a context: ``cells`` (capacity in tokens), the maximum number of ``sequences`` (the last is for
-    copies), the codec ``kv``, ``rope`` scaling as in the settings, ``batch`` (tokens per batch) and ``threads``.
-    ``offload``: KV is on the GPU.
+    """The options of a native context: its capacity in tokens (``cells``), the maximum number of ``sequences`` (the
+    last is for copies), the codec ``kv``, the ``rope`` scaling as in the settings, the number of tokens per ``batch``,
+    and ``threads``. ``offload``: keys and values are on the GPU.
     """
 
     cells: int

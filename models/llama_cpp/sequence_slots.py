@@ -1,5 +1,5 @@
-"""Manages which sequences are resident in llama.cpp's context and which wait in RAM. The context grows with them. When
-it is full, the least recently used sequence is preempted.
+"""Manages the sequences of llama.cpp's context: some are resident in it, others wait in RAM (preempted). The context
+grows with them. When it is full, the least recently used sequence is preempted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,9 @@ SMALLEST = 2048  # tokens of the first context, if model and budget allow
 
 
 class SequenceMark(NamedTuple):
-    """A mark after the first ``length`` tokens, with the parts of the state that cannot be trimmed."""
+    """A mark after the first ``length`` tokens of a sequence. ``state`` holds the parts of the state that cannot be
+    trimmed.
+    """
 
     length: int
     state: np.ndarray
@@ -26,13 +28,14 @@ class SequenceMark(NamedTuple):
 
 @dataclass(eq=False)
 class NativeSequence:
-    """One sequence of ``length`` tokens; ``expected``: its final length. It is resident under the native ``id``, or its
-    state is in ``preempted``. An empty sequence may have neither. ``used`` is the clock value of its last use.
-    ``lost``: an interrupted batch left its memory in an unknown state. ``mark`` is where it can return to if it cannot
-    be trimmed. Forks of a sequence have the same ``family`` and share cells.
+    """One sequence of ``length`` tokens; ``expected`` is its final length. It is resident under the native ``id``, or
+    its state is in ``preempted``; an empty sequence may have neither. ``used`` is the clock value of the last use.
+    ``lost``: an interrupted batch left the memory of the sequence in an unknown state. ``mark`` is where the sequence
+    can return to if it cannot be trimmed. Forks of a sequence have the same ``family`` and share cells.
 
-    ``keeper`` is the eviction policy. ``dropped`` tokens after its sinks were evicted, and later positions still have
-    to move by ``gap`` (see ``sink_windows``). ``shares``: others of its family may have the same cells.
+    ``keeper`` is the eviction policy. ``dropped`` is the number of tokens that were evicted after the sinks. Later
+    tokens still have to move by ``gap`` positions (see ``sink_windows``). ``shares``: other sequences of the family may
+    have the same cells.
     """
 
     length: int = 0
@@ -54,13 +57,15 @@ class NativeSequence:
         return self.length - self.dropped
 
     def position(self, length: int) -> int:
-        """Returns the native position after the first ``length`` tokens. All evicted tokens must be among these."""
+        """Returns the native position after the first ``length`` tokens of the sequence. All evicted tokens must be
+        among these.
+        """
         return length - self.dropped + self.gap
 
 
 class RetainedSequence(NamedTuple):
-    """An unused sequence, retained for later sequences with the same prefix. ``ends`` maps the names of its stored
-    prefixes to their lengths in tokens; the last is the whole sequence.
+    """A sequence that nobody uses, retained for later sequences with the same prefix. ``ends`` maps the names of its
+    prefixes to their lengths in tokens; the last one is the whole sequence.
     """
 
     ends: Mapping[bytes, int]
@@ -69,7 +74,7 @@ class RetainedSequence(NamedTuple):
 
 class SequenceSlots:
     """The sequences in a native context. ``make_context`` makes a context of a given size. ``max_cells`` is the maximum
-    size in tokens, which changes with free memory. Use from one thread at a time.
+    size of the context in tokens, which changes with free memory. Use it from one thread at a time.
     """
 
     def __init__(
@@ -89,7 +94,7 @@ class SequenceSlots:
 
     @property
     def held(self) -> int:
-        """The tokens of all resident sequences. Shared tokens count for each."""
+        """The number of tokens of all resident sequences. Tokens that sequences share count for each."""
         return sum(sequence.held for sequence in self._resident.values())
 
     def retain(self, ends: Mapping[bytes, int], sequence: NativeSequence) -> None:
@@ -186,7 +191,9 @@ class SequenceSlots:
         return True
 
     def separate(self, sequences: Sequence[NativeSequence], keep: Sequence[NativeSequence]) -> None:
-        """Give resident ``sequences`` that may share cells with forks their own cells. ``keep`` stays resident."""
+        """Give cells of their own to those resident ``sequences`` that may share cells with forks. Sequences in
+        ``keep`` stay resident.
+        """
         for sequence in sequences:
             if sequence.shares:
                 self._preempt(sequence)

@@ -19,7 +19,9 @@ _NO_MASS = np.empty(0)  # llama.cpp does not report attention
 
 
 def surplus(sequence: NativeSequence) -> range:
-    """Returns the range of held tokens that the keeper evicts now. It follows the sinks."""
+    """Returns the range of tokens that the keeper evicts now, counted among the held tokens. The range follows the
+    sinks.
+    """
     pages = sequence.keeper.pages_to_evict(sequence.held // PAGE, _NO_MASS)
     if not pages:
         return range(0)
@@ -42,8 +44,8 @@ def evict(residents: SequenceSlots, sequences: Sequence[NativeSequence]) -> None
 
 
 def close_gaps(native: LlamaContext, sequences: Sequence[NativeSequence]) -> list[NativeSequence]:
-    """Move tokens after evicted ranges of resident sequences to the sinks. Returns the changed sequences, which must
-    not share cells. The next batch re-rotates their keys, and nothing may read them before it.
+    """Move the tokens after evicted ranges of resident sequences forward to the sinks. Returns the changed sequences,
+    which must not share cells with others. The next batch re-rotates their keys, and nothing may read these before.
     """
     moved = [sequence for sequence in sequences if sequence.gap]
     for sequence in moved:

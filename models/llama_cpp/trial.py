@@ -41,8 +41,8 @@ _COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
 
 @dataclass(frozen=True)
 class ContextBytes:
-    """The bytes of a context of ``cells`` tokens: ``kv``, which grows with it, recurrent ``states``, which do not, and
-    ``compute`` buffers.
+    """The size of a context of ``cells`` tokens, in bytes: ``kv`` grows with the context, recurrent ``states`` do not,
+    and ``compute`` is the size of buffers.
     """
 
     cells: int
@@ -52,16 +52,17 @@ class ContextBytes:
 
     @property
     def need(self) -> MemoryNeed:
-        """The bytes beside the weights."""
+        """The memory that the context needs, in bytes, without the weights."""
         return MemoryNeed(working=self.compute, kv=self.kv + self.states)
 
 
 @dataclass(frozen=True)
 class LlamaSizes:
-    """llama.cpp's data about a file: the number of ``parameters``, the ``trained`` window in tokens, the sliding
-    ``window`` (0: none), whether it is ``recurrent``, and whether positions can be shifted (``shifts``).
-    ``transformed`` are the codecs whose keys get a Hadamard transform. ``contexts`` has two measured contexts by codec,
-    without codecs that the model's heads do not allow.
+    """What llama.cpp reports about a file: the number of ``parameters``, the ``trained`` window in tokens, the sliding
+    ``window`` (0: none), whether it has ``recurrent`` states, and whether positions can be shifted (``shifts``).
+
+    ``transformed`` are the codecs whose keys get a Hadamard transform. ``contexts`` has the sizes of two contexts by
+    codec; other sizes are interpolated. Codecs that the heads of the model do not allow are missing.
     """
 
     parameters: int
@@ -84,7 +85,7 @@ class LlamaSizes:
         return largest_context(lambda cells: self.at(codec, cells).need.fit_device(limit), CELLS, _MOST)
 
     def bytes_per_token(self, codec: str) -> int:
-        """Returns the KV bytes of one more token in a long text."""
+        """Returns the size in bytes of the keys and values of one more token in a long text."""
         low, high = self._measured(codec)
         return round((high.kv - low.kv) / (high.cells - low.cells))
 
@@ -113,8 +114,8 @@ def record_trial(
     trial: Callable[[], dict[str, Any]],
     read: Callable[[dict[str, Any]], Value],
 ) -> Value:
-    """Returns ``read`` of the record of an earlier trial of ``gguf`` with the same options ``how``. Without a readable
-    record, runs ``trial`` and records the result in ``folder``.
+    """Returns the result of a trial of ``gguf`` with the options ``how``. If ``folder`` has a record of such a trial,
+    the record is used. Else ``trial`` is run and recorded there. ``read`` makes the result from the record.
     """
     key = sha256(json.dumps([gguf.hashes, llama_build(), how], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"

@@ -20,9 +20,10 @@ from localctx.settings import Settings
 
 @dataclass
 class PeerGgufs:
-    """GGUF files of ``model``: in 16 bits (or the user's file ``own``), quantized, and as published.
+    """Finds or makes the GGUF files of ``model`` for llama.cpp: in 16 bits (or the user's file ``own``), quantized, and
+    as published.
 
-    Calls ``warn`` about unavailable files, and ``show`` about slow steps.
+    Calls ``warn`` about files that cannot be had, and ``show`` about slow steps.
     """
 
     model: Model

@@ -84,7 +84,7 @@ class LlamaCppPeer:
 
     @functools.cached_property
     def identity(self) -> list[object]:
-        """Everything that its state and speed depend on."""
+        """Everything on which the state and the speed of this peer depend."""
         return [*self._configuration, hash_file(self._gguf)]
 
     def read(self, tokens: Sequence[int]) -> int:
@@ -139,7 +139,7 @@ class LlamaCppPeer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the cache's keys and values, with a small header."""
+        """The size in bytes of the cache's keys and values, with a small header."""
         return self._lib.llama_state_seq_get_size(self._llama.ctx, 0)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ _MODULES = {"hqq": "hqq", "quanto": "optimum.quanto", "fp8": "torch"}
 
 @dataclass(frozen=True)
 class TransformersCachePeer:
-    """A backend of ``QuantizedCache`` and its number of bits."""
+    """A ``QuantizedCache`` of transformers as a peer: its backend and its number of bits."""
 
     backend: str
     bits: int
@@ -82,7 +82,7 @@ class PeerReader:
 
     @property
     def nbytes(self) -> int:
-        """The cache's bytes: codes, scales, zero points and tokens in full precision."""
+        """The size of the cache in bytes: codes, scales, zero points and tokens in full precision."""
         names = ("_quantized_keys", "_quantized_values", "keys", "values")
         return sum(_nbytes(getattr(layer, name, None)) for layer in self._cache.layers for name in names)
 

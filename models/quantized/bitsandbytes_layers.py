@@ -50,7 +50,7 @@ def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
 
 
 def packed_bytes(module: Any, weights: str) -> int:
-    """Returns the bytes of the parameters of ``module`` after quantization; tied ones count once.
+    """Returns the size in bytes that the parameters of ``module`` will have after quantization; tied ones count once.
 
     ``module`` is a transformers decoder that is not quantized yet. It may be on torch's meta device.
     """
@@ -63,14 +63,14 @@ def packed_bytes(module: Any, weights: str) -> int:
 
 
 def scale_bytes(parameter: torch.nn.Parameter) -> int:
-    """Returns the bytes of the scales (and code table) of a loaded ``parameter``; 0 if it is not quantized."""
+    """Returns the size in bytes of the scales (and code table) of a loaded ``parameter``; 0 if it is not quantized."""
     state = getattr(parameter, "quant_state", None)
     kept = (state.absmax, state.code) if state else (getattr(parameter, "SCB", None),)
     return sum(scales.nbytes for scales in kept if scales is not None)
 
 
 def weights_in(parameter: torch.nn.Parameter) -> int:
-    """Returns the number of weights in a loaded ``parameter``, quantized or not."""
+    """Returns the number of elements of the weight in a loaded ``parameter``, quantized or not."""
     state = getattr(parameter, "quant_state", None)
     return prod(state.shape) if state else parameter.numel()
 

@@ -26,8 +26,9 @@ _COMPUTED = torch.float32, torch.bfloat16
 
 
 class RowByRow:
-    """A switch shared by all linear layers of a model. While it is on, products are batch-invariant: a row's result
-    does not depend on other rows. In bf16 this is too slow for a prefill chunk, so torch multiplies those.
+    """A switch that all linear layers of a model share. While it is on, products are batch-invariant: the result of a
+    row does not depend on other rows. In bf16 this is too slow for a prefill chunk, so it is then off and torch
+    multiplies.
     """
 
     def __init__(self) -> None:
@@ -35,8 +36,8 @@ class RowByRow:
 
 
 class BlockedLinear(torch.nn.Module):
-    """A linear layer whose weight exists only in blocks. ``row_by_row`` is its model's switch. ``dtype`` is the dtype
-    that its placeholder ``weight`` reports.
+    """A linear layer whose weight exists only in blocks. ``row_by_row`` is the switch of its model. ``dtype`` is the
+    dtype of its placeholder ``weight``, which some model families read.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class BlockedExperts(ExpertWeights):
 
 
 def expert_packer(weights: str) -> PackExperts:
-    """Returns the function that blocks expert weights on the CPU."""
+    """Returns the function that stores expert weights in blocks on a CPU, in the format ``weights``."""
     return lambda fused: BlockedExperts(_EXPERTS[weights](fused))
 
 
@@ -106,7 +107,7 @@ def output_layer(module: Any) -> Any:
 
 
 def weight_bytes(module: torch.nn.Module) -> int:
-    """Returns the bytes of a module's weights, in any format."""
+    """Returns the size in bytes of a module's weights, in any format."""
     blocked = (child.blocks.nbytes for child in module.modules() if isinstance(child, BlockedLinear))
     experts = (packed.nbytes for packed in packed_experts(module))
     return sum(p.nbytes + scale_bytes(p) for p in module.parameters()) + sum(blocked) + sum(experts)

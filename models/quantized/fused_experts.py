@@ -1,5 +1,5 @@
-"""Mixtures of experts, whose weights transformers fuses into three-dimensional parameters. They are found by that shape
-in any family, and computed from quantized or blocked weights.
+"""Finds and computes mixtures of experts. transformers fuses their weights into three-dimensional parameters, by which
+they are found in any family. They are computed from quantized or blocked weights.
 """
 
 from abc import abstractmethod
@@ -12,8 +12,8 @@ from torch import Tensor
 
 
 class ExpertWeights(torch.nn.Module):
-    """One packed matrix [out, in] for each expert of a layer. ``nbytes`` is their total bytes, ``size`` their number of
-    elements.
+    """The weights of the experts of a layer: one packed matrix [out, in] for each expert. ``nbytes`` is their total
+    size in bytes, ``size`` their total number of elements.
     """
 
     nbytes: int
@@ -21,7 +21,9 @@ class ExpertWeights(torch.nn.Module):
 
     @abstractmethod
     def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
-        """Multiply x [n, in] by the matrices of the sorted ``experts`` [n]. Returns [n, out] in the dtype of x."""
+        """Multiply each row of x [n, in] by the matrix of its expert. ``experts`` [n] are sorted. Returns [n, out] in
+        the dtype of x.
+        """
 
 
 PackExperts = Callable[[Tensor], ExpertWeights]
@@ -29,8 +31,8 @@ PackExperts = Callable[[Tensor], ExpertWeights]
 
 
 def fused_names(module: Any) -> tuple[str, ...]:
-    """Returns the names of the fused expert parameters of ``module``. Empty without experts, or if transformers does
-    not let another function compute them.
+    """Returns the names of the fused expert parameters of ``module``. Empty without experts, or if transformers lets no
+    other function compute them.
     """
     if not hasattr(module, "has_gate"):
         return ()
@@ -45,13 +47,13 @@ def fused_experts(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def expert_shape(module: Any, name: str) -> tuple[int, int, int]:
-    """Returns the number of experts in the parameter ``name``, and the outputs and inputs of each."""
+    """Returns the shape of the expert parameter ``name``: number of experts, outputs and inputs of each expert."""
     experts, outputs, inputs = getattr(module, name).shape
     return (experts, inputs, outputs) if module.is_transposed else (experts, outputs, inputs)
 
 
 def pack_weights(module: Any, name: str, weights: Tensor, pack: PackExperts) -> None:
-    """Replace the expert parameter ``name`` by ``weights``, which have its shape, after packing them."""
+    """Replace the expert parameter ``name`` by a packed form of ``weights``, which have the shape of the parameter."""
     packed = pack(weights.mT if module.is_transposed else weights)
     delattr(module, name)
     module.add_module(name, packed)

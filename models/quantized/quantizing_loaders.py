@@ -36,8 +36,8 @@ class BlocksConfig(QuantizationConfigMixin):
 
 def packing_options(config: Any, weights: str, device: torch.device) -> dict[str, Any]:
     """Returns the ``from_pretrained`` arguments that load a model in the format ``weights``: bitsandbytes on a GPU,
-    blocks on a CPU, empty for full weights. For experts in MXFP4, removes that quantization from ``config``, because
-    they are packed again.
+    blocks on a CPU, empty for full weights. If the experts are in MXFP4, that quantization is removed from ``config``,
+    because they are packed again.
     """
     if weights == "full":
         return {}
@@ -51,8 +51,8 @@ def packing_options(config: Any, weights: str, device: torch.device) -> dict[str
 
 
 def forget_packing(module: Any) -> None:
-    """Remove our quantizers from the config of a loaded ``module``, which is part of the fingerprint, so that it names
-    only transformers' own.
+    """Remove our quantizers from the config of a loaded ``module``, so that it names only transformers' own. The config
+    is part of the fingerprint.
     """
     known: Any = getattr(module.config, "quantization_config", None)
     if isinstance(known, BlocksConfig):

@@ -1,4 +1,5 @@
-"""Weight quantization (int8, int4, nf4): the devices that support it, and the size of quantized weights on a CPU.
+"""Formats of quantized weights (int8, int4, nf4): says which devices support them, and how large quantized weights are
+on a CPU.
 
 ``localctx.models.quantized.blocked_linear`` quantizes on a CPU, ``bitsandbytes_layers`` on a GPU.
 """
@@ -39,8 +40,8 @@ def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -
 
 
 def parameter_bytes(module: Any, weights: str, finer: Collection[str] = ()) -> int:
-    """Returns the bytes of the parameters of ``module``, with linear layers and experts in ``weights`` as stored by
-    ``blocked_linear``. Layers named in ``finer`` use 8 bits. Tied parameters count once.
+    """Returns the size in bytes of the parameters of ``module`` on a CPU. Linear layers and experts are in the format
+    ``weights``, as ``blocked_linear`` stores them. Layers named in ``finer`` use 8 bits. Tied parameters count once.
     """
     if weights == "full":
         return sum(p.nbytes for p in module.parameters())
@@ -65,12 +66,12 @@ def _is_linear(module: torch.nn.Module) -> bool:
 
 
 def arithmetic_of(weights: str, device: torch.device) -> str:
-    """Returns the description of quantized weights in fingerprints; empty for full weights."""
+    """Returns how quantized weights are computed, as a text for fingerprints; empty for full weights."""
     if weights == "full" or device.type != "cpu":
         return "" if weights == "full" else weights
     return f"{weights} in groups of 32, by rows in int8"
 
 
 def precision_name(precision: torch.dtype, weights: str = "full") -> str:
-    """Returns ``float32``, or ``float32, int8 weights``, for reports."""
+    """Returns a precision as text for reports, such as ``float32``, or ``float32, int8 weights``."""
     return str(precision).removeprefix("torch.") + ("" if weights == "full" else f", {weights} weights")

@@ -36,8 +36,8 @@ _START, _END = "\U000f0000", "\U000f0001"  # private-use characters that mark co
 
 
 class ControlTokenMarker:
-    """Marks control tokens in users' text before rendering, so that they can be told from the template's own and
-    encoded as plain text.
+    """Marks control tokens in users' text before a template is rendered. So they can be told from control tokens of the
+    template, and encoded as plain text.
     """
 
     def __init__(self, controls: Iterable[str], added: Iterable[str]) -> None:
@@ -45,7 +45,7 @@ class ControlTokenMarker:
         self._marked = re.compile(f"{_START}({_any_of(added).pattern}){_END}|[{_START}{_END}]")
 
     def mark(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns ``message`` with its control tokens marked, without marks that it already contained."""
+        """Returns ``message`` with its control tokens marked. Marks that it already contained are removed."""
         return {key: self.mark_values(value) for key, value in message.items()}
 
     def mark_values(self, value: Any) -> Any:
@@ -57,13 +57,15 @@ class ControlTokenMarker:
         return [self.mark_values(one) for one in value] if isinstance(value, list | tuple) else value
 
     def split(self, text: str) -> list[str]:
-        """Split rendered text at marked tokens: text, token, text, and so on. An empty token is a broken mark."""
+        """Split rendered text at marked tokens. Returns text, token, text, and so on. An empty token stands for a
+        broken mark.
+        """
         return [piece or "" for piece in self._marked.split(text)]
 
 
 def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
-    """Render the conversation with the generation prompt. Raises ModelError for a template that fails or exceeds its
-    limits, SECONDS of CPU time and a gigabyte of memory, which are more than a template needs.
+    """Render the conversation, up to where the answer begins. Raises ModelError for a template that fails, or exceeds
+    its limits: SECONDS of CPU time and a gigabyte of memory, which are more than a template needs.
     """
     _refuse_long(template)
     request = {"template": template, "messages": messages, "variables": variables, "seconds": SECONDS}

@@ -19,9 +19,11 @@ NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
 
 
 class ChatTokenizer:
-    """A ``tokenizers.Tokenizer`` (``backend``) with the model's chat template (empty: none), the special tokens that
-    the template may use, and the stop tokens. ``controls`` are control tokens that are not special, if the model lists
-    them. Otherwise they are added tokens that occur in the template's text.
+    """Encodes and decodes with a ``tokenizers.Tokenizer`` (``backend``), the model's chat template (empty: none), the
+    special tokens that the template may use, and the stop tokens.
+
+    ``controls`` are control tokens that are not special, if the model lists them. Otherwise they are the added tokens
+    that occur in the text of the template.
     """
 
     def __init__(
@@ -39,8 +41,8 @@ class ChatTokenizer:
 
     @cached_property
     def identity(self) -> tuple[str, str]:
-        """Everything that a conversation's tokens depend on: the SHA-256 of the tokenizer's definition (megabytes,
-        hashed once) and the chat template.
+        """Everything on which the tokens of a conversation depend: the SHA-256 of the tokenizer's definition
+        (megabytes, hashed once) and the chat template.
         """
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest(), self._template
 

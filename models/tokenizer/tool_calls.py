@@ -17,15 +17,15 @@ class ToolCall:
 
 
 class ToolCallReader:
-    """Extracts tool calls from a streamed answer. With ``only``, the whole answer is one call. Calls that cannot be
-    parsed stay text.
+    """Extracts tool calls from an answer while it is streamed. With ``only``, the whole answer is one call. A call that
+    cannot be parsed stays text.
     """
 
     def __init__(self, only: bool = False) -> None:
         self._only, self._buffer, self.calls = only, "", list[ToolCall]()
 
     def __call__(self, text: str) -> str:
-        """Append ``text``. Returns the text that cannot be part of a call."""
+        """Append ``text`` to the answer. Returns the text that may be shown, because it cannot be part of a call."""
         self._buffer += text
         if self._only:
             return ""
