@@ -13,7 +13,7 @@ _SOURCES = Path(__file__).parent
 
 
 def compiled_in(sources: Path, cache: Path) -> Path:
-    """Return the folder where numba caches code compiled from exactly these ``sources``.
+    """Returns the folder inside ``cache`` where numba caches code compiled from exactly these ``sources``.
 
     Numba checks whether a function's own file changed, but not the files of functions that it calls. Without a folder
     per source digest it would reuse outdated code.

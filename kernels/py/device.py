@@ -1,4 +1,4 @@
-"""Tells which kernels a device can run, without importing them."""
+"""Says which kernels a device can run, without importing them."""
 
 import os
 import shutil

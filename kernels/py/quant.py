@@ -1,4 +1,6 @@
-"""Affine quantization of page-sized groups, packing below a byte, Hadamard rotation; torch, any device."""
+"""Affine quantization in groups (a channel or a token of a page), packing of codes below a byte, and Hadamard rotation.
+All is in torch, for any device.
+"""
 
 from functools import cache
 
@@ -12,11 +14,12 @@ _E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats (4 exponent
 
 
 def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return codes (uint8, shape of x), scale and zero (float16, ``dim`` removed) with ``x ~ zero + scale * codes``.
+    """Returns codes (uint8, shape of x), and scale and zero (float16, without the axis ``dim``), so that ``x ~ zero +
+    scale * codes``.
 
-    A group runs along ``dim`` (KIVI: tokens for K, channels for V). For integer codes, ``zero`` and
-    ``zero + levels * scale`` bound the group: both are rounded outward to float16, so only elements beyond 65,000 are
-    clipped.
+    All numbers along ``dim`` form a group with one scale and zero (KIVI: tokens for K, channels for V). For integer
+    codes, ``zero`` and ``zero + levels * scale`` bound the group: both are rounded outward to float16, so only elements
+    beyond 65,000 are clipped.
     """
     if kind == _E4M3:
         return _quantize_e4m3(x, dim)
@@ -49,7 +52,7 @@ def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
 
 
 def pack(codes: Tensor, kind: int) -> Tensor:
-    """Pack codes [..., n] into bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
+    """Pack codes [..., n] into bytes [..., n * bits / 8]. Byte j holds the elements j, j + n * bits / 8, and so on.
 
     With this stride, unpacking a row of bytes gives runs of neighbouring elements, which fit vector lanes.
     """
@@ -64,7 +67,7 @@ def pack(codes: Tensor, kind: int) -> Tensor:
 
 
 def unpack(packed: Tensor, kind: int) -> Tensor:
-    """Return the codes of ``pack``; for 8-bit floats as torch.float8_e4m3fn."""
+    """Returns the codes that ``pack`` has packed; 8-bit floats as torch.float8_e4m3fn."""
     bits = kind & 255
     if kind == _E4M3:
         return packed.view(torch.float8_e4m3fn)
@@ -84,5 +87,7 @@ def _hadamard(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 def rotate(x: Tensor) -> Tensor:
-    """Rotate x [..., n] by the Hadamard matrix, its own inverse. It keeps dot products, spreads outliers (QuaRot)."""
+    """Rotate x [..., n] by the Hadamard matrix, which is its own inverse. This keeps dot products and spreads outliers
+    (QuaRot).
+    """
     return x @ _hadamard(x.shape[-1], x.device, x.dtype)

@@ -22,7 +22,7 @@ def attend(
     mask: Tensor | None = None,
     softcap: float = 0,
 ) -> Part:
-    """Return the attention of q [Hq, T, D] over k [H, S, D], v [H, S, Dv]; query head i reads KV head i // (Hq / H).
+    """Returns the attention of q [Hq, T, D] over k [H, S, D], v [H, S, Dv]. Query head i reads KV head i // (Hq / H).
 
     ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key; a query that
     sees none gets out 0 and lse -inf. The reference also takes a mask [Hq, T, S]. ``softcap`` c > 0 squashes scores to
@@ -103,7 +103,8 @@ def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> 
 
 
 def merge(parts: Sequence[Part], sinks: Tensor | None = None) -> Part:
-    """Merge parts over disjoint keys exactly into one (out [Hq, T, Dv], lse [Hq, T]): Flash-Decoding's last step.
+    """Merge attention over disjoint sets of keys exactly into one result (out [Hq, T, Dv], lse [Hq, T]), as in
+    Flash-Decoding's last step.
 
     ``sinks`` [Hq] are learned logits that take attention mass but add no value (gpt-oss).
     """

@@ -1,4 +1,4 @@
-"""Sketches: keys at two bits, with which a query ranks pages without reading them."""
+"""Sketches: keys at two bits. A query ranks pages by their sketches, without reading the pages."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +15,8 @@ LEAST = np.float32(1e-37)  # smallest divisor of a weight, so that quotients sta
 
 
 class Sketch(NamedTuple):
-    """Keys of n pages: codes [H, n, D, 16] uint8, with a scale and zero [H, n, D] float16 for each channel.
+    """The sketch of n pages of one layer: codes [H, n, D, 16] uint8 (four codes a byte), and a scale and zero [H, n, D]
+    float16 for each channel.
 
     All tensors are contiguous.
     """
@@ -26,11 +27,11 @@ class Sketch(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the sketch."""
+        """The size of the sketch in bytes."""
         return sum(part.nbytes for part in self)
 
     def with_more(self, more: "Sketch") -> "Sketch":
-        """Return a sketch of these pages followed by ``more``."""
+        """Returns a sketch of these pages and the pages of ``more`` after them."""
         return Sketch(*(torch.cat(pair, 1) for pair in zip(self, more, strict=True)))
 
 
@@ -44,7 +45,9 @@ Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
 
 
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """Return each page's approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D]. Reference, any device."""
+    """Returns for each query and page the approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D]. ``extra``
+    [H, Q, n * 64] is added to the scores of single keys. This is the reference, for any device.
+    """
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)
     return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)

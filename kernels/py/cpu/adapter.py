@@ -1,4 +1,6 @@
-"""Low-rank changes of linear layers (LoRA, arXiv:2106.09685) for some of the rows, on the CPU."""
+"""Low-rank changes of linear layers (LoRA, arXiv:2106.09685) on the CPU. They apply to some of the rows of a
+product.
+"""
 
 from typing import NamedTuple
 
@@ -17,10 +19,10 @@ _NOTHING = np.empty((0, 0, 0), np.uint8)
 
 
 class Change(NamedTuple):
-    """A change of a weight [out, in] by ``up`` [out, r] times ``down`` [r, in].
+    """The change of a weight [out, in]: ``up`` [out, r] times ``down`` [r, in] is added to the weight.
 
-    Both are stored as codes of ``cpu.linear.Blocks`` with their number kinds. ``down_codes`` is empty if nothing
-    changes.
+    Both matrices are stored as codes of ``cpu.linear.Blocks``, each with its number kind. ``down_codes`` is empty if
+    nothing changes.
     """
 
     down_kind: int
@@ -30,7 +32,7 @@ class Change(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both matrices."""
+        """The size of both matrices in bytes."""
         return self.down_codes.nbytes + self.up_codes.nbytes
 
 
@@ -39,15 +41,15 @@ NO_ROWS = np.empty(0, np.int64)
 
 
 def change_of(down: Tensor, up: Tensor) -> Change:
-    """Return the change of a weight by ``up`` [out, r] times ``down`` [r, in]."""
+    """Returns the ``Change`` that adds ``up`` [out, r] times ``down`` [r, in] to a weight."""
     a, b = exact_blocks(down), exact_blocks(up)
     return Change(a.kind, a.codes, b.kind, b.codes)
 
 
 @njit
 def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
-    """Add to these ``rows`` of out [n, >= out] the product of ``change`` with the same rows of x [n, in]. A row's
-    result does not depend on the other rows.
+    """Add the product of ``change`` with these ``rows`` of x [n, in] to the same rows of out [n, >= out]. The result of
+    a row does not depend on the other rows.
     """
     if len(rows) == 0 or len(change.down_codes) == 0:
         return
@@ -62,7 +64,9 @@ def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
 
 
 def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.ndarray) -> None:
-    """Compute ``add_change`` for the many rows of a chunk, with products in bf16. torch chooses the order of sums."""
+    """Compute ``add_change`` with products in bf16, for the many rows of a chunk. torch chooses the order of sums, so a
+    result may depend on the number of rows.
+    """
     if not len(rows) or not len(change.down_codes):
         return
     down = Blocks(change.down_kind, change.down_codes, x.shape[1], change.up_codes.shape[1])

@@ -35,7 +35,8 @@ _STARTED_WITH = numba.get_num_threads()
 
 
 class LayerLayout(NamedTuple):
-    """One layer's heads and widths, and a ``table`` [formats, 8] int64 with a row for each record format.
+    """Describes the records of one layer: KV ``heads``, widths of keys and values, and a ``table`` [formats, 8] int64
+    with a row for each record format.
 
     A row has the number kinds of K and V (see ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes,
     scales, zeros and V's codes, scales, zeros.
@@ -88,14 +89,16 @@ def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ig
 
 @njit(fastmath=MATH)
 def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """Decode a head's keys of the record at ``address`` into ``out`` [D, 64]. ``row`` is its format in the table."""
+    """Decode the keys of a KV head in the record at ``address`` into ``out`` [D, 64]. ``row`` is the record's format: a
+    row of the layout's table.
+    """
     t = lay.table[row]
     _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
 
 
 @njit(fastmath=MATH)
 def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """Decode a head's values into ``out`` [64, Dv], like ``load_k``."""
+    """Decode the values of a KV head into ``out`` [64, Dv]; the arguments are as in ``load_k``."""
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
@@ -138,8 +141,8 @@ def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
 
 @njit(**INLINED)
 def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
-    """Add ``extra`` to the scores [64] of a page's tokens, cap them and hide all but ``first..stop``, in place.
-    Returns the greatest score.
+    """Add ``extra`` to the scores [64] of a page's tokens, cap them, and hide all tokens except ``first..stop``, in
+    place. Returns the greatest score.
     """
     for t in range(len(extra)):
         s[t] += extra[t]
@@ -184,12 +187,14 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
 
 @njit(fastmath=MATH)
 def attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    """Attend with the scaled queries of one KV ``head`` in q [n, Hq, D] to the pages of one ``part``: (query, first
-    page, end page, number of hidden tokens in the first page). ``addresses`` and ``formats`` are [1 or H, pages], with
-    one row for all heads or one per head.
+    """Attend with the query heads of one KV ``head`` to the pages of one ``part``. q [n, Hq, D] are scaled queries. The
+    part is (query, first page, end page, number of hidden tokens in the first page). ``addresses`` and ``formats`` are
+    [1 or H, pages], with one row for all heads or one per head.
 
-    Fills ``out`` [Hq, Dv] with weighted sums, ``totals`` [Hq] with sums of weights, both relative to ``tops`` [Hq],
-    which begins as ``HIDDEN`` (others as zero). ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
+    Fills ``out`` [Hq, Dv] with weighted sums of values and ``totals`` [Hq] with sums of weights; the caller sets both
+    to zero before. Weights are relative to ``tops`` [Hq], the greatest scores, which begin as ``HIDDEN``. ``extra``
+    [Hq, pages * 64] is added to scores, and ``masses`` [Hq, pages] gets the log-sum-exp of each page; both may be
+    empty.
     """
     group, own = q.shape[1] // lay.heads, head % len(addresses)
     some = slice(head * group, head * group + group)

@@ -1,4 +1,6 @@
-"""Attention of a few new tokens, of one or several sequences, in one call to share the call overhead."""
+"""Attention of a few new tokens, of one or several sequences. One call computes all of them, to share the overhead of a
+call.
+"""
 
 import math
 from typing import NamedTuple
@@ -13,10 +15,10 @@ from localctx.kernels.llvm.vector_math import address_of, as_pointer, bits_of_fl
 
 
 class BatchPages(NamedTuple):
-    """Sealed pages of all rows, one row after another.
+    """The sealed pages of all rows (new tokens), those of one row after another.
 
-    ``parts`` [S, 4] are in the order of rows, as ``attend_part`` takes them. ``addresses`` and ``formats`` are
-    [1 or H, pages].
+    ``parts`` [S, 4] are the ranges of pages that single tasks read, in the order of rows, as ``attend_part`` takes
+    them. ``addresses`` and ``formats`` of the records are [1 or H, pages].
     """
 
     parts: np.ndarray
@@ -25,10 +27,11 @@ class BatchPages(NamedTuple):
 
 
 class BatchOpenPages(NamedTuple):
-    """Open pages: ``addresses`` [n, 2] of k and v [H, 64, D] in ``bits`` (32, or 16: bf16).
+    """The open pages of n rows (new tokens): ``addresses`` [n, 2] of k and v [H, 64, D], with numbers of ``bits`` bits
+    (32, or 16 for bf16).
 
-    Each page has ``filled`` tokens, of which the first ``hidden`` are not seen. The row's new token is written after
-    them, because the next row may belong to the same sequence.
+    The page of a row has ``filled`` [n] tokens, of which the first ``hidden`` [n] are not seen. The new token of the
+    row is written after them, because the next row may belong to the same sequence.
     """
 
     addresses: np.ndarray
@@ -52,13 +55,14 @@ def attend_rows(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Attend with one new token per row, q [n, Hq, D], k [n, H, D], v [n, H, Dv], to its pages, open page and itself.
+    """Attend with one new token per row: q [n, Hq, D], k [n, H, D] and v [n, H, Dv]. A row sees its sealed pages, its
+    open page and itself.
 
-    Returns out [n, Hq, Dv] and, with ``masses``, each page's share of its row's attention [Hq, pages] (else empty);
-    all are float32. ``rotated``: pages were rotated by ``quant.rotate``. ``extra`` [Hq, pages * 64] is added to the
-    scaled scores of pages. ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and ``merge``. A row's result does not
-    depend on the other rows. The context is split as in Flash-Decoding; all rows of a layer share one call as in vLLM's
-    PagedAttention (arXiv:2309.06180).
+    Returns out [n, Hq, Dv] and, with ``masses``, the share of the row's attention that each page got, [Hq, pages] (else
+    empty); both are float32. ``rotated``: pages were rotated by ``quant.rotate``. ``extra`` [Hq, pages * 64] is added
+    to the scaled scores of pages. ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and ``merge``. The result of a
+    row does not depend on the other rows. The context is split as in Flash-Decoding; all rows of a layer share one call
+    as in vLLM's PagedAttention (arXiv:2309.06180).
     """
     n, heads = q.shape[:2]
     q, cap = q * np.float32(scale), np.float32(softcap)
@@ -111,7 +115,9 @@ def attend_pages(
 
 @njit
 def attend_plainly(q, k, v, pages, tails, layout, scale, result):  # type: ignore[no-untyped-def]
-    """Compute ``attend_rows`` without its options, for compiled code, into ``result`` [n, Hq, Dv]."""
+    """Compute ``attend_rows`` without its options, as a function for compiled code. Writes to ``result`` [n, Hq,
+    Dv].
+    """
     heads = q.shape[1]
     scaled, none = q * np.float32(scale), np.empty((heads, 0), np.float32)
     no_sinks, cap = np.empty(0, np.float32), np.float32(0)

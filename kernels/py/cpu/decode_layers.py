@@ -1,4 +1,4 @@
-"""All layers of a plain decoder for a few new tokens, in one call.
+"""Computes all layers of a plain decoder for a few new tokens, in one call.
 
 Calling each layer from Python would take as long as the arithmetic of a short context.
 """
@@ -19,10 +19,12 @@ from localctx.kernels.llvm.vector_math import as_pointer
 
 
 class PageSelection(NamedTuple):
-    """Page selection for a batch of one row, in the layers from ``dense`` on.
+    """Says how the only row of a batch selects pages in ``decode_layers``. Layers before layer ``dense`` see all pages.
 
-    Each KV head selects ``selected`` pages, always including the first ``sinks``. ``parts`` are as in ``BatchPages``.
-    ``sketches`` are ``arguments_of`` the Sketch of each of these layers; ``candidates`` pages of them are read.
+    In later layers each KV head selects ``selected`` pages, always including the first ``sinks`` pages. ``parts``
+    divide the selected pages among tasks, as in ``BatchPages``. ``sketches`` [selecting layers, 13] are the
+    ``arguments_of`` the Sketch of each selecting layer. Bounds rule out most pages, and only the sketches of
+    ``candidates`` pages are read.
     """
 
     dense: int
@@ -34,10 +36,10 @@ class PageSelection(NamedTuple):
 
 
 class LayerPages(NamedTuple):
-    """The pages of a batch in all layers: ``sealed`` ones with addresses and formats [layers, pages], and open ones
-    (``tails``) with addresses [layers, n, 2].
+    """The pages of a batch in all layers. ``sealed`` pages have addresses and formats [layers, pages], open pages
+    (``tails``) have addresses [layers, n, 2].
 
-    The table of ``layout`` is [layers, formats, 8]; its heads and widths are the same in every layer. ``selection`` is
+    The table of ``layout`` is [layers, formats, 8]; heads and widths are the same in every layer. ``selection`` is
     NO_SELECTION if all pages are seen.
     """
 
@@ -52,10 +54,11 @@ NO_SELECTION = PageSelection(_EVERY, 0, 0, 0, np.empty((0, 4), np.int64), np.emp
 
 
 def arguments_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
-    """Flatten each layer's (nested) tuples into numbers, and addresses and shapes of arrays: [layers, n] int64.
+    """Flatten the (nested) tuples of each layer into one array [layers, n] int64. Numbers stay numbers; an array
+    becomes its address and shape.
 
-    Compiled code takes this one array quickly, whereas numba would check the type of each array. The arrays must
-    outlive the result.
+    Compiled code takes one such array quickly, whereas numba would check the type of each array. The original arrays
+    must outlive the result.
     """
     return np.array([list(_numbers(layer)) for layer in layers], np.int64)
 
@@ -74,12 +77,13 @@ def _numbers(part: Any) -> Iterator[int]:
 
 @njit(cache=True)
 def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, pages):  # type: ignore[no-untyped-def]
-    """Run the rows x [n, hidden], one new token each, through all layers in place, as ``enter``, ``attend_rows`` and
-    ``leave`` would. ``weights`` are ``arguments_of`` EntryWeights and ExitWeights, ``changes`` those of LayerChanges,
-    which apply to the rows ``changed``. ``queries`` is the number of query heads.
+    """Run the rows x [n, hidden], one new token each, through all layers in place. Each layer computes ``enter``,
+    ``attend_rows`` and ``leave``.
 
-    Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also written to the open pages, and
-    the indices of the selected pages [selecting layers, H, count].
+    ``weights`` are the ``arguments_of`` EntryWeights and ExitWeights. ``changes`` are the ``arguments_of``
+    LayerChanges, which apply to the rows ``changed``. ``queries`` is the number of query heads. Returns the new keys
+    [layers, n, H, D] and values [layers, n, H, Dv], which are also written to the open pages, and the indices of the
+    selected pages [selecting layers, H, count].
     """
     layers, n = len(weights), len(x)
     sealed, tails, y, selection = pages

@@ -1,8 +1,9 @@
-"""A Llama-like decoder layer without its attention, in two calls a layer because calls dominate for few rows.
+"""A Llama-like decoder layer without its attention, in two calls: ``enter`` before attention, ``leave`` after it. For
+few rows the calls themselves take most of the time, so there are no more.
 
-A row's result does not depend on the other rows, bit for bit: the same code computes it for any number of rows, with or
-without an adapter on other rows. The functions for chunks differ: they multiply many rows in bf16, and their sums
-depend on the number of rows.
+The result of a row does not depend on the other rows, bit for bit. The same code computes it for any number of rows,
+with or without an adapter on other rows. The functions for chunks differ: they multiply many rows in bf16, and their
+sums depend on the number of rows.
 """
 
 import math
@@ -22,9 +23,10 @@ FEW = 16  # up to this many rows, one thread finishes before others have started
 
 
 class EntryWeights(NamedTuple):
-    """The weights before attention: an RMS norm [hidden], and q, k and v as one weight with its bias [out] (or empty).
+    """The weights before attention: ``norm``, an RMS norm [hidden], and ``qkv``, the weights of q, k and v as one
+    weight, with its ``bias`` [out] (or empty).
 
-    ``q_norm`` and ``k_norm`` are the norms of a head's q and k [D] (or empty).
+    ``q_norm`` and ``k_norm`` [D] are the norms of each head's q and k (or empty).
     """
 
     norm: np.ndarray
@@ -44,7 +46,7 @@ class ExitWeights(NamedTuple):
 
 
 class LayerChanges(NamedTuple):
-    """An adapter's changes of a layer's weights. ``qkv`` changes q, k and v as one weight."""
+    """The changes that an adapter makes to the weights of a layer. ``qkv`` changes q, k and v as one weight."""
 
     qkv: Change = NO_CHANGE
     output: Change = NO_CHANGE
@@ -54,8 +56,9 @@ class LayerChanges(NamedTuple):
 
 @njit(cache=True)
 def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Compute q [n, Hq, D], k [n, H, D] and v [n, H, Dv] of the rows x [n, hidden]. q and k are rotated by cos and sin
-    [n, <= D / 2] (RoPE, arXiv:2104.09864). ``change`` changes the weight of q, k and v for these ``rows``.
+    """Compute the part of a layer before attention: q [n, Hq, D], k [n, H, D] and v [n, H, Dv] of the rows x [n,
+    hidden]. q and k are rotated by cos and sin [n, <= D / 2] (RoPE, arXiv:2104.09864). ``change`` changes the weight of
+    q, k and v for these ``rows``.
     """
     normed = normalize(x, entry.norm, eps)
     out = _times(normed, entry.qkv)
@@ -65,8 +68,8 @@ def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-un
 
 @njit(cache=True)
 def leave(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
-    """Add to the rows x [n, hidden] the projected attention output [n, Hq * Dv], then the output of the gated MLP.
-    ``changes`` are the layer's weight changes for these ``rows``.
+    """Compute the part of a layer after attention: add the projected attention output [n, Hq * Dv] to the rows x [n,
+    hidden], then the output of the gated MLP. ``changes`` are an adapter's changes of the weights for these ``rows``.
     """
     _add(x, attended, exits.output, changes.output, rows)
     normed = normalize(x, exits.norm, eps)

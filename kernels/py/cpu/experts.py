@@ -26,7 +26,9 @@ from localctx.kernels.llvm.weight_groups import WIDTH
 
 
 class ExpertBlocks(NamedTuple):
-    """Weights [experts, out, in], like ``Blocks`` with codes that have a further first dimension for the expert."""
+    """The weights [experts, out, in] of several experts. Like ``Blocks``, but ``codes`` have one more dimension before
+    the others, for the expert.
+    """
 
     kind: int
     codes: np.ndarray
@@ -35,7 +37,7 @@ class ExpertBlocks(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the weights."""
+        """The size of the weights in bytes."""
         return self.codes.nbytes
 
     @property
@@ -54,7 +56,9 @@ class ExpertBlocks(NamedTuple):
 
 
 def exact_expert_blocks(weights: Tensor) -> ExpertBlocks:
-    """Store ``weights`` [experts, out, in], float32 or 16 bits, without loss: in 16 bits if none needs more."""
+    """Store ``weights`` [experts, out, in], float32 or 16 bits, without loss. They take 16 bits if no weight needs
+    more.
+    """
     dtype = narrowest(*weights)
     return _stacked(len(weights), (exact_blocks(weight, dtype) for weight in weights))
 
@@ -80,9 +84,10 @@ def _stacked(count: int, matrices: Iterable[Blocks]) -> ExpertBlocks:
 
 
 def multiply_experts(x: Tensor, experts: Sequence[int], ends: Sequence[int], blocks: ExpertBlocks) -> Tensor:
-    """Multiply x [n, in] float32, its rows sorted by expert, by each row's own weight: [n, out] float32.
+    """Multiply each row of x [n, in] float32 by the weight of its expert: [n, out] float32. The rows are sorted by
+    expert.
 
-    Rows ``ends[i - 1]`` (0 for the first) to ``ends[i]`` belong to expert ``experts[i]``. A row's result does not
+    Rows ``ends[i - 1]`` (0 for the first) to ``ends[i]`` belong to expert ``experts[i]``. The result of a row does not
     depend on the other rows.
     """
     assert x.shape[1] == blocks.inputs, "another number of inputs"

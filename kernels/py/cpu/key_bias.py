@@ -1,4 +1,4 @@
-"""The bias of k_proj, which quantized pages of keys lack: adding it to keys as they are decoded."""
+"""Adds the bias of k_proj to keys as they are decoded. Quantized pages store keys without this bias."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,11 @@ from localctx.kernels.llvm.vector_math import INNER
 
 
 class KeyBias(NamedTuple):
-    """The bias that is missing in the keys of n pages of one layer, after RoPE; float32.
+    """The bias of k_proj, after RoPE, that the keys of n pages of one layer lack; float32.
 
-    ``starts`` [H, n, D] is the bias at each page's first position, 0 for a page whose keys have it. At a page's i-th
-    token it has turned on: the channels ``first`` and ``second`` [pairs] int64 by the angles with cosines and sines
-    ``cos`` and ``sin`` [pairs, 64]. The channels ``still`` int64 do not turn.
+    ``starts`` [H, n, D] is the bias at the first position of each page, 0 for a page whose keys include it. RoPE
+    rotates it further within the page. For the i-th token, the channel pairs ``first`` and ``second`` [pairs] int64
+    rotate by the angles with cosines ``cos`` and sines ``sin`` [pairs, 64]. The channels ``still`` int64 do not rotate.
     """
 
     starts: np.ndarray
@@ -30,7 +30,7 @@ NO_BIAS = KeyBias(np.empty((0, 0, 0), np.float32), _NONE, _NONE, _NOWHERE, _NOWH
 
 @njit(**INNER)
 def add_bias(bias, head, page, k):  # type: ignore[no-untyped-def]
-    """Add what is missing to a head's keys k [D, 64] of a page. NO_BIAS adds nothing."""
+    """Add the missing bias to the keys k [D, 64] of a head and page. With NO_BIAS nothing is added."""
     if bias.starts.shape[1] == 0:
         return
     start = bias.starts[head, page]

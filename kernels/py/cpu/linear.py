@@ -1,8 +1,9 @@
-"""Linear layers on the CPU: weights in blocks that a vector unit reads in order, multiplied in float32.
+"""Linear layers on the CPU. Weights are stored in blocks that a vector unit reads in order, and are multiplied in
+float32.
 
 Weights are stored in the narrowest lossless format, or at 8 or 4 bits, where rows of bytes are multiplied
-(``integer_product``). One token costs one read of the weights. A row's result does not depend on the number of rows:
-every output is one chain of multiply-adds along the inputs.
+(``integer_product``). One token costs one read of the weights. The result of a row does not depend on the number of
+rows: every output is one chain of multiply-adds along the inputs.
 """
 
 from typing import NamedTuple
@@ -43,10 +44,10 @@ _STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT}
 
 
 class Blocks(NamedTuple):
-    """A weight [out, in] with ``inputs`` and ``outputs``. The last block is padded.
+    """A weight [out, in] in blocks of 32 outputs. ``inputs`` and ``outputs`` are its size; the last block is padded.
 
-    ``kind`` is its number kind. ``codes`` are the bytes of its numbers [blocks, in, 32 * size], or the records of
-    ``weight_groups`` [blocks, groups, bytes].
+    ``kind`` is the number kind. ``codes`` are the bytes of the numbers [blocks, in, 32 * bytes per number], or the
+    records of ``weight_groups`` [blocks, groups, bytes].
     """
 
     kind: int
@@ -56,7 +57,7 @@ class Blocks(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the weight."""
+        """The size of the weight in bytes."""
         return self.codes.nbytes
 
     @property
@@ -86,7 +87,7 @@ def narrowest(*weights: Tensor) -> torch.dtype:
 
 
 def grouped_blocks(groups: Groups) -> Blocks:
-    """Return the blocks of a weight that was quantized in groups of 32 inputs."""
+    """Returns the blocks of a weight that was quantized in ``groups`` of 32 inputs."""
     return Blocks(groups.kind, pack(groups).numpy(), groups.inputs, len(groups.codes))
 
 
@@ -109,14 +110,14 @@ def dense(blocks: Blocks) -> Tensor:
 
 
 def gather_rows(blocks: Blocks, rows: Tensor) -> Tensor:
-    """Return the ``rows`` [n] of an exact weight as [n, in] float32: an embedding lookup."""
+    """Returns some ``rows`` [n] of an exact weight as [n, in] float32: an embedding lookup."""
     return _stored(blocks)[rows // WIDTH, :, rows % WIDTH].float()
 
 
 def multiply(x: Tensor, blocks: Blocks) -> Tensor:
-    """Return x [n, in] float32 times the weight: [n, out] float32.
+    """Returns the rows x [n, in] float32 times the weight: [n, out] float32.
 
-    For a weight at 8 or 4 bits, x is rounded to int8 in groups of 32 inputs too.
+    For a weight at 8 or 4 bits, x is rounded to int8 too, in groups of 32 inputs.
     """
     assert x.shape[1] == blocks.inputs, "another number of inputs"
     out = x.new_empty(len(x), len(blocks.codes) * WIDTH)
@@ -149,7 +150,7 @@ def _blocked(x: Tensor) -> Tensor:
 
 @njit(parallel=True, cache=True)
 def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Compute ``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
+    """Compute ``multiply`` as a function for compiled code: contiguous x [n, in] into out [n, blocks * 32]."""
     rows, blocks = len(x), len(codes)
     if kind in (SIGNED, NIBBLES):
         small, (strips, strip) = rounded(x), _strips(rows, STRIP)
@@ -183,7 +184,9 @@ def _strips(count, most):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True)
 def transposed(x):  # type: ignore[no-untyped-def]
-    """Return the rows x [n, in] in tiles for ``multiply_tiles``: [tiles, in, HEIGHT], the last padded with zeros."""
+    """Returns the rows x [n, in] as tiles for ``multiply_tiles``: [tiles, in, HEIGHT]. The last tile is padded with
+    zeros.
+    """
     rows, inputs = x.shape
     tiles = np.empty(((rows + HEIGHT - 1) // HEIGHT, inputs, HEIGHT), np.float32)
     if rows % HEIGHT:
@@ -205,8 +208,8 @@ def _transpose(x, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_tiles(tiles, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Multiply ``transposed`` rows [tiles, in, HEIGHT] by one block of an exact weight into out [n, 32], like
-    ``multiply_block``. The weights are converted to float32 once for all rows.
+    """Multiply ``transposed`` rows [tiles, in, HEIGHT] by one block of an exact weight into out [n, 32], with the
+    results of ``multiply_block``. The weights are converted to float32 once for all rows.
     """
     if kind == FLOAT:
         _multiply_floats(tiles, codes.view(np.float32), out)
@@ -243,8 +246,8 @@ def multiply_block(x, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_rounded(x, first, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Compute ``multiply_blocks`` for one block at 8 or 4 bits, records [groups, bytes], and the ``rounded`` rows from
-    ``first`` on, into out [n, 32].
+    """Compute ``multiply_blocks`` for one block at 8 or 4 bits. ``codes`` are its records [groups, bytes]; x are
+    ``rounded`` rows, of which those from ``first`` on are multiplied, into out [n, 32].
     """
     if len(out) <= ALONE:
         out[:] = np.float32(0)

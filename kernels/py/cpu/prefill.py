@@ -28,12 +28,12 @@ def attend_chunk(
     softcap: float = 0,
     bias: KeyBias = NO_BIAS,
 ) -> tuple[Tensor, Tensor]:
-    """Attend with the last T tokens q [Hq, T, D] to n sealed pages, and causally to the S >= T tokens after them.
+    """Attend with the last T tokens q [Hq, T, D] to n sealed pages, and causally to the S >= T tokens after the pages.
 
-    Those have k [H, S, D] and v [H, S, Dv]. Returns (out [Hq, T, Dv], lse [Hq, T]); all tensors are float32.
-    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n]; ``bias`` is what the keys of these
-    pages lack. Follows FlashAttention
-    (arXiv:2205.14135) with pages as the blocks of keys. A token's result does not depend on the chunk's length.
+    These S tokens have keys k [H, S, D] and values v [H, S, Dv]. Returns (out [Hq, T, Dv], lse [Hq, T]); all tensors
+    are float32. ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) of the pages are [n]. ``bias``
+    is the bias that their keys lack. Follows FlashAttention (arXiv:2205.14135) with pages as the blocks of keys. The
+    result of a token does not depend on the chunk's length.
     """
     return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, bias)
 
@@ -50,7 +50,9 @@ def compute_chunk(
     softcap: float,
     *more: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Run ``attend_chunk`` with the compiled function ``attend``: it takes ``_attend``'s arguments, then ``more``."""
+    """Run ``attend_chunk`` with the compiled function ``attend``. That function takes the arguments of ``_attend``,
+    then ``more``.
+    """
     heads, tokens, _ = q.shape
     scaled = (q * scale).reshape(layout.heads, -1, q.shape[2]).contiguous()
     out = torch.zeros(*scaled.shape[:2], layout.v_dim, dtype=torch.float32)  # loading may change the default type
@@ -108,8 +110,8 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 @njit(**INNER)
 def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
-    """Set ``last`` [n] to the number of tokens of a page that each query sees, 0 to 64. Returns True if any is seen.
-    ``before`` is the number of tokens from the page's beginning to the chunk's first token.
+    """Set ``last`` [n] to the number of tokens of a page that each query sees, 0 to 64. ``before`` is the number of
+    tokens from the page's beginning to the chunk's first token. Returns True if any token is seen.
     """
     max_seen = 0
     for i in range(len(last)):
@@ -120,8 +122,8 @@ def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # type: ignore[no-untyped-def]
-    """Attend with a head's queries from ``first`` on, q [n, D], to a page's keys k [D, 64] and values v [64, Dv], of
-    which they see the first ``last`` [n].
+    """Attend with the queries q [n, D] of a head, from ``first`` on, to the keys k [D, 64] and values v [64, Dv] of a
+    page. Query i sees the first ``last[i]`` tokens of the page.
     """
     scores[:] = np.float32(0)
     floats, here = np.int64(32), np.int64(0)  # typed as in decoding: numba compiles again for literals

@@ -1,4 +1,4 @@
-"""Page selection by sketches, on the CPU."""
+"""Selects pages for queries by the pages' sketches (keys at two bits), on the CPU."""
 
 import numpy as np
 import torch
@@ -20,13 +20,13 @@ FEW = 128  # up to this many pages, all are candidates
 def choose(
     q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
 ) -> Tensor:
-    """Return the ``count`` pages with the most expected attention, ascending: [H, count] int64.
+    """Returns for each KV head the ``count`` pages with the most expected attention, ascending: [H, count] int64.
 
-    q [H, Q, D] are scaled queries. The first ``sinks`` pages and the last one are always chosen; ties go to the first.
-    A page's weight for a query is exp of its approximately greatest q . key. Its rank is this weight divided by the
-    query's ``count``-th greatest weight, summed over the Q queries. (Ranking by the greatest scores would let queries
-    with large scores decide for all. Ranking by softmax shares would give a flat query's first choices less than
-    anything in a peaked query.)
+    q [H, Q, D] are scaled queries. The first ``sinks`` pages and the last one are always chosen; ties go to the first
+    page. The weight of a page for a query is exp of its approximately greatest q . key. The rank of a page is this
+    weight divided by the query's ``count``-th greatest weight, summed over the Q queries. (Ranking by the greatest
+    scores would let queries with large scores decide for all. Ranking by softmax shares would give a flat query's first
+    choices less than anything in a peaked query.)
 
     With more than FEW pages, bounds on the keys (Quest, arXiv:2406.10774) rule out pages, whose sketches are not read.
     A query is rounded to int8 for each sketch that is read. ``extra`` [H, Q, n * 64] is added to the scores of single
@@ -49,13 +49,15 @@ def choose(
 
 
 def num_candidates(pages: int, count: int) -> int:
-    """Return the number of pages whose sketches are read to choose ``count`` of them."""
+    """Returns the number of pages whose sketches are read, to choose ``count`` of ``pages`` pages."""
     return pages if pages <= FEW else min(pages, max(CANDIDATES, PROMISING * count))
 
 
 @njit
 def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """Compute ``choose`` without its options, for compiled code, into ``out`` [H, count]. Scales, zeros are uint16."""
+    """Compute ``choose`` without its options, as a function for compiled code, into ``out`` [H, count]. Scales and
+    zeros are the bits of float16, as uint16.
+    """
     none = np.empty((len(q), q.shape[1], 0), np.float32)
     _choose(q, codes, scale, zero, none, max_pages, sinks, out)
 

@@ -47,9 +47,10 @@ def compiled() -> bool:
 
 
 def warm() -> None:
-    """Compile the kernels or load them from the cache.
+    """Compile the kernels, or load them from numba's cache.
 
-    Cached decoding kernels load in a thread if numba allows it, and an earlier decode step waits for them.
+    Cached decoding kernels load in a thread if numba's threading layer allows it. A decode step that comes earlier
+    waits for them.
     """
     first = not compiled()  # then wait for the decoding kernels too, while the user is told why
     if helper := _start_helper() if first else None:

@@ -1,4 +1,4 @@
-"""Dot products of bytes, four terms per lane, with the processor's own instruction for them.
+"""Dot products of bytes, with the processor's own instruction. Each int32 lane of a vector sums four products.
 
 All instructions give the same integers. To use them in your own intrinsic, whose lanes are int32::
 
@@ -39,12 +39,14 @@ class DotInstruction(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The number that the instruction adds to signed codes, see the module's docstring."""
+        """The number that the instruction adds to each signed code; see the module's docstring."""
         return 128 if self.name == "vnni" else 0
 
 
 def dot_instruction(features: str, lanes: int) -> DotInstruction:
-    """Return the instruction for LLVM's ``features`` (``+avx2,-sse4a``) and vectors of ``lanes`` float32."""
+    """Returns the instruction for a processor with LLVM's ``features`` (``+avx2,-sse4a``), whose widest vectors have
+    ``lanes`` float32.
+    """
     there = set(features.split(","))
     if {"+avx512vnni", "+avx512vl"} <= there:
         return DotInstruction("vnni", lanes)
@@ -59,18 +61,24 @@ DOT = dot_instruction(FEATURES, WIDEST)
 
 
 def bytes_at(b: Any, op: DotInstruction, address: Any) -> Any:
-    """Generate code that loads four bytes for each lane."""
+    """Generate code that loads a vector of bytes from the ``address`` on, four bytes for each of ``op.lanes`` lanes.
+    ``b`` is LLVM's IR builder. Returns the vector of bytes.
+    """
     return b.load(b.inttoptr(address, _bytes(op.lanes).as_pointer()), align=1)
 
 
 def four_everywhere(b: Any, op: DotInstruction, address: Any) -> Any:
-    """Generate code that loads the same four bytes into every lane."""
+    """Generate code that loads the four bytes at ``address`` into every lane. Returns a vector of bytes, like
+    ``bytes_at``.
+    """
     four = b.load(b.inttoptr(address, I32.as_pointer()), align=1)
     return b.bitcast(everywhere(b, four, _words(op.lanes)), _bytes(op.lanes))
 
 
 def dot(b: Any, op: DotInstruction, codes_are: str, pairs: Sequence[tuple[Any, Any]], start: Any = None) -> Any:
-    """Generate the sum of ``start`` (int32 lanes; None is 0) and all products of ``pairs`` of codes and x."""
+    """Generate code that sums, in each int32 lane, ``start`` (None: 0) and the products of all ``pairs`` (codes, x). A
+    pair is two vectors of bytes, and each lane gets four products of it. ``codes_are`` is SMALL or SIGNED.
+    """
     assert codes_are != SMALL or len(pairs) <= 16, "sums of 16 bits would overflow"
     if op.name == "avx2" and codes_are == SMALL:
         return _add(b, start, _in_sixteen_bits(b, pairs))

@@ -8,7 +8,7 @@ _HALVED = ("znver4",)  # these compute 512 bits in two halves, so wider vectors 
 
 
 def lanes_of(name: str, features: str) -> int:
-    """Return the float32 lanes of the widest useful vectors of a processor, 16 or 8.
+    """Returns how many float32 the widest useful vectors of a processor hold, 16 or 8.
 
     ``name`` and ``features`` (``+avx512f,-sse4a``) are LLVM's.
     """
@@ -22,7 +22,7 @@ _TOLD = {
 
 
 def vector_instructions(features: str) -> list[str]:
-    """Return the vector instructions among the ``features`` (``+avx2,-avx512f``) that matter for products."""
+    """Returns those of the ``features`` (``+avx2,-avx512f``) that are vector instructions and matter for products."""
     there = {name.removeprefix("+") for name in features.split(",") if name.startswith("+")}
     return [told for name, told in _TOLD.items() if name in there]
 

@@ -43,8 +43,8 @@ def _count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untype
 
 @njit(**INNER)
 def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
-    """Return the ``k``-th greatest of ``count`` non-negative float32 (whole vectors) at an address. The bits of such
-    numbers sort like the numbers, so their range is halved until one value is left.
+    """Returns the ``k``-th greatest of ``count`` non-negative float32 at an address; ``count`` fills whole vectors. The
+    bits of such numbers sort like the numbers, so the range of bits is halved until one value is left.
     """
     low, high = 0, _INFINITE + 1
     while high - low > 1:

@@ -1,7 +1,7 @@
 """Matrix products that a compiler does not vectorize by itself. Sums stay in registers, and codes are decoded there.
 
 Linear layers and attention use them on the CPU. An element of a result is one chain of multiply-adds along the inputs,
-in order, so it does not depend on the other elements.
+in order. So it does not depend on the other elements.
 """
 
 from collections.abc import Sequence
@@ -39,14 +39,18 @@ from localctx.kernels.llvm.vector_math import (
 
 
 class Tile(NamedTuple):
-    """The shape of a product whose sums stay in registers: ``rows`` of x by ``vectors`` of ``lanes`` columns."""
+    """The shape of a product whose sums stay in registers: ``rows`` of x, and ``vectors`` vectors of ``lanes``
+    columns.
+    """
 
     rows: int
     vectors: int
     lanes: int
 
     def columns(self, kind: int) -> int:
-        """Return the columns that the tile takes of codes of this number kind; of packed codes, the bytes."""
+        """Returns how many columns of codes of this number ``kind`` the tile takes. For packed codes, returns the
+        number of bytes in a row that hold these columns.
+        """
         return self.lanes * self.vectors // PARTS.get(kind, 1)
 
 
@@ -209,8 +213,9 @@ _tile = _product_of(FLOAT, WEIGHTS[0], transposed=True)
 
 @njit(**INNER)
 def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-untyped-def]
-    """Set out [tiles * HEIGHT, 32] to transposed tiles of rows, x [tiles, inputs, HEIGHT], times float32 weights
-    [inputs, 32], all by address. A tile is read in order for any number of inputs.
+    """Multiply rows in tiles by float32 weights [inputs, 32], and set out [tiles * HEIGHT, 32] to the result. x [tiles,
+    inputs, HEIGHT] holds the rows: each tile has HEIGHT rows, transposed, so that it is read in order for any number of
+    inputs. ``weights``, ``x`` and ``out`` are addresses; rows of out are ``out_step`` numbers apart.
     """
     for i in range(tiles):
         rows, target = x + i * inputs * HEIGHT * 4, out + i * HEIGHT * out_step * 4
@@ -219,7 +224,9 @@ def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-
 
 @njit(**INNER)
 def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """Add x times a block of float weights, whose columns fill whole tiles, to out. See ``_in_tiles``."""
+    """Add x times a block of float weights (float32, bf16 or float16 by ``kind``) to out. The columns of the block fill
+    whole tiles. The other arguments are as in ``_in_tiles``.
+    """
     if kind == FLOAT:
         _floats(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
     elif kind == BFLOAT:
@@ -230,9 +237,9 @@ def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_st
 
 @njit(**INNER)
 def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
-    """Add x [rows, inputs] times a record's block [inputs, columns] at the address ``codes`` to out [rows, columns].
-    ``kind`` is its number kind (``RECORD_KINDS``). Codes below 8 bits are packed as by ``quant.pack``. ``ahead`` is as
-    in ``_in_tiles``.
+    """Add x [rows, inputs] times one block [inputs, columns] of a record to out [rows, columns]. The block is at the
+    address ``codes``, in the number ``kind`` of RECORD_KINDS. Codes below 8 bits are packed as by ``quant.pack``. Data
+    ``ahead`` bytes further are prefetched, as in ``_in_tiles``.
     """
     rows, inputs = x.shape
     bits = kind & 255

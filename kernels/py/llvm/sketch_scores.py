@@ -1,4 +1,4 @@
-"""Scores of keys at two bits: queries are rounded to int8, and bytes are multiplied by bytes.
+"""Scores of keys at two bits (sketches). Queries are rounded to int8, and bytes are multiplied by bytes.
 
 The sums are exact integers with any instruction. Rounding queries loses far less than storing keys at two bits.
 """
@@ -118,14 +118,17 @@ def _sum_groups(typingctx, spread, x, groups, step, base, scores):  # type: igno
 
 @njit(**INLINED)
 def spread_codes(codes, dim, out):  # type: ignore[no-untyped-def]
-    """Spread the codes [dim, 16] of a page to the [dim, 64] bytes that ``score_keys`` takes; both by address."""
+    """Spread the packed codes [dim, 16] of a page to the bytes [dim, 64] that ``score_keys`` takes. Both are
+    addresses.
+    """
     _spread_groups(codes, dim // _GROUP, out)
 
 
 @njit(**INLINED)
 def score_keys(q, dim, spread, scale, zero, room, scores):  # type: ignore[no-untyped-def]
-    """Set ``scores`` [64] to the products of a query q [dim] float32 (whole vectors) with a page's keys. Their codes
-    are ``spread``; each channel has a float16 ``scale`` and ``zero``. ``room`` has 5 * dim bytes. All by address.
+    """Set ``scores`` [64] to the products of a query q [dim] float32 with the keys of a page; ``dim`` fills whole
+    vectors. ``spread`` are the codes of the keys. Each channel has a float16 ``scale`` and ``zero``. ``room`` is
+    scratch memory of 5 * dim bytes. All are addresses.
     """
     step, base = _round_query(q, scale, zero, dim, room, room + 4 * dim)
     _sum_groups(spread, room + 4 * dim, dim // _GROUP, step, base, scores)
@@ -133,8 +136,8 @@ def score_keys(q, dim, spread, scale, zero, room, scores):  # type: ignore[no-un
 
 @njit(**INLINED)
 def add_channel(q, codes, scale, zero, scores):  # type: ignore[no-untyped-def]
-    """Add the products of one number q of a query with one channel of a page's keys, ``codes`` [16], to ``scores``
-    [64].
+    """Add the products of one channel to ``scores`` [64]: one number q of a query times the 64 keys of a page in that
+    channel, whose packed ``codes`` are [16].
     """
     for t in range(PAGE):
         code = (codes[t % STEP] >> (t // STEP * BITS)) & LEVELS

@@ -1,6 +1,6 @@
-"""Vector code for float32 that a compiler does not generate by itself: reductions in a fixed order, exp, float16.
+"""Vector code for float32 that a compiler does not generate by itself: reductions in a fixed order, exp, and float16.
 
-Most functions take addresses, and leave numbers that do not fill a vector to the caller.
+Most functions take addresses. They process whole vectors, and leave the numbers after these to the caller.
 """
 
 import math
@@ -121,7 +121,9 @@ def copy_into(target, source):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def value_of_code(kind, code):  # type: ignore[no-untyped-def]
-    """Return the float32 of a record's code of at most 8 bits, before scale and zero: ``widened`` for one number."""
+    """Returns the float32 value of one code of at most 8 bits in a record, before scale and zero. It does for one
+    number what ``widened`` does for a vector.
+    """
     if kind == 256 + 8:  # as in ``widened``
         bits = (np.int64(code & 0x80) << 24) | (np.int64(code & 0x7F) << 20)
         return float_of_bits(np.int32(bits)) * _E4M3_SCALE
@@ -195,7 +197,9 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def scale_bytes(typingctx, codes, scale, zero, out, count):  # type: ignore[no-untyped-def]
-    """Write ``count`` uint8 (whole vectors) at an address times ``scale`` plus ``zero`` as float32 to ``out``."""
+    """Compute code * ``scale`` + ``zero`` for ``count`` uint8 codes at an address (whole vectors), and write float32 to
+    ``out``.
+    """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         codes, scale, zero, out, count = args
@@ -229,7 +233,7 @@ widen_bfloats, _widen_halves = _widening(BFLOAT), _widening(HALF)
 
 @njit(**INLINED)
 def widen(halves, out):  # type: ignore[no-untyped-def]
-    """Convert float16 at an address to float32 in ``out``, as many as it has elements."""
+    """Convert float16 numbers from the address ``halves`` on to float32, as many as ``out`` holds."""
     n = len(out)
     _widen_halves(halves, address_of(out), n)
     for i in range(n - n % LANES, n):
@@ -256,7 +260,9 @@ def _dots_of_vectors(typingctx, x, y, halves, others, count):  # type: ignore[no
 
 @njit(**INLINED)
 def dots_of_halves(x, y, halves, others):  # type: ignore[no-untyped-def]
-    """Return x . halves + y . others for float32 x [n] and y [n], and n float16 at each of two addresses."""
+    """Returns x . halves + y . others. x [n] and y [n] are float32; ``halves`` and ``others`` are addresses of n
+    float16 each.
+    """
     n = len(x)
     whole = n - n % (2 * LANES)
     total = _dots_of_vectors(address_of(x), address_of(y), halves, others, whole)
@@ -296,15 +302,16 @@ def gate(gates, ups, out):  # type: ignore[no-untyped-def]
 
 
 def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
-    """Generate a vector with one number in all lanes."""
+    """Generate a vector of this type with ``value`` in all lanes."""
     one = b.insert_element(vector(ir.Undefined), value, I32(0))
     return b.shuffle_vector(one, one, ir.VectorType(I32, vector.count)([0] * vector.count))
 
 
 def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) -> Any:
-    """Generate code that loads ``lanes`` numbers from the address ``where`` as float32.
+    """Generate code that loads ``lanes`` numbers of this ``kind`` from the address ``where`` and converts them to
+    float32.
 
-    If a byte packs several numbers, it loads the ``part``-th of each byte.
+    If a byte packs several numbers, the ``part``-th number of each byte is loaded.
     """
     vector, integers = ir.VectorType(F32, lanes), ir.VectorType(I32, lanes)
     stored = _STORED.get(kind, ir.IntType(8))
@@ -346,10 +353,10 @@ def _each(b: Any, count: Any) -> Iterator[Any]:
 
 
 def each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
-    """Generate loops over ``count`` float32 (whole vectors of eight) at the address ``base``.
+    """Generate loops over ``count`` float32 at the address ``base``; ``count`` fills whole vectors of eight.
 
-    The first loop uses the widest vectors, the second the remaining vectors of eight. Yields an address and the vector
-    type there, once per loop.
+    The first loop uses the widest vectors, the second the remaining vectors of eight. Yields, once per loop, the
+    address of the current vector and the vector type.
     """
     done = I64(0)
     for lanes in sorted({WIDEST, LANES}, reverse=True):
@@ -361,7 +368,7 @@ def each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def eights(b: Any, vector: Any) -> list[Any]:
-    """Generate the vectors of eight that a wider one consists of."""
+    """Generate the vectors of eight numbers of which a wider ``vector`` consists; returns them as a list."""
     if vector.type.count == LANES:
         return [vector]
     return [_every(b, vector, range(first, first + LANES)) for first in range(0, vector.type.count, LANES)]
@@ -396,7 +403,8 @@ def nearest(b: Any, x: Any) -> Any:
 
 
 def step_of_codes(b: Any, most: Any) -> tuple[Any, Any]:
-    """Generate the step between codes -127 to 127 for numbers up to ``most``, and its inverse.
+    """Generate the step between neighbouring codes, if codes -127 to 127 cover numbers up to ``most``. Returns the step
+    and its inverse.
 
     Both are 0 if all numbers are nearly 0, to avoid a division by zero.
     """

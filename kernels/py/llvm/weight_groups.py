@@ -1,4 +1,4 @@
-"""Weights at 8 or 4 bits in groups of 32 inputs, as the bytes that integer products read in order.
+"""Weights at 8 or 4 bits in groups of 32 inputs, stored as the bytes that integer products read in order.
 
 A block is 32 outputs. It has one record for each group of inputs: the codes, four inputs of an output side by side,
 then float16 scales of the 32 outputs and, at 4 bits, their minima. A weight is scale * code, or scale * code + minimum,
@@ -23,7 +23,7 @@ _TINY, _LARGEST = 2.0**-24, 65504.0  # smallest and largest float16
 
 
 class Groups(NamedTuple):
-    """A quantized weight [out, in]: codes [out, groups, 32] int8, or uint8 from 0 to 15 at 4 bits.
+    """A quantized weight [out, in]. ``codes`` are [out, groups, 32]: int8, or uint8 from 0 to 15 at 4 bits.
 
     ``scales`` and ``minima`` are [out, groups] float16; at 8 bits there are no minima. Inputs are padded to whole
     groups.
@@ -36,11 +36,11 @@ class Groups(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """The number kind: SIGNED or NIBBLES."""
+        """The number kind of the codes: SIGNED (8 bits) or NIBBLES (4 bits)."""
         return SIGNED if self.minima is None else NIBBLES
 
     def join(self, *more: "Groups") -> "Groups":
-        """Return this weight with the outputs of others of the same kind appended."""
+        """Returns this weight, followed by the outputs of ``more`` weights of the same kind."""
         parts = self, *more
         assert {(p.kind, p.inputs) for p in parts} == {(self.kind, self.inputs)}, "matrices of another kind"
         minima = torch.cat([p.minima for p in parts if p.minima is not None]) if self.minima is not None else None
@@ -58,7 +58,7 @@ def int4_groups(weight: Tensor) -> Groups:
 
 
 def group_bytes(kind: int, outputs: int, inputs: int) -> int:
-    """Return the packed bytes of a weight [outputs, inputs]."""
+    """Returns the size in bytes of a packed weight [outputs, inputs] of this number kind."""
     return -(-outputs // WIDTH) * -(-inputs // GROUP) * RECORD[kind]
 
 

@@ -37,12 +37,12 @@ _SLICE = 32  # values that a program of it merges
 
 
 class TritonPages(NamedTuple):
-    """Sealed pages of n rows, one row after another.
+    """The sealed pages of n rows (new tokens), those of one row after another.
 
     ``addresses`` int64 and ``formats`` uint8 (of the layout) are [pages], or [H, pages] if each KV head has its own
-    pages. ``parts`` [S, 4] int64, in the order of rows, are (row, first page, end page, number of hidden tokens in the
-    first page). All pages of a part have one format. Row i has the parts ``bounds[i]`` to ``bounds[i + 1]`` (int64
-    [n + 1]). Zero parts after the last row's, and pages in no part, have no effect.
+    pages. ``parts`` [S, 4] int64 are ranges of pages with one format, in the order of rows: (row, first page, end page,
+    number of hidden tokens in the first page). Row i has the parts ``bounds[i]`` to ``bounds[i + 1]`` (int64 [n + 1]).
+    Parts of zeros after the last row's parts, and pages in no part, have no effect.
     """
 
     parts: Tensor
@@ -52,10 +52,10 @@ class TritonPages(NamedTuple):
 
 
 class TritonOpenPages(NamedTuple):
-    """Open pages: ``addresses`` [n, 2] int64 of k and v [H, 64, D] bf16.
+    """The open pages of n rows (new tokens): ``addresses`` [n, 2] int64 of k and v [H, 64, D] bf16.
 
-    Each page has ``filled`` [n] tokens, fewer than 64, of which the first ``hidden`` [n] are not seen. The new token is
-    written after them.
+    The page of a row has ``filled`` [n] tokens, fewer than 64, of which the first ``hidden`` [n] are not seen. The new
+    token is written after them.
     """
 
     addresses: Tensor
@@ -64,15 +64,17 @@ class TritonOpenPages(NamedTuple):
 
 
 def parts_wanted(layout: TritonLayerLayout) -> int:
-    """Return the best number of parts for a row's pages in layers like this one.
+    """Returns the best number of parts into which a row's pages are split, in layers like this one.
 
-    It gives a GPU enough programs, and is small enough for a quick merge.
+    It is large enough to give a GPU enough programs, and small enough for a quick merge.
     """
     return max(128, 1024 // layout.heads) if attends_by_words(layout) else max(64, 512 // layout.heads)
 
 
 def attends_by_words(layout: TritonLayerLayout) -> bool:
-    """Return whether ``word_attention`` attends to pages of this layout (of at most 8 query heads per KV head)."""
+    """Returns True if the faster kernel ``word_attention`` can attend to pages of this layout, with at most 8 query
+    heads per KV head.
+    """
     width = word_attention.WIDTH
     return (
         HAS_GLUON
@@ -84,7 +86,7 @@ def attends_by_words(layout: TritonLayerLayout) -> bool:
 
 
 def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
-    """Return ``TritonPages.bounds`` of ``parts`` [S, 4], an array on the CPU."""
+    """Returns ``TritonPages.bounds`` [rows + 1] for ``parts`` [S, 4], an array on the CPU."""
     return np.searchsorted(parts[:, 0], np.arange(rows + 1))
 
 
@@ -104,10 +106,11 @@ def attend_rows(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend with one new token per row, q [n, Hq, D], k [n, H, D], v [n, H, Dv], to its pages, open page and itself.
+    """Attend with one new token per row: q [n, Hq, D], k [n, H, D] and v [n, H, Dv]. A row sees its sealed pages, its
+    open page and itself.
 
-    Returns out [n, Hq, Dv] in q's precision and, with ``masses``, each page's share of its row's attention [Hq, pages]
-    (else None). The options are as in ``cpu.decode_batch.attend_rows``: ``rotated`` pages were rotated by
+    Returns out [n, Hq, Dv] in q's precision and, with ``masses``, the share of the row's attention that each page got,
+    [Hq, pages] (else None). The options are as in ``cpu.decode_batch.attend_rows``: ``rotated`` pages were rotated by
     ``quant.rotate``, ``extra`` [Hq, pages * 64] is added to the scaled scores, ``softcap`` and ``sinks`` [Hq] are as in
     ``reference``.
     """
@@ -137,8 +140,8 @@ def attend_pages(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Attend with queries q [n, Hq, D] to their sealed pages only. Every query must see at least one page.
 
-    Returns out [n, Hq, Dv] in q's precision, lse [n, Hq] float32 and, with ``masses``, each page's own lse [Hq, pages]
-    (else None).
+    Returns out [n, Hq, Dv] in q's precision, lse [n, Hq] float32 and, with ``masses``, the log-sum-exp of each single
+    page [Hq, pages] (else None).
     """
     return _attend(q, None, pages, layout, scale, softcap, None, extra, rotated, masses)
 

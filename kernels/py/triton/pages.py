@@ -26,9 +26,11 @@ _ROTATED_PAGES = 32  # pages rotated at a time
 
 @launching
 def seal(k: Tensor, v: Tensor, addresses: Tensor, layout: TritonLayerLayout, kind: int, rotated: bool = False) -> None:
-    """Write k [H, n * 64, D] and v [H, n * 64, Dv] as records of format ``kind`` into the pages at ``addresses`` [n].
+    """Encode k [H, n * 64, D] and v [H, n * 64, Dv] as records, and write them to the pages at ``addresses`` [n].
+    ``kind`` is the record format in the layout.
 
-    ``rotated``: Hadamard-rotate them first. Matches ``quant.quantize`` and ``quant.pack`` (KIVI's groups).
+    ``rotated``: k and v are Hadamard-rotated first. The records are those of ``quant.quantize`` and ``quant.pack``
+    (KIVI's groups).
     """
     if rotated:
         k, v = rotate(k), rotate(v)

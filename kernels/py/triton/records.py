@@ -23,11 +23,11 @@ _ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: adding it rounds a number to
 
 
 class TritonLayerLayout(NamedTuple):
-    """One layer's heads and widths, and the K and V ``bits`` of each record format.
+    """Describes the records of one layer: KV heads, widths, and the K and V ``bits`` of each record format.
 
-    There is one format, or the ordinary one and that of sink pages. ``offsets`` [formats, 6] int64, on the device, are
-    the bytes from a page's address to K's codes, scales, zeros and V's codes, scales, zeros. ``by_words`` False keeps
-    ``word_attention`` from these pages.
+    There is one format, or two: that of ordinary pages and that of sink pages. ``offsets`` [formats, 6] int64, on the
+    device, are the bytes from a page's address to K's codes, scales, zeros and V's codes, scales, zeros. With
+    ``by_words`` False, ``word_attention`` is not used for these pages.
     """
 
     heads: int
@@ -50,19 +50,20 @@ def launching(launch: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
 
 
 def block_of(n: int) -> int:
-    """Return the next power of two from n on, at least 16, the minimum of a matrix product."""
+    """Returns the smallest power of two that is at least n, and at least 16, the minimum of a matrix product."""
     return max(16, triton.next_power_of_2(n))
 
 
 @triton.jit
 def half_of(x):  # type: ignore[no-untyped-def]
-    """Return x as float16, which has more digits than bf16 but ends at 65,504: x is clamped to 65,000."""
+    """Returns x as float16, clamped to 65,000. float16 has more digits than bf16 but ends at 65,504."""
     return tl.minimum(tl.maximum(x.to(tl.float32), -MOST), MOST).to(tl.float16)
 
 
 @triton.jit
 def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Return the codes [ROWS, COLS] at ``codes`` as exact float16, and their rows' scales and zeros in float32.
+    """Returns the codes [ROWS, COLS] at the address ``codes`` as exact float16, and the scale and zero of each row in
+    float32.
 
     Rows beyond ROWS have scale 0 and zero 0.
     """
@@ -79,7 +80,9 @@ def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.
 
 @triton.jit
 def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Return ``decode`` of a head of the record at ``address``. Three ``offsets`` give its codes, scales and zeros."""
+    """Returns the result of ``decode`` for one head of the record at ``address``. Three ``offsets`` are those of codes,
+    scales and zeros.
+    """
     codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
     scale = tl.multiple_of((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)), 16)
     zero = tl.multiple_of((address + tl.load(offsets + 2)).to(tl.pointer_type(tl.float16)), 16)
@@ -90,8 +93,9 @@ def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: t
 
 @triton.jit
 def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the columns [BLOCK] of rows of COLS numbers in the order in which ``load_half`` returns them. Some may be
-    beyond COLS. Codes are read in words, each byte of which has the codes of one or several columns (``quant.pack``).
+    """Returns the order in which ``load_half`` returns the columns of a row: their indices [BLOCK]. The row has COLS
+    numbers, and some indices may be beyond. The order differs because codes are read in words, each byte of which has
+    the codes of one or several columns (``quant.pack``).
     """
     n = tl.arange(0, BLOCK)
     WIDTH: tl.constexpr = COLS * BITS // 8
@@ -106,8 +110,8 @@ def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  
 
 @triton.jit
 def load_half(codes, scale, zero, head, rows, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Return the numbers [rows, BLOCK] of a head of a record in float16, whose 11 bits exceed any codec's precision.
-    Columns are in ``column_order``; rows beyond ROWS are zero. Codes, scales and zeros are given by address.
+    """Returns the numbers [rows, BLOCK] of a head of a record in float16, whose 11 bits exceed the precision of any
+    codec. Columns are in ``column_order``; rows beyond ROWS are zero. ``codes``, ``scale`` and ``zero`` are addresses.
     """
     WIDTH: tl.constexpr = COLS * BITS // 8
     at, inside = head * ROWS + rows, rows < ROWS
@@ -205,7 +209,9 @@ def _half(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the scale and zero, float16, of groups from ``low`` to ``high``, as in ``quant.quantize``."""
+    """Returns the scale and zero (float16) of groups whose numbers are from ``low`` to ``high``, as in
+    ``quant.quantize``.
+    """
     zero = (low - tl.abs(low) * 0.00048828125 - _STEP).to(tl.float16)
     scale = tl.div_rn(high - zero.to(tl.float32), LEVELS + 0.0) * 1.0009765625 + _STEP
     return scale.to(tl.float16), zero
@@ -213,7 +219,7 @@ def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the nearest of LEVELS + 1 codes."""
+    """Returns for each number of x the nearest code, 0 to LEVELS, with this ``scale`` and ``zero``; uint8."""
     x = tl.minimum(tl.maximum(x, -MOST), MOST)
     steps = tl.div_rn(x - zero.to(tl.float32), scale.to(tl.float32) + tl.zeros_like(x))
     steps = tl.minimum(tl.maximum(steps, 0.0), LEVELS + 0.0)
@@ -222,7 +228,9 @@ def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-de
 
 @triton.jit
 def numbers_of(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Return the numbers [ROWS, COLS] of a head of the record at ``address`` in float32."""
+    """Decode the keys or values of one head in the record at ``address``. Returns the numbers [ROW_BLOCK, COL_BLOCK] in
+    float32, of which [ROWS, COLS] count. Three ``offsets`` are those of codes, scales and zeros.
+    """
     if BITS == 16:
         r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]
         wide = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.bfloat16)), 16)

@@ -10,7 +10,7 @@ from localctx.kernels.triton.records import block_of, half_of, launching
 
 @launching
 def rotate(x: Tensor, more: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return ``quant.rotate`` of x [..., n], plus ``more`` if given, in ``dtype``."""
+    """Returns ``quant.rotate`` of x [..., n] in ``dtype``. If ``more`` is given, it is added to the rotated numbers."""
     n = x.shape[-1]
     rows = x.reshape(-1, n)
     out = torch.empty(rows.shape, dtype=dtype, device=x.device)

@@ -23,10 +23,10 @@ _ALWAYS = tl.constexpr(0x7F800001)  # above the result of ``_bits`` for any numb
 
 
 class TritonSketch(NamedTuple):
-    """A sketch by address. ``place`` [4] int64: the addresses of its codes, scales and zeros, and each head's capacity
-    in pages.
+    """A sketch in GPU memory, by address. ``place`` [4] int64 has the addresses of its codes, scales and zeros, and the
+    number of pages for which each head has room.
 
-    ``numbers`` [2] int64: the number of its pages, and the number of pages to choose, at most as many.
+    ``numbers`` [2] int64 has the number of pages in the sketch, and the number of pages to choose, which is not larger.
     """
 
     place: Tensor
@@ -34,7 +34,7 @@ class TritonSketch(NamedTuple):
 
 
 class ChosenPages(NamedTuple):
-    """The chosen pages of each KV head, ascending: ``addresses``, ``formats`` and ``indices`` [H, room].
+    """The chosen pages of each KV head, ascending: their ``addresses``, ``formats`` and ``indices``, [H, room].
 
     After the chosen pages, indices are 0, and addresses and formats are undefined.
     """
@@ -48,10 +48,10 @@ class ChosenPages(NamedTuple):
 def choose(
     q: Tensor, scale: float, sketch: TritonSketch, addresses: Tensor, formats: Tensor, sinks: int, room: int
 ) -> ChosenPages:
-    """Choose pages like ``cpu.selection.choose`` for unscaled q [H, Q, D].
+    """Choose pages as ``cpu.selection.choose`` does, for q [H, Q, D] that is not scaled yet.
 
-    Pages are at ``addresses`` [most] in ``formats`` [most]. The sketch may have fewer pages, but not more. ``room`` is
-    at least the number of pages to choose. Ties go to the first pages.
+    ``addresses`` [most] and ``formats`` [most] are those of all pages. The sketch may have fewer pages, but not more.
+    ``room`` is at least the number of pages to choose. Ties go to the first page.
     """
     scores, heads = best_scores(q, scale, sketch, len(addresses)), len(q)
     found = torch.empty(2, heads, room, dtype=torch.int64, device=q.device)
@@ -67,7 +67,9 @@ def choose(
 
 @launching
 def best_scores(q: Tensor, scale: float, sketch: TritonSketch, most: int) -> Tensor:
-    """Return ``sketch.best_scores`` of ``q * scale``, [H, Q, most] float32; undefined beyond the sketch's pages."""
+    """Returns ``sketch.best_scores`` of ``q * scale``, [H, Q, most] float32. Scores beyond the pages of the sketch are
+    undefined.
+    """
     heads, queries, dim = q.shape
     assert q.stride(-1) == 1
     out = torch.empty(heads, queries, most, device=q.device)

@@ -1,7 +1,7 @@
-"""Attention of new tokens over pages of codes, one warp for each part of a row's pages and KV head (Gluon).
+"""Attention of new tokens over pages of codes (Gluon). One warp computes each part of a row's pages for each KV head.
 
 Words of codes come from memory in the order in which matrix products read their left sides, so they never pass through
-shared memory: tokens (of keys) and dims (of values) are rows of products, query heads are columns. Which token is which
+shared memory. Tokens (of keys) and dims (of values) are rows of products, query heads are columns. Which token is which
 row does not matter, as long as weights and values agree. A code is not decoded: as float16 its bits are the number code
 * 2**-24, exactly. Scales of keys go into the queries, scales of values into the weights. The zeros of keys are a
 product of their own; those of values are summed once.
