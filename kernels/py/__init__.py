@@ -23,7 +23,7 @@ def compiled_in(sources: Path, cache: Path) -> Path:
 
 
 def _cache() -> Path:
-    """Return the user's choice, else a folder beside the sources, or the user's cache folder if that is read-only."""
+    """Returns the user's choice, else a folder beside the sources, or the user's cache folder if that is read-only."""
     if given := getattr(config, "CACHE_DIR", ""):
         return Path(given)
     beside = _SOURCES / "__pycache__"

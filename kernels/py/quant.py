@@ -47,7 +47,7 @@ def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
-    """Return the float32 values of codes that ``quantize`` made along ``dim``."""
+    """Returns the float32 values of codes that ``quantize`` made along ``dim``."""
     return torch.addcmul(zero.float().unsqueeze(dim), codes.float(), scale.float().unsqueeze(dim))
 
 
@@ -79,7 +79,7 @@ def unpack(packed: Tensor, kind: int) -> Tensor:
 
 @cache
 def _hadamard(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return an orthonormal symmetric matrix [n, n] of Hadamard blocks, sized by the largest power of two in n."""
+    """Returns an orthonormal symmetric matrix [n, n] of Hadamard blocks, sized by the largest power of two in n."""
     block = torch.ones(1, 1, dtype=torch.float32)
     while n % (2 * len(block)) == 0:
         block = torch.cat((torch.cat((block, block), 1), torch.cat((block, -block), 1)))

@@ -36,7 +36,7 @@ class Sketch(NamedTuple):
 
 
 def make_sketch(keys: Tensor) -> Sketch:
-    """Return the sketch of keys [n, H, D, 64]."""
+    """Returns the sketch of keys [n, H, D, 64]."""
     codes, scale, zero = quant.quantize(keys.transpose(0, 1).contiguous(), 3, BITS)
     return Sketch(quant.pack(codes, BITS), scale.contiguous(), zero.contiguous())
 

@@ -76,7 +76,7 @@ def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.
 
 @njit
 def _product(x, kind, codes):  # type: ignore[no-untyped-def]
-    """Return x [n, in] times the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
+    """Returns x [n, in] times the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
     out = np.empty((len(x), len(codes) * WIDTH), np.float32)
     if len(x) > FEW:
         multiply_blocks(x, kind, codes, out)

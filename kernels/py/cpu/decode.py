@@ -232,7 +232,7 @@ def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-d
 
 
 def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the decoded keys [H, n * 64, D] and values [H, n * 64, Dv] of n records in float32.
+    """Returns the decoded keys [H, n * 64, D] and values [H, n * 64, Dv] of n records in float32.
 
     Rotated records stay rotated.
     """

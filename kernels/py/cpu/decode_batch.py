@@ -203,7 +203,7 @@ def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=MATH)
 def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
-    """Return the first ``end`` rows of one head of an open page."""
+    """Returns the first ``end`` rows of one head of an open page."""
     n = PAGE * dim
     if bits == 32:
         return carray(as_pointer(address + head * n * 4), (end, dim), np.float32)

@@ -120,7 +120,7 @@ def _select(q, selection, sketch, chosen):  # type: ignore[no-untyped-def]
 
 @njit
 def _pages_at(chosen, parts, addresses, formats):  # type: ignore[no-untyped-def]
-    """Return the pages ``chosen`` [H, count] of a layer whose ``addresses`` and ``formats`` are [pages]."""
+    """Returns the pages ``chosen`` [H, count] of a layer whose ``addresses`` and ``formats`` are [pages]."""
     own_addresses, own_formats = np.empty(chosen.shape, np.int64), np.empty(chosen.shape, np.uint8)
     for head in range(chosen.shape[0]):
         for i in range(chosen.shape[1]):

@@ -106,7 +106,7 @@ def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
-    """Return the rows of x [n, d] divided by the root of their mean square, times ``weight`` (RMSNorm,
+    """Returns the rows of x [n, d] divided by the root of their mean square, times ``weight`` (RMSNorm,
     arXiv:1910.07467).
     """
     out = np.empty(x.shape, np.float32)
@@ -168,7 +168,7 @@ def _rotate(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _times(x, blocks):  # type: ignore[no-untyped-def]
-    """Return x [n, in] times a weight: [n, blocks * 32]."""
+    """Returns x [n, in] times a weight: [n, blocks * 32]."""
     out = np.empty((len(x), len(blocks.codes) * WIDTH), np.float32)
     multiply_blocks(x, blocks.kind, blocks.codes, out)
     return out
@@ -190,7 +190,7 @@ def _add(x, y, blocks, change, rows):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, cache=True)
 def _gated(both, width):  # type: ignore[no-untyped-def]
-    """Return silu(gate) * up for rows with ``width`` gates, then ``width`` ups (SwiGLU, arXiv:2002.05202)."""
+    """Returns silu(gate) * up for rows with ``width`` gates, then ``width`` ups (SwiGLU, arXiv:2002.05202)."""
     out = np.empty((len(both), width), np.float32)
     if len(both) <= FEW:
         for row in range(len(both)):

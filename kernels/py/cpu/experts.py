@@ -51,7 +51,7 @@ class ExpertBlocks(NamedTuple):
         return self.of(0).exact
 
     def of(self, expert: int) -> Blocks:
-        """Return the weight of one expert."""
+        """Returns the weight of one expert."""
         return Blocks(self.kind, self.codes[expert], self.inputs, self.outputs)
 
 

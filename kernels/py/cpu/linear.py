@@ -79,7 +79,7 @@ def exact_blocks(weight: Tensor, dtype: torch.dtype | None = None) -> Blocks:
 
 
 def narrowest(*weights: Tensor) -> torch.dtype:
-    """Return the narrowest type that stores ``weights`` (all of one type) without loss."""
+    """Returns the narrowest type that stores ``weights`` (all of one type) without loss."""
     dtype = weights[0].dtype
     if dtype != torch.float32:
         return dtype
@@ -102,7 +102,7 @@ def int4_blocks(weight: Tensor) -> Blocks:
 
 
 def dense(blocks: Blocks) -> Tensor:
-    """Return the weight [out, in] in float32."""
+    """Returns the weight [out, in] in float32."""
     if blocks.exact:
         return _stored(blocks).float().transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
     weight = unpack(blocks.kind, torch.from_numpy(blocks.codes))
@@ -126,7 +126,7 @@ def multiply(x: Tensor, blocks: Blocks) -> Tensor:
 
 
 def multiply_in_bf16(x: Tensor, blocks: Blocks) -> Tensor:
-    """Return x [n, in] times an exact weight, both rounded to bf16 and summed in float32: [n, out] bf16.
+    """Returns x [n, in] times an exact weight, both rounded to bf16 and summed in float32: [n, out] bf16.
 
     With many rows, a processor with bf16 instructions does this several times as fast as ``multiply``. torch chooses
     the order of the sums, which depends on the number of rows.
@@ -136,13 +136,13 @@ def multiply_in_bf16(x: Tensor, blocks: Blocks) -> Tensor:
 
 
 def _stored(blocks: Blocks) -> Tensor:
-    """Return an exact weight as [blocks, in, 32] in its stored type."""
+    """Returns an exact weight as [blocks, in, 32] in its stored type."""
     dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
     return torch.from_numpy(blocks.codes).view(dtype)
 
 
 def _blocked(x: Tensor) -> Tensor:
-    """Return x [out, in] as [blocks, in, 32]."""
+    """Returns x [out, in] as [blocks, in, 32]."""
     if missing := -len(x) % WIDTH:  # padding by zero rows would still copy
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
     return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
@@ -177,7 +177,7 @@ def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _strips(count, most):  # type: ignore[no-untyped-def]
-    """Return the number of strips and their length, at most ``most``. Strips are about equal, for a fair share."""
+    """Returns the number of strips and their length, at most ``most``. Strips are about equal, for a fair share."""
     strips = (count + most - 1) // most
     return strips, (count + strips - 1) // max(1, strips)
 

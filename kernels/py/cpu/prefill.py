@@ -78,7 +78,7 @@ def compute_chunk(
 
 
 def _paged(x: Tensor) -> Tensor:
-    """Return x [H, S, D] as [H, pages, 64, D]. The last page is padded with zeros, which are masked later."""
+    """Returns x [H, S, D] as [H, pages, 64, D]. The last page is padded with zeros, which are masked later."""
     return functional.pad(x, (0, 0, 0, -x.shape[1] % PAGE)).unflatten(1, (-1, PAGE))
 
 

@@ -86,19 +86,19 @@ def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignor
 
 @njit
 def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
-    """Return an array for scores of pages, padded to whole vectors. It begins as -inf, so padding is never chosen."""
+    """Returns an array for scores of pages, padded to whole vectors. It begins as -inf, so padding is never chosen."""
     return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), np.float32(-np.inf))
 
 
 @njit
 def _rising(q):  # type: ignore[no-untyped-def]
-    """Return the positive part of q, whose product with a key grows with its codes, times the greatest code."""
+    """Returns the positive part of q, whose product with a key grows with its codes, times the greatest code."""
     return np.maximum(q, np.float32(0)) * np.float32(LEVELS)
 
 
 @njit
 def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
-    """Return the indices of all pages, [H, n]."""
+    """Returns the indices of all pages, [H, n]."""
     places = np.empty((heads, pages), np.int64)
     for head in range(heads):
         for page in range(pages):
@@ -141,7 +141,7 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 
 @njit(fastmath=MATH)
 def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
-    """Return exp of the ``scores`` [Q, n] divided by each query's ``count``-th greatest, summed over queries: [n].
+    """Returns exp of the ``scores`` [Q, n] divided by each query's ``count``-th greatest, summed over queries: [n].
     Padding from ``pages`` on is 0, so that any page comes first. Pages that are always chosen are infinite.
     """
     added = np.zeros(scores.shape[1], np.float32)

@@ -65,7 +65,7 @@ def warm() -> None:
 
 
 def _start_helper() -> "subprocess.Popen[bytes] | None":
-    """Return a process that compiles attention and ends with this one; None if it would gain nothing."""
+    """Returns a process that compiles attention and ends with this one; None if it would gain nothing."""
     if getattr(sys, "frozen", False) or not sys.executable or get_num_threads() < 2 or not _writable(CACHE):
         return None
     flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
@@ -147,7 +147,7 @@ def _attend_rows(sealed: BatchPages, open_pages: BatchOpenPages) -> None:
 
 
 def _pages() -> tuple[BatchPages, BatchOpenPages]:
-    """Return a sealed page and an open one."""
+    """Returns a sealed page and an open one."""
     addresses, formats = _records()
     tails = np.array([[_OPEN[0].ctypes.data, _OPEN[1].ctypes.data]], np.int64)
     nothing = np.zeros(1, np.int64)
@@ -169,7 +169,7 @@ def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
 
 
 def _layer() -> tuple[EntryWeights, ExitWeights]:
-    """Return a decoder layer of zeros."""
+    """Returns a decoder layer of zeros."""
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
     return EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
@@ -187,12 +187,12 @@ def warm_experts() -> None:
 
 
 def _records() -> tuple[np.ndarray, np.ndarray]:
-    """Return the address of one record of zeros, and its format."""
+    """Returns the address of one record of zeros, and its format."""
     return np.array([_RECORD.ctypes.data], np.int64), np.zeros(1, np.uint8)
 
 
 def _tensor(*shape: int) -> torch.Tensor:
-    """Return zeros in float32: transformers, which loads meanwhile, may have set another default type."""
+    """Returns zeros in float32: transformers, which loads meanwhile, may have set another default type."""
     return torch.zeros(shape, dtype=torch.float32)
 
 

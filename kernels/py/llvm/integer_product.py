@@ -75,7 +75,7 @@ def _round_group(typingctx, x, out):  # type: ignore[no-untyped-def]
 
 
 def _product_of(kind: int) -> Any:
-    """Return an intrinsic that adds rounded rows times one group of a block of this kind to out [rows, 32].
+    """Returns an intrinsic that adds rounded rows times one group of a block of this kind to out [rows, 32].
 
     Its arguments are addresses and counts. Rows of ``out`` are ``step`` numbers apart.
     """

@@ -26,7 +26,7 @@ _INFINITE = 0x7F800000  # the bits of float32's infinity
 
 @intrinsic
 def _count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untyped-def]
-    """Return the number of float32 that are at least ``least``, among ``count`` (whole vectors) at an address."""
+    """Returns the number of float32 that are at least ``least``, among ``count`` (whole vectors) at an address."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         numbers, count, least = args

@@ -69,7 +69,7 @@ HEIGHT, _WIDTH = WEIGHTS[0].rows, WEIGHTS[0].columns(FLOAT)
 
 
 def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
-    """Return an intrinsic that adds rows of x times columns of codes to out, for one tile of this ``shape``.
+    """Returns an intrinsic that adds rows of x times columns of codes to out, for one tile of this ``shape``.
 
     Its arguments are those of ``_in_tiles``. If ``transposed``, x is [inputs, rows] and contiguous, and out is set, not
     added to.
@@ -136,7 +136,7 @@ def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
 
 
 def _down(kind: int, shapes: Sequence[Tile]) -> Any:
-    """Return a function for all rows from ``row`` on and one tile's columns. ``shapes`` shrink to one row."""
+    """Returns a function for all rows from ``row`` on and one tile's columns. ``shapes`` shrink to one row."""
     tile, height = _product_of(kind, shapes[0]), shapes[0].rows
     smaller = _down(kind, shapes[1:]) if len(shapes) > 1 else None
 
@@ -155,7 +155,7 @@ def _down(kind: int, shapes: Sequence[Tile]) -> Any:
 
 
 def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
-    """Return a function that adds x times codes to out in tiles, from ``column`` on, and returns the columns done.
+    """Returns a function that adds x times codes to out in tiles, from ``column`` on, and returns the columns done.
 
     ``codes``, ``x`` and ``out`` are addresses. The codes of the next input are ``step`` bytes further, the next rows
     ``x_step`` and ``out_step`` numbers. Data ``ahead`` bytes further is prefetched, because processors cannot predict
@@ -173,7 +173,7 @@ def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
 
 
 def _finished(kind: int) -> Any:
-    """Return a function like that of ``_in_tiles`` that uses ever smaller tiles, down to the last whole vector."""
+    """Returns a function like that of ``_in_tiles`` that uses ever smaller tiles, down to the last whole vector."""
     tiles = [LARGE, SMALL, [Tile(1, PARTS.get(kind, 1), LANES)]]
     large, small, least = (_in_tiles(kind, shapes or SMALL) for shapes in tiles)
 

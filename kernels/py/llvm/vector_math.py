@@ -51,7 +51,7 @@ _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
 @intrinsic
 def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
-    """Return an address as a pointer for ``carray``."""
+    """Returns an address as a pointer for ``carray``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
@@ -61,7 +61,7 @@ def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def address_of(typingctx, array):  # type: ignore[no-untyped-def]
-    """Return the address of an array's data. ``ctypes.data`` would also change a reference count, a slow atomic."""
+    """Returns the address of an array's data. ``ctypes.data`` would also change a reference count, a slow atomic."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.args[0])(context, builder, args[0])
@@ -72,7 +72,7 @@ def address_of(typingctx, array):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
-    """Return the float32 with these 32 bits."""
+    """Returns the float32 with these 32 bits."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.bitcast(args[0], ir.FloatType())
@@ -82,7 +82,7 @@ def float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def bits_of_float(typingctx, x):  # type: ignore[no-untyped-def]
-    """Return the 32 bits of a float32."""
+    """Returns the 32 bits of a float32."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.bitcast(args[0], ir.IntType(32))
@@ -92,7 +92,7 @@ def bits_of_float(typingctx, x):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
-    """Return the float32 value of a float16 given by its 16 bits."""
+    """Returns the float32 value of a float16 given by its 16 bits."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
@@ -102,7 +102,7 @@ def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
 
 @njit
 def aligned_floats(rows, columns):  # type: ignore[no-untyped-def]
-    """Return an uninitialized array [rows, columns] float32 that begins at a cache line, because a load across two
+    """Returns an uninitialized array [rows, columns] float32 that begins at a cache line, because a load across two
     lines takes twice the time.
     """
     room = np.empty(rows * columns + LINE // 4, np.float32)
@@ -160,7 +160,7 @@ def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
-    """Return the greatest of ``count`` float32 (whole vectors) at an address."""
+    """Returns the greatest of ``count`` float32 (whole vectors) at an address."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         numbers, count = args

@@ -63,7 +63,7 @@ def group_bytes(kind: int, outputs: int, inputs: int) -> int:
 
 
 def pack(groups: Groups) -> Tensor:
-    """Return the records [blocks, groups, bytes] uint8. The last block is padded with zeros."""
+    """Returns the records [blocks, groups, bytes] uint8. The last block is padded with zeros."""
     codes = _blocked(groups.codes).view(torch.uint8).unflatten(-1, (-1, 4)).permute(0, 2, 3, 1, 4)  # [.., 8, 32, 4]
     if groups.kind == NIBBLES:
         codes = codes[:, :, ::2] | codes[:, :, 1::2] << 4
@@ -73,7 +73,7 @@ def pack(groups: Groups) -> Tensor:
 
 
 def unpack(kind: int, records: Tensor) -> Tensor:
-    """Return the weight [blocks * 32, groups * 32] float32 of records [blocks, groups, bytes]."""
+    """Returns the weight [blocks * 32, groups * 32] float32 of records [blocks, groups, bytes]."""
     size = RECORD[kind] - (2 if kind == SIGNED else 4) * WIDTH
     codes = records[..., :size].unflatten(-1, (-1, WIDTH, 4))  # [blocks, groups, 8 or 4, 32, 4]
     codes = torch.stack([codes & 15, codes >> 4], 3).flatten(2, 3) if kind == NIBBLES else codes.view(torch.int8)
@@ -90,7 +90,7 @@ def _in_parts(quantize, weight: Tensor) -> Groups:  # type: ignore[no-untyped-de
 
 
 def _grouped(weight: Tensor) -> Tensor:
-    """Return a weight as [out, groups, 32]. A last group that is not full repeats its last number."""
+    """Returns a weight as [out, groups, 32]. A last group that is not full repeats its last number."""
     if missing := -weight.shape[1] % GROUP:
         weight = torch.cat([weight, weight[:, -1:].expand(-1, missing)], 1)
     return weight.unflatten(1, (-1, GROUP))
@@ -111,7 +111,7 @@ def _int4(weight: Tensor, inputs: int) -> Groups:
 
 
 def _scales(ranges: Tensor, steps: int) -> Tensor:
-    """Return float16 scales of ``steps`` steps, rounded up where the last would miss the end by over half a step."""
+    """Returns float16 scales of ``steps`` steps, rounded up where the last would miss the end by over half a step."""
     scales = (ranges.clamp_min(0) / steps).clamp_max(_LARGEST).half()
     short = (scales.float() * (steps + 0.5) < ranges) & (scales < _LARGEST)
     return torch.where(short, (scales.view(torch.int16) + 1).view(torch.float16), scales)
@@ -122,7 +122,7 @@ def _divisor(scales: Tensor) -> Tensor:
 
 
 def _blocked(x: Tensor) -> Tensor:
-    """Return x [out, ...] as [blocks, 32, ...], padded with zeros."""
+    """Returns x [out, ...] as [blocks, 32, ...], padded with zeros."""
     if missing := -len(x) % WIDTH:
         x = torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
     return x.unflatten(0, (-1, WIDTH))

@@ -302,7 +302,7 @@ def _see(s, seen, softcap, acc, top, total, CAPPED: tl.constexpr):  # type: igno
 
 @triton.jit
 def _tail(address, new, end, head, DIM: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return a head of an open page [64, BLOCK] with ``new`` as its row ``end``, and write it to the page too."""
+    """Returns a head of an open page [64, BLOCK] with ``new`` as its row ``end``, and write it to the page too."""
     t, d = tl.arange(0, PAGE)[:, None], tl.arange(0, BLOCK)[None]
     place = tl.multiple_of(address.to(tl.pointer_type(tl.bfloat16)), 16) + (head * PAGE + t) * DIM + d
     token = tl.load(new + d + tl.zeros_like(t), mask=(t == end) & (d < DIM), other=0)

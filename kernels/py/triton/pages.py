@@ -84,7 +84,7 @@ def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, 
 def unseal(
     addresses: Tensor, formats: Tensor, layout: TritonLayerLayout, dtype: torch.dtype, rotated: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the keys [H, n * 64, D] and values [H, n * 64, Dv] of records in ``dtype``, rotated back if ``rotated``.
+    """Returns the keys [H, n * 64, D] and values [H, n * 64, Dv] of records in ``dtype``, rotated back if ``rotated``.
 
     The records are at ``addresses`` [n] in ``formats`` [n].
     """

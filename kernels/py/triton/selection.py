@@ -123,7 +123,7 @@ def _choose(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _weights(scores, pages, count):  # type: ignore[no-untyped-def]
-    """Return exp of the ``pages`` scores [queries, WIDTH] divided by each query's ``count``-th greatest."""
+    """Returns exp of the ``pages`` scores [queries, WIDTH] divided by each query's ``count``-th greatest."""
     top = tl.max(scores, 1)[:, None]
     weights = tl.exp(scores - tl.where(top > float("-inf"), top, 0.0))
     page = tl.arange(0, scores.shape[1])[None]
@@ -133,7 +133,7 @@ def _weights(scores, pages, count):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _bits(x):  # type: ignore[no-untyped-def]
-    """Return the bits of non-negative numbers x, which sort like the numbers. The bits of any other x are clamped
+    """Returns the bits of non-negative numbers x, which sort like the numbers. The bits of any other x are clamped
     between 0 and those of infinity.
     """
     return tl.minimum(tl.maximum(x.to(tl.int32, bitcast=True), 0), 0x7F800000)
@@ -141,7 +141,7 @@ def _bits(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _count_greatest(keys, count):  # type: ignore[no-untyped-def]
-    """Return the ``count``-th greatest of each row of keys [rows, WIDTH], at least ``count`` of which are >= 0. Its
+    """Returns the ``count``-th greatest of each row of keys [rows, WIDTH], at least ``count`` of which are >= 0. Its
     range is halved until it has no other key, like a quantile by bisection.
     """
     low = tl.zeros_like(tl.max(keys, 1))
@@ -156,7 +156,7 @@ def _count_greatest(keys, count):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _greatest(keys, count):  # type: ignore[no-untyped-def]
-    """Return a mask of the ``count`` greatest keys [WIDTH], ties to the first, and each one's index among them."""
+    """Returns a mask of the ``count`` greatest keys [WIDTH], ties to the first, and each one's index among them."""
     least = tl.max(_count_greatest(keys[None], count), 0)
     greater, equal = (keys > least).to(tl.int32), (keys == least).to(tl.int32)
     before = tl.cumsum(greater * 65_536 + equal, 0)  # two sums in one

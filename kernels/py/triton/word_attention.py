@@ -214,7 +214,7 @@ def _half(x):  # type: ignore[no-untyped-def]
 
 @jit
 def _score(s, extra, place, mine, softcap, CAPPED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return scores in log2 with what is added to them."""
+    """Returns scores in log2 with what is added to them."""
     if extra is not None:
         s += gl.load(extra + place, mask=mine[None, :] & (place >= 0), other=0)
     if CAPPED:
@@ -252,7 +252,7 @@ def _plain_values(address, head, step, mma: tl.constexpr):  # type: ignore[no-un
 
 @jit
 def _tail(address, new, end, head, step):  # type: ignore[no-untyped-def]
-    """Return 16 tokens of a head of an open page [64, 128] with ``new`` as token ``end``, and write it there, too."""
+    """Returns 16 tokens of a head of an open page [64, 128] with ``new`` as token ``end``, and write it there, too."""
     layout: tl.constexpr = gl.BlockedLayout([1, 8], [2, 16], [1, 1], [1, 0])
     t = step * 16 + gl.arange(0, 16, layout=gl.SliceLayout(1, layout))[:, None]
     d = gl.arange(0, 128, layout=gl.SliceLayout(0, layout))[None, :]
@@ -319,7 +319,7 @@ def _of_tokens(room, mma: tl.constexpr, K_BITS: tl.constexpr):  # type: ignore[n
 
 @jit
 def _key_words(address, head, K_BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the words [128, 2 * K_BITS] of a head's keys. The lane c of 4 in a group has 32 rows, from 32 c on."""
+    """Returns the words [128, 2 * K_BITS] of a head's keys. The lane c of 4 in a group has 32 rows, from 32 c on."""
     if K_BITS == 8:
         layout: tl.constexpr = gl.DistributedLinearLayout(
             [[0, 1], [1, 0], [2, 0], [4, 0], [8, 0], [16, 0]],
@@ -337,7 +337,7 @@ def _key_words(address, head, K_BITS: tl.constexpr):  # type: ignore[no-untyped-
 
 @jit
 def _value_words(address, head, K_BITS: tl.constexpr, V_BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return the words [64, 4 * V_BITS] of a head's values, of the tokens that its keys' words have for a lane."""
+    """Returns the words [64, 4 * V_BITS] of a head's values, of the tokens that its keys' words have for a lane."""
     if K_BITS == 8:
         if V_BITS == 8:
             layout: tl.constexpr = gl.DistributedLinearLayout(
@@ -417,7 +417,7 @@ def _weigh(acc, one, other, p, shrink, grow, mma: tl.constexpr):  # type: ignore
 
 @jit
 def _pairs(one, other):  # type: ignore[no-untyped-def]
-    """Return float16 [..., 2, 2, 2] of the bytes of words: the last axis is a byte of one and that of the other."""
+    """Returns float16 [..., 2, 2, 2] of the bytes of words: the last axis is a byte of one and that of the other."""
     if _INTERPRETED:
         a0, a1, a2, a3 = _byte(one), _byte(one >> 8), _byte(one >> 16), _byte(one >> 24)
         b0, b1, b2, b3 = _byte(other), _byte(other >> 8), _byte(other >> 16), _byte(other >> 24)
