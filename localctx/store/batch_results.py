@@ -8,7 +8,7 @@ from sqlite_utils import Database
 
 
 class BatchResults:
-    """The batch results in a store. A recipe is a hash of everything a result depends on, except the document."""
+    """The batch results in a store. A recipe is a hash of everything on which a result depends, except the document."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -31,7 +31,7 @@ class BatchResults:
             self._db.execute(where, [document, part_of(recipe, "%")])
 
     def written(self, file: str) -> str | None:
-        """Returns the last ``holds`` that ``note_written`` recorded for ``file``, or None."""
+        """Returns what ``file`` holds: the last ``holds`` that ``note_written`` recorded for it, or None."""
         row = next(iter(self._db.query("SELECT holds FROM written WHERE file = ?", [file])), None)
         return row["holds"] if row else None
 
@@ -46,5 +46,5 @@ class BatchResults:
 
 
 def part_of(recipe: str, part: str) -> str:
-    """Returns the recipe of the intermediate result ``part``."""
+    """Returns the recipe under which the intermediate result ``part`` of ``recipe`` is stored."""
     return f"{recipe}/{part}"

@@ -33,7 +33,9 @@ _MAX_NAME = 255  # characters
 
 @dataclass(frozen=True)
 class BundlePage:
-    """One page in the manifest; ``tokens`` are packed."""
+    """One page in the manifest: its ``name``, its packed ``tokens`` (as by ``pack_tokens``), its size in bytes and its
+    checksum.
+    """
 
     name: bytes
     tokens: bytes
@@ -43,7 +45,9 @@ class BundlePage:
 
 @dataclass(frozen=True)
 class BundleCache:
-    """One model's KV pages of the document: its first ``pages``. ``tokens`` is the token count of the whole cache."""
+    """The KV pages of the document for one model. ``pages`` are the first pages of the cache; ``tokens`` is the number
+    of tokens of the whole cache.
+    """
 
     fingerprint: bytes
     model: str
@@ -56,7 +60,7 @@ class BundleCache:
 
 @dataclass(frozen=True)
 class Bundle:
-    """An opened file. Its manifest and text are verified; its pages are verified on import."""
+    """An opened file with a prepared document. Its manifest and text are verified; its pages are verified on import."""
 
     path: Path
     row: DocumentRow
@@ -66,12 +70,13 @@ class Bundle:
 
     @property
     def made_by(self) -> str:
-        """The models and codecs of its pages, in words."""
+        """The models and codecs of the pages, as text."""
         return " and ".join(f"{c.model} with {c.codec} KV" for c in self.caches)
 
 
 def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[int, int]:
-    """Write a document and the pages of its own caches to the new file ``path``; returns (bytes, pages).
+    """Write a document and the pages of its own caches to the new file ``path``. Returns the size of the file in bytes
+    and the number of pages.
 
     The file contains no local paths of the document or the model. Raises DocumentError if ``path`` exists or cannot be
     written.
@@ -114,11 +119,11 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache], bool], budget: int) -> int:
-    """Store the document and the caches that ``accept`` allows; returns the number of pages.
+    """Store the document and those of its caches that ``accept`` allows. Returns the number of pages stored.
 
-    Rows are committed in one transaction. Stored pages then take at most ``budget`` bytes. ``accept`` checks that
-    fingerprint, tokens and sizes match a local model. Raises DocumentError for a damaged page, StoreError if there is
-    no room.
+    Rows are committed in one transaction. Stored pages then take at most ``budget`` bytes. ``accept`` must check that
+    fingerprint, tokens and sizes of a cache match a local model. Raises DocumentError for a damaged page, StoreError if
+    there is no room.
     """
     taken = [(i, cache) for i, cache in enumerate(bundle.caches) if accept(cache)]
     with store_errors(store.home), ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Caches: maps documents to the stored pages of a model, by name. Also stores measured rates."""
+"""Caches: records which stored pages, by name, hold the documents for a model. Also stores measured rates."""
 
 import hashlib
 import json
@@ -19,7 +19,10 @@ _UNEVICTABLE = """caches.id = ? OR caches.id IN
 
 @dataclass(frozen=True)
 class CacheRow:
-    """A stored cache. ``pages``, their ``bytes`` and their ``kept`` tokens are durable; ``tokens`` is the target."""
+    """A stored cache: a model's pages for some documents. ``pages`` is the number of pages that are safely on disk;
+    ``bytes`` is their size, and ``kept`` their number of tokens. ``tokens`` is the number of tokens of the complete
+    cache.
+    """
 
     id: str
     model: str
@@ -39,7 +42,9 @@ class CacheRow:
 def cache_id(
     fingerprint: bytes, documents: Sequence[str], chat: str | None = None, branch: int = 0, part: str = ""
 ) -> str:
-    """Returns the id of the cache of ``documents`` in this order, of a ``part`` of them, or of a chat's branch."""
+    """Returns the id of the cache of ``documents``, read in this order. ``part`` names the part of them that is read
+    (empty: all). With ``chat``, returns the id of the cache of a branch of that chat.
+    """
     owner = "".join(documents) + (f"#{part}" if part else "") + (f"/{chat}/{branch}" if chat else "")
     return hashlib.sha256(fingerprint + owner.encode()).hexdigest()
 
@@ -63,11 +68,11 @@ class Caches:
         branch: int = 0,
         part: str = "",
     ) -> str:
-        """Register the cache of these documents, in this order, as ``writing``; returns its id.
+        """Register the cache of these documents, in this order, in the state ``writing``. Returns its id.
 
-        ``part`` names the part that was read, if not all. A cache with a ``chat`` belongs to one ``branch`` of it
-        (``Chats.branch_of``) and is removed with the chat or with one of its documents. ``share`` also registers its
-        document pages under the documents' own cache.
+        ``part`` names the part of the documents that was read, if not all. A cache with a ``chat`` belongs to a
+        ``branch`` of the chat (``Chats.branch_of``). It is removed with the chat, or with one of its documents.
+        (``share`` then also registers its document pages under the documents' own cache.)
         """
         cache = cache_id(fingerprint, documents, chat, branch, part)
         now = time.time()
@@ -84,10 +89,11 @@ class Caches:
         return cache
 
     def share(self, cache: str, own: str, tokens: int, pages: int) -> None:
-        """Also register the first ``pages`` of a chat's ``cache`` under ``own``, the cache of its documents alone.
+        """Register the first ``pages`` of a chat's ``cache`` under ``own`` too, which is the cache of its documents
+        alone.
 
-        ``tokens`` is the target of ``own``. Its pages stay when the chat is removed. Does nothing if ``cache`` was
-        removed.
+        ``tokens`` is the number of tokens of ``own`` once complete. The pages of ``own`` stay when the chat is removed.
+        Does nothing if ``cache`` was removed.
         """
         new = "'writing', created, used FROM caches WHERE id = ?"
         with self._db.atomic():
@@ -128,7 +134,8 @@ class Caches:
         self._db.execute(f"UPDATE caches SET used = ? WHERE {where}", [time.time(), json.dumps(list(ids))])
 
     def usage(self, document: str) -> tuple[int, int, int]:
-        """Returns (pages, tokens, bytes) stored for a document; a page in several caches counts once.
+        """Returns the numbers of pages, tokens and bytes that are stored for a document. A page in several caches
+        counts once.
 
         Counts only caches of this document alone, not those of several documents or of a chat.
         """
@@ -147,7 +154,9 @@ class Caches:
         return [c for c in self._rows(f"NOT ({_UNEVICTABLE})", using) if c.pages]
 
     def unevictable_bytes(self, using: str = "") -> int:
-        """Returns the page file bytes taken by pages that may not be evicted."""
+        """Returns how many bytes in page files are taken by pages that may not be evicted. The cache ``using`` counts
+        among these.
+        """
         (row,) = self._db.query(
             f"""SELECT coalesce(sum({IN_SLOTS}), 0) AS bytes FROM pages JOIN segments ON segments.id = segment
             WHERE name IN (SELECT page FROM cache_pages JOIN caches ON caches.id = cache WHERE {_UNEVICTABLE})""",
@@ -166,7 +175,7 @@ class Caches:
         return [row["name"] for row in rows]
 
     def drop_pages(self, cache: str) -> None:
-        """Unlink a cache's pages; the next question prefills them again."""
+        """Remove the pages from a cache. The cache stays, and the next question prefills them again."""
         self._db.execute("DELETE FROM cache_pages WHERE cache = ?", [cache])
         self._db.execute("UPDATE caches SET state = 'writing' WHERE id = ?", [cache])
 
@@ -208,7 +217,9 @@ class Caches:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [cache])
 
     def rate(self, fingerprint: bytes, what: str = "prefill") -> float | None:
-        """Returns the last measured rate under a fingerprint, or None. Prefill is in tokens per second."""
+        """Returns the last rate measured under a fingerprint, or None. ``what`` names it; ``prefill`` is in tokens per
+        second.
+        """
         key = [_rate_key(fingerprint, what)]
         row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", key)), None)
         return row["per_second"] if row else None
@@ -233,7 +244,7 @@ class Caches:
         return {row["id"]: row["chars"] for row in rows}
 
     def note_rate(self, fingerprint: bytes, per_second: float, what: str = "prefill") -> None:
-        """Store a measured rate under a fingerprint; ``what`` names it. Prefill is in tokens per second."""
+        """Store a rate measured under a fingerprint. ``what`` names it; ``prefill`` is in tokens per second."""
         row = {"what": _rate_key(fingerprint, what), "per_second": per_second, "measured": time.time()}
         self._db.table("rates").upsert(row, pk="what")
 

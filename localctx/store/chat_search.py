@@ -12,7 +12,9 @@ AROUND = 40  # characters shown before and after the first word found
 
 @dataclass(frozen=True)
 class FoundChat:
-    """A chat that was found. ``said`` is a one-line excerpt around the words, or "" if only the title has them."""
+    """A chat that a search found. ``said`` is one line of the message around the words, empty if only the title has
+    them.
+    """
 
     chat: Chat
     said: str

@@ -1,4 +1,6 @@
-"""Chats: conversations about documents, as trees of messages. A branch is the path from a first message to a leaf."""
+"""Chats: stores conversations about documents, as trees of messages. A branch is the path from a first message to a
+leaf.
+"""
 
 import json
 import secrets
@@ -26,7 +28,7 @@ _NAMED = "SELECT files.name FROM files WHERE files.document = {} AND files.name 
 
 @dataclass(frozen=True)
 class ChatDocument:
-    """A document of a chat. If ``removed`` from the library, it keeps the name recorded in the chat."""
+    """A document of a chat. If it was ``removed`` from the library, ``name`` is the name that the chat recorded."""
 
     id: str
     name: str
@@ -47,7 +49,9 @@ class Chat:
 
     @property
     def removed_documents(self) -> str:
-        """The names of its documents if all left the library and it is about no library or collection, else ""."""
+        """The names of the chat's documents, if all of them left the library and the chat is not about a library or
+        collection; else empty.
+        """
         gone = [d.name for d in self.documents if d.removed]
         wider = self.settings.get("library") or self.settings.get("collection")
         return "" if wider or len(gone) < len(self.documents) else ", ".join(gone)
@@ -55,9 +59,8 @@ class Chat:
 
 @dataclass(frozen=True)
 class Message:
-    """One message. ``stopped`` says how an answer ended, such as eos, length or cancelled (``text`` is then partial).
-
-    It is empty for a question.
+    """One message of a chat. ``stopped`` says how an answer ended, such as ``eos``, ``length`` or ``cancelled`` (then
+    ``text`` is partial). It is empty for a question.
     """
 
     id: int
@@ -72,9 +75,10 @@ class Message:
 
     @property
     def unfinished(self) -> bool:
-        """True for an answer cut at the length limit or cancelled that can be continued.
+        """True for an answer that was cut at the length limit or cancelled, and can be continued.
 
-        Only the modes full and retrieve can be: other answers are assembled from several.
+        Only answers in the modes ``full`` and ``retrieve`` can be continued: other answers are put together from
+        several.
         """
         cut = self.role == "assistant" and self.stopped in ("length", "cancelled") and bool(self.text)
         return cut and self.stats.get("mode") in ("full", "retrieve")
@@ -148,7 +152,7 @@ class Chats:
         self._db.execute(f"DELETE FROM chat_documents WHERE chat = ? AND {gone}", [chat])
 
     def set(self, chat: str, settings: dict[str, Any]) -> None:
-        """Change some of a chat's settings."""
+        """Change the given settings of a chat; its other settings stay."""
         self._db.table("chats").update(chat, {"settings": json.dumps(self.get(chat).settings | settings)})
 
     def last(self) -> Chat:
@@ -199,7 +203,9 @@ class Chats:
         return self.message(message)
 
     def edit(self, message: Message, text: str) -> Message:
-        """Add an edited version of a message as a new branch beside it, and show that branch; returns the version."""
+        """Add an edited version of a message as a new branch beside it, and show that branch. Returns the new
+        message.
+        """
         return self.append(message.chat, message.parent, message.role, text)
 
     def message(self, message: int) -> Message:
@@ -227,7 +233,9 @@ class Chats:
         return [chat for chat in self.all() if chat.id in found]
 
     def recent_stats(self, count: int) -> list[dict[str, Any]]:
-        """Returns the statistics of the last ``count`` answers of all chats but cancelled ones, latest first."""
+        """Returns the statistics of the last ``count`` answers in all chats, latest first. Cancelled answers are left
+        out.
+        """
         rows = self._db.query(
             "SELECT stats FROM messages WHERE role = 'assistant' AND stopped <> 'cancelled' ORDER BY id DESC LIMIT ?",
             [count],
@@ -263,9 +271,11 @@ class Chats:
         return self.message(row["leaf"])
 
     def branch_of(self, message: int) -> int:
-        """Returns the id of the last edited version on the path to ``message``, or of the first message.
+        """Returns the id of a branch: that of the last edited message on the path to ``message``, or else of the first
+        message.
 
-        The id stays the same while the branch grows. The branch's cache is opened under it; an edit starts another.
+        The id stays the same while the branch grows. The branch's cache is stored under this id; an edit starts another
+        cache.
         """
         rows = self._db.query(
             f"""{_ABOVE} SELECT above.id FROM above JOIN messages USING (id) WHERE above.parent IS NULL OR EXISTS

@@ -20,7 +20,7 @@ class DaemonThreads:
         self._queue = SimpleQueue[tuple[Future[Any], Callable[[], Any]]]()
 
     def submit(self, function: Callable[[], T]) -> "Future[T]":
-        """Run ``function`` when a thread is free."""
+        """Run ``function`` as soon as a thread is free. Returns its future."""
         future = Future[T]()
         self._queue.put((future, function))
         if self._started < self._count:

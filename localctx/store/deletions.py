@@ -29,7 +29,9 @@ _WITHOUT_KEY = (("document", "written", "document"),)  # (kind, table, column) t
 
 @dataclass(frozen=True)
 class Deletion:
-    """A deleted ``document`` or ``chat``: its id ``item``, its last ``name``, and when (seconds since 1970)."""
+    """A deleted document or chat: its ``kind`` (``document`` or ``chat``), its id ``item``, its last ``name``, and when
+    it was deleted, in seconds since 1970.
+    """
 
     id: int
     kind: Kind
@@ -84,7 +86,9 @@ class Deletions:
         return Deletion(**row)
 
     def forget(self, before: float, only: Sequence[int] | None = None) -> None:
-        """Delete for good all deletions before a time (seconds since 1970), or only those also in ``only``."""
+        """Delete for good all deletions from before a time (in seconds since 1970). With ``only``, delete those of them
+        whose numbers are in ``only``.
+        """
         old = [row["id"] for row in self._db.query("SELECT id FROM deletions WHERE deleted < ?", [before])]
         for deletion in old if only is None else set(old) & set(only):
             self._db.execute("DELETE FROM deletions WHERE id = ?", [deletion])

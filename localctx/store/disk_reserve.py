@@ -1,4 +1,6 @@
-"""DiskReserve: a file that reserves disk space, since deleting from the database on a full disk needs a journal."""
+"""DiskReserve: a file that reserves disk space. On a full disk it is deleted first, because deleting from the database
+needs space for a journal.
+"""
 
 import os
 from collections.abc import Iterator
@@ -11,9 +13,9 @@ SMALLEST, LARGEST = 1 << 20, 16 << 20  # bytes; between these bounds, the size o
 
 
 class DiskReserve:
-    """The reserve in ``file``, for deletions from the ``database`` file.
+    """The reserve in ``file``, which is used for deletions from the ``database`` file.
 
-    Filling and freeing it ignore OSError: the reserve is optional.
+    Errors of the disk are ignored, because the reserve is optional.
     """
 
     def __init__(self, file: Path, database: Path) -> None:

@@ -17,7 +17,8 @@ _PREVIOUS_COLLECTIONS = """INSERT OR IGNORE INTO collection_documents (collectio
 
 @dataclass(frozen=True)
 class DocumentFile:
-    """The file at ``path``, whose text is ``document``. ``read``: when it was read, in seconds since 1970.
+    """The file at ``path``, whose text is the document with the id ``document``. ``read`` is when it was read, in
+    seconds since 1970.
 
     The other FILE_COLUMNS are those of a DocumentRow.
     """
@@ -48,9 +49,9 @@ class DocumentFiles:
         return self._rows("document = ?", document)
 
     def one_of_several(self, document: str, query: str) -> DocumentFile | None:
-        """Returns the file that ``query`` names by its path or name, or None if the document has no file beside it.
+        """Returns the file that ``query`` names by its path or name, if the document has other files too; else None.
 
-        Raises DocumentError if it names several.
+        Raises DocumentError if ``query`` names several files.
         """
         files, paths = self.of_document(document), paths_meant(query)
         named = [file for file in files if file.path in paths]
@@ -68,10 +69,10 @@ class DocumentFiles:
         return found
 
     def assign(self, file: DocumentFile) -> bool:
-        """Record that ``file`` was read; returns True if its path had another document.
+        """Record that ``file`` was read. Returns True if its path had another document before.
 
-        That document becomes an older version, unless another file has its text; collections that hold it get the new
-        one too.
+        The other document becomes an older version, unless another file has its text. Collections that hold the other
+        document get the new one too.
         """
         before = self.get(file.path)
         self._db.table("files").upsert(asdict(file), pk="path")
@@ -95,7 +96,9 @@ class DocumentFiles:
                 self.show_a_file(gone.document)
 
     def show_a_file(self, document: str) -> None:
-        """Name a document after the file read last, if it is named after a path that is not its own any more."""
+        """Give a document the name of its file that was read last, if it is named after a path that is no longer its
+        own.
+        """
         files = self.of_document(document)
         named = next(iter(self._db.query("SELECT path FROM documents WHERE id = ?", [document])), None)
         if files and named and named["path"] not in {file.path for file in files}:
@@ -126,7 +129,9 @@ def paths_meant(query: str) -> tuple[str, str]:
 
 
 def fill_files(db: Database) -> None:
-    """Record the file that a current document is named after, if it has none and the path no other document."""
+    """Record for each current document without a file the path that it is named after, unless that path has another
+    document.
+    """
     db.execute(
         """INSERT OR IGNORE INTO files (path, document, name, encoding, bytes, modified, content, unread, read)
         SELECT path, id, name, encoding, bytes, modified, content, unread, used FROM documents

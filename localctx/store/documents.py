@@ -1,4 +1,4 @@
-"""Stored documents: their text, its source, and the spans that name its parts."""
+"""Stored documents: their texts, where each came from, and the spans that name their parts."""
 
 import hashlib
 import time
@@ -18,7 +18,9 @@ from localctx.store.document_files import FILE_COLUMNS, DocumentFile, DocumentFi
 
 @dataclass(frozen=True)
 class Span:
-    """Characters ``start..end`` of a document: a ``kind`` (heading, or one of PARTS) called ``label``."""
+    """The characters ``start..end`` of a document, which are a part or heading of it. ``kind`` is ``heading`` or one of
+    PARTS, ``label`` is its name.
+    """
 
     start: int
     end: int
@@ -30,10 +32,10 @@ class Span:
 class DocumentRow:
     """A document without its text. ``bytes`` is the size of the source file; times are in seconds since 1970.
 
-    ``encoding``: of a plain text, or the format it was parsed from (pdf, docx, eml, ...). ``modified``: the file's
-    modification time in nanoseconds (0: unknown). ``superseded``: the id of the next version read from the same path.
-    A ``pinned`` document's pages are never evicted. ``content``: SHA-256 of the file in hex ("": unknown). ``unread``
-    names the parts of the file that could not be read, a line each.
+    ``encoding`` is that of a plain text, or the format of the file (pdf, docx, eml, ...). ``modified`` is the file's
+    modification time in nanoseconds (0: unknown). ``superseded`` is the id of the next version that was read from the
+    same path. The pages of a ``pinned`` document are never evicted. ``content`` is the SHA-256 of the file in hex ("":
+    unknown). ``unread`` names the parts of the file that could not be read, one a line.
     """
 
     id: str
@@ -70,7 +72,7 @@ class StoredDocument(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name it was read under."""
+        """The name under which the document was read."""
         return self.row.name
 
     @property
@@ -89,7 +91,7 @@ class StoredDocument(NamedTuple):
 
 
 class DocumentBeginning(StoredDocument):
-    """The beginning of a document: text and spans end there. The row describes the whole document."""
+    """The beginning of a document: ``text`` and ``spans`` end there, and ``row`` describes the whole document."""
 
     stored: StoredDocument
 
@@ -105,7 +107,9 @@ def text_id(text: str) -> str:
 
 
 def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
-    """Returns a function from a position to the label of the enclosing span of this kind. ``spans`` are in order."""
+    """Returns a function that takes a position in the text. It returns the label of the span of this ``kind`` around
+    the position, or None. ``spans`` are in order.
+    """
     around = _span_around([s for s in spans if s.kind == kind])
 
     def at(position: int) -> str | None:
@@ -115,7 +119,8 @@ def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
 
 
 def part_labels(spans: Sequence[Span]) -> Callable[[int], str | None]:
-    """Returns a function from a position to the ``name_part`` of the enclosing page, slide, row or message.
+    """Returns a function that takes a position in the text. It returns the ``name_part`` of the page, slide, row or
+    message around the position, or None.
 
     ``spans`` are in order.
     """
@@ -128,7 +133,8 @@ def part_labels(spans: Sequence[Span]) -> Callable[[int], str | None]:
 
 
 def part_starts(spans: Sequence[Span]) -> Callable[[int, int], tuple[tuple[int, str], ...]]:
-    """Returns a function from two positions to the (start, name) of the parts that begin strictly between them.
+    """Returns a function that takes two positions in the text. It returns the (start, name) of each part that begins
+    strictly between them.
 
     ``spans`` are in order.
     """
@@ -169,10 +175,10 @@ class Documents:
         self._db, self.files = db, DocumentFiles(db, uploads)
 
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
-        """Store a document; returns ``added``, ``unchanged``, or ``new version`` if its path had another text.
+        """Store a document. Returns ``added``, ``unchanged``, or ``new version`` if its path had another text before.
 
-        If the text is already stored, updates the row, such as path, times and name. A ``superseded`` row stays an
-        older version, and so does one whose path has got another text since the row was ``used``.
+        If the text is already stored, only the row is updated, such as path, times and name. A ``superseded`` row stays
+        an older version. So does a row whose path has got another text since the time ``used``.
         """
         with self._db.atomic():
             stored, row = self.has(row.id), self._unless_outdated(row)
@@ -226,7 +232,8 @@ class Documents:
         return self._rows("1")
 
     def by_file(self) -> list[DocumentRow]:
-        """Returns a row for each file, as ``all`` orders them: a document with two files has two, of other names.
+        """Returns a row for each file, in the order of ``all``. A document with two files has two rows, with the names
+        of its files.
 
         A document that has no file, such as an older version, has one row.
         """
@@ -236,8 +243,8 @@ class Documents:
     def find(self, query: str) -> DocumentRow:
         """Returns the one document with this id, id prefix, name or path. Raises DocumentError for none or several.
 
-        The row is that of the file with this name or path. Ignores superseded versions if a current one matches; name
-        those by their ids.
+        The row is named after the file with this name or path. Older versions are ignored if a current document matches
+        too; find those by their ids.
         """
         query, name = stored_path(query), shown_name(query)
         paths, prefix = paths_meant(query), query if len(query) > 3 else "never"  # a shorter one is ambiguous
@@ -252,7 +259,9 @@ class Documents:
         return rows[0]
 
     def named(self, document: str, name: str) -> DocumentRow | None:
-        """Returns the row of a document, of its file with this name if it has one; None if it is not stored."""
+        """Returns the row of a document, named after its file called ``name`` if it has such a file. None if the
+        document is not stored.
+        """
         row = self.get(document)
         file = next((file for file in self.files.of_document(document) if file.name == name), None)
         return _named_after(row, file) if row and file else row
@@ -285,14 +294,16 @@ class Documents:
         self._db.table("documents").update(document, {"pinned": pinned})
 
     def count_parts(self, document: str) -> tuple[str, int]:
-        """Returns the kind of a document's parts, one of PARTS, and their number; ``page`` and 0 if it has none."""
+        """Returns the kind of a document's parts, one of PARTS, and the number of parts. Returns ``page`` and 0 if it
+        has no parts.
+        """
         marks = ", ".join("?" * len(PARTS))
         counted = f"SELECT kind, COUNT(*) AS n FROM spans WHERE document = ? AND kind IN ({marks}) GROUP BY kind"
         row = next(iter(self._db.query(counted, [document, *PARTS])), None)
         return (row["kind"], row["n"]) if row else ("page", 0)
 
     def remove(self, document: str) -> None:
-        """Remove a document and link its previous version to its next. Remove its caches first."""
+        """Remove a document, and link its previous version to its next one. Remove the document's caches before."""
         self._db.execute(
             """UPDATE documents SET superseded = (SELECT superseded FROM documents WHERE id = ?)
             WHERE superseded = ?""",

@@ -18,7 +18,7 @@ RowId = int
 
 
 def examine_database(db: Database) -> str:
-    """Returns the first fault of a database outside row checksums, in words, or ``ok``."""
+    """Returns the first fault of a database as text, or ``ok``. Checksums of rows are not checked here."""
     try:
         return in_a_line(next(_faults(db), "ok"))
     except (sqlite3.DatabaseError, UnicodeError) as e:  # the message of an error may not be UTF-8
@@ -43,7 +43,7 @@ def damaged_rows(db: Database) -> dict[str, list[RowId]]:
 
 
 def find_damage(file: Path) -> str:
-    """Returns how the database ``file`` is damaged, in words; "" if it is intact or cannot be opened now."""
+    """Returns how the database ``file`` is damaged, as text. Empty if it is intact, or cannot be opened now."""
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
             register(connection)

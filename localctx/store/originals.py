@@ -1,6 +1,6 @@
-"""Keeps uploaded files so that their pages can be shown: each in originals/ under the hash of its content.
+"""Keeps uploaded files so that their pages can be shown. Each is in originals/ under the hash of its content.
 
-They share the disk budget with stored pages. Files of the least recently used documents are evicted first.
+The kept files share the disk budget with stored pages. Files of the least recently used documents are evicted first.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ class Originals:
         return Path(path).is_relative_to(self._uploads)
 
     def keep(self, document: str, path: Path, content: str, budget: int) -> bool:
-        """Keep the file ``path`` with the hash ``content`` for a stored document.
+        """Keep the file ``path``, whose content has the hash ``content``, for a stored document.
 
-        Evicts files of documents used longer ago to make room. Returns False if it does not fit into the files' share
-        of ``budget`` (bytes on disk) beside those of pinned documents.
+        Kept files may take a share of ``budget``, which is in bytes on disk. Files of documents used longer ago are
+        evicted to make room, but not those of pinned documents. Returns False if the file does not fit.
         """
         size, limit = path.stat().st_size, budget // SHARE
         if size > limit - sum(self._sizes(pinned_only=True, but=content)):
@@ -78,7 +78,9 @@ class Originals:
         return sum(self._sizes(pinned_only=True))
 
     def evict_one(self, but: str = "") -> bool:
-        """Delete the least recently used file, except ``but`` and those of pinned documents; False if there is none."""
+        """Delete the least recently used file. ``but`` and files of pinned documents stay. Returns False if there is no
+        other.
+        """
         rows = self._db.query(
             """SELECT o.content AS content FROM originals AS o JOIN documents AS d ON d.id = o.document
             WHERE o.content <> ? GROUP BY o.content HAVING max(pinned) = 0 ORDER BY max(used) LIMIT 1""",

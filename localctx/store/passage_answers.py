@@ -1,4 +1,4 @@
-"""Passage answers: the answer of each passage to a question asked of every passage of some documents."""
+"""Passage answers: stores the answer of each passage, when a question was asked of every passage of some documents."""
 
 import json
 import time
@@ -14,7 +14,7 @@ PassageKey = tuple[str, int, int]
 
 
 class StoredAnswer(NamedTuple):
-    """A passage's answer, and the characters ``start..end`` of the document that support it."""
+    """The answer of one passage, and the range of characters ``start..end`` of the document that supports it."""
 
     text: str
     start: int
@@ -22,13 +22,17 @@ class StoredAnswer(NamedTuple):
 
 
 class PassageAnswers:
-    """The passage answers in a store. A recipe is a hash of everything an answer depends on, except the passage."""
+    """The passage answers in a store. A recipe is a hash of everything on which an answer depends, except the
+    passage.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def of(self, recipe: str, documents: Sequence[str]) -> dict[PassageKey, StoredAnswer | None]:
-        """Returns the stored answers of these documents' passages; None for a passage without an answer."""
+        """Returns the answers that are stored for passages of these documents, by passage. The value is None for a
+        passage that has no answer.
+        """
         rows = self._db.query(
             """SELECT document, start, "end", answer, quote_start, quote_end FROM passage_answers
             WHERE recipe = ? AND document IN (SELECT value FROM json_each(?))""",

@@ -1,4 +1,5 @@
-"""Locks between the processes of one data folder: which are at work, and which one watches folders.
+"""Locks between the processes of one data folder: they show whether any process is at work, and which one watches
+folders.
 
 The operating system releases them when a process ends, even after a crash.
 """
@@ -17,7 +18,9 @@ _LOCKABLE = "r+b" if sys.platform == "win32" else "rb"  # elsewhere a read-only 
 
 @contextmanager
 def at_work(home: Path) -> Iterator[None]:
-    """Hold the shared lock that ``is_at_work`` tests. Without the lock file nothing is held, and none is created."""
+    """Hold a shared lock within the block, which ``is_at_work`` tests. If there is no lock file, nothing is held, and
+    no file is created.
+    """
     with ExitStack() as stack:
         with suppress(OSError):
             lock = stack.enter_context((home / WORK).open(_LOCKABLE))

@@ -30,9 +30,10 @@ class QualityResults:
         return json.loads(row["report"]) if row else None
 
     def of_model(self, model: str) -> dict[str, dict[str, Any]]:
-        """Returns the latest report of each codec (or such as ``int8 select:1/4``) on the model of this name.
+        """Returns the latest report of each codec on the model of this name. The key is a codec, or a codec and keeper
+        such as ``int8 select:1/4``.
 
-        Each report also has ``passed`` and the time ``measured``.
+        Each report also has ``passed``, and ``measured``, the time of the measurement.
         """
         rows = self._db.query("SELECT * FROM verdicts WHERE model = ? ORDER BY measured", [model])
         more = ("passed", "measured")

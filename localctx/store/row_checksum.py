@@ -1,4 +1,4 @@
-"""Checksums of rows that cannot be rebuilt: SQLite's own check does not detect a changed letter in them.
+"""Checksums of rows that cannot be rebuilt. They detect a changed letter, which SQLite's own check does not.
 
 Triggers update the column ``checksum`` of these tables, whichever statement writes a row.
 """
@@ -65,7 +65,7 @@ def add_checksums(db: Database, table: str) -> None:
 
 
 def drop_triggers(db: Database, table: str) -> None:
-    """Drop what ``add_checksums`` creates, before a column is added."""
+    """Drop the triggers that ``add_checksums`` created, before a column is added to the table."""
     for name in ("inserted", "updated"):
         db.execute(f"DROP TRIGGER [{table}_{name}]")
 

@@ -1,4 +1,4 @@
-"""Defines the store's tables as migrations. Each step and its record share a transaction."""
+"""Defines the store's tables as migrations, applied in order. Each migration and its record share a transaction."""
 
 from pathlib import Path
 

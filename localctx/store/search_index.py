@@ -1,4 +1,4 @@
-"""The search index: document ranges (chunks), their words for BM25, and their vectors. It knows text, not models.
+"""The search index: chunks (ranges of documents), their words for BM25, and their vectors. It knows text, not models.
 
 FTS5 keeps no copy of the text: to remove a chunk's words, pass the same title and text that were added.
 """
@@ -28,7 +28,9 @@ _THESE = "IN (SELECT value FROM json_each(?))"
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """Characters ``start..end`` of a document; ``title`` is a heading or name that is searched with them."""
+    """A chunk: the characters ``start..end`` of a document. ``title`` is a heading or name that is searched with
+    them.
+    """
 
     id: int
     document: str
@@ -79,8 +81,8 @@ class SearchIndex:
         self._db.execute("INSERT OR IGNORE INTO indexed SELECT id FROM documents WHERE id = ?", [document])
 
     def remove(self, document: str, text: str, at_once: int | None = None) -> bool:
-        """Remove the chunks, words and vectors of a document whose text is ``text``: the last ``at_once`` chunks (None:
-        all). Returns True if there are more.
+        """Remove chunks of a document from the end, with their words and vectors: ``at_once`` chunks, or all (None).
+        ``text`` is the text of the document. Returns True if chunks are left.
         """
         with self._db.atomic():
             latin = is_other_language(text)
@@ -98,7 +100,7 @@ class SearchIndex:
         return bool(self.count(document))
 
     def note_removal(self) -> None:
-        """Let all processes read the vectors anew: rows were removed, or their numbers changed by a VACUUM."""
+        """Make all processes read the vectors anew, because rows were removed or a VACUUM has changed their numbers."""
         self._db.execute("UPDATE vector_removals SET count = count + 1")
 
     def has(self, document: str) -> bool:
@@ -106,7 +108,9 @@ class SearchIndex:
         return bool(self._db.table("indexed").count_where("document = ?", [document]))
 
     def end(self, document: str) -> int:
-        """Returns the character of a document where its last chunk that was added ends; 0 if none was."""
+        """Returns where the last chunk of a document ends, among those added so far: an index of a character, 0 if none
+        was added.
+        """
         return self._db.execute('SELECT coalesce(max("end"), 0) FROM chunks WHERE document = ?', [document]).fetchone()[
             0
         ]
@@ -129,16 +133,17 @@ class SearchIndex:
         return self._rows(f'document = ? AND NOT {_EMBEDDED} ORDER BY "end" - start, id', document, embedder)
 
     def coverage(self, embedder: str | None, documents: Sequence[str] | None = None) -> tuple[int, int]:
-        """Returns how many chunks these documents (None: all) have, and how many of them have vectors."""
+        """Returns the number of chunks of these documents (None: all), and how many of these chunks have vectors."""
         where, args = _within(documents)
         sql = f"SELECT count(*) AS chunks, total({_EMBEDDED}) AS vectors FROM chunks WHERE {where}"
         row = next(iter(self._db.query(sql, [embedder, *args])))
         return row["chunks"], int(row["vectors"])
 
     def put_vectors(self, embedder: str, chunks: Sequence[ChunkRow], vectors: Sequence[np.ndarray]) -> None:
-        """Store the vectors [parts, d] of each chunk in float16, replacing older ones.
+        """Store the vectors of each of ``chunks`` in float16, replacing older ones. The element of ``vectors`` for a
+        chunk is [parts, d], because a chunk may have several vectors.
 
-        Skips chunks that were removed meanwhile, even if another document's chunk has their id now.
+        Chunks that were removed meanwhile are skipped, even if a chunk of another document has got the same id.
         """
         with self._db.atomic():
             for chunk, parts in zip(chunks, vectors, strict=True):
@@ -149,7 +154,7 @@ class SearchIndex:
                     self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def by_words(self, query: str, top: int, documents: Sequence[str] | None = None) -> list[int]:
-        """Returns the ``top`` chunks with words of ``query``, best first by BM25.
+        """Returns the ids of the ``top`` chunks with words of ``query``, best first by BM25.
 
         Words match by their stems and, in languages other than English, by parts of words. The most common English
         words count only if the query has no others.
@@ -163,7 +168,8 @@ class SearchIndex:
         return [r["rowid"] for r in self._db.query(sql, [match, *args, top])] if terms else []
 
     def with_each_word(self, query: str, documents: Sequence[str] | None = None) -> dict[str, list[int]]:
-        """Returns the chunks that match each word of ``query``, except the most common English ones.
+        """Returns for each word of ``query`` the ids of the chunks that match it. The most common English words are
+        left out.
 
         A chunk matches by a word of the same stem or, in languages other than English, by half of the word's parts.
         """
@@ -185,7 +191,9 @@ class SearchIndex:
     def by_vector(
         self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None
     ) -> list[int]:
-        """Returns the ``top`` chunks whose vectors by ``embedder`` are nearest to ``vector`` [d], by dot product."""
+        """Returns the ids of the ``top`` chunks whose vectors by ``embedder`` are nearest to ``vector`` [d], by dot
+        product.
+        """
         matrix = self._vectors(embedder)
         near = np.empty(len(matrix.chunks), np.float32)
         for at in range(0, len(near), _BLOCK):

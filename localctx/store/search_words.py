@@ -60,7 +60,9 @@ def is_other_language(document: str) -> bool:
 
 
 def usual_form(text: str) -> str:
-    """Returns ``text`` as it is searched: ligatures as letters, full-width signs as others, without invisible signs."""
+    """Returns ``text`` in the form in which it is searched: ligatures and full-width signs become the usual letters and
+    signs, and invisible signs are removed.
+    """
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
 
 
@@ -80,7 +82,9 @@ def terms_as_written(text: str, latin: bool) -> str:
 def words_of_chunks(
     db: Database, terms: Callable[[str, bool], str] = indexed_words
 ) -> Iterator[tuple[int, str, str, bool]]:
-    """Yields each chunk in ``db``: id, title and text, its index terms by ``terms``, and ``latin`` as they take it."""
+    """Yields each chunk in ``db``: its id, its title and text, its index terms, and ``latin``. ``terms`` makes index
+    terms from the text and ``latin``.
+    """
     for (document,) in list(db.execute("SELECT DISTINCT document FROM chunks")):
         ((text,),) = db.execute("SELECT text FROM documents WHERE id = ?", [document])
         latin = is_other_language(text)
@@ -100,7 +104,7 @@ def parts_of_word(word: str) -> list[str]:
 
 
 def parts_of_query(query: str) -> list[str]:
-    """Returns the word parts that a query is searched by. English queries have none of words in Latin letters."""
+    """Returns the parts of words by which a query is searched. An English query has none for words in Latin letters."""
     query = usual_form(query)
     words = _TERM.findall(query.lower())
     english = sum(word in _ONLY_ENGLISH for word in words) > sum(word in _OTHER_WORDS for word in words)

@@ -40,9 +40,9 @@ _PASSING = ("locked", "full", "i/o error", "readonly", "unable to open", "too la
 
 
 class Store:
-    """``documents``, ``originals``, ``word_places``, ``index``, ``pages``, ``snapshots``, ``caches``, ``chats``,
-    ``collections``, ``results``, ``passage_answers``, ``quality_results``, ``watch_list`` and ``deletions`` of one data
-    folder. Use it from one thread and close it.
+    """The store of one data folder. It opens ``documents``, ``originals``, ``word_places``, ``index``, ``pages``,
+    ``snapshots``, ``caches``, ``chats``, ``collections``, ``results``, ``passage_answers``, ``quality_results``,
+    ``watch_list`` and ``deletions``. Use it from one thread, and close it.
 
     Raises StoreError if the folder cannot be used.
     """
@@ -88,7 +88,7 @@ class Store:
         self.db.close()
 
     def disk_bytes(self) -> int:
-        """Returns the bytes that count towards the disk budget: of page files and of original files."""
+        """Returns how many bytes count towards the disk budget: the size of page files and of original files."""
         return self.pages.nbytes() + self.originals.nbytes()
 
     def remove_document(self, document: str) -> int:
@@ -193,10 +193,11 @@ class Store:
         return freed + before - self.file.stat().st_size
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
-        """Check the whole store: the database, row checksums, texts against ids, kept files and pages against hashes.
+        """Check the whole store: the database, checksums of rows, texts against ids, kept files and pages against their
+        hashes.
 
-        If the database is damaged, checks the rest as far as possible. Calls ``on_progress(bytes of pages read, total
-        bytes)``.
+        If the database is damaged, the rest is checked as far as possible. Calls ``on_progress`` with the bytes of
+        pages read and their total.
         """
         with store_errors(self.home):
             result = Verified(database=examine_database(self.db))
@@ -222,7 +223,9 @@ PageName = bytes
 
 @dataclass
 class Verified:
-    """The result of ``Store.verify``: the check of the database, counts, and damaged items; damaged rows by table."""
+    """The result of ``Store.verify``. ``database`` is ``ok`` or the fault of the database. Then come numbers of
+    documents, chats and pages, and the damaged items; damaged rows are by table.
+    """
 
     database: str
     documents: int = 0
@@ -236,12 +239,12 @@ class Verified:
 
     @property
     def rows_intact(self) -> bool:
-        """True if nothing in the database is damaged."""
+        """True if the database, its rows and the texts of documents are intact."""
         return self.database == "ok" and not self.damaged_documents and not self.damaged_rows
 
     @property
     def intact(self) -> bool:
-        """True if nothing is damaged."""
+        """True if nothing in the store is damaged."""
         return self.rows_intact and not self.damaged_pages and not self.damaged_originals
 
     def to_json(self) -> dict[str, Any]:
@@ -252,7 +255,9 @@ class Verified:
 
 
 def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:
-    """Returns the result of ``query``, or None if ``home`` has no readable store. Never creates one."""
+    """Returns the result of ``query``, called with the store. Returns None if ``home`` has no readable store; none is
+    created.
+    """
     if not Store.is_at(home):
         return None
     try:
@@ -282,7 +287,7 @@ def store_errors(home: Path) -> Iterator[None]:
 
 
 def damage_behind(home: Path, error: Exception) -> DamagedStore | None:
-    """Returns a DamagedStore if the database is damaged, which may have caused ``error``; else None."""
+    """Returns a DamagedStore if the database is damaged, which may be the cause of ``error``; else None."""
     file, reason = home / "library.db", str(error)
     if isinstance(error, sqlite3.Error) and any(passing in reason.lower() for passing in _PASSING):
         return None

@@ -28,10 +28,10 @@ def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
 
 
 def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
-    """Returns one branch of a chat as Markdown. Messages are quoted, so that an open fence ends with its message.
+    """Returns one branch of a chat as Markdown. Messages are quoted, so that an open code fence ends with its message.
 
-    Citations are footnotes with document, place and quoted text. Their marks stand after the sentences they support,
-    all others below the answer. An answer without support is followed by the nearest passage.
+    Citations are footnotes with document, place and quoted text. Their marks stand after the sentences that they
+    support, all other marks below the answer. An answer without support is followed by the nearest passage.
     """
     lines = [f"# {one_line(chat.title)}", ""]
     lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]

@@ -1,4 +1,6 @@
-"""The watched folders and the state of their files: the document of each, and whether it is indexed and read ahead."""
+"""The watched folders and what is known of their files: the document of each, and whether it is indexed and read
+ahead.
+"""
 
 import time
 from collections.abc import Collection
@@ -29,9 +31,10 @@ def is_below(file: str, folder: str) -> bool:
 class WatchedFile:
     """A file of a watched folder: its size, modification time (nanoseconds), ``content`` hash and ``document`` id.
 
-    A file that failed to parse has no document and a ``note`` that says why. ``indexed``: the document can be searched.
-    ``recipe`` names the model and settings it was read ahead for, or ""; ``note`` says what could not be read ahead.
-    ``gone``: when the file was found missing (seconds since 1970), or 0.
+    A file that could not be parsed has no document, and a ``note`` that says why. ``indexed``: the document can be
+    searched. ``recipe`` names the model and settings for which the document was read ahead (prefilled before a
+    question), or is empty; ``note`` says what could not be read ahead. ``gone`` is when the file was found missing, in
+    seconds since 1970, or 0.
     """
 
     path: str
@@ -103,7 +106,9 @@ class WatchList:
         self._db.execute("DELETE FROM watched_files WHERE path = ?", [path])
 
     def note_gone(self, paths: Collection[str], gone: float) -> None:
-        """Record when these files were found missing, or 0 if they are present."""
+        """Record when the files at ``paths`` were found missing: ``gone`` in seconds since 1970, or 0 if they are
+        there.
+        """
         with self._db.atomic():
             for path in paths:
                 self._db.execute("UPDATE watched_files SET gone = ? WHERE path = ?", [gone, path])
@@ -113,11 +118,11 @@ class WatchList:
         self._db.execute("UPDATE watched_files SET indexed = 1 WHERE document = ?", [document])
 
     def note_read(self, document: str, recipe: str, note: str = "") -> None:
-        """Record that a document was read ahead for ``recipe``; ``note`` says what could not be."""
+        """Record that a document was read ahead for ``recipe``. ``note`` says what could not be read ahead."""
         self._db.execute("UPDATE watched_files SET recipe = ?, note = ? WHERE document = ?", [recipe, note, document])
 
     def forget_readings(self, document: str) -> None:
-        """Reset the files of a document that left the library, so that it is indexed and read ahead if it returns."""
+        """Reset the files of a document that left the library. If it returns, it is indexed and read ahead again."""
         self._db.execute("UPDATE watched_files SET indexed = 0, recipe = '', note = '' WHERE document = ?", [document])
 
     def _files(self, where: str, *values: str) -> list[WatchedFile]:

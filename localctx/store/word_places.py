@@ -1,4 +1,6 @@
-"""Stores the word boxes of documents' pages; ``library.parsers.word_boxes`` packs and unpacks them."""
+"""Stores where the words are on the pages of documents, as packed boxes. ``library.parsers.word_boxes`` packs and
+unpacks them.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,7 +9,9 @@ from sqlite_utils import Database
 
 
 class PageBoxes(NamedTuple):
-    """The word boxes of one page (from 0), packed, and the page's width and height in points."""
+    """The packed boxes of the words on one page: the index of the page (from 0), its boxes, and its width and height in
+    points.
+    """
 
     page: int
     width: float

@@ -38,7 +38,9 @@ _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, LookupError, Ty
 
 @dataclass(frozen=True)
 class BackedUp:
-    """The numbers of ``documents``, ``chats`` and ``files`` in a backup, and its size in bytes."""
+    """What a backup contains: the numbers of ``documents``, ``chats`` and ``files``. ``nbytes`` is the size of the
+    backup in bytes.
+    """
 
     documents: int
     chats: int

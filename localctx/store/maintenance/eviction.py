@@ -12,7 +12,9 @@ WASTE = 0.25  # share of dead bytes in a page file below which a rewrite costs m
 
 @dataclass(frozen=True)
 class EvictedCache:
-    """One evicted cache: the names of its documents or chat, its tokens, and the ``bytes`` not shared by others."""
+    """A cache that was evicted: the names of its documents or chat, its number of tokens, and how many ``bytes`` no
+    other cache shares.
+    """
 
     names: tuple[str, ...]
     tokens: int
@@ -25,18 +27,20 @@ class EvictedCache:
 
 @dataclass
 class EvictionResult:
-    """The result of ``make_room``: whether the needed bytes fit now, and the caches evicted for them."""
+    """The result of ``make_room``: ``enough`` is True if the needed bytes fit now; ``evicted`` are the caches that were
+    evicted.
+    """
 
     enough: bool = False
     evicted: list[EvictedCache] = field(default_factory=list)
 
 
 def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> EvictionResult:
-    """Evict caches, lowest score first, until page and original files take at most ``budget`` less ``need`` bytes.
+    """Evict caches, lowest score first, until page files and original files take at most ``budget - need`` bytes.
 
-    If no caches are left, evicts original files, which cannot be recomputed. Never evicts the cache ``using`` or pinned
-    documents. Evicts nothing if evicting everything else would not suffice. A page of several caches is deleted with
-    the last of them. Processes that have an evicted page mapped can still read it.
+    If no caches are left, original files are evicted, which cannot be recomputed. The cache ``using`` and pinned
+    documents are never evicted. If evicting everything else would not suffice, nothing is evicted. A page of several
+    caches is deleted with the last of them. Processes that have an evicted page mapped can still read it.
     """
     result = EvictionResult()
     least = store.caches.unevictable_bytes(using) + store.originals.pinned_nbytes()

@@ -42,7 +42,8 @@ _JSON = {"settings": dict, "citations": list, "stats": dict, "result": dict, "re
 
 @dataclass
 class Salvaged:
-    """The numbers of rows by table: ``saved``, the ``doubtful`` among them, and ``lost`` ones that were seen.
+    """The result of salvaging: for each table, the numbers of rows that were ``saved``, that are ``doubtful`` among
+    these, and that are ``lost`` although they were seen.
 
     ``aside`` is the path of the damaged file.
     """

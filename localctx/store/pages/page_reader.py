@@ -1,6 +1,6 @@
-"""Page files of the local folder. ``PageReader`` maps them and verifies their pages.
+"""Page files of the local folder. ``PageReader`` maps page files and verifies the pages in them.
 
-``PageFile`` writes one under a lock, so that no process removes it before the database names it.
+``PageFile`` writes a page file under a lock, so that no process removes the file before the database names it.
 """
 
 import secrets
@@ -25,7 +25,7 @@ SELECT_PAGES = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.
 
 
 class PageFile:
-    """A new page file in ``folder``. ``row`` is its row for the table of segments."""
+    """A new page file in ``folder``, open for writing. ``row`` is its row for the table of segments (page files)."""
 
     def __init__(self, folder: Path, slot_bytes: int) -> None:
         self.id = f"{time.time_ns():x}-{secrets.token_hex(4)}"
@@ -37,7 +37,7 @@ class PageFile:
         sync(folder)  # makes the file's name durable
 
     def append(self, payload: np.ndarray) -> int:
-        """Write a page; returns its first slot. Raises OSError."""
+        """Write a page. Returns the number of the first slot that the page takes. Raises OSError."""
         return self._file.append(payload)
 
     def sync(self) -> None:
@@ -54,7 +54,7 @@ class PageFile:
 
 
 class PageReader:
-    """Reads pages by their database rows. Maps each file once; it stays readable after it is unlinked."""
+    """Reads pages by their database rows. It maps each file once. A mapped file stays readable after it is unlinked."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,7 +65,7 @@ class PageReader:
         return segment in self._files
 
     def open(self, row: dict[str, Any], tokens: bytes) -> OpenedPage:
-        """Returns the page's mapped bytes if checksum and ``tokens`` match, else the fault."""
+        """Returns the mapped bytes of the page if its checksum and ``tokens`` match, else the fault."""
         if (file := self._file(row)) is None:
             return OpenedPage(fault="has lost its file")
         payload = file.payload(row["slot"], row["bytes"])
@@ -76,7 +76,9 @@ class PageReader:
         return OpenedPage(payload) if row["tokens"] == tokens else OpenedPage(fault="is of other text")
 
     def map(self, row: dict[str, Any]) -> Callable[[], np.ndarray | None]:
-        """Map a page now and verify it later: returns a function that returns its bytes, or None if damaged."""
+        """Map a page now and verify it later. Returns a function that returns the bytes of the page, or None if it is
+        damaged.
+        """
         file = self._file(row)
         payload = file.payload(row["slot"], row["bytes"]) if file else None
         return (lambda: None) if payload is None else partial(verified, payload, row["checksum"])

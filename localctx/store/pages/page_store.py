@@ -14,21 +14,24 @@ PageKey = tuple[bytes, bytes]
 
 
 class OpenedPage(NamedTuple):
-    """A page's verified bytes (uint8) or its ``fault``. With neither, there is no page of that name."""
+    """The result of opening a page: its verified bytes ``payload`` (uint8), or its ``fault``. Both are empty if there
+    is no page of that name.
+    """
 
     payload: np.ndarray | None = None
     fault: str = ""
 
 
 class PageStore(Protocol):
-    """A store of sealed pages by name: the local folder or a remote one.
+    """A store of sealed pages by name: the local folder or a remote one. (The name of a page is a hash of its tokens
+    and all before.)
 
     Pages are immutable: two pages of one name have the same bytes. Raises OSError, or an error that ``store_errors``
     handles, if the store cannot be reached.
     """
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """Store these pages, except those whose names are stored; return once they are durable."""
+        """Store these pages, except those whose names are stored already. Returns once they are durable."""
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
         """Yields each of these pages, in order, after verifying its tokens and checksum."""
@@ -37,9 +40,10 @@ class PageStore(Protocol):
         """Remove the pages of these names. Processes that have one mapped can still read it."""
 
     def verify(self, on_progress: Callable[[int, int], None]) -> list[bytes]:
-        """Read every page; returns the names of the damaged ones, or the ids of their objects if these hide the names.
+        """Read every page. Returns the names of the damaged ones, or the ids of their objects if damage hides the
+        names.
 
-        Calls ``on_progress(bytes read, total bytes)``.
+        Calls ``on_progress`` with the number of bytes read and the total number of bytes.
         """
 
 
@@ -53,16 +57,17 @@ class RemotePageStore(PageStore, Protocol):
         """Returns True if a page is stored under ``name``; it may be damaged."""
 
     def has_our_key(self, write: bool) -> bool:
-        """Returns True if no other key encrypted the pages. With ``write``, marks an empty store with our key."""
+        """Returns True if no other key encrypted the pages. With ``write``, an empty store is marked with our key."""
 
 
 @dataclass
 class PrefixMatch:
-    """The longest stored prefix of a prompt: its pages as mapped bytes, and the first ``fault`` if any was damaged.
+    """The longest stored prefix of a prompt. ``payloads`` are the mapped bytes of its pages; ``fault`` says what was
+    wrong with the first damaged page, if any.
 
-    ``tail`` is the open page at the prompt's end, if stored. ``damaged`` are the names of damaged pages. ``states`` is
-    the snapshot of the model's states after the last page. ``windows`` are the sliding layers' parts of the pages that
-    these layers see, by page index.
+    ``tail`` is the open page at the end of the prompt, if stored. ``damaged`` are the names of damaged pages.
+    ``states`` is the snapshot of the model's states after the last page. ``windows`` maps a page's index to its SLIDING
+    part, for the pages that sliding layers see.
     """
 
     payloads: list[np.ndarray] = field(default_factory=list)

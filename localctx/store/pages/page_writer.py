@@ -1,7 +1,8 @@
-"""PageWriter: writes the pages and snapshots of one sequence during its prefill, and names them once durable.
+"""PageWriter: writes the pages and snapshots of one sequence during its prefill, and names them in the database once
+they are durable.
 
-In a cache, the page at position i of the sequence is entry i. Its snapshots are the entries -2i - 1 (states) and
--2i - 2 (sliding layers).
+In a cache, the page at position i of the sequence is entry i. Its snapshots are the entries -2i - 1 (states) and -2i -
+2 (sliding layers).
 """
 
 import contextlib
@@ -23,7 +24,9 @@ from localctx.store.pages.page_store import PageKey
 
 
 class PageWriter:
-    """Writes the pages ``keys`` of one sequence. ``commit`` makes the written pages durable and names them."""
+    """Writes the pages of one sequence, named by ``keys``. ``commit`` makes the written pages durable, and then names
+    them in the database.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,9 @@ class PageWriter:
         self._entered = 0
 
     def disk_bytes(self, position: int, nbytes: int) -> int:
-        """Returns the disk bytes that page ``position`` of ``nbytes`` would take: 0 if its name is stored."""
+        """Returns how many bytes on disk page ``position``, of ``nbytes`` bytes, would take; 0 if a page of its name is
+        stored.
+        """
         return 0 if is_stored(self._db, self.keys[position][0]) else -(-nbytes // self._slot_bytes) * self._slot_bytes
 
     def write(self, position: int, payload: np.ndarray) -> None:
@@ -56,7 +61,9 @@ class PageWriter:
         return key[0] in self._names or is_stored(self._db, key[0])
 
     def take_snapshot(self, kind: SnapshotKind, position: int) -> bool:
-        """Register a stored snapshot of page ``position`` at the next commit; returns False if there is none."""
+        """Mark a stored snapshot of page ``position`` to be registered for this cache at the next commit. Returns False
+        if there is no such snapshot.
+        """
         if found := self.has_snapshot(kind, position):
             self._beside.add(position)  # otherwise it would be removed with the cache that has it now
         return found
@@ -99,14 +106,18 @@ class PageWriter:
                 yield -2 * i - 1 - (kind == "sliding"), snapshot_key(self.keys[i], kind)[0]
 
     def mapped(self, positions: Iterable[int]) -> Iterator[tuple[int, Callable[[], np.ndarray | None]]]:
-        """Map the stored pages at these positions. Yields (position, function that returns the verified bytes)."""
+        """Map those of the pages at ``positions`` that are stored. Yields (position, function that returns the page's
+        verified bytes, or None if it is damaged).
+        """
         reader = PageReader(self._folder)
         for position in positions:
             if row := find_row(self._db, self.keys[position][0]):
                 yield position, reader.map(row)
 
     def close(self) -> None:
-        """Close the files. Uncommitted pages are lost; a file without a named page is removed."""
+        """Close the page files. Pages written since the last commit are lost. A file in which no commit has named a
+        page is deleted.
+        """
         for file in self._files.values():
             named = True  # if the database cannot be read, the next writer removes the file
             with contextlib.suppress(sqlite3.Error):
@@ -139,7 +150,7 @@ class PageWriter:
 
 
 def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:
-    """Append a page to ``file``; returns its row for the table of pages. Raises OSError."""
+    """Write a page to ``file``. Returns the row of the page for the table of pages. Raises OSError."""
     return {
         "name": key[0],
         "tokens": key[1],
@@ -158,7 +169,7 @@ def insert_pages(db: Database, file: PageFile, rows: list[dict]) -> None:
 
 
 def find_row(db: Database, name: bytes) -> dict | None:
-    """Returns the row of the page of this name, with its file's ``slot_bytes``, or None."""
+    """Returns the row of the page of this name, with the ``slot_bytes`` of its file. None if there is no such page."""
     return next(iter(db.query(f"{SELECT_PAGES} WHERE name = ?", [name])), None)
 
 

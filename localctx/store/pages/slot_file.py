@@ -18,7 +18,7 @@ class SlotWriter:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
 
     def append(self, payload: np.ndarray) -> int:
-        """Write a page, into several slots if it is larger than one; returns the first.
+        """Write a page, into several slots if it is larger than one. Returns the number of the first slot.
 
         Raises OSError if the disk refuses the write.
         """

@@ -1,4 +1,4 @@
-"""StoredPages: the local PageStore, page files in a folder and their index in SQL.
+"""StoredPages: the local PageStore. Pages are in files in a folder, and SQL tables are their index.
 
 A page's row is inserted only after its bytes are on disk, so a crash leaves at most a file that no row names.
 """
@@ -33,7 +33,7 @@ def mark_as_cache(folder: Path) -> None:
 
 
 class StoredPages:
-    """The pages of a store, a ``PageStore``."""
+    """The local ``PageStore`` of a data folder."""
 
     def __init__(self, db: Database, folder: Path) -> None:
         self._db, self._folder = db, folder
@@ -45,14 +45,16 @@ class StoredPages:
         activation: Activation | None = None,
         shape: KVShape | None = None,
     ) -> PrefixMatch:
-        """Returns the same as ``page_store.longest_prefix``, and removes the damaged pages found."""
+        """Returns the result of ``page_store.longest_prefix``. Damaged pages that are found are removed."""
         match = longest_prefix(self, fingerprint, tokens, activation, shape)
         if match.damaged:
             self.unlink(match.damaged)
         return match
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """Store these pages. The next ``forget_unused`` removes those that no cache has registered by then."""
+        """Store these pages. Register them in a cache before the next ``forget_unused``, which removes pages without a
+        cache.
+        """
         new = [(key, payload) for key, payload in pages if not is_stored(self._db, key[0])]
         if not new:
             return
@@ -102,9 +104,9 @@ class StoredPages:
         activation: Activation | None = None,
         kinds: Sequence[SnapshotKind] = (),
     ) -> PageWriter:
-        """Returns a writer for the pages of ``tokens`` and snapshots of these ``kinds``.
+        """Returns a writer for the pages of ``tokens``, and for snapshots of these ``kinds`` beside them.
 
-        Its commits register them in ``cache``.
+        Its commits register pages and snapshots in ``cache``. ``slot_bytes`` is the size of a slot in the page file.
         """
         self.sweep()
         keys = list(page_names(fingerprint, tokens, activation))
@@ -129,27 +131,31 @@ class StoredPages:
         return sum(f.stat().st_size for f in self._folder.glob("*.kv"))
 
     def live(self) -> int:
-        """Returns the bytes that named pages take in the page files."""
+        """Returns how many bytes of the page files are taken by pages that have a name in the database."""
         return sum(row["live"] for row in self._db.query(_LIVE))
 
     def forget_unused(self) -> list[str]:
-        """Delete the rows of pages that no cache has and of files without pages.
+        """Delete the rows of pages that are in no cache, and the rows of page files without pages.
 
-        Returns these files for ``unlink_files``.
+        Returns the ids of these files, for ``unlink_files``.
         """
         self._db.execute("DELETE FROM cache_pages WHERE cache NOT IN (SELECT id FROM caches)")  # removed while written
         self._db.execute("DELETE FROM pages WHERE name NOT IN (SELECT page FROM cache_pages)")
         return self._forget_empty_files()
 
     def unlink_files(self, segments: Iterable[str]) -> int:
-        """Delete these files, except those still being written; returns the bytes freed."""
+        """Delete the page files with these ids, except files that are still being written. Returns the number of bytes
+        freed.
+        """
         return sum(map(self._discard, segments))
 
     def compact(self, share: float = 0.0) -> int:
-        """Rewrite the page file with the most dead bytes, if they are at least ``share`` of it; returns bytes freed.
+        """Rewrite the page file with the most dead bytes (of pages without a name), if these are at least the ``share``
+        (0 to 1) of it. Returns the number of bytes freed.
 
         The old file is unlinked, so processes that have it mapped can still read it; punched holes would read as zeros.
-        Tries the next file if one cannot be rewritten. Returns 0 if none has dead bytes or the disk has no room.
+        If a file cannot be rewritten, the next one is tried. Returns 0 if no file has dead bytes, or if the disk has no
+        room.
         """
         wasted = sorted(self._wasted(), reverse=True)
         freed = (self._rewrite(segment) for dead, nbytes, segment in wasted if dead and dead >= share * nbytes)

@@ -1,4 +1,4 @@
-"""StoredSnapshots: sequence states in an engine's own format, as rows of the table of pages.
+"""StoredSnapshots: stores the states of sequences in an engine's own format, as rows of the table of pages.
 
 A snapshot holds the state of some tokens and continues its parent; the first continues a fingerprint. Snapshots form a
 tree whose paths are sequences. A path may end anywhere, and sequences with a common prefix share its snapshots.
@@ -21,10 +21,11 @@ from localctx.store.pages.stored_pages import StoredPages
 
 
 class StoredSnapshot(NamedTuple):
-    """A snapshot: its name and packed tokens, its size in bytes, and the position ``stop`` where it ends.
+    """A stored snapshot: its ``key`` (name and packed tokens), its size in bytes, and the token ``stop`` at which it
+    ends.
 
-    Its tokens match the sequence up to the position ``same``. ``open`` maps and verifies its bytes, and removes a
-    damaged snapshot.
+    Its tokens are those of the sequence up to the token ``same``. ``open`` maps and verifies its bytes, and removes it
+    if it is damaged.
     """
 
     key: PageKey
@@ -35,7 +36,7 @@ class StoredSnapshot(NamedTuple):
 
 
 class StoredSnapshots:
-    """The snapshots of a store, in the page files of ``folder``. ``pages`` cleans them up."""
+    """The snapshots of a store, in the page files of ``folder``. ``pages`` removes files that are left over."""
 
     def __init__(self, db: Database, folder: Path, pages: StoredPages) -> None:
         self._db, self._folder, self._pages = db, folder, pages
@@ -43,7 +44,8 @@ class StoredSnapshots:
     def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int], partial: bool) -> list[StoredSnapshot]:
         """Returns the longest path of snapshots that is a prefix of ``tokens``, without reading them.
 
-        With ``partial``, also returns the next snapshot that shares the most following tokens.
+        With ``partial``, the next snapshot is appended that shares the most tokens with the rest, even if it goes on
+        differently.
         """
         packed, found, reader = pack_tokens(tokens), list[StoredSnapshot](), PageReader(self._folder)
         path, at, parent = self._deepest(fingerprint, packed), 0, fingerprint
@@ -60,7 +62,9 @@ class StoredSnapshots:
         return found
 
     def writer(self, fingerprint: bytes, names: Sequence[PageKey], cache: str) -> "SnapshotWriter":
-        """Returns a writer of the snapshots after those of ``names``; its commits register them in ``cache``."""
+        """Returns a writer of the snapshots that follow those in ``names``. Its commits register the snapshots in
+        ``cache``.
+        """
         self._pages.sweep()
         return SnapshotWriter(self._db, self._folder, fingerprint, list(names), cache)
 
@@ -97,7 +101,9 @@ class StoredSnapshots:
 
 
 class SnapshotWriter(PageWriter):
-    """Writes the snapshots of one sequence. ``keys`` are its snapshots so far; ``commit`` makes them durable."""
+    """Writes the snapshots of one sequence. ``keys`` are those of all its snapshots so far. ``commit`` makes the
+    snapshots durable.
+    """
 
     def __init__(self, db: Database, folder: Path, fingerprint: bytes, keys: list[PageKey], cache: str) -> None:
         super().__init__(db, folder, keys, SLOT_ALIGN, cache)
@@ -105,7 +111,7 @@ class SnapshotWriter(PageWriter):
 
     @property
     def parent(self) -> bytes:
-        """The name of the next snapshot's parent."""
+        """The name that the next snapshot continues: that of the last snapshot, or the fingerprint."""
         return self.keys[-1][0] if self.keys else self._fingerprint
 
     def next_key(self, tokens: Sequence[int]) -> PageKey:

@@ -46,7 +46,9 @@ class PageCipher:
         return MAGIC + nonce + self._aead.encrypt(nonce, plain, _bound_to(object_id))
 
     def decrypt(self, object_id: str, data: bytes) -> tuple[PageKey, OpenedPage]:
-        """Returns the key and page in an object, or its fault. The key is empty if decryption fails."""
+        """Returns the key and the page in an object. If the object is damaged, the page has a fault; if it cannot be
+        decrypted, the key is empty too.
+        """
         from cryptography.exceptions import InvalidTag
 
         start = len(MAGIC) + NONCE

@@ -26,7 +26,9 @@ _RENAMED = {"file", "local", "sftp", "ssh", "smb"}  # written to a temporary nam
 
 
 class RemotePages:
-    """The pages below ``url``, a ``RemotePageStore``. Each object may take ``timeout`` seconds."""
+    """The remote pages below ``url``; see ``RemotePageStore``. A transfer of one object may take ``timeout``
+    seconds.
+    """
 
     def __init__(self, url: str, cipher: PageCipher, timeout: float = TIMEOUT) -> None:
         self._url, self._cipher, self._timeout = url, cipher, timeout
@@ -39,7 +41,7 @@ class RemotePages:
                 self._wait(partial(self._write, self._cipher.object_id(key[0]), key, payload))
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """Yields each page. Downloads ahead of the caller, with more requests at once the longer the run of pages."""
+        """Yields each page. Downloads ahead of the caller: the longer the run of pages, the more requests at once."""
         ahead, waiting = iter(keys), deque[Future[OpenedPage]]()
         for number, _ in enumerate(keys):
             while len(waiting) < min(2**number, READ_AHEAD) and (key := next(ahead, None)):
@@ -51,7 +53,9 @@ class RemotePages:
             self._wait(partial(self._remove, self._cipher.object_id(name)))
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """See ``PageStore``. A damaged object hides its page's name, so that its own id is returned."""
+        """See ``PageStore``. Damage hides the name of the page in an object, so the id of the object is returned
+        instead.
+        """
         sizes, damaged, done = self._wait(self._list), list[bytes](), 0
         for object_id, size in sizes.items():
             if self._wait(partial(self._check, object_id)).fault:

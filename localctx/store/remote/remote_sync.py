@@ -25,7 +25,9 @@ StoredPage = tuple[PageKey, Callable[[], np.ndarray | None]]
 
 
 class RemoteSync:
-    """Downloads from and, if ``writable``, uploads to ``pages``. Methods may be called from any thread."""
+    """Downloads pages from the remote store ``pages``, and uploads pages to it if ``writable``. Methods may be called
+    from any thread.
+    """
 
     def __init__(self, pages: RemotePageStore, writable: bool) -> None:
         self._pages, self._writable = pages, writable
@@ -55,16 +57,19 @@ class RemoteSync:
             self._fail(e)
 
     def upload(self, pages: Sequence[StoredPage]) -> None:
-        """Upload these consecutive pages of one sequence in the background, if the remote store is writable.
+        """Upload consecutive pages of one sequence in the background, if the remote store is writable.
 
-        Pages are uploaded in order. A remote that has the last one is assumed to have all, unless a fetch missed one.
+        Pages are uploaded in order. If the remote store has the last page, it is assumed to have all, unless a fetch
+        missed one.
         """
         if self._writable and pages:
             self._uploads = [u for u in self._uploads if not u.done()]
             self._uploads.append(self._uploader.submit(partial(self._upload, pages, self._round)))
 
     def finish(self, seconds: float) -> None:
-        """Wait for uploads for at most ``seconds``, then cancel the rest, also if the wait is interrupted."""
+        """Wait for uploads for at most ``seconds``, then cancel the rest. They are cancelled too if the wait is
+        interrupted.
+        """
         deadline = time.monotonic() + seconds
         try:
             for upload in self._uploads:
@@ -75,7 +80,7 @@ class RemoteSync:
             self._round += 1
 
     def take_notes(self) -> list[str]:
-        """Returns the notes on failures since the last call."""
+        """Returns the notes for the user on failures since the last call."""
         with self._lock:
             notes, self._notes = self._notes, []
         return notes
