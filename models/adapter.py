@@ -76,8 +76,8 @@ class Adapter:
 
 
 def load_adapter(folder: Path) -> Adapter:
-    """Load the adapter in ``folder``. Raises ModelError for damaged files, an adapter without invocation tokens, and
-    options that this version does not compute.
+    """Load the adapter in ``folder``. Raises ModelError for damaged files, for an adapter without invocation tokens,
+    and for options that this version does not compute.
     """
     config, reader = _read_json(folder / CONFIG), _read_json(folder / READER, optional=True)
     _refuse_unknown(folder, config)

@@ -96,23 +96,23 @@ class ContextWindow:
 class CatalogEntry:
     """A known model. ``context`` is its trained window in tokens, and ``bytes`` its approximate size on disk. ``fits``
     is the memory in GiB of the smallest suitable GPU (0: no GPU needed). ``sources`` are tried in order. ``family`` is
-    the config's ``model_type``. ``strength`` says in a short line what the model is good for. ``languages`` are the
-    ISO 639-1 codes that its makers list (empty: unknown), and ``measured_languages`` those in which it answered
-    questions about documents correctly in a measurement. ``longer`` are the windows beyond ``context`` in which it
-    passed a needle test, shortest first. ``terms`` states the conditions of a licence that is not open source, with the
-    address of its text (empty for all others).
+    the ``model_type`` of the config. ``strength`` says in a short line what the model is good for. ``languages`` are
+    the ISO 639-1 codes that its makers list (empty: unknown). In ``measured_languages`` it answered questions about
+    documents correctly in a measurement. ``longer`` are windows beyond ``context`` in which it passed a needle test,
+    shortest first. ``terms`` states the conditions of a licence that is not open source, with the address of its text
+    (empty for all others).
 
-    On a GPU, as computed by ``plan`` (0: unknown): ``nf4``, the bytes of its weights in nf4; ``working``, the bytes
-    that a forward pass needs besides; ``kv``, the bytes of a token's keys and values in int8. ``active`` is the number
-    of parameters per token in a mixture of experts (0: all).
+    Three sizes in bytes are for a GPU, as computed by ``plan`` (0: unknown). ``nf4`` is the size of the weights in nf4.
+    ``working`` is what a forward pass needs besides. ``kv`` is the size of a token's keys and values in int8.
+    ``active`` is the number of parameters per token in a mixture of experts (0: all).
 
     ``weights`` is the format that ``auto`` selects on a CPU (empty: ``full``).
 
     ``passages`` is the best number of retrieved passages. ``effective`` is the effective context in tokens, up to which
     answers from whole documents are at least as good. Both are 0 if not measured. ``answers`` is ``quote`` or ``free``,
     whichever is better (empty: not measured). ``reader`` is the adapter in ``models/readers`` for answering questions
-    (empty: none). ``summaries`` is ``extract`` if extracted sentences were measured to be better summaries than its
-    own. ``query_prefix`` and ``passage_prefix`` are the prefixes that an embedder was trained with.
+    (empty: none). ``summaries`` is ``extract`` if extracted sentences were measured to be better summaries than the
+    model's own. ``query_prefix`` and ``passage_prefix`` are the prefixes that an embedder was trained with.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Engine coroutines: work that hands over one forward pass at a time.
+"""Engine coroutines: a coroutine computes an answer, but leaves each forward pass to its caller.
 
-A coroutine is a generator. It yields a ``ForwardRequest`` and is sent the logits, or a ``ForwardGroup`` and is sent a
-list of them. Everything else it yields is an event. The caller decides when to compute a forward pass, and with which
-others.
+A coroutine is a generator. If it yields a ``ForwardRequest``, it must be sent the logits. If it yields a
+``ForwardGroup``, it must be sent a list of logits. Everything else that it yields is an event. The caller decides when
+to compute a forward pass, and with which other sequences.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -89,7 +89,8 @@ def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> Com
 
 
 def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Generator[Event, None, Result]:
-    """Run a coroutine and compute its forward requests one by one; yields its events and returns its result.
+    """Run a coroutine and compute its forward requests one by one. Yields the events of the coroutine, and returns its
+    result.
 
     An error of ``compute``, Cancelled too, is raised inside the coroutine.
     """

@@ -38,8 +38,8 @@ PREPARING = "preparing for this processor, once: about two minutes"
 class Planned:
     """The plan, before prefill: how the question will be answered, and at what cost.
 
-    ``tokens`` is the length of the prompt, and ``reused`` is how many of these tokens come from kept pages.
-    ``kv_bytes`` is the size in bytes of the whole cache, ``tiers`` the bytes needed in each tier besides kept pages.
+    ``tokens`` is the length of the prompt, and ``reused`` is how many of its tokens come from kept pages. ``kv_bytes``
+    is the size in bytes of the whole cache. ``tiers`` is the number of bytes needed in each tier besides kept pages.
     ``seconds`` is the expected time until the first token, None if nothing was measured yet. ``answer_tokens`` limits
     the answer, ``window`` is the most tokens that the model reads. ``unusual`` is True if the documents are not read
     whole in the trained window; ``reason`` says why.
@@ -87,8 +87,9 @@ class Note:
 
 @dataclass(frozen=True)
 class WholeOffered(Note):
-    """A note that the question may be about whole documents, although only passages are read. ``ways`` maps each way to
-    read all of them (``summarize``, ``everywhere``) to the seconds it would take (None: not measured yet).
+    """A note that the question may be about whole documents, although only passages are read. ``ways`` names the ways
+    to read the documents whole (``summarize``, ``everywhere``), with the seconds that each would take (None: not
+    measured yet).
     """
 
     ways: Mapping[str, float | None] = field(default_factory=dict)

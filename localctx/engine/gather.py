@@ -1,4 +1,4 @@
-"""Gather: runs several coroutines as one, so that a forward pass reads the weights once for all of them."""
+"""Gather: runs several coroutines as one, so that a forward pass reads the weights once for all coroutines."""
 
 from collections import deque
 from collections.abc import Callable, Iterable

@@ -54,10 +54,10 @@ class KVReport:
 
 @dataclass
 class EverywhereReport:
-    """The report on a question put to every passage. There are ``passages`` in all, of which ``asked`` were asked so
-    far; ``reused_answers`` of them had a stored answer. ``groups`` are equal answers with their count and the indices
-    of their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers. ``persist``: pages and
-    answers are kept.
+    """The report on a question put to every passage. There are ``passages`` passages in all; ``asked`` were asked so
+    far, and ``reused_answers`` had a stored answer. ``groups`` are equal answers with their count and the indices of
+    their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers. ``persist``: pages and answers
+    are kept.
     """
 
     passages: int

@@ -50,7 +50,9 @@ def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None
 
 
 def record_tokens(request: Request, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering``, and add its tokens to the request's answers and their time to its seconds."""
+    """Run ``answering``. Its tokens are added to the answers of the request, and the time that they take to the seconds
+    of the request.
+    """
     return map_events(answering, partial(_record, request))
 
 

@@ -223,7 +223,7 @@ class BlockTable:
 
     def touch(self, indices: np.ndarray | slice = ALL) -> None:
         """Mark the pages at ``indices`` as needed now, so that they move to lower tiers last. The sliding parts of all
-        pages are marked too, because sliding layers need all of them.
+        pages are marked too, because sliding layers need them all.
         """
         ids, pages = self.ids, len(self)  # every page has its full part, and these come first
         self.pool.touch(np.concatenate((ids[:pages][indices].ravel(), ids[pages:])))

@@ -1,7 +1,7 @@
-"""Codecs: encode one sealed page of one layer as self-contained bytes, and decode it.
+"""Codecs: encode one sealed page of one layer as self-contained bytes (a record), and decode it.
 
-K is stored as [kv_heads, k_dim, 64] with a scale per channel over the page's tokens, V as [kv_heads, 64, v_dim] with a
-scale per token (KIVI, arXiv:2402.02750, with the page as the group).
+K is stored as [kv_heads, k_dim, 64], with a scale per channel over the page's tokens. V is stored as [kv_heads, 64,
+v_dim], with a scale per token. (This is KIVI, arXiv:2402.02750, with the page as the group.)
 """
 
 import math

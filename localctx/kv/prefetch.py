@@ -116,8 +116,10 @@ class Prefetcher:
 
     A layer asks for its pages in runs. Each run has two buffers: one is read while the other is filled for the next
     layer. A buffer is overwritten only after all kernels that read it were launched, which is so once records of
-    another layer or step are requested. The guess is that a layer needs the pages that it needed last time, or else
-    those of the layer before, if both have their records in the same part (``parts`` [layers]). A wrong guess only
+    another layer or step are requested.
+
+    The prefetcher guesses that a layer needs the pages that it needed last time. Otherwise it guesses the pages of the
+    layer before, if the records of both layers are in the same part of a page (``parts`` [layers]). A wrong guess only
     costs time. Without ``streams`` (on a CPU) nothing can overlap, so records are read where they are mapped.
     """
 

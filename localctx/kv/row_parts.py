@@ -10,7 +10,7 @@ def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: i
     """Split the pages of n rows into parts of at most ``max_pages`` pages. Returns [parts, 4] int64: row, first page,
     last page + 1, and how many tokens of the first page are hidden.
 
-    The pages of all rows are numbered one after another: those of row i are ``starts[i]..starts[i + 1]``. ``seen`` has
+    The pages of all rows are numbered one after another: row i has the pages ``starts[i]..starts[i + 1]``. ``seen`` has
     for each row the first visible page and how many of its first tokens are hidden.
     """
     parts = [

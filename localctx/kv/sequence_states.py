@@ -136,8 +136,8 @@ def _key(shape: StateShape) -> StateKey:
 
 def page_ends(state_inputs: Tensor, width: int, length: int, tokens: int) -> dict[int, Tensor]:
     """Returns the last ``width`` inputs of a convolution [1, channels, width] at each page end in a step, by the number
-    of tokens at that end. ``state_inputs`` [1, channels, n] are all inputs that matter so far; they end with those of
-    the step. The step has ``tokens`` tokens, after ``length`` earlier ones.
+    of tokens at that end. ``state_inputs`` [1, channels, n] are all inputs that matter so far, and end with the inputs
+    of the step. The step has ``tokens`` tokens, after ``length`` earlier ones.
     """
     ends = range((length // PAGE + 1) * PAGE, length + tokens, PAGE)
     padded = torch.nn.functional.pad(state_inputs, (max(0, width + tokens - state_inputs.shape[-1]), 0))

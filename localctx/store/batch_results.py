@@ -31,7 +31,9 @@ class BatchResults:
             self._db.execute(where, [document, part_of(recipe, "%")])
 
     def written(self, file: str) -> str | None:
-        """Returns what ``file`` holds: the last ``holds`` that ``note_written`` recorded for it, or None."""
+        """Returns the description of what ``file`` holds, as ``note_written`` recorded it last; None if it recorded
+        none.
+        """
         row = next(iter(self._db.query("SELECT holds FROM written WHERE file = ?", [file])), None)
         return row["holds"] if row else None
 

@@ -119,7 +119,7 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache], bool], budget: int) -> int:
-    """Store the document and those of its caches that ``accept`` allows. Returns the number of pages stored.
+    """Store the document and the caches in the bundle that ``accept`` allows. Returns the number of pages stored.
 
     Rows are committed in one transaction. Stored pages then take at most ``budget`` bytes. ``accept`` must check that
     fingerprint, tokens and sizes of a cache match a local model. Raises DocumentError for a damaged page, StoreError if

@@ -42,8 +42,8 @@ class CacheRow:
 def cache_id(
     fingerprint: bytes, documents: Sequence[str], chat: str | None = None, branch: int = 0, part: str = ""
 ) -> str:
-    """Returns the id of the cache of ``documents``, read in this order. ``part`` names the part of them that is read
-    (empty: all). With ``chat``, returns the id of the cache of a branch of that chat.
+    """Returns the id of the cache of ``documents``, read in this order. ``part`` names the part of the documents that
+    is read (empty: all). With ``chat``, returns the id of the cache of a branch of that chat.
     """
     owner = "".join(documents) + (f"#{part}" if part else "") + (f"/{chat}/{branch}" if chat else "")
     return hashlib.sha256(fingerprint + owner.encode()).hexdigest()
@@ -150,7 +150,7 @@ class Caches:
         return row["pages"], row["tokens"], row["bytes"]
 
     def evictable(self, using: str = "") -> list[CacheRow]:
-        """Returns the caches whose pages may be evicted: all but ``using`` and those of pinned documents."""
+        """Returns the caches whose pages may be evicted: all except ``using`` and the caches of pinned documents."""
         return [c for c in self._rows(f"NOT ({_UNEVICTABLE})", using) if c.pages]
 
     def unevictable_bytes(self, using: str = "") -> int:

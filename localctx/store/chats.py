@@ -125,7 +125,9 @@ class Chats:
         return matches[0]
 
     def add_document(self, chat: str, document: str, name: str = "") -> None:
-        """Add a stored document to a chat, under the ``name`` of one of its files, or else its own."""
+        """Add a stored document to a chat. ``name`` is the name of the file that is meant, if the document has several;
+        empty for the document's name.
+        """
         last = "SELECT coalesce(max(position), -1) FROM chat_documents WHERE chat = :chat"
         self._db.execute(
             f"""INSERT INTO chat_documents (chat, position, document, name)

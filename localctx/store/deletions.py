@@ -86,8 +86,8 @@ class Deletions:
         return Deletion(**row)
 
     def forget(self, before: float, only: Sequence[int] | None = None) -> None:
-        """Delete for good all deletions from before a time (in seconds since 1970). With ``only``, delete those of them
-        whose numbers are in ``only``.
+        """Delete for good all deletions from before a time (in seconds since 1970). ``only``: among these, delete only
+        the ones with these numbers.
         """
         old = [row["id"] for row in self._db.query("SELECT id FROM deletions WHERE deleted < ?", [before])]
         for deletion in old if only is None else set(old) & set(only):

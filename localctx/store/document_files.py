@@ -96,8 +96,8 @@ class DocumentFiles:
                 self.show_a_file(gone.document)
 
     def show_a_file(self, document: str) -> None:
-        """Give a document the name of its file that was read last, if it is named after a path that is no longer its
-        own.
+        """Give a document the name of its file that was read last, if it is named after a path that is not one of its
+        files.
         """
         files = self.of_document(document)
         named = next(iter(self._db.query("SELECT path FROM documents WHERE id = ?", [document])), None)

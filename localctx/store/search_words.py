@@ -47,7 +47,9 @@ _SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])") 
 
 
 def signs_apart(text: str) -> str:
-    """Returns ``text`` with spaces around each kana or Chinese character: FTS5 takes a run of them for one word."""
+    """Returns ``text`` with spaces around each kana or Chinese character, because FTS5 takes a run of such characters
+    for one word.
+    """
     return _SIGN.sub(r" \1 ", text)
 
 

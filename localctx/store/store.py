@@ -92,9 +92,8 @@ class Store:
         return self.pages.nbytes() + self.originals.nbytes()
 
     def remove_document(self, document: str) -> int:
-        """Remove a document for good; returns the bytes freed.
-
-        Also removes its file, chunks, results, passage answers, caches and the pages no other cache has.
+        """Remove a document for good, with its file, chunks, results, passage answers, caches, and the pages that no
+        other cache has. Returns the number of bytes freed.
         """
         with store_errors(self.home):
             with self.reserve.freed():
@@ -104,7 +103,9 @@ class Store:
             return self.originals.sweep() + self.pages.unlink_files(empty)
 
     def remove_chat(self, chat: str) -> int:
-        """Remove a chat for good with its caches and the pages no other cache has; returns the bytes freed."""
+        """Remove a chat for good, with its caches and the pages that no other cache has. Returns the number of bytes
+        freed.
+        """
         with store_errors(self.home):
             with self.reserve.freed(), self.db.atomic():
                 empty = self._forget_chat(chat)
@@ -126,9 +127,10 @@ class Store:
             return deletion
 
     def forget_deleted(self, before: float = math.inf, only: Sequence[int] | None = None) -> int:
-        """Delete for good the trash from before a time (seconds since 1970), or only those with the ids ``only``.
+        """Delete for good the deletions in the trash from before a time (seconds since 1970). ``only``: among these,
+        delete only the ones with these ids.
 
-        Returns the bytes of files freed. Remains may stay readable on disk until ``erase``.
+        Returns the number of bytes of files freed. Remains may stay readable on disk until ``erase``.
         """
         with store_errors(self.home):
             if not self.deletions.any_before(before):
@@ -138,9 +140,8 @@ class Store:
             return self.originals.sweep()
 
     def erase(self) -> None:
-        """Make removed data unreadable: drop its words from the index, rewrite the database file, delete old copies.
-
-        The copies made before migrations would still contain it.
+        """Make removed data unreadable: drop its words from the index, rewrite the database file, and delete the copies
+        made before migrations, which would still contain the data.
         """
         with store_errors(self.home):
             for copy in copies(self.home):
@@ -178,9 +179,9 @@ class Store:
         return self.pages.forget_unused()
 
     def clear(self) -> int:
-        """Remove every chat, document, collection, page and watched folder; returns the bytes freed.
+        """Remove every chat, document, collection, page and watched folder. Returns the number of bytes freed.
 
-        Measurements stay. Rewrites the database file, because deleted text could still be read in it.
+        Measurements stay. The database file is rewritten, because deleted text could still be read in it.
         """
         before = self.file.stat().st_size
         freed = sum(self.remove_chat(chat.id) for chat in self.chats.all())

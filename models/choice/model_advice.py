@@ -1,4 +1,4 @@
-"""Model advice: which known models a machine can run, and the best of them."""
+"""Model advice: says which known models a machine can run, and which one is best."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace

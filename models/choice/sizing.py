@@ -129,8 +129,8 @@ def stored_parameters(folder: Path) -> int:
 
 
 def decoder_parameters(folder: Path) -> int:
-    """Returns the number of parameters that transformers loads from ``folder``. In a multimodal model only those of the
-    text model count. Raises ModelError.
+    """Returns the number of parameters that transformers loads from ``folder``. In a multimodal model only the
+    parameters of the text model count. Raises ModelError.
     """
     config = read_config(folder / "config.json")
     try:

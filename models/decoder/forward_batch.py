@@ -173,7 +173,7 @@ class ForwardBatch(AttentionPass):
 
     def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
         """Finish the pass after one call has computed all layers over ``layer_pages``. ``keys`` [layers, T, H, D] and
-        ``values`` are those of the new tokens, ``chosen`` the pages that were selected. Raises Cancelled and
+        ``values`` belong to the new tokens; ``chosen`` are the pages that were selected. Raises Cancelled and
         UnsupportedModel.
         """
         whole = self._whole_batch

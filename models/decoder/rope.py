@@ -38,7 +38,7 @@ def parse_rope(spec: str) -> tuple[str, float] | None:
 
 
 def positions_of(config: Any) -> Positions:
-    """Returns those attributes of a transformers config that concern positions, which ``stretched`` changes."""
+    """Returns the attributes of a transformers config that concern positions. ``stretched`` changes these."""
     return {name: deepcopy(getattr(config, name)) for name in _POSITION_NAMES if hasattr(config, name)}
 
 

@@ -63,7 +63,9 @@ def install(name: str, models_dir: Path, progress: ProgressCallback, build: Call
 
 
 def remove(name: str, models_dir: Path) -> int:
-    """Delete the model ``name`` and its partial downloads. Returns the bytes freed. Raises ModelError if unknown."""
+    """Delete the model ``name`` and its partial downloads. Returns the number of bytes freed. Raises ModelError if
+    unknown.
+    """
     folder = folder_name(name)
     if folder not in (names := [model.name for model in list_installed(models_dir)]):
         raise unknown_model_error(name, names)

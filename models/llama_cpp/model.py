@@ -238,8 +238,8 @@ def llama_device(name: str) -> torch.device:
 def cannot_shift(gguf: GgufFile, sizes: LlamaSizes, codec: str, rope: str) -> tuple[str, str] | None:
     """Returns the reason why positions in the memory of ``gguf`` cannot be shifted, and a remedy; None if they can.
 
-    llama.cpp (as of 0.3.36) rotates moved keys in place. Each move multiplies them, and those of other sequences, by
-    YaRN's factor again. It aborts the process for bf16 keys, and crashes for quantized keys without a Hadamard
+    llama.cpp (as of 0.3.36) rotates moved keys in place. Each move multiplies these keys, and keys of other sequences,
+    by YaRN's factor again. It aborts the process for bf16 keys, and crashes for quantized keys without a Hadamard
     transform (``LlamaSizes.transformed``).
     """
     if sizes.recurrent:

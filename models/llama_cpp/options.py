@@ -39,9 +39,9 @@ class MemoryKind:
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """The options of a native context: its capacity in tokens (``cells``), the maximum number of ``sequences`` (the
-    last is for copies), the codec ``kv``, the ``rope`` scaling as in the settings, the number of tokens per ``batch``,
-    and ``threads``. ``offload``: keys and values are on the GPU.
+    """The options of a native context. ``cells`` is the capacity in tokens, ``sequences`` the maximum number of
+    sequences (the last is for copies). ``kv`` is the codec, ``rope`` the scaling as in the settings, and ``batch`` the
+    number of tokens per batch. ``threads`` is the number of threads. ``offload``: keys and values are on the GPU.
     """
 
     cells: int

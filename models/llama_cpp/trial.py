@@ -74,7 +74,9 @@ class LlamaSizes:
     contexts: Mapping[str, tuple[ContextBytes, ContextBytes]]
 
     def at(self, codec: str, cells: int) -> ContextBytes:
-        """Returns the bytes of a context of ``cells`` tokens. Raises UsageError for an unsupported codec."""
+        """Returns the size of a context of ``cells`` tokens, in bytes, interpolated between the two measured contexts.
+        Raises UsageError for an unsupported codec.
+        """
         low, high = self._measured(codec)
         part = (cells - low.cells) / (high.cells - low.cells)
         between = lambda a, b: max(0.0, a + (b - a) * part)  # noqa: E731

@@ -12,7 +12,9 @@ _TOGETHER = 8  # matrices dequantized at once
 
 
 class DequantizedExperts(ExpertWeights):
-    """Matrices of ``shape`` [experts, out, in], stored as ``codes`` and ``scales`` [experts, ...]."""
+    """Matrices of ``shape`` [experts, out, in] that are stored quantized, as ``codes`` and ``scales`` [experts,
+    ...].
+    """
 
     def __init__(self, codes: Tensor, scales: Tensor, shape: torch.Size) -> None:
         super().__init__()
@@ -88,7 +90,7 @@ def pack_nf4(weights: Tensor) -> Nf4Experts:
 
 
 def packed_expert_bytes(weights: str, experts: int, outputs: int, inputs: int) -> int:
-    """Returns the bytes of matrices [experts, outputs, inputs] in the format ``weights``."""
+    """Returns the size in bytes of matrices [experts, outputs, inputs] in the format ``weights``."""
     if weights == "int8":
         return experts * outputs * (inputs + torch.float32.itemsize)
     return experts * -(-outputs * inputs // NF4_SHARED) * (NF4_SHARED // 2 + torch.float32.itemsize)

@@ -83,7 +83,9 @@ def find_encoder_tokenizer(folder: Path, longest: int) -> Any | None:
 
 
 def stops_of(folder: Path, raw: int | list[int] | None) -> int | list[int] | None:
-    """Returns the stop tokens in generation_config.json; without that file, ``raw``, those of config.json."""
+    """Returns the stop tokens in generation_config.json. Without that file, returns ``raw``, the stop tokens in
+    config.json.
+    """
     generation = _json(folder / "generation_config.json")
     return raw if generation is None else generation.get("eos_token_id")
 

@@ -1,5 +1,5 @@
-"""Attention of a few new tokens, of one or several sequences. One call computes all of them, to share the overhead of a
-call.
+"""Attention of a few new tokens, of one or several sequences. A single call computes all rows, to share its
+overhead.
 """
 
 import math
@@ -15,7 +15,7 @@ from localctx.kernels.llvm.vector_math import address_of, as_pointer, bits_of_fl
 
 
 class BatchPages(NamedTuple):
-    """The sealed pages of all rows (new tokens), those of one row after another.
+    """The sealed pages of all rows (new tokens). The pages of one row follow those of the row before.
 
     ``parts`` [S, 4] are the ranges of pages that single tasks read, in the order of rows, as ``attend_part`` takes
     them. ``addresses`` and ``formats`` of the records are [1 or H, pages].
@@ -91,9 +91,9 @@ def attend_pages(
     """Attend with one query token q [Hq, D] float32 to sealed pages. Returns (out [Hq, Dv], lse [Hq], masses), float32.
 
     ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] if each KV head has
-    its own pages. The first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is added to
-    the scaled scores. ``masses`` [Hq, n] holds each page's own lse, or is empty if not requested. The context is split
-    as in Flash-Decoding, and a page is read once for all query heads of a KV head.
+    other pages. The first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is added to the
+    scaled scores. ``masses`` [Hq, n] is the log-sum-exp of each single page, or is empty if not requested. The context
+    is split as in Flash-Decoding, and a page is read once for all query heads of a KV head.
     """
     heads, pages = q.shape[0], addresses.shape[-1]
     # copied, because numba compiles again for read-only arrays

@@ -22,7 +22,7 @@ _TOLD = {
 
 
 def vector_instructions(features: str) -> list[str]:
-    """Returns those of the ``features`` (``+avx2,-avx512f``) that are vector instructions and matter for products."""
+    """Returns the vector instructions in ``features`` (``+avx2,-avx512f``) that matter for products."""
     there = {name.removeprefix("+") for name in features.split(",") if name.startswith("+")}
     return [told for name, told in _TOLD.items() if name in there]
 

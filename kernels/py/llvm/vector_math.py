@@ -413,7 +413,9 @@ def step_of_codes(b: Any, most: Any) -> tuple[Any, Any]:
 
 
 def joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Generate the reduction of a vector to one number by ``join``: neighbours first, then neighbours of these."""
+    """Generate code that reduces a vector to one number by ``join``: it joins neighbours first, then neighbouring
+    results, and so on.
+    """
     while (count := vector.type.count) > 1:
         vector = join(*(_every(b, vector, range(first, count, 2)) for first in (0, 1)))
     return b.extract_element(vector, I32(0))

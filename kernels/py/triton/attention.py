@@ -37,9 +37,9 @@ _SLICE = 32  # values that a program of it merges
 
 
 class TritonPages(NamedTuple):
-    """The sealed pages of n rows (new tokens), those of one row after another.
+    """The sealed pages of n rows (new tokens). The pages of one row follow those of the row before.
 
-    ``addresses`` int64 and ``formats`` uint8 (of the layout) are [pages], or [H, pages] if each KV head has its own
+    ``addresses`` int64 and ``formats`` uint8 (of the layout) are [pages], or [H, pages] if each KV head has other
     pages. ``parts`` [S, 4] int64 are ranges of pages with one format, in the order of rows: (row, first page, end page,
     number of hidden tokens in the first page). Row i has the parts ``bounds[i]`` to ``bounds[i + 1]`` (int64 [n + 1]).
     Parts of zeros after the last row's parts, and pages in no part, have no effect.

@@ -80,8 +80,8 @@ def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.
 
 @triton.jit
 def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Returns the result of ``decode`` for one head of the record at ``address``. Three ``offsets`` are those of codes,
-    scales and zeros.
+    """Returns the result of ``decode`` for one head of the record at ``address``. ``offsets`` has three offsets in
+    bytes: of codes, scales and zeros.
     """
     codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
     scale = tl.multiple_of((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)), 16)
@@ -229,7 +229,7 @@ def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-de
 @triton.jit
 def numbers_of(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
     """Decode the keys or values of one head in the record at ``address``. Returns the numbers [ROW_BLOCK, COL_BLOCK] in
-    float32, of which [ROWS, COLS] count. Three ``offsets`` are those of codes, scales and zeros.
+    float32, of which [ROWS, COLS] count. ``offsets`` has three offsets in bytes: of codes, scales and zeros.
     """
     if BITS == 16:
         r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]

@@ -50,7 +50,7 @@ def choose(
 ) -> ChosenPages:
     """Choose pages as ``cpu.selection.choose`` does, for q [H, Q, D] that is not scaled yet.
 
-    ``addresses`` [most] and ``formats`` [most] are those of all pages. The sketch may have fewer pages, but not more.
+    ``addresses`` [most] and ``formats`` [most] belong to all pages. The sketch may have fewer pages, but not more.
     ``room`` is at least the number of pages to choose. Ties go to the first page.
     """
     scores, heads = best_scores(q, scale, sketch, len(addresses)), len(q)

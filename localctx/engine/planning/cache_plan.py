@@ -46,7 +46,7 @@ class CachePlan:
     caps: TierLimits = NO_CAPS
 
     def new_cache(self, model: PagedModel, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
-        """Create an empty cache by this plan, in one of ``pools`` if given, else in its own pool."""
+        """Create an empty cache by this plan. Its pool is one of ``pools`` if given, else a new one."""
         pool = (pools or PoolSet()).pool_for(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
 
@@ -61,8 +61,8 @@ class PoolSet:
         self.retained = RetainedPages()
 
     def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
-        """Returns the pool for one more cache. The limits of the pool become those of ``plan``, plus the bytes that the
-        pool holds already. ``spill`` is the folder of the disk tier of a new pool.
+        """Returns the pool for one more cache. The pool may then take the limits of ``plan`` in addition to the bytes
+        that it holds already. ``spill`` is the folder of the disk tier of a new pool.
         """
         key = plan.codec, model.rope, model.prefill_loss
         if pool := self._pools.get(key):

@@ -122,7 +122,7 @@ class TorchSizes(ModelSizes):
         return kv | {"state_bytes": shape.state_bytes(itemsize), "snapshot_step": step}
 
     def attention(self, codec: str) -> dict[str, Any]:
-        """Returns as JSON how many query heads share each KV head, and the bytes of a token with sharing and
+        """Returns as JSON how many query heads share each KV head, and the size in bytes of a token with sharing and
         without.
         """
         shape, multihead = self._sizing.shape, self._sizing.multihead

@@ -61,7 +61,7 @@ def refuse_for_gguf(settings: Settings) -> None:
 
 
 def refuse_too_big(folder: Path, settings: Settings) -> None:
-    """Raise ModelError if the weights, with those of the adapter, do not fit in the device's free memory."""
+    """Raise ModelError if the weights of the model and of the adapter do not fit in the device's free memory."""
     device = pick_device(settings.device)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
@@ -92,9 +92,11 @@ def _refuse_over(name: str, need: MemoryNeed, free: int) -> None:
 def plan(
     model: PagedModel, cache_plan: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
 ) -> Planned:
-    """Plan a prompt of ``tokens``, ``reused`` of them from kept pages, and an answer of at most ``answer`` tokens.
+    """Plan a prompt of ``tokens``, of which the first ``reused`` come from kept pages, and an answer of at most
+    ``answer`` tokens.
 
-    ``per_second`` is the measured prefill rate. Raises TooLong if the tiers together have no room for its pages.
+    ``per_second`` is the measured prefill rate in tokens per second, None if unknown. Raises TooLong if the tiers
+    together have no room for the pages of the prompt.
     """
     keeper, shape = cache_plan.keeper, model.shape
     if not keeper.unbounded_positions:

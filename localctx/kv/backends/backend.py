@@ -67,8 +67,8 @@ class Backend(Protocol):
         """
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
-        """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages of this ``kind``. ``payloads`` are the
-        bytes of the pages, which are written.
+        """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages of this ``kind``. ``payloads`` is the
+        memory of the pages, which is written.
         """
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -103,9 +103,9 @@ class Backend(Protocol):
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """Attend with each of the T tokens q [Hq, T, D] to its own n pages. ``indices`` into ``pages`` are [T * n], or
-        [H, T * n] if each KV head has its own pages. The first ``skip`` tokens of the first page are hidden, for every
-        token. ``extra`` [Hq, T * n * 64] is added to the scaled scores.
+        """Attend with each of the T tokens q [Hq, T, D] to n pages, which differ between tokens. ``indices`` into
+        ``pages`` are [T * n], or [H, T * n] if they differ between KV heads too. The first ``skip`` tokens of the first
+        page are hidden, for every token. ``extra`` [Hq, T * n * 64] is added to the scaled scores.
         """
 
     def prefill(

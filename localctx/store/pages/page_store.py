@@ -1,4 +1,4 @@
-"""PageStore: the interface of persistent stores of sealed pages, and prefix matching over any of them."""
+"""PageStore: the interface of persistent stores of sealed pages. Prefix matching works over any such store."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -85,10 +85,10 @@ def longest_prefix(
     activation: Activation | None = None,
     shape: KVShape | None = None,
 ) -> PrefixMatch:
-    """Returns the longest verified prefix of stored pages for ``tokens``, named by ``page_names``.
+    """Returns the longest verified prefix of stored pages for ``tokens``; the pages are named by ``page_names``.
 
     The prefix ends where a sequence of this ``shape`` can continue (None: after any page). Pages after a damaged one
-    are verified too, so that one prefill repairs all of them.
+    are verified too, so that one prefill repairs all damage.
     """
     match, keys = PrefixMatch(), list(page_names(fingerprint, tokens, activation))
     for (name, _), page in zip(keys, pages.open(keys), strict=True):

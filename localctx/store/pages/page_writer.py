@@ -106,7 +106,7 @@ class PageWriter:
                 yield -2 * i - 1 - (kind == "sliding"), snapshot_key(self.keys[i], kind)[0]
 
     def mapped(self, positions: Iterable[int]) -> Iterator[tuple[int, Callable[[], np.ndarray | None]]]:
-        """Map those of the pages at ``positions`` that are stored. Yields (position, function that returns the page's
+        """Map the pages at ``positions``, as far as they are stored. Yields (position, function that returns the page's
         verified bytes, or None if it is damaged).
         """
         reader = PageReader(self._folder)

@@ -24,8 +24,8 @@ class StoredSnapshot(NamedTuple):
     """A stored snapshot: its ``key`` (name and packed tokens), its size in bytes, and the token ``stop`` at which it
     ends.
 
-    Its tokens are those of the sequence up to the token ``same``. ``open`` maps and verifies its bytes, and removes it
-    if it is damaged.
+    It has the tokens of the requested sequence up to the token ``same``. ``open`` maps and verifies its bytes, and
+    removes it if it is damaged.
     """
 
     key: PageKey
@@ -101,8 +101,8 @@ class StoredSnapshots:
 
 
 class SnapshotWriter(PageWriter):
-    """Writes the snapshots of one sequence. ``keys`` are those of all its snapshots so far. ``commit`` makes the
-    snapshots durable.
+    """Writes the snapshots of one sequence. ``keys`` are the keys of all snapshots of the sequence so far. ``commit``
+    makes the snapshots durable.
     """
 
     def __init__(self, db: Database, folder: Path, fingerprint: bytes, keys: list[PageKey], cache: str) -> None:
