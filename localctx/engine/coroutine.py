@@ -63,7 +63,7 @@ class CoroutineRunner(Generic[Result]):
         self._coroutine, self.ended = coroutine, False
 
     def resume(self, logits: Tensor | list[Tensor] | None = None) -> None:
-        """Start the coroutine, or continue it after an event, or with the ``logits`` it asked for."""
+        """Start the coroutine, or continue it: after an event, or with the ``logits`` that it waits for."""
         try:
             self.yielded = self._coroutine.send(logits)
         except StopIteration as end:
@@ -116,7 +116,7 @@ def run_to_end(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> 
 
 
 def consume(events: Generator[Event, None, Result], on_event: Callable[[Event], None]) -> Result:
-    """Call ``on_event`` with every event; returns what the generator returns."""
+    """Call ``on_event`` with every event of the generator. Returns the result of the generator."""
     with closing(events):
         while True:
             try:
@@ -130,8 +130,8 @@ def flat_map_events(
     transform: Callable[[Event], Iterable[Event]],
     at_end: Callable[[], Iterable[Event]] = tuple,
 ) -> EngineCoroutine[Result]:
-    """Run ``coroutine`` with each event replaced by those that ``transform`` returns. Yields ``at_end`` after the last
-    event, or when the coroutine is cancelled.
+    """Run ``coroutine``, and replace each of its events by the events that ``transform`` returns for it. After the last
+    event, or when the coroutine is cancelled, the events that ``at_end`` returns follow.
     """
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
@@ -155,5 +155,7 @@ def flat_map_events(
 def map_events(
     coroutine: EngineCoroutine[Result], transform: Callable[[Event], Event | None]
 ) -> EngineCoroutine[Result]:
-    """Run ``coroutine`` with each event replaced by what ``transform`` returns; None drops the event."""
+    """Run ``coroutine``, and replace each of its events by the event that ``transform`` returns. If that is None, the
+    event is dropped.
+    """
     return flat_map_events(coroutine, lambda event: filter(None, [transform(event)]))

@@ -165,8 +165,8 @@ class Runtime:
 
     @contextmanager
     def running(self, cancellable: bool = False) -> Iterator[None]:
-        """Reset an earlier cancel, and accept a new one during the block: from its start if ``cancellable``, else once
-        the model is loaded.
+        """Forget earlier cancels, and accept a new cancel during the block. If ``cancellable``, it is accepted from the
+        start of the block, else once the model is loaded.
         """
         self._cancel.clear()
         self._cancellable = cancellable
@@ -194,7 +194,7 @@ class Runtime:
             raise Cancelled
 
     def change(self, settings: Settings) -> None:
-        """Continue under other settings; the model stays loaded if they name the same one."""
+        """Continue under other settings. The model stays loaded if both settings name the same one."""
         old, self.settings = self.settings, choose_model(settings)
         if not same_model(old, self.settings):
             self._model = None

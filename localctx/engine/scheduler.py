@@ -78,7 +78,9 @@ class Batcher:
         return any(sequence.cancelled() for sequence, _ in self._computing)
 
     def collect_events(self) -> Iterator[tuple[Sequence, Event]]:
-        """Run every sequence up to its next forward request, or for MAX_EVENTS events; yields the events."""
+        """Run every sequence up to its next forward request, or for MAX_EVENTS events. Yields the (sequence, event)
+        pairs.
+        """
         for sequence in list(self.sequences):
             for event in islice(sequence.events(), MAX_EVENTS):
                 yield sequence, event

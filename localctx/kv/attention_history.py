@@ -45,12 +45,14 @@ class AttentionHistory:
         self.page_mass, self.queries = self.page_mass[indices], self.queries[indices]
 
     def reset(self, pages: int) -> None:
-        """Start over with ``pages`` sealed pages that have received nothing."""
+        """Start over with ``pages`` sealed pages that have received no attention yet."""
         self.page_mass, self.queries = np.zeros(pages), np.zeros(pages)
         self.token_votes.clear()
 
     def record(self, pages: int) -> None:
-        """Start to add up, in ``recorded``, the mass that the first ``pages`` pages of the text receive."""
+        """Start to record, in ``recorded``, the attention mass that the first ``pages`` pages of the text will
+        receive.
+        """
         self.recorded = np.zeros(pages)
 
     def add_recorded(self, text_pages: np.ndarray, mass: np.ndarray) -> None:

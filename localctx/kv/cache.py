@@ -117,7 +117,7 @@ class Cache:
         return self.open_page.tokens(layer)
 
     def tail_payload(self) -> np.ndarray:
-        """Returns the open page in full precision: each layer's k and v of its tokens, uint8."""
+        """Returns the tokens of the open page in full precision, as bytes (uint8): k and v of each layer in turn."""
         return self.open_page.payload()
 
     def sliding_payload(self, index: int) -> np.ndarray | None:
@@ -172,7 +172,9 @@ class Cache:
         self.history.record(self.length // PAGE)
 
     def add_attention(self, indices: np.ndarray, mass: np.ndarray) -> None:
-        """Record ``mass`` of the sealed pages at ``indices``, both [n] or [kv_heads, n]."""
+        """Add ``mass`` to the recorded attention mass of the sealed pages at ``indices``. Both are [n] or [kv_heads,
+        n].
+        """
         self.history.add_recorded(self.table.text_pages[indices], mass)
 
     # --- A step
@@ -316,10 +318,10 @@ class Cache:
         return twin
 
     def trimmable(self, length: int) -> int:
-        """Returns the longest length, up to ``length``, that ``trim`` can restore exactly.
+        """Returns the longest length, up to ``length`` tokens, to which ``trim`` can cut the sequence exactly.
 
-        Reopening a sealed page is not exact, states are not kept after every token, and sliding layers keep only the
-        last window.
+        Other lengths are not exact: a reopened sealed page has only the codec's precision, states are not kept after
+        every token, and sliding layers keep only the last window.
         """
         whole = length if length >= self.num_pages * PAGE else length // PAGE * PAGE
         known = self.states.restorable(whole, self.length)

@@ -1,4 +1,6 @@
-"""Rope: the protocol by which the cache re-rotates a model's keys, and stores them without their bias."""
+"""Rope: the protocol of a model's rotary embedding. With it the cache re-rotates keys, and stores keys without the bias
+of k_proj.
+"""
 
 from typing import Protocol
 

@@ -79,13 +79,15 @@ class SequenceStates:
         self._next, self._next_ends = {}, {}
 
     def restorable(self, length: int, now: int) -> int:
-        """Returns the longest length up to ``length`` whose states are held, in a sequence of ``now`` tokens."""
+        """Returns the longest length, up to ``length`` tokens, after which the states are held. ``now`` is the current
+        length.
+        """
         if not self._shapes or length == now:
             return length
         return max((end for end in self.ends if end <= length), default=0)
 
     def restore(self, length: int, now: int) -> None:
-        """Return to the states after ``length`` tokens, in a sequence of ``now`` tokens."""
+        """Go back to the states after ``length`` tokens. ``now`` is the current length."""
         if self._shapes and length != now:
             self.now = self.ends[length] if length else None
         self.ends = {end: states for end, states in self.ends.items() if end <= length}
@@ -97,7 +99,9 @@ class SequenceStates:
         return twin
 
     def share(self, states: States | None, length: int) -> None:
-        """Use the ``states`` of another sequence with the same first ``length`` tokens, a whole number of pages."""
+        """Begin with the ``states`` of another sequence, which has the same first ``length`` tokens. These are whole
+        pages.
+        """
         self.now = states
         if states is not None:
             self.ends[length] = states

@@ -86,7 +86,7 @@ class KeySketches:
         return self._once(lambda: np.array([place(layer) for layer in layers], np.int64))
 
     def clear(self) -> None:
-        """Drop all sketches, because pages before the last have changed."""
+        """Drop all sketches. Call this after a change of pages that are sealed already."""
         self._by_layer.clear()
         self._rooms.clear()
         self._arguments = None

@@ -123,7 +123,7 @@ class Caches:
         return [row["document"] for row in rows]
 
     def ready_tokens(self, ids: Sequence[str]) -> dict[str, int]:
-        """Returns the token counts, by id, of the caches among ``ids`` whose pages are all stored."""
+        """Returns the numbers of tokens of those caches in ``ids`` whose pages are all stored, by id."""
         where = "state = 'ready' AND id IN (SELECT value FROM json_each(?))"
         rows = self._db.query(f"SELECT id, tokens FROM caches WHERE {where}", [json.dumps(list(ids))])
         return {row["id"]: row["tokens"] for row in rows}
@@ -234,7 +234,7 @@ class Caches:
         return {row["model"]: row["per_second"] for row in rows}
 
     def prepared_documents(self, model: str) -> dict[str, int]:
-        """Returns the documents that this model need not prefill again: character counts by id."""
+        """Returns the documents that this model need not prefill again: the numbers of their characters, by id."""
         rows = self._db.query(
             """SELECT id, chars FROM documents WHERE id IN (SELECT document FROM cache_documents
             JOIN caches ON caches.id = cache WHERE model = ? AND state = 'ready' AND chat IS NULL

@@ -1,4 +1,6 @@
-"""The files of documents: each path with the document last read from it. Files with the same text share a document."""
+"""The files of documents: records for each path the document that was last read from it. Files with the same text share
+a document.
+"""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path

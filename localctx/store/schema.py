@@ -124,7 +124,9 @@ def pins(db: Database) -> None:
 
 @migrate()
 def versions(db: Database) -> None:
-    """Add a document's successor and its file's modification time. Texts of one path become versions by age."""
+    """Add the id of a document's next version, and the modification time of its file. Texts of one path become versions
+    of each other, by age.
+    """
     db.table("documents").add_column("modified", int, not_null_default=0)  # nanoseconds since 1970
     db.table("documents").add_column("superseded", str)
     db.table("documents").create_index(["path"])
@@ -307,8 +309,8 @@ def unread_parts(db: Database) -> None:
 
 @migrate()
 def files(db: Database) -> None:
-    """Add the files of documents, because several may have the same text: those documents are named after, and their
-    copies in watched folders.
+    """Add the files of documents, because several files may have the same text. Recorded first are the files that
+    documents are named after, and the copies of these in watched folders.
     """
     db.table("files").create(
         {
@@ -340,7 +342,9 @@ def files(db: Database) -> None:
 
 @migrate()
 def indexing_in_steps(db: Database) -> None:
-    """Add the documents whose words are all indexed, and a count of the vectors' removals: a step adds only some."""
+    """Add a table of documents that are indexed completely, because indexing now adds chunks in several steps. Add a
+    count of removals of vectors.
+    """
     db.table("indexed").create({"document": str}, pk="document", foreign_keys=[("document", "documents", "id")])
     db.execute("INSERT INTO indexed SELECT DISTINCT document FROM chunks")
     db.table("vector_removals").create({"count": int}, not_null={"count"})
@@ -349,7 +353,9 @@ def indexing_in_steps(db: Database) -> None:
 
 @migrate()
 def usual_letters(db: Database) -> None:
-    """Index ligatures as letters and full-width signs as others, without invisible signs in words."""
+    """Index texts in their usual form: ligatures as letters, full-width signs as usual ones, and words without
+    invisible signs.
+    """
     for chunk, text, words, latin in words_of_chunks(db):
         if usual_form(text) != text:
             before = terms_as_written(text, latin)

@@ -54,7 +54,9 @@ def signs_apart(text: str) -> str:
 
 
 def is_other_language(document: str) -> bool:
-    """Returns True if many of a text's words are common words of a language in Latin letters other than English."""
+    """Returns True if the text seems to be in another language than English with Latin letters: many of its words are
+    common words of such a language.
+    """
     step = max(_SAMPLE, len(document) // _SAMPLES)
     sample = " ".join(document[at : at + _SAMPLE] for at in range(0, len(document), step))
     words = _TERM.findall(sample.lower())
@@ -74,7 +76,7 @@ def indexed_words(text: str, latin: bool) -> str:
 
 
 def terms_as_written(text: str, latin: bool) -> str:
-    """Returns the index terms of ``text`` without bringing it to its usual form, as stores had them before."""
+    """Returns the index terms of ``text`` as it is written, not in its usual form. Older stores had these terms."""
     words = signs_apart(text)
     if not latin and not _NOT_LATIN.search(text):
         return words

@@ -1,4 +1,4 @@
-"""RoPE frequencies: the angle by which each pair of channels rotates per position."""
+"""RoPE frequencies: the angle by which each pair of channels rotates from one position to the next."""
 
 import math
 from collections.abc import Mapping

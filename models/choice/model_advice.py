@@ -113,7 +113,9 @@ def _own_weights(entry: CatalogEntry, device: torch.device) -> str:
 
 
 def recommend(entries: Iterable[CatalogEntry], machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Returns the largest chat model that runs well on ``machine``, or the smallest if none does."""
+    """Returns the estimate of the largest chat model that runs well on ``machine``, or of the smallest one if none
+    does.
+    """
     return _largest_good([estimate(e, machine, weights) for e in entries if e.kind == "chat"])
 
 

@@ -140,7 +140,9 @@ def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
 
 
 def hub_source(name: str) -> HubSource | None:
-    """Returns the hub source for a name ``owner/name`` or a GGUF_ON_HUB; None for other names."""
+    """Returns the hub source for a hub id ``owner/name``, or for ``owner/name:pattern`` (GGUF_ON_HUB, a pattern of GGUF
+    files). None for other names.
+    """
     if match := GGUF_ON_HUB.fullmatch(name):
         return HubSource(match["repo"], pattern=match["pattern"])
     return HubSource(name) if _HUB_ID.fullmatch(name) else None

@@ -1,4 +1,6 @@
-"""Access to llama.cpp through llama-cpp-python: whether it is installed, its build, its log and its KV types."""
+"""Access to llama.cpp through llama-cpp-python: finds whether it is installed, and reads its build, its log and its KV
+types.
+"""
 
 import ctypes
 import functools

@@ -105,8 +105,8 @@ class SequenceSlots:
         self._retained = RetainedSequence(ends, sequence)
 
     def find_retained(self, name: bytes) -> tuple[NativeSequence, int] | None:
-        """Returns the retained sequence and the length of its prefix ``name``; None if it has no such prefix or cannot
-        be trimmed to it.
+        """Returns the retained sequence and the length of its prefix called ``name``. None if it has no such prefix, or
+        cannot be trimmed to it.
         """
         if not self._retained or name not in self._retained.ends:
             return None
@@ -200,8 +200,8 @@ class SequenceSlots:
                 self.make_resident(keep)
 
     def take_id(self, sequence: NativeSequence, keep: Iterable[NativeSequence]) -> int:
-        """Returns a native id for ``sequence``. If none is free, takes that of the retained sequence, or preempts the
-        least recently used one not in ``keep``.
+        """Returns a native id for ``sequence``. If no id is free, the retained sequence gives up its id, or else the
+        least recently used sequence that is not in ``keep`` is preempted.
         """
         native = self.native
         free = next((i for i in range(native.scratch) if i not in self._resident), None)
@@ -268,7 +268,9 @@ class SequenceSlots:
         return self._clock
 
     def cut(self, sequence: NativeSequence, length: int) -> None:
-        """Trim a resident sequence's memory to ``length``. If that is impossible, discard it as ``lost``."""
+        """Trim the memory of a resident sequence to ``length`` tokens. If that is impossible, its memory is released,
+        and it is ``lost``.
+        """
         native = self.native
         position = sequence.position(length)
         if native.positions(native_id(sequence))[1] == position - 1:

@@ -1,4 +1,4 @@
-"""GGUF files for comparison with llama.cpp: found, made once in the data folder, or downloaded on request."""
+"""GGUF files for comparison with llama.cpp. A file is found, made once in the data folder, or downloaded on request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -41,7 +41,7 @@ class DequantizedExperts(ExpertWeights):
 
 
 def may_wait() -> bool:
-    """Returns True if results may be read back from the device, which is not allowed during CUDA graph capture."""
+    """Returns True if results may be read back from the device. That is not allowed while a CUDA graph is captured."""
     return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 

@@ -1,7 +1,8 @@
-"""Gluon, the part of Triton whose tensors have layouts that are written down: which thread holds which number.
+"""Gives kernels the language Gluon: Triton with layouts, which say explicitly what thread holds what number of a
+tensor.
 
-Triton's interpreter does not run it. There ``gl`` is Triton's own language, in which layouts mean nothing: it checks
-numbers, and the compiler checks layouts (``assert_trivial``: nothing moves between threads).
+Triton's interpreter cannot run Gluon. There ``gl`` is Triton's own language, in which layouts mean nothing. So the
+interpreter checks numbers, and the compiler checks layouts (``assert_trivial``: nothing moves between threads).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The tokenizer of a continued answer: new tokens are decoded as the continuation of its text."""
+"""Decodes a continued answer: new tokens are decoded as the continuation of the text that the answer begins with."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from localctx.models.base import Messages, Tokenizer
 
 @dataclass(frozen=True)
 class ContinuedTokenizer:
-    """A tokenizer whose streams continue the text ``begun``. This keeps, for example, a space before a word that would
-    be dropped at the beginning of a text.
+    """A tokenizer whose ``stream`` decodes tokens as the continuation of the text ``begun``. So, for example, a word
+    keeps the space before it, which would be dropped at the beginning of a text.
     """
 
     tokenizer: Tokenizer

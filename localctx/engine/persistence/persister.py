@@ -94,8 +94,8 @@ class Persister(ABC, Generic[AnyCache]):
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: AnyCache, rate: float | None = None) -> None:
-        """Write the rest and commit; a complete cache is marked ready. ``rate``, the measured prefill rate in tokens
-        per second, is stored for the next plan. Does nothing unless ``register`` was called.
+        """Write the rest and commit. If the cache is complete, it is marked ready. ``rate`` is the measured prefill
+        rate in tokens per second, which is stored for the next plan. Does nothing unless ``register`` was called.
         """
         if not self._writer:
             return

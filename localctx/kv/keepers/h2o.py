@@ -29,7 +29,9 @@ class H2O(TokenBudget):
         return min(tokens, self.tokens)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """Returns the pages with the least mass that are neither sinks nor recent."""
+        """Returns the indices of the pages with the least attention mass. Sinks and the last pages are never among
+        them.
+        """
         over = pages - max(SINK_PAGES + 2, self.tokens // PAGE)
         if over <= 0:
             return []

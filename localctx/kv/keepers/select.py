@@ -26,7 +26,7 @@ class Select(Keeper):
         return cls(part=part if part <= 1 else part / max(part, tokens))
 
     def pages_seen(self, pages: int) -> int:
-        """Returns ``part`` of the pages, at least the sinks and three more."""
+        """Returns the share ``part`` of the pages, as a number: at least the sinks and three more."""
         return min(pages, max(SINK_PAGES + 3, math.ceil(pages * self.part)))
 
 

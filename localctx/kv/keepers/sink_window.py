@@ -20,11 +20,11 @@ class SinkWindow(TokenBudget):
     unbounded_positions: bool = True
 
     def max_tokens_held(self, tokens: int) -> int:
-        """Returns the tokens of the sinks and the window."""
+        """Returns the number of tokens in the sinks and the window together."""
         return min(tokens, self.tokens + self.sink_pages * PAGE)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """Returns the pages between the sinks and the window."""
+        """Returns the indices of the pages between the sinks and the window."""
         return list(range(self.sink_pages, pages - max(1, self.tokens // PAGE)))
 
 

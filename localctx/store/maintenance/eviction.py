@@ -55,7 +55,8 @@ def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> Evic
 
 
 def eviction_score(cache: CacheRow, seconds_per_token: float, now: float) -> float:
-    """Returns the seconds of prefill that a stored byte saves, divided by the seconds since its last use.
+    """Returns a score: how many seconds of prefill each stored byte saves, divided by the seconds since the last use.
+    The cache with the lowest score is evicted first.
 
     Cost by size is GreedyDual-Size (Cao and Irani, 1997). Its ageing needs a floor that is stored across evictions.
     Dividing by the time since the last use ages too (hyperbolic caching, Blankstein et al., 2017) and needs only that

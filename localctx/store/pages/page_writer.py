@@ -74,10 +74,11 @@ class PageWriter:
         self._beside.add(position)
 
     def commit(self, pages: int) -> None:
-        """Make all written pages durable, name them, and register the sequence's first ``pages`` in the cache.
+        """Make all written pages durable, name them in the database, and register the first ``pages`` pages of the
+        sequence in the cache.
 
-        Also writes pages that were skipped as already stored but removed since. Raises StoreError if the cache was
-        removed meanwhile: then stores nothing more of it.
+        Pages that were skipped as already stored, but have been removed since, are written too. Raises StoreError if
+        the cache was removed meanwhile; nothing more of it is stored then.
         """
         for file in self._files.values():
             file.sync()
