@@ -38,8 +38,8 @@ Scheduled = tuple[Sequence, AwaitedForward]
 
 
 class Batcher:
-    """Chooses the forward requests of each pass. A pass prefills at most ``max_prefill_tokens`` tokens; a larger
-    request is prefilled as the only one of its pass.
+    """Chooses the forward requests of each pass. All prefill requests of a pass have at most ``max_prefill_tokens``
+    tokens together; a larger one is the only prefill request of its pass.
 
     With ``in_order``, sequences prefill in the order in which they were added. No long chunk is then prefilled while
     FULL_DECODE_BATCH others decode, so that long work ends piece by piece and not all at once.
