@@ -79,6 +79,7 @@ def open_page(contexts, address, documents) -> Iterator:
         page.on("dialog", lambda d: faults.append(d.message))
         page.on("pageerror", lambda e: faults.append(str(e)))
         page.on("console", lambda m: faults.append(m.text) if m.type == "error" and not expected(m) else None)
+        page.add_init_script("localStorage.clear()")  # no draft of an earlier page
         page.goto(address + query)
         page.locator("#question textarea").wait_for()
         page.locator("#viewer").wait_for(state="attached")
@@ -116,7 +117,7 @@ def sources(window, documents) -> list[str]:
 def show_sources(page, sources: list[str]):
     """Put sources into the page as an answer has them; the first of them."""
     page.evaluate(
-        """sources => { const all = document.createElement('div'); all.className = 'lc-sources'
+        """sources => { const all = document.createElement('div'); all.className = 'lc-answer'
             for (const source of sources) { const button = document.createElement('button')
                 const [document_, start, end] = source.split('/')
                 Object.assign(button.dataset, {document: document_, start, end})
@@ -124,7 +125,7 @@ def show_sources(page, sources: list[str]):
             document.querySelector('#status').append(all) }""",
         sources,
     )
-    return page.locator(".lc-sources .lc-open-source").first
+    return page.locator("#status .lc-answer .lc-open-source").first
 
 
 def viewer(page):
@@ -210,16 +211,16 @@ def test_a_link_in_an_answer_opens_too_and_the_keyboard_does_it(open_page, docum
     with window.store() as store:
         start = store.documents.text(lease).index("No pets.")
     page.evaluate(
-        """address => { const link = document.createElement('a'); link.className = 'lc-open-source'
-            link.href = address; link.textContent = '1'; link.id = 'made'
+        """place => { const link = document.createElement('a'); link.className = 'lc-open-source'
+            link.href = '#'; link.textContent = '1'; Object.assign(link.dataset, place)
             document.querySelector('#conversation').append(link); link.focus() }""",
-        f"#source/{lease}/{start}/{start + 8}/1",
+        {"document": lease, "start": start, "end": start + 8},
     )
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('#viewer-part').value === '3'")
     drawn(page)
     assert len(page.evaluate(MARKED)) == 1
-    assert "#source" not in page.url
+    assert not page.url.endswith("#")
 
 
 # Pages
