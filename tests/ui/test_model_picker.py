@@ -126,8 +126,11 @@ def chosen(home: Path) -> dict:
 def test_the_first_run_recommends_a_model_and_its_download_outlives_the_tab(tabs, window, hub, home):
     hub.go.clear()
     page = tabs()
-    card = said(page, "#model-panel", "recommended here")
-    assert "SmolLM2 135M is installed as a demonstration: small, quick, often wrong." in card
+    card = said(page, "#model-panel", "See all models")
+    assert "SmolLM2 135M is a demonstration: small, quick, often wrong." in card
+    assert "this machine runs Tiny 1B" in card
+    page.get_by_role("button", name="See all models").click()
+    card = said(page, "#model-panel", "licence: MIT")
     assert re.search(r"Reads a 20-page document in about \d+ s, answers about \d+ words a second \(estimate\)", card)
     assert "Runs here · 585.9 KiB to download · licence: MIT" in card
     page.get_by_role("button", name="Download Tiny 1B").click()
@@ -147,7 +150,7 @@ def test_the_first_run_recommends_a_model_and_its_download_outlives_the_tab(tabs
     page.locator("#model-next", has_text="Use Tiny 1B").click()
     said(page, "#model-said", "Tiny 1B is ready")
     assert chosen(home) == {"model": "tiny"}
-    assert said(page, "#model-button", "Model: Tiny 1B") == "Model: Tiny 1B ▾"
+    assert said(page, "#model-button", "Tiny 1B") == "Tiny 1B ▾"
     page.locator("#model-panel").wait_for(state="hidden")
     page.reload()
     said(page, "#model-button", "Tiny 1B")
@@ -158,7 +161,7 @@ def test_the_first_run_recommends_a_model_and_its_download_outlives_the_tab(tabs
 def test_who_keeps_the_demonstration_is_not_asked_again_and_sees_its_name(tabs, window, home):
     page = tabs()
     said(page, "#model-panel", "recommended here")
-    page.get_by_role("button", name="Keep the demonstration").click()
+    page.get_by_role("button", name="Not now").click()
     page.locator("#model-panel").wait_for(state="hidden")
     assert chosen(home) == {"model": FALLBACK}
     assert "SmolLM2 135M · demonstration" in page.locator("#model-button").inner_text()
@@ -249,7 +252,7 @@ def test_another_model_is_checked_before_it_is_listed_and_used_only_if_it_loads(
     page.get_by_role("button", name="Use My model").click()
     said(page, "#model-said", "My model is ready")
     assert chosen(home) == {"model": str(whole)}
-    assert "Model: My model" in page.locator("#model-button").inner_text()
+    assert "My model" in page.locator("#model-button").inner_text()
 
 
 def prepare(window, home: Path, text: str) -> None:

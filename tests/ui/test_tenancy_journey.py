@@ -106,7 +106,7 @@ def test_the_tenancy_journey(tab, files, window):
     suggestions = one.page.locator("#suggestions button:visible").all_inner_texts()
     assert 1 <= len(suggestions) <= 3
     one.page.locator("#suggestions button:visible").first.click()
-    one.page.locator("#conversation .lc-said, #conversation .lc-number").first.wait_for(timeout=180_000)
+    one.page.locator("#conversation .lc-answer").first.wait_for(timeout=180_000)
     one.answer()
 
     one.ask("How much is the monthly rent?")
