@@ -1,6 +1,5 @@
 """A tenant's first hour with the window and the default model: contracts, a book, answers to check, a way back."""
 
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -111,8 +110,7 @@ def test_the_tenancy_journey(tab, files, window):
 
     one.ask("How much is the monthly rent?")
     assert "920" in one.answer()
-    number = one.page.locator("#conversation .lc-number").last
-    number.click()
+    one.page.locator("#conversation .lc-answer .lc-open-source").last.click()
     mark = one.page.locator("#viewer rect.lc-cited").first
     mark.wait_for()
     assert one.page.locator("#viewer-part").input_value() == "4"  # the page of the rent
@@ -124,7 +122,7 @@ def test_the_tenancy_journey(tab, files, window):
     one.ask("What is the monthly rent in each agreement?")
     answer = one.answer()
     assert "1,105" in answer or "920" in answer
-    assert re.search(r"\d+ % already read", answer) or "Started in" in answer
+    assert "already read" in one.details() or "Started" in one.details()
 
     one.ask("Who is the landlord and what does the landlord keep in good order?")
     one.page.wait_for_function("location.search.includes('chat=')")
@@ -167,7 +165,7 @@ def test_axe_finds_nothing_serious_beside_an_open_document(tab, files, theme, vi
     drop(one, "ferris.pdf", files["ferris.pdf"])
     one.ask("How much is the deposit?")
     assert "1,840" in one.answer()
-    one.page.locator("#conversation .lc-number").last.click()
+    one.page.locator("#conversation .lc-answer .lc-open-source").last.click()
     one.page.locator("#viewer rect.lc-cited").first.wait_for()
     found = axe.Axe().run(one.page).response["violations"]
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")] == []
