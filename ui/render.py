@@ -13,6 +13,7 @@ _READS = {
     "everywhere": "Asking every passage",
     "table": "Computing over all rows of the table",
     "summarize": "Summarizing the whole document",
+    "extract": "Choosing key sentences of the document",
 }
 _ENDED = {
     "cancelled": "Stopped",

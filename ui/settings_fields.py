@@ -60,7 +60,6 @@ def _fields() -> Iterator[Field]:
 
 
 FIELDS = tuple(_fields())
-OCR_CHOICES = next(field.choices for field in FIELDS if field.name == "ocr")
 
 
 def fields_of(group: str) -> list[Field]:

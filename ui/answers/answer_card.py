@@ -145,7 +145,7 @@ def _found(
 def _title(m: Message, checked: Sequence[AnswerSentence]) -> str:
     """Returns a line above an answer that is no plain answer: a summary of the chat, or sentences of the document."""
     kept = [s for s in checked if s.source and _within(m.text[s.start : s.end], s.source.quote)]
-    extract = m.stats.get("mode") == "summarize" and len(kept) > 1 and len(kept) >= len(checked) - 1
+    extract = m.stats.get("mode") in ("summarize", "extract") and len(kept) > 1 and len(kept) >= len(checked) - 1
     title = "Summary of what was said before" if m.role == SUMMARY else "Key sentences from the document"
     return f'<p class="lc-quiet">{title}</p>' if m.role == SUMMARY or extract else ""
 

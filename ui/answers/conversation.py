@@ -58,7 +58,7 @@ class StreamingAnswer:
         found = f'<ul class="lc-passages">{found}</ul>' if found else ""
         quoted = quotation(self.quoted[0]) + links(self.quoted[1:]) if self.quoted else ""
         shown = said + found + quoted
-        return f'<div class="lc-answer lc-growing" data-testid="bot">{shown}</div>' if shown else ""
+        return f'<div class="lc-answer" data-testid="bot">{shown}</div>' if shown else ""
 
     def handle(self, event: Any) -> None:
         """Update the answer with one event of the job that generates it."""

@@ -15,6 +15,7 @@ _COPY = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M9 9h11v11H9zM5 15
 _EDIT = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 20h4L19 9l-4-4L4 16zM13 7l4 4"/></svg>'
 _DOTS = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M5 12h.01M12 12h.01M19 12h.01" stroke-width="3"/></svg>'
 _AGAIN = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M20 11a8 8 0 1 0-2 6M20 5v6h-6"/></svg>'
+_PARTIAL = "Based on the passages that fit the question, not on all of the text."
 
 
 def question_row(m: Message, versions: Sequence[int]) -> str:
@@ -47,8 +48,8 @@ def _offers(m: Message, state: str) -> str:
         offered.setdefault("everywhere", None)
     buttons = [_button(_offer(way, offered[way]), way, way) for way in _WAYS if way in offered]
     buttons += [_button("Continue", f"continue {m.id}", f"continue-{m.id}")] if m.unfinished else []
-    partly = "Based on the passages that fit the question, not on all of the text." if state != "missing" else ""
-    why = f"<small>{partly}</small>" if offered and partly else ""
+    is_partial = offered and state != "missing" and m.stats.get("mode") != "extract"
+    why = f"<small>{_PARTIAL}</small>" if is_partial else ""
     return f'<p class="lc-offers">{why}{"".join(buttons)}</p>' if buttons else ""
 
 

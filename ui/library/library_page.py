@@ -105,7 +105,7 @@ class LibraryPage:
             submit_btn="Search",
         )
         self._indexing.build()
-        self.only = gr.Checkbox(label="Only in the ticked documents", elem_id="only")
+        self.only = gr.Checkbox(label="Only in the chosen documents", elem_id="only")
         self.hits = gr.HTML("", elem_id="hits")
 
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
@@ -152,7 +152,8 @@ class LibraryPage:
 
     def _list(self, text: str, collection: str) -> str:
         with self._window.store() as store:
-            return library_table.documents(store, text, int(collection) if collection else None)
+            model = self._window.settings.model
+            return library_table.documents(store, model, text, int(collection) if collection else None)
 
     def _wire_asking(self, button: gr.Button, collection: gr.Dropdown) -> None:
         outputs = [self._tabs, *self._chat.everything]

@@ -33,8 +33,9 @@ _EMPTY = (
 # --- Documents
 
 
-def documents(store: Store, text: str, collection: int | None = None) -> str:
-    """Returns a table of the documents with ``text`` in their names, each with a checkbox.
+def documents(store: Store, model: str, text: str, collection: int | None = None) -> str:
+    """Returns a table of the documents with ``text`` in their names. A row has a checkbox, and whether ``model`` has read
+    the document.
 
     With ``collection`` (an id), only documents of that collection are in it.
     """
@@ -50,13 +51,16 @@ def documents(store: Store, text: str, collection: int | None = None) -> str:
         return note(f"No name has “{text.strip()}” in it." if rows else empty)
     heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     tick_all = '<th><input type="checkbox" class="lc-all" aria-label="Choose all"></th>'
-    body = "".join(_row(store, d, copies[d.id], names.get(d.id, ())) for d in matching)
+    read = store.caches.prepared_documents(model)
+    body = "".join(_row(store, d, d.id in read, copies[d.id], names.get(d.id, ())) for d in matching)
     return f'<table class="lc-table"><thead><tr>{tick_all}{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(store: Store, d: DocumentRow, copies: Sequence[DocumentFile], collections: Sequence[str]) -> str:
-    _, tokens, nbytes = store.caches.usage(d.id)
-    state = f'<span title="{format_bytes(nbytes)} on disk">Starts at once</span>' if tokens else "Not read yet"
+def _row(
+    store: Store, d: DocumentRow, is_read: bool, copies: Sequence[DocumentFile], collections: Sequence[str]
+) -> str:
+    _, _, nbytes = store.caches.usage(d.id)
+    state = f'<span title="{format_bytes(nbytes)} on disk">Starts at once</span>' if is_read else "Not read yet"
     figures = (length(store, d), state, _day(datetime.fromtimestamp(d.used).date()))
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=True))
     signs = "".join(

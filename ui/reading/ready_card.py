@@ -35,7 +35,7 @@ class ReadyCard:
                 self.card = gr.HTML("", elem_id="ready-card")
                 self.cancel = gr.Button("Cancel", size="sm", elem_id="ready-cancel", scale=0, min_width=90)
             with gr.Row(elem_id="suggestions", visible=False) as self.row:
-                self.suggestions = [gr.Button("", size="sm", elem_classes="lc-suggestion") for _ in range(SUGGESTIONS)]
+                self.suggestions = [gr.Button("", size="sm") for _ in range(SUGGESTIONS)]
 
     @property
     def outputs(self) -> list[Any]:

@@ -62,7 +62,7 @@ def _sign(d: ReadDocument, state: ReadingState) -> tuple[str, str]:
     if state.phase in ("parsing", "reading"):
         share = f'<small role="status">{state.percent} %</small>' if state.percent else ""
         return f'<i class="lc-spin" aria-hidden="true"></i>{share}', "Being read"
-    return '<i class="lc-sign-wait" aria-hidden="true">·</i>', "Not read yet"
+    return '<i aria-hidden="true">·</i>', "Not read yet"
 
 
 def _line(state: ReadingState) -> str:

@@ -66,7 +66,7 @@ class SettingsPage:
     def _build_advanced(self) -> None:
         for group in ADVANCED:
             gr.Markdown(f"### {group}")
-            with gr.Row(equal_height=False, elem_classes="lc-fields"):
+            with gr.Row(equal_height=False):
                 for field in fields_of(group):
                     with gr.Column(min_width=260):
                         self.fields[field.name] = field.build()
