@@ -73,7 +73,9 @@ class AttentionCase:
         all tokens, a decode batch once for each token. Drafted tokens do not count, because their results must be those
         of tokens computed one by one.
         """
-        return self.cache.phase != "answering" and self.chunk() and self.prefill_kernel()
+        if self.cache.phase == "answering" or any(layer.window for layer in self.cache.pool.shape.layers):
+            return False
+        return self.chunk() and self.prefill_kernel()
 
     def chunk(self) -> bool:
         """Returns True for several tokens in float32, or with page skipping. In bf16 without skipping, torch is

@@ -4,6 +4,7 @@ Its job gives way to other jobs after each small step. Finished steps are kept.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class BackgroundIndexer:
     ) -> None:
         self._settings, self._worker, self._is_busy = settings, worker, is_busy
         self._changed = threading.Condition()
-        self._open, self._wanted, self._left_out = True, False, frozenset[str]()
+        self._open, self._wanted, self._left_out = True, False, Counter[str]()
         self._thread = threading.Thread()
         self.status = IndexStatus()
 
@@ -72,11 +73,13 @@ class BackgroundIndexer:
     @contextmanager
     def leaving_out(self, documents: Collection[str]) -> Iterator[None]:
         """Do not index these documents (ids) inside the ``with`` block, in which they are deleted."""
-        self._left_out = frozenset(documents)
+        with self._changed:
+            self._left_out += Counter(documents)
         try:
             yield
         finally:
-            self._left_out = frozenset()
+            with self._changed:
+                self._left_out -= Counter(documents)
 
     def close(self) -> None:
         """Stop, and end the thread."""
@@ -89,7 +92,7 @@ class BackgroundIndexer:
     def _run(self) -> None:
         while self._wait_for_work():
             try:
-                self._index(self._left_out)
+                self._index(frozenset(self._left_out))
             except Cancelled:
                 continue  # a question or a deletion came first
             except Exception as e:
@@ -112,7 +115,7 @@ class BackgroundIndexer:
             return
         stream = self._worker.submit(_indexing(left_out), yielding=True)
         for event in stream:  # iterates at least every tenth of a second
-            if not self._wanted or self._left_out != left_out or self._is_busy(self._settings()):
+            if not self._wanted or frozenset(self._left_out) != left_out or self._is_busy(self._settings()):
                 stream.cancel()
                 raise Cancelled
             if isinstance(event, Progress):

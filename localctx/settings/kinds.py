@@ -85,7 +85,8 @@ class Number:
         if value is None and self.optional:
             return None
         number = int(value) if self.whole else float(value)
-        if not self.low <= number <= self.high:
+        is_cut = isinstance(value, float) and number != value
+        if isinstance(value, bool) or is_cut or not self.low <= number <= self.high:
             raise ValueError
         return number
 

@@ -320,3 +320,8 @@ def test_one_bad_byte_costs_one_letter_of_any_text_and_is_told(read, name):
     document = read(data, name)
     assert document.text.strip() == text.replace("fünf", "f\ufffdnf")
     assert document.row.unread == "1 byte that fits no encoding"
+
+
+def test_a_title_in_a_comment_of_latex_is_no_title(read):
+    text = "% \\title{Old}\n\\title{New}\n\\begin{document}\nText.\n\\end{document}\n"
+    assert read(text, "a.tex").text.split() == ["New", "Text."]

@@ -224,3 +224,17 @@ RENTS = "contract;tenant;square_metres;rent_crowns\n" + "".join(
 def test_a_condition_is_used_or_nothing_is_computed(read, question, expected):
     (table,) = read(RENTS)
     assert queries(table, question) == expected
+
+
+def test_groups_that_tie_are_answered_from_the_rows_of_all(read):
+    (table,) = read("city,rent\nOslo,5\nOslo,5\nBern,4\nBern,6\nRome,1\nRome,2\n")
+    _, rows = answer(table, "Which city has the highest total rent?")
+    assert rows == ["2", "3", "4", "5"]
+
+
+def test_names_that_sqlite_uses_itself_are_names_of_columns_too(read):
+    (table,) = read("rowid,city,sales\nx,Oslo,4\ny,Bern,2\nz,Oslo,1\n")
+    _, rows = answer(table, "What are the total sales in Oslo?")
+    assert rows == ["2", "4"]
+    (twice,) = read("Name,Price,price\na,1,2\nb,3,4\n")
+    assert queries(twice, "What is the total price?") == []

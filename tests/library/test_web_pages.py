@@ -187,3 +187,7 @@ def test_a_book_whose_chapters_are_all_missing_is_refused(read):
 )
 def test_chapters_are_decoded_as_files_are(read, chapter, text):
     assert read(with_member(epub({"a.xhtml": ""}), "OEBPS/a.xhtml", chapter), "a.epub").text == text
+
+
+def test_the_number_of_an_empty_item_is_not_that_of_what_follows():
+    assert shown("<ol><li>One</li><li></li></ol><p>After</p>").split() == ["1.", "One", "After"]

@@ -51,6 +51,11 @@ def test_kinds_are_told_by_english_words(question, found):
         ("Summarize everything as bullet points", "medium", "bullets"),
         ("summarize report.pdf in three paragraphs", "long", "prose"),
         ("TL;DR", "short", "prose"),
+        ("Summarize it, please.", "medium", "prose"),
+        ("Please, summarize it.", "medium", "prose"),
+        ("Can you summarize this document for me, please?", "medium", "prose"),
+        ("Summarize this in bullet points", "medium", "bullets"),
+        ("Summarize all documents", "medium", "prose"),
     ],
 )
 def test_a_summary_of_all_has_the_length_that_is_asked_for(question, length, style):

@@ -34,8 +34,8 @@ _EMPTY = (
 
 
 def documents(store: Store, model: str, text: str, collection: int | None = None) -> str:
-    """Returns a table of the documents with ``text`` in their names. A row has a checkbox, and whether ``model`` has read
-    the document.
+    """Returns a table of the documents with ``text`` in their names. A row has a checkbox and says whether ``model``
+    has read the document.
 
     With ``collection`` (an id), only documents of that collection are in it.
     """

@@ -118,7 +118,7 @@ def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, u
     if limits.device is not None:
         pages = limits.device // 2 // model.shape.page_bytes(codec)
         chunk = min(chunk, max(1, pages) * PAGE)
-    caps = TierLimits(*(settings.caps[name] for name in ("memory", "ram", "disk")))
+    caps = TierLimits(*settings.caps.values())
     return CachePlan(codec, keeper, limits, min(chunk, settings.chunk), caps)
 
 

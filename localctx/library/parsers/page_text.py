@@ -143,6 +143,8 @@ class WebPageText:
             self.text("\N{RIGHT DOUBLE QUOTATION MARK}")
         if tag in ("ul", "ol", "menu") and self._lists:
             self._lists.pop()
+        if tag == "li":
+            self._marker = ""  # of an empty item
         if tag == "table" and self._tables:
             self._end_row()
             self._tables.pop()

@@ -110,10 +110,12 @@ def _read(request: dict[str, Any], data: bytes, progress: _Progress) -> TextBuil
             return spreadsheet.read(data, progress)
         case "ipynb" | "subtitles" | "latex":
             return _read_plain(kind, data.decode())
-    from localctx.library.parsers import html
+        case "html":
+            from localctx.library.parsers import html
 
-    html.read(data.decode(), builder := TextBuilder())
-    return builder
+            html.read(data.decode(), builder := TextBuilder())
+            return builder
+    raise DocumentError("is an old Office file", "save it in a newer format")
 
 
 def _read_plain(kind: str, text: str) -> TextBuilder:

@@ -72,10 +72,11 @@ def run_query(table: DataTable, query: str) -> QueryResult:
     Rows that tie with the last one are included. Raises TimeoutError if the query takes too much work.
     """
     parsed = parse_query(query)
+    numbers = _row_numbers(table)
     with opened(table) as db:
         try:
             values = db.execute(_with_ties(db, query, parsed)).fetchmany(MAX_RESULTS)
-            rows = db.execute(_rows_of(parsed, values)).fetchall()
+            rows = db.execute(_rows_of(parsed, values, numbers)).fetchall()
         except sqlite3.OperationalError as e:
             raise TimeoutError from e
     return QueryResult([_label(part) for part in parsed.select], values, [table.rows[number - 1] for (number,) in rows])
@@ -115,7 +116,7 @@ def _with_ties(db: sqlite3.Connection, query: str, parsed: ParsedQuery) -> str:
     return f"{selected} LIMIT {parsed.limit + same}"
 
 
-def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]]) -> str:
+def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]], numbers: str) -> str:
     """Returns the query for the numbers of the rows that a result is based on.
 
     Leaves out rows without a value in the columns that are computed with.
@@ -123,15 +124,22 @@ def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]]) -> str:
     if parsed.limit and not parsed.group:
         by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
         where = _and(parsed.where, f"{by} IS NOT NULL")
-        return f"SELECT rowid FROM {NAME}{where} ORDER BY {parsed.order} LIMIT {len(values)}"
+        return f"SELECT {numbers} FROM {NAME}{where} ORDER BY {parsed.order} LIMIT {len(values)}"
     found = parsed.where
     if parsed.group and parsed.limit and values:
-        found = _and(found, f"{parsed.group} IS {_literal(values[0][0])}").removeprefix(" WHERE ")
+        groups = " OR ".join(f"{parsed.group} IS {_literal(value[0])}" for value in values)
+        found = _and(found, f"({groups})").removeprefix(" WHERE ")
     for aggregate in parsed.aggregates:
         if aggregate[2] != "*":
             column = aggregate[2].removeprefix("DISTINCT ")
             found = _and(found, f"{column} IS NOT NULL").removeprefix(" WHERE ")
-    return f"SELECT rowid FROM {NAME}{_clause('WHERE', found)} ORDER BY rowid"
+    return f"SELECT {numbers} FROM {NAME}{_clause('WHERE', found)} ORDER BY {numbers}"
+
+
+def _row_numbers(table: DataTable) -> str:
+    """Returns SQLite's name of the row number that no column of the table has."""
+    taken = {name.lower() for name in table.names}
+    return next(name for name in ("rowid", "oid", "_rowid_") if name not in taken)
 
 
 def _and(where: str, more: str) -> str:

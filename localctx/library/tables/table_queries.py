@@ -32,10 +32,11 @@ _MAX_LISTED = 6  # columns shown of the rows that a condition selects
 def queries(table: DataTable, question: str) -> list[str]:
     """Returns the queries that may answer ``question`` over the table, at most MAX_QUERIES.
 
-    Returns [] if the question computes nothing. Leaves out queries that do not use every number of the question.
+    Returns [] if the question computes nothing, or if names of columns differ in capitals alone (SQL ignores them).
+    Leaves out queries that do not use every number of the question.
     """
     asked = TableQuestion(question, table)
-    if not asked.wanted.computes:
+    if not asked.wanted.computes or len({name.lower() for name in table.names}) < len(table.names):
         return []
     forms = ((where, *form) for where in conditions(asked) for form in _forms(asked, where))
     found = (f"{select} FROM {NAME}{where}{rest}" for where, select, rest in forms)

@@ -16,6 +16,7 @@ from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, emit_text
+from localctx.errors import TooLong
 from localctx.library.citations.cite import cite_characters
 from localctx.library.search.search import Passage
 from localctx.library.tables.question_words import wanted
@@ -35,6 +36,8 @@ NOT_COMPUTED = (
 
 _MAX_CITED = 10  # rows
 _EXAMPLES = 3  # values of a column that are shown to the model
+_LONGEST = 60  # characters of such a value
+_MAX_QUERY = 512  # tokens
 _PROMPT = """Here is the SQLite table t:
 {columns}
 
@@ -55,7 +58,7 @@ class TableWorkflow:
         """Build the request that computes over a table of the documents.
 
         Returns None if the question computes nothing, if not exactly one document has a table, or if there are several
-        possible queries and the engine cannot choose among them.
+        possible queries and the model cannot choose among them.
         """
         if self._runtime.settings.mode != "auto" or conversation.begun or not wanted(question).computes:
             return None
@@ -66,11 +69,16 @@ class TableWorkflow:
         possible = queries(table, question)
         if not possible or (len(possible) > 1 and self._builder.model.engine != "torch"):
             return None
-        return self._request(found[0], table, question, possible)
+        try:
+            return self._request(found[0], table, question, possible)
+        except TooLong:  # a table of very many columns
+            return None
 
     def _request(self, document: StoredDocument, table: DataTable, question: str, possible: Sequence[str]) -> Request:
         prompt = _PROMPT.format(columns="\n".join(_columns(table)), question=question)
-        request = self._builder.build([], [], prompt, persist=False, conversation=Conversation(form=AS_IT_IS))
+        asked = question if len(possible) == 1 else prompt  # one query needs no model
+        conversation = Conversation(form=AS_IT_IS, max_tokens=_MAX_QUERY)
+        request = self._builder.build([], [], asked, persist=False, conversation=conversation)
         request.prompt.documents, request.prompt.possible_queries = [document], possible
         reason = f"the question computes over the {len(table.rows):,} rows of a table"
         request.plan = replace(request.plan, mode="table", reason=reason, unusual=True)
@@ -108,12 +116,12 @@ def _chosen(case: AnswerCase) -> EngineCoroutine[str]:
     yield from map_events(answer_request(request, greedy), lambda event: None if isinstance(event, Token) else event)
     written = request.texts[0]
     request.result.answers, request.controls = [[]], NO_CONTROLS
-    return next((query for query in possible if query.startswith(written)), possible[0])
+    return written if written in possible else possible[0]
 
 
 def _columns(table: DataTable) -> Iterator[str]:
     for name in table.names:
-        texts = dict.fromkeys(text for row in table.rows if (text := row.texts.get(name, "")))
+        texts = dict.fromkeys(text[:_LONGEST] for row in table.rows if (text := row.texts.get(name, "")))
         yield f'"{name}" ({table.columns[name].kind}), such as {", ".join(list(texts)[:_EXAMPLES])}'
 
 

@@ -30,22 +30,23 @@ _INSTRUCTION = re.compile(
     r"rewrite|rephrase|paraphrase|outline|discuss|list|enumerate|give me|tell me|show me|make|create|draft|suggest)\b",
     re.IGNORECASE,
 )
-_PLEASE = r"\W*(?:(?:please|can you|could you|now|then|and) )*"
+_PLEASE = r"\W*(?:(?:please|can you|could you|now|then|and),? )*"
 _SUMMARIZE = (
     r"(?:summari[sz]e|sum up|(?:give|write|make|show) (?:me |us )?(?:an?|the) (?:short |brief |quick |written )?"
     r"(?:summary|overview)(?: of)?|(?:an? |the )?(?:short |brief )?summary(?: of)?|tl;?dr)"
 )
 _DOCUMENT = (
-    r"(?: (?:it|this|that|these|them|everything|(?:all of |all )?(?:the|this|that|these|my|our|your|both|whole|entire)"
+    r"(?: (?:it|this|that|these|them|everything|"
+    r"(?:all (?:of )?)?(?:the|this|that|these|my|our|your|both|all|whole|entire)"
     r"(?: whole| entire| full| attached| two)?"
     r"(?: (?:document|file|text|book|novel|story|paper|report|article|letter|contract|agreement|lease|manual|guide|"
     r"notes|minutes|e-?mail|pdf|chapters|pages)s?)?|\S+\.[a-z0-9]{2,5}))?"
 )
 _LENGTH = (
-    r"(?: (?:to me|for me|briefly|shortly|please|in (?:brief|short)|in (?:about |at most |up to )?"
+    r"(?:,? (?:to me|for me|briefly|shortly|please|in (?:brief|short)|in (?:about |at most |up to )?"
     r"(?P<count>an?|one|two|three|four|five|six|seven|eight|nine|ten|a few|several|\d{1,4}) "
     r"(?P<unit>sentence|line|word|paragraph|bullet point|bullet|point)s?|"
-    r"as (?P<bullets>bullet points|a list|bullets)))*"
+    r"(?:as|in) (?P<bullets>bullet points|a list|bullets)))*"
 )
 _SUMMARY_OF_ALL = re.compile(f"{_PLEASE}{_SUMMARIZE}{_DOCUMENT}{_LENGTH}[\\s.!?]*", re.IGNORECASE)
 _SHORT_WORDS = re.compile(r"\b(briefly|shortly|short|brief|quick|in brief|in short|tl;?dr)\b", re.IGNORECASE)

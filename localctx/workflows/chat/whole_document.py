@@ -125,9 +125,17 @@ class WholeDocumentWorkflow:
                 result = {**extract_summary(document, task), "tokens": zero_token_counts()}
             else:
                 result = yield from map_events(summaries.summarize(document, task), without_text)
-                note_summary_seconds(self._builder, document, time.perf_counter() - started)
+                if self._was_computed(document, task, result):
+                    note_summary_seconds(self._builder, document, time.perf_counter() - started)
             yield from self._tell(request, document, result)
         request.result.stopped = "eos"
+
+    def _was_computed(self, document: StoredDocument, task: SummaryTask, result: dict[str, Any]) -> bool:
+        """Returns True if most of the summary was computed now: stored parts say nothing of the time of another one."""
+        if task.method(self._runtime.settings).extracts:
+            return True
+        tokens = estimate_tokens(self._builder.model.tokenizer, [document.text], 0, self._runtime.cancelled)
+        return 2 * result["tokens"]["prefilled"] >= tokens
 
     def _tell(self, request: Request, document: StoredDocument, result: dict[str, Any]) -> EngineCoroutine[None]:
         """Yields the summary of a document, under its name if there are several, and cite it."""

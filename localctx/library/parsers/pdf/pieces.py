@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from localctx.library.parsers.pdf.letters import Letter
-from localctx.library.parsers.text_builder import TextBuilder
+from localctx.library.parsers.text_builder import clean
 
 LINE_HYPHEN = "\ufffe"
 """Stands for a hyphen at a line end inside a word, until ``hyphens`` decides whether it belongs to the word."""
@@ -90,9 +90,7 @@ def pieces_of(letters: Iterable[Letter]) -> Iterator[LinePiece]:
         yield piece_of(run, spaced)
 
 
-@cache
-def _printable(text: str) -> str:
-    return TextBuilder().verbatim(text)
+_printable = cache(clean)
 
 
 def shown(letter: Letter) -> str:

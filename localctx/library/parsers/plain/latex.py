@@ -62,6 +62,7 @@ _OPTIONS = re.compile(r"\s*\[([^\]]*)\]")
 _NUMBERS = (("1", "{}. "), ("a", "({}) "), ("i", "{}. "), ("A", "{}. "))  # of items, by level
 _POINTS = re.compile(r"(?:\w*[cC]ite\w*|\w*[rR]ef)\Z")
 _BODY = re.compile(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"(?<!\\)%.*")
 _TITLE = re.compile(r"\\(?:title|author|date)\b")
 _MAX_DEPTH = 50
 
@@ -70,9 +71,10 @@ def read(text: str) -> TextBuilder:
     """Returns the text of a LaTeX document. Notes the pictures and included files in it, which are not read."""
     latex = _Latex()
     if body := _BODY.search(text):
-        for title in _TITLE.finditer(text, 0, body.start()):
-            _, end = _argument(text, title.end())
-            latex.append(text[title.start() : end])
+        head = _COMMENT.sub("", text[: body.start()])
+        for title in _TITLE.finditer(head):
+            _, end = _argument(head, title.end())
+            latex.append(head[title.start() : end])
             latex.builder.line(2)
         text = body.group(1)
     latex.append(text)

@@ -29,6 +29,7 @@ _LITERAL = re.compile(
 )
 _DURATION = re.compile(r"\[(h+|m+|s+)\]", re.IGNORECASE)
 _DIGITS = re.compile(r"[#0?,]*[#0?][#0?,]*(?:\.[#0?]*)?|\.[#0?]+")
+_LONGEST = 366  # days of a duration that is shown as a time: a larger number is a moment of a calendar
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,14 @@ def _number(value: float, form: _Format) -> str:
 def _moment(value: float, kind: _Kind, from_1904: bool) -> object:
     """Returns a number of days as a day, moment, time or duration; unchanged if no calendar has that day."""
     try:
-        if kind == "duration" or (kind == "time" and value >= 1):
+        if kind == "duration" or (kind == "time" and 1 <= value < _LONGEST):
             return datetime.timedelta(days=value)
         moment = _beginning(value, from_1904) + datetime.timedelta(seconds=round(value * 86400))
     except (OverflowError, ValueError):
         return value
     if value < 0:
         return value
-    return moment.time() if kind == "time" else moment
+    return moment.time() if kind == "time" and value < 1 else moment
 
 
 def _beginning(value: float, from_1904: bool) -> datetime.datetime:
