@@ -48,7 +48,7 @@ def broken() -> dict[str, bytes]:
         "cut.odt": words[:-30],
         "cut.odp": talk[:200],
         "cut.ods": sheet[: len(sheet) // 3],
-        "flipped.pptx": flipped(deck, 997),
+        "flipped.pptx": flipped(deck, 97),
         "flipped.xlsx": flipped(book, 499),
         "flipped.odt": flipped(words, 499),
         "flipped.ods": flipped(sheet, 499),

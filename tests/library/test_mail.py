@@ -261,3 +261,13 @@ def test_names_of_attached_files_are_decoded(read):
     head = HEAD + b"Content-Type: multipart/mixed; boundary=X\n\n"
     plain = b'--X\nContent-Type: text/plain; name="Gr\xf6\xdfe f\xfcr M\xfcller.txt"\n\nx\n--X--\n'
     assert "Attachment: Größe für Müller.txt (" in read(head + plain).text
+
+
+def test_attached_texts_are_read_as_files_of_their_kind(read):
+    subtitles = b"1\n00:00:01,000 --> 00:00:02,000\n<i>The pilot is Gerda Holm.</i>\n"
+    document = read(
+        sent((subtitles, "a.srt", "text/plain"), (b"\\section{Tower} The bell.", "b.tex", "text/plain")), "m.eml"
+    )
+    assert "The pilot is Gerda Holm." in document.text
+    assert "-->" not in document.text
+    assert "Tower\n\nThe bell." in document.text

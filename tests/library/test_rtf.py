@@ -99,3 +99,9 @@ def test_headers_are_read_once_and_pictures_objects_and_hidden_text_told(read):
 def test_a_damaged_brace_costs_no_words(tmp_path, damaged, text):
     (tmp_path / "a.rtf").write_bytes(damaged.encode())
     assert read_document(str(tmp_path / "a.rtf")).text == text
+
+
+def test_a_note_called_in_hidden_or_deleted_text_is_hidden_too(read):
+    document = read(r"Keep {\deleted gone{\footnote Secret one.}} and {\v gone{\footnote Secret two.}}end.\par")
+    assert document.text.split() == ["Keep", "and", "end."]
+    assert document.row.unread == "hidden text"

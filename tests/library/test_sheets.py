@@ -2,11 +2,14 @@
 
 import io
 import re
+from io import BytesIO
+from zipfile import ZipFile
 
 import pytest
 from made_files import with_member
 from office_files import rents, saved, xlsx
 
+from localctx.errors import DocumentError
 from localctx.library.parsers.archive import Archive
 from localctx.library.parsers.sheets.cells import plain_number, tell_ranges
 from localctx.library.parsers.sheets.number_format import shown_cell
@@ -315,3 +318,27 @@ def test_one_odd_value_in_ten_leaves_a_column_of_numbers():
 def test_runs_of_numbers_are_joined():
     assert tell_ranges([3, 4, 5, 9]) == "3-5, 9"
     assert tell_ranges(list(range(1, 40, 2))) == "1, 3, 5, 7, 9, 11, 13, 15 and 12 more"
+
+
+def test_a_moment_that_is_shown_as_a_time_keeps_its_day():
+    assert shown_cell(45000.5, "h:mm", False).shown == "2023-03-15 12:00:00"
+
+
+def test_shared_texts_are_found_whatever_the_capitals_of_their_part_and_missing_ones_are_told(read):
+    book, _ = made(("Name", "City"), ("Ann", "Oslo"))
+    data = saved(book)
+    with ZipFile(BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for part, text in (("xl/SharedStrings.xml", "Ann\tOslo"), ("", "")):
+        changed = BytesIO()
+        with ZipFile(changed, "w") as archive:
+            for name, content in members.items():
+                if name != "xl/sharedStrings.xml":
+                    archive.writestr(name, content)
+                elif part:
+                    archive.writestr(part, content.replace(b"Ann", b"Ann_x000D_"))
+        if part:
+            assert text in read(changed.getvalue(), "a.xlsx").text
+        else:
+            with pytest.raises(DocumentError, match="is empty"):
+                read(changed.getvalue(), "a.xlsx")

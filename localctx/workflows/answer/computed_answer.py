@@ -16,7 +16,7 @@ from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, emit_text
-from localctx.errors import TooLong
+from localctx.errors import DocumentError, TooLong
 from localctx.library.citations.cite import cite_characters
 from localctx.library.search.search import Passage
 from localctx.library.tables.question_words import wanted
@@ -88,12 +88,16 @@ class TableWorkflow:
 def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
     """Answer with the result of the likeliest query. Shows the query below, and cites the rows it is based on.
 
-    Raises Cancelled, OutOfKVMemory.
+    Raises Cancelled, OutOfKVMemory; DocumentError if the query takes too much work.
     """
     request, (document,) = case.request, case.request.prompt.documents
     query = yield from _chosen(case)
     table = likeliest_table(tables_of(document), case.question)
-    result = run_query(table, query)
+    try:
+        result = run_query(table, query)
+    except TimeoutError as e:
+        problem = f"computing this over {document.name} takes too long"
+        raise DocumentError(problem, "ask about fewer rows, or give a smaller table") from e
     request.result.query = query
     request.result.citations = [_cite(document, row.start, row.end) for row in result.rows[:_MAX_CITED]]
     request.seconds["first_token"] = time.perf_counter() - request.started

@@ -11,14 +11,11 @@ from pathlib import Path
 from types import FrameType
 
 from localctx.errors import DocumentError
-from localctx.library.parsers import html
-from localctx.library.parsers.encodings import decode_mostly
-from localctx.library.parsers.file_kind import kind_of
+from localctx.library.parsers.encodings import declared_encoding, decode_mostly
+from localctx.library.parsers.file_kind import kind_of, text_kind
 from localctx.library.parsers.sheets.csv_text import SUFFIXES, read_csv
-from localctx.library.parsers.text import declared_encoding
-from localctx.library.parsers.text_builder import TextBuilder
+from localctx.library.parsers.text_builder import TextBuilder, clean
 
-_HTML = (".html", ".htm", ".xhtml")
 _MAX_FILES = 1000  # of one mailbox
 _MIN_SECONDS = 0.5
 
@@ -42,7 +39,7 @@ class AttachedFiles:
         kind = kind_of(data, name)
         if kind == "eml":
             return kind
-        read = self._parsed(kind, data) if kind else _text(data, name, declared)
+        read = self._parsed(kind, data) if kind else self._text(data, name, declared)
         if not read.length:
             raise DocumentError("has no text in it", "")
         return read
@@ -63,21 +60,20 @@ class AttachedFiles:
         except BaseException as e:  # parsers raise anything for damaged files; those in Rust raise a BaseException
             raise DocumentError("is damaged", "") from e
 
-
-def _text(data: bytes, name: str, declared: str) -> TextBuilder:
-    read, builder, suffix = decode_mostly(data, declared or declared_encoding(data)), TextBuilder(), Path(name).suffix
-    if not read.is_text:
-        raise DocumentError("is not text", "")
-    text = read.text.replace("\r\n", "\n").replace("\r", "\n")
-    if suffix.lower() in SUFFIXES and (table := read_csv(text)):
-        builder = table
-    elif suffix.lower() in _HTML or text.lstrip()[:14].lower().startswith(("<!doctype html", "<html")):
-        html.read(text, builder)
-    else:
-        builder.verbatim(text.strip())
-    if read.unread:
-        builder.note_unread(read.unread)
-    return builder
+    def _text(self, data: bytes, name: str, declared: str) -> TextBuilder:
+        read, builder = decode_mostly(data, declared or declared_encoding(data)), TextBuilder()
+        if not read.is_text:
+            raise DocumentError("is not text", "")
+        text = clean(read.text)
+        if kind := text_kind(text, name):
+            builder = self._parsed(kind, text.encode())
+        elif Path(name).suffix.lower() in SUFFIXES and (table := read_csv(text)):
+            builder = table
+        else:
+            builder.verbatim(text.strip())
+        if read.unread:
+            builder.note_unread(read.unread)
+        return builder
 
 
 @contextmanager

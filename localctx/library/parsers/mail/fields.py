@@ -9,8 +9,7 @@ from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
 
-from localctx.library.parsers.encodings import decode_mostly
-from localctx.library.parsers.text import declared_encoding
+from localctx.library.parsers.encodings import declared_encoding, decode_mostly
 
 _FOLD = re.compile(r"\s*[\r\n]+\s*")
 _NAME = re.compile(r"""name\s*=\s*"?([^";]+)""", re.IGNORECASE)

@@ -4,7 +4,6 @@ The XML is read here: python-pptx fails on types that it does not know, and on t
 """
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 
 from localctx.library.parsers.office.blocks import Block, Cell, Paragraph, Table
 from localctx.library.parsers.office.xml_tree import (
@@ -14,11 +13,12 @@ from localctx.library.parsers.office.xml_tree import (
     children,
     descendants,
     find,
+    is_on,
     local,
     number,
 )
+from localctx.library.parsers.sheets.number_format import shown_cell
 
-_DATE_PARTS = ("yy", "mmm", "d/", "/d", "d-", "-d", "d.")  # of a number's format
 _MOST_POINTS = 100_000  # of one chart, against forged numbers
 _AXES = {"catAx", "valAx", "dateAx", "serAx", "axis"}
 
@@ -80,17 +80,18 @@ def _points(series: Element, root: Element) -> tuple[dict[int, str], dict[int, s
     if local(series) == "series":
         return _points_of_2016(series, root)
     categories = next(children(series, "cat", "xVal"), None)
-    values = [_cached(one) for one in children(series, "val", "yVal", "bubbleSize")]
+    values = [_cached(one, root) for one in children(series, "val", "yVal", "bubbleSize")]
     joined = {i: "; ".join(v[i] for v in values if i in v) for i in {i for v in values for i in v}}
-    return _cached(categories), joined
+    return _cached(categories, root), joined
 
 
-def _cached(source: Element | None) -> dict[int, str]:
+def _cached(source: Element | None, root: Element) -> dict[int, str]:
     """Returns the stored points of a source by their places. Labels of several levels are joined, the outer first."""
+    from_1904 = is_on(child(root, "date1904"))
     levels = [*descendants(source, "lvl")][::-1]  # the innermost level comes first in the file
     found: dict[int, list[str]] = {}
     for level in levels or [source]:
-        points = {number(attribute(pt, "idx")): _value(pt, source) for pt in descendants(level, "pt")}
+        points = {number(attribute(pt, "idx")): _value(pt, source, from_1904) for pt in descendants(level, "pt")}
         if levels and level is not levels[-1]:  # an outer label holds until the next one
             points = _filled(points, len([*descendants(levels[-1], "pt")]))
         for place, text in points.items():
@@ -106,30 +107,20 @@ def _filled(points: dict[int, str], size: int) -> dict[int, str]:
     return filled
 
 
-def _value(point: Element, source: Element | None) -> str:
+def _value(point: Element, source: Element | None, from_1904: bool) -> str:
     value = child(point, "v")
     text = " ".join(((point if value is None else value).text or "").split())
-    form = attribute(point, "formatCode") or getattr(find(source, "formatCode"), "text", "") or ""
+    form = attribute(point, "formatCode") or getattr(find(source, "formatCode"), "text", "") or "General"
     if find(source, "numCache") is None and find(source, "numDim") is None:
         return text
     try:
-        return _date(float(text)) if _is_date(form) else f"{float(text):.15g}"
+        return shown_cell(float(text), form, from_1904).shown
     except (ValueError, OverflowError):
         return text
-
-
-def _is_date(form: str) -> bool:
-    form = form.lower()
-    return "general" not in form and any(part in form for part in _DATE_PARTS)
-
-
-def _date(days: float) -> str:
-    day = datetime(1899, 12, 30) + timedelta(days=days)
-    return day.isoformat(" ") if days % 1 else day.date().isoformat()
 
 
 def _points_of_2016(series: Element, root: Element) -> tuple[dict[int, str], dict[int, str]]:
     wanted = attribute(child(series, "dataId"), "val")
     data = next((one for one in descendants(root, "data") if attribute(one, "id") == wanted), None)
     texts, numbers = child(data, "strDim"), child(data, "numDim")
-    return _cached(texts), _cached(numbers)
+    return _cached(texts, root), _cached(numbers, root)

@@ -137,20 +137,23 @@ class RtfReader:
             self._story.add(self._form.printed)
 
     def _begin_story(self, kind: str) -> None:
-        self._stories.append(RtfStory(kind))
+        self._stories.append(RtfStory(kind, self._state.hidden or self._state.deleted))
         self._begun[-1] = True
         self._state.destination = "text"
         self._state.hidden = self._state.deleted = False
 
     def _end_story(self, story: RtfStory) -> None:
         blocks = story.finish()
-        if story.kind in ("Header", "Footer"):
+        label = self._notes.label(story.kind) if story.kind in ("footnote", "endnote") else ""
+        if story.is_hidden:
+            self._note("hidden text")
+        elif story.kind in ("Header", "Footer"):
             self.headers_and_footers.append((story.kind, blocks))
         elif story.kind == "annotation":
             author = self._author.strip()
             self._story.after += labelled(f"Comment by {author}" if author else "Comment", blocks)
-        elif story.kind in ("footnote", "endnote"):
-            self._story.after += labelled(self._notes.label(story.kind), blocks)
+        elif label:
+            self._story.after += labelled(label, blocks)
         else:
             self._story.after += blocks
 

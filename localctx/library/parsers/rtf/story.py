@@ -7,13 +7,14 @@ _MERGES = {"clvmrg": "above", "clmrg": "left"}
 
 
 class RtfStory:
-    """Collects the blocks of one text. ``kind`` is the destination that holds it, such as ``footnote``.
+    """Collects the blocks of one text. ``kind`` is the destination that holds it, such as ``footnote``. ``is_hidden``:
+    it was called in hidden or deleted text.
 
     The reader sets ``number``, ``is_heading``, ``level`` and ``after`` for the open paragraph.
     """
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, is_hidden: bool = False) -> None:
+        self.kind, self.is_hidden = kind, is_hidden
         self.number = ""  # of the paragraph, as printed
         self.is_heading = False
         self.level = 0  # of the table that the paragraph is in; 0 is outside of tables

@@ -2,14 +2,17 @@
 
 import io
 import posixpath
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from localctx.library.parsers.archive import Archive, attribute, local
 from localctx.library.parsers.sheets.number_format import BUILT_IN
 
+_ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _SHEET, _STRINGS, _STYLES = "worksheet", "sharedStrings", "styles"
 
 
@@ -74,7 +77,12 @@ def elements(data: bytes, names: Collection[str]) -> Iterator[ElementTree.Elemen
 def text_of(element: ElementTree.Element) -> str:
     """Returns the text of a cell or comment, without phonetic readings of Japanese texts."""
     runs = (e for e in element if local(e.tag) in ("t", "r"))
-    return "".join(t.text or "" for run in runs for t in run.iter() if local(t.tag) == "t")
+    return unescaped("".join(t.text or "" for run in runs for t in run.iter() if local(t.tag) == "t"))
+
+
+def unescaped(text: str) -> str:
+    """Returns a text of a workbook with its escapes (``_x000D_``) as the characters that they stand for."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def _relations(archive: Archive, part: str) -> list[tuple[str, str, str]]:
@@ -82,11 +90,14 @@ def _relations(archive: Archive, part: str) -> list[tuple[str, str, str]]:
     about = posixpath.join(folder, "_rels", f"{name}.rels")
     if about not in archive.names:
         return []
-    found = ((attribute(e.attrib, "Id"), e.get("Type", ""), e.get("Target", "")) for e in archive.xml(about))
-    return [
-        (id, kind.rpartition("/")[2], posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/"))
-        for id, kind, target in found
-    ]
+    members = {member.lower(): member for member in archive.names}  # programs do not agree in capitals
+    found = list[tuple[str, str, str]]()
+    for element in archive.xml(about):
+        target = posixpath.join("/", folder, unquote(element.get("Target", "")))
+        path = posixpath.normpath(target).lstrip("/")
+        kind = element.get("Type", "").rpartition("/")[2]
+        found.append((attribute(element.attrib, "Id"), kind, members.get(path.lower(), path)))
+    return found
 
 
 def _sheets(root: ElementTree.Element, archive: Archive, main: str) -> list[SheetEntry]:

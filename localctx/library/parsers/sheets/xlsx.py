@@ -26,7 +26,7 @@ from localctx.library.parsers.sheets.cells import (
 )
 from localctx.library.parsers.sheets.number_format import shown_cell
 from localctx.library.parsers.sheets.sheet_text import Sheet, write_sheet
-from localctx.library.parsers.sheets.workbook import Workbook, elements, read_workbook, relations, text_of
+from localctx.library.parsers.sheets.workbook import Workbook, elements, read_workbook, relations, text_of, unescaped
 from localctx.library.parsers.text_builder import TextBuilder
 
 _DAMAGE = (ElementTree.ParseError, BadZipFile, zlib.error, EOFError)
@@ -85,6 +85,7 @@ class _SheetReader:
         self._hidden_ranges = list[range]()
         self._hidden_rows, self._hidden_columns = list[int](), set[int]()
         self._formulas = list[str]()  # cells with a formula and no value
+        self._missing = 0  # cells whose shared text is not in the file
         self.row, self._damaged = 0, False  # the last row read, and whether the rest is damaged
 
     def rows(self, data: bytes) -> Iterator[NumberedRow]:
@@ -104,7 +105,7 @@ class _SheetReader:
             self._damaged = True
 
     def note_unread(self, builder: TextBuilder) -> None:
-        """Note damage, hidden rows and columns, and formulas without a value."""
+        """Note damage, hidden rows and columns, formulas without a value, and missing texts."""
         if self._damaged:
             builder.note_unread(f"the sheet {self._name} after row {self.row}, because it is damaged")
         if rows := self._hidden_rows:
@@ -112,6 +113,8 @@ class _SheetReader:
         if columns := [column_name(column) for column in sorted(self._hidden_columns)]:
             told = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
             builder.note_unread(f"the hidden column{'s' * (len(columns) > 1)} {told} of {self._name}")
+        if self._missing:
+            builder.note_unread(f"the texts of {self._missing:,} cells of {self._name}, which are not in the file")
         if count := len(self._formulas):
             several = f"{count:,} formulas without a stored value, first" if count > 1 else "a formula without a value,"
             builder.note_unread(f"{several} in {self._name}!{self._formulas[0]}")
@@ -150,7 +153,7 @@ class _SheetReader:
         try:
             match kind:
                 case "s":
-                    return cell(self._book.strings[int(value)])
+                    return self._shared(value)
                 case "b":
                     return cell(value in _YES)
                 case "e":
@@ -163,7 +166,15 @@ class _SheetReader:
                     return shown_cell(float(value), code, self._book.from_1904)
         except (ValueError, IndexError):  # of a damaged cell, what it says
             pass
-        return cell(value)
+        return cell(unescaped(value))
+
+    def _shared(self, index: str) -> SheetCell | None:
+        """Returns the cell of a shared text; None, and counts it, if that is missing."""
+        try:
+            return cell(self._book.strings[int(index)])
+        except (ValueError, IndexError):
+            self._missing += 1
+            return None
 
 
 def _merged(data: bytes) -> list[Merged]:
