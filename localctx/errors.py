@@ -2,6 +2,8 @@
 
 from typing import Any
 
+INTERRUPTED = 130  # exit code that a shell reports after Ctrl-C
+
 
 class UserError(Exception):
     """An error with a ``problem`` and a ``remedy``, both phrased for the user.

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import stat
 import sys
 import time
@@ -23,7 +24,6 @@ else:
 """The flag with which ``os.open`` does not translate line ends."""
 
 _LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most holders of a shared lock
-INTERRUPTED = 130  # exit code that a shell reports after Ctrl-C
 _LOOK_SECONDS = 0.001  # between attempts to lock
 
 
@@ -160,7 +160,7 @@ def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
     with suppress(OSError):
         os.write(2, b"localctx: stopped\n")
-    os._exit(INTERRUPTED)
+    os._exit(128 + signal.SIGINT)  # as a shell reports Ctrl-C
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -15,7 +15,7 @@ from localctx.cli.backup import backup, restore
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
-from localctx.cli.common import CANCELLED, find_damage_behind
+from localctx.cli.common import find_damage_behind
 from localctx.cli.desktop import desktop
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
@@ -30,7 +30,7 @@ from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.cli.uninstall import uninstall
-from localctx.errors import Cancelled, UserError
+from localctx.errors import INTERRUPTED, Cancelled, UserError
 from localctx.version import __version__
 
 
@@ -78,7 +78,7 @@ def run() -> int:
         command = e.ctx.command_path if e.ctx else "localctx"
         return _fail(f"{e.format_message().rstrip('.')}; see: {command} --help", e.exit_code)
     except (KeyboardInterrupt, click.Abort, Cancelled):
-        return _fail("stopped", CANCELLED)
+        return _fail("stopped", INTERRUPTED)
     except BrokenPipeError:  # stdout was closed, as by `head`
         return 1
     except OSError as e:  # an error without a file name comes from stdout

@@ -9,7 +9,6 @@ import click
 
 from localctx.cli.advice import advise_once
 from localctx.cli.common import (
-    CANCELLED,
     answer_options,
     as_json_option,
     model_options,
@@ -20,7 +19,7 @@ from localctx.cli.common import (
 )
 from localctx.cli.printing import print_error, print_line
 from localctx.cli.sections import SectionedCommand, option
-from localctx.errors import UsageError, UserError, format_bytes
+from localctx.errors import INTERRUPTED, UsageError, UserError, format_bytes
 from localctx.file_names import shown_name
 
 if TYPE_CHECKING:
@@ -221,7 +220,7 @@ def _exit(stopped: str, failed: object) -> None:
         print_error(f"localctx: {failed}")
         sys.exit(1)
     if stopped == "cancelled":
-        sys.exit(CANCELLED)
+        sys.exit(INTERRUPTED)
 
 
 def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:

@@ -11,10 +11,10 @@ import click
 
 from localctx.cli.advice import advise_once
 from localctx.cli.ask import open_session, print_notes, show_events
-from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option, until_option
+from localctx.cli.common import answer_options, model_options, open_store, quiet_option, until_option
 from localctx.cli.printing import print_error
 from localctx.cli.sections import SectionedCommand
-from localctx.errors import Cancelled, ChatFull, UsageError, UserError
+from localctx.errors import INTERRUPTED, Cancelled, ChatFull, UsageError, UserError
 from localctx.file_names import shown_name
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def chat(
     if command.answered and not (as_json or quiet):
         advise_once(session.settings, terminal)
     if command.stopped and not command.interactive:
-        sys.exit(CANCELLED)
+        sys.exit(INTERRUPTED)
 
 
 def _find(name: str | None) -> "Chat":

@@ -15,9 +15,6 @@ from localctx.cli.sections import option, setting_option, setting_options
 from localctx.errors import DocumentError, UsageError, UserError
 from localctx.settings.declaration import Commands
 from localctx.settings.table import SETTINGS
-from localctx.system import INTERRUPTED
-
-CANCELLED = INTERRUPTED
 
 if TYPE_CHECKING:
     from localctx.settings import Settings

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import (
-    CANCELLED,
     answer_options,
     as_json_option,
     model_options,
@@ -23,7 +22,7 @@ from localctx.cli.library.library import SOME_FAILED
 from localctx.cli.printing import print_error, print_json_text, print_text, printable_line
 from localctx.cli.sections import SectionedCommand, option, setting_option
 from localctx.cli.summarize_remote import refuse_local_flags, remote_batch, server_options
-from localctx.errors import Cancelled, DocumentError, UsageError, UserError
+from localctx.errors import INTERRUPTED, Cancelled, DocumentError, UsageError, UserError
 from localctx.file_names import stored_path
 
 if TYPE_CHECKING:
@@ -256,7 +255,7 @@ def _print_totals(report: "Report", terminal: Any, jobs: int) -> None:
 def _exit(report: "Report", error: UserError | None) -> None:
     if report.stopped:
         print_error("localctx: stopped; run it again to continue")
-        sys.exit(CANCELLED)
+        sys.exit(INTERRUPTED)
     if error:
         raise error
     if report.count("failed"):

@@ -91,7 +91,7 @@ class ChatPage:
         self.everything = [
             *(self.chat, *self.sidebar.outputs, self.hidden, self.earlier, self.conversation, self.growing),
             *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question),
-            *self.about.outputs,
+            *self.about.shown,
         ]
         quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own

@@ -172,14 +172,16 @@ def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str
 
 
 def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) -> str:
-    older = "older version" if p.superseded else ""
-    where = escape(", ".join(filter(None, [older, p.page and tell_part(p.page), p.heading])))
+    older, places = "older version" if p.superseded else "", _places(p, pattern)
+    first = places[0] if places else (p.start, p.end)
+    page = p.page_at(first[0])
+    where = escape(", ".join(filter(None, [older, page and tell_part(page), p.heading])))
     before, after = text[max(0, p.start - AROUND) : p.start], text[p.end : p.end + AROUND]
     return (
         f'<div class="lc-hit"><details><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'
         f"<span>{_marked(_snippet(p.text, pattern), pattern)}</span></summary>"
         f"<blockquote><i>{escape(before)}</i>{_marked(p.text, pattern)}<i>{escape(after)}</i></blockquote>"
-        f"</details>{open_link(p.document, p.name, _open_text(p), p.start, p.end, _places(p, pattern))}</div>"
+        f"</details>{open_link(p.document, p.name, _open_text(page), *first, places)}</div>"
     )
 
 
@@ -189,8 +191,8 @@ def _places(p: Passage, pattern: re.Pattern[str] | None) -> list[tuple[int, int]
     return [(p.start + match.start(), p.start + match.end()) for match in found]
 
 
-def _open_text(p: Passage) -> str:
-    return f"Open at {tell_part(p.page)}" if p.page else "Open it there"
+def _open_text(page: str | None) -> str:
+    return f"Open at {tell_part(page)}" if page else "Open it there"
 
 
 def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:

@@ -39,7 +39,8 @@ class ChatDocuments:
                 [], value=[], multiselect=True, label="Add a document", show_label=False, elem_id="about"
             )
             self.library = gr.Dropdown([_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False)
-            with gr.Accordion("Read only up to a place", open=False, elem_id="reading-limit"):
+            self.limit = gr.Accordion("Read only up to a place", open=False, elem_id="reading-limit")
+            with self.limit:
                 self.until = gr.Textbox(
                     label="Read only up to",
                     info="Nothing after this place is used",
@@ -50,8 +51,13 @@ class ChatDocuments:
 
     @property
     def outputs(self) -> list[Any]:
-        """The components that ``show`` updates."""
+        """The components with the choice, in the order of ``save``."""
         return [self.documents, self.library, self.until]
+
+    @property
+    def shown(self) -> list[Any]:
+        """The components that ``show`` updates."""
+        return [*self.outputs, self.limit]
 
     def wire(self, chat: gr.Textbox) -> None:
         """Connect the components. ``chat`` has the id of the open chat."""
@@ -77,8 +83,12 @@ class ChatDocuments:
         return {
             self.documents: gr.update(choices=self._window.document_choices(chosen), value=chosen),
             self.library: gr.update(choices=self._scopes(), value=self._scope(settings)),
-            self.until: settings.get("until", ""),
+            **self.read_until(settings.get("until", "")),
         }
+
+    def read_until(self, until: str) -> Updates:
+        """Returns updates that show the mark ``until``, so that no limit is out of sight; hidden if there is none."""
+        return {self.until: until, self.limit: gr.update(open=bool(until))}
 
     def choose(self, documents: Sequence[str]) -> Updates:
         """Returns updates that choose these documents (ids) for a new chat."""

@@ -53,7 +53,7 @@ class DocumentViewer:
         asked = self.send.click(
             self._use,
             [self.request, question, *about.outputs],
-            [question, *about.outputs, tabs],
+            [question, *about.shown, tabs],
             js=_WITH_REQUEST,
             trigger_mode="multiple",  # accept a second request while one is handled
             **hidden,
@@ -77,8 +77,8 @@ class DocumentViewer:
     def _updates(self, documents: Sequence[str], library: str, until: str) -> Updates:
         """Returns updates that show the chat, about these documents, read up to ``until``."""
         about = self._about
-        chosen = {about.library: library, about.until: until, self._tabs: gr.update(selected="chat")}
-        return about.choose(documents) | chosen
+        chosen = {about.library: library, self._tabs: gr.update(selected="chat")}
+        return about.choose(documents) | about.read_until(until) | chosen
 
 
 def _with_quotation(question: dict[str, Any], words: str) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_from
+from localctx.cli.common import as_json_option, ocr_option, open_store, quiet_option, settings_from
 from localctx.cli.library.library_pages import export, import_, pin, unpin, verify
 from localctx.cli.library.library_trash import removed_line, trash
 from localctx.cli.library.library_watch import watch
 from localctx.cli.printing import print_error, print_line, print_text
 from localctx.cli.sections import setting_option
-from localctx.errors import DocumentError, format_bytes
+from localctx.errors import INTERRUPTED, DocumentError, format_bytes
 from localctx.file_names import stored_path
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
         )
     if stopped:
         terminal.say("stopped; what was added is kept")
-        sys.exit(CANCELLED)
+        sys.exit(INTERRUPTED)
     if not results:
         raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")
     if any(r.status == "failed" for r in results):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import CANCELLED, as_json_option, model_options, open_store, quiet_option, settings_from
+from localctx.cli.common import as_json_option, model_options, open_store, quiet_option, settings_from
 from localctx.cli.printing import print_error, print_line, print_text
 from localctx.cli.sections import SectionedCommand, setting_option
-from localctx.errors import UsageError
+from localctx.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -136,7 +136,7 @@ def _watch(settings: "Settings", terminal: "Terminal", as_json: bool, once: bool
                     _print(event, terminal, as_json, settings.read_ahead == "off")
         except KeyboardInterrupt:
             terminal.say("stopped; what was read is kept")
-            sys.exit(CANCELLED)
+            sys.exit(INTERRUPTED)
     if failed:
         sys.exit(SOME_FAILED)
 

@@ -54,7 +54,7 @@ def find_passages(
     def find(embedder: Embedder | None) -> list[Passage]:
         before = len(beginning.text) if beginning else None
         passages = search(store, question, embedder, list(rows), top, before).passages
-        if not passages and asks_of_the_whole(question):  # it may match no passage
+        if not passages and (documents or asks_of_the_whole(question)):  # the model finds whether they answer it
             passages = all_passages(store, list(rows))[:top]
         return cut_passages(passages, beginning) if beginning else passages
 
