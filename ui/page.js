@@ -20,7 +20,9 @@
   }
   matchMedia("(max-width: 767px)").addEventListener("change", (now) => { if (now.matches) closeSidebar() })
   document.addEventListener("click", (event) => {
-    if (narrow() && event.target.closest?.("#new-chat, .lc-chats [data-chat]")) closeSidebar()
+    if (!event.target.closest?.("#new-chat, .lc-chats [data-chat]")) return
+    if (narrow()) closeSidebar()
+    else askQuestion()
   })
 
   // A file of the question box is taken out by its chip.
@@ -106,4 +108,7 @@
     else if (event.key === "Escape" && !event.defaultPrevented) close(event)
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") moveInChats(event)
   })
+
+  // Gradio's own autofocus takes the focus back at each update of the box, from whoever has it.
+  if (document.activeElement === document.body && !narrow()) visible(find("#question textarea"))?.focus()
 }

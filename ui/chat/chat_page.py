@@ -82,7 +82,6 @@ class ChatPage:
             file_count="multiple",
             sources=["upload"],
             elem_id="question",
-            autofocus=True,
             max_lines=8,
         )
 
