@@ -12,7 +12,9 @@ TYPE_CHECKING = False  # typing takes long to import, and the command cannot han
 if TYPE_CHECKING:
     from typing import Any
 
-    from localctx.api import Library, open, plan
+    from localctx.api import Library, open, plan, table
+    from localctx.batch.table.cells import AnswerCell, AnswerRow
+    from localctx.batch.table.columns import TableColumn
     from localctx.document_parts import Citation
     from localctx.engine import events
     from localctx.engine.planning.capacity import Capacity
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Answer": "localctx.results",
+    "AnswerCell": "localctx.batch.table.cells",
+    "AnswerRow": "localctx.batch.table.cells",
     "AnswerSentence": "localctx.library.citations.support",
     "AnswerStats": "localctx.results",
     "Cancelled": "localctx.errors",
@@ -35,14 +39,18 @@ _HOMES = {
     "SessionChat": "localctx.session_chat",
     "Settings": "localctx.settings",
     "Summary": "localctx.results",
+    "TableColumn": "localctx.batch.table.columns",
     "UserError": "localctx.errors",
     "open": "localctx.api",
     "plan": "localctx.api",
+    "table": "localctx.api",
 }
 """The module that defines each public name."""
 
 __all__ = [
     "Answer",
+    "AnswerCell",
+    "AnswerRow",
     "AnswerSentence",
     "AnswerStats",
     "Cancelled",
@@ -53,11 +61,13 @@ __all__ = [
     "SessionChat",
     "Settings",
     "Summary",
+    "TableColumn",
     "UserError",
     "__version__",
     "events",
     "open",
     "plan",
+    "table",
 ]
 
 

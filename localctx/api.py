@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Progress
 from localctx.engine.planning.capacity import Capacity, plan_memory
@@ -13,6 +13,10 @@ from localctx.results import Answer
 from localctx.session import Session, ignore
 from localctx.settings import load_settings, parse_size
 from localctx.store.documents import DocumentRow
+
+if TYPE_CHECKING:
+    from localctx.batch.table.cells import AnswerRow
+    from localctx.batch.table.columns import TableColumn
 
 DocumentSource = str | PathLike[str]
 
@@ -35,6 +39,28 @@ def plan(context: int | None = None, *, device_memory: str | None = None, **sett
     """
     memory = parse_size(device_memory, "device_memory") if device_memory else None
     return plan_memory(load_settings(**settings), context=context, device_memory=memory)
+
+
+def table(
+    *sources: DocumentSource,
+    columns: "Sequence[TableColumn | str]",
+    on_progress: Callable[[Progress], None] = ignore,
+    **settings: Any,
+) -> "list[AnswerRow]":
+    """Ask the files, folders and patterns ``sources`` the same questions. Returns a row for each file.
+
+    A column is a ``TableColumn``, or the text of ``localctx table --ask``. Answers are stored, so another call asks
+    only new documents and new columns. A file that cannot be read has a row without cells that says why. Raises
+    UserError.
+    """
+    from localctx.batch.table.columns import parse_column
+    from localctx.batch.table.fill import fill_table, questions_of
+
+    named = [parse_column(column) if isinstance(column, str) else column for column in columns]
+    adapted = questions_of(named).adapted(load_settings(**settings))
+    with Session(adapted, on_progress) as session, session.workflows.summaries() as summarizing:
+        files = [fspath(source) for source in sources]
+        return fill_table(summarizing, session.forward_each, files, named)
 
 
 class Library:

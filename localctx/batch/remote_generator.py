@@ -10,6 +10,7 @@ from localctx.engine.prompt_wording import AS_IT_IS, ASK, content
 from localctx.errors import NothingFound, TooLong
 from localctx.library.citations.cite import cite_passages
 from localctx.library.search.search import Passage
+from localctx.library.wording.no_answer import is_no_answer
 from localctx.library.wording.sentences import trim_to_sentence
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument, labels, part_labels
@@ -101,7 +102,7 @@ class RemoteGenerator:
         cited = [
             replace(c, page=page(c.start), heading=heading(c.start)) for c in cite_passages(answer, question, passages)
         ]
-        return GeneratedAnswer(answer, mode, cited)
+        return GeneratedAnswer(answer, mode, cited, not is_no_answer(answer))
 
     def _ask(self, texts: Sequence[str], question: str, form: str, max_tokens: int) -> Generator[Event, None, str]:
         prompt = content(texts, question, form)

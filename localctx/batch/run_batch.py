@@ -87,7 +87,7 @@ class Batch:
             spent = time.perf_counter() - start
             return Outcome(job, "failed", str(e), seconds=spent, retry=isinstance(e, OutOfKVMemory))
         named = {"document": document[0].id, "name": document[0].name, "path": job.path}
-        entry = {**named, "status": "done", "recipe": self._recipe, **result}
+        entry = {**named, "status": "done", "recipe": self._recipe, **_named_after(document, result)}
         status, why = "skipped" if stored else "done", ""
         if not stored:
             self._store(document, result)  # first, so that after a kill it is only written and not computed again
@@ -102,7 +102,8 @@ class Batch:
     def _compute(self, document: StoredDocument) -> EngineCoroutine[dict[str, Any]]:
         self._running.add(document[0].id)
         if self._force:
-            self._read_store(lambda store: store.results.remove_parts(document[0].id, self._recipe))
+            recipes = self._task.recipes(self._summarizing.runtime.settings)
+            self._read_store(lambda store: store.results.remove(document[0].id, recipes))
         try:
             return (yield from self._summarize(document, self._task, self._persist))
         finally:
@@ -116,8 +117,7 @@ class Batch:
         return read_sources(self._summarizing.runtime, [job.source])[0]
 
     def _stored_result(self, document: StoredDocument) -> dict[str, Any] | None:
-        found = self._read_store(lambda store: store.results.get(document[0].id, self._recipe))
-        return found and _named_after(document, found)
+        return self._read_store(lambda store: store.results.get(document[0].id, self._recipe))
 
     def _read_store(self, read: Callable[[Store], Value]) -> Value | None:
         return self._summarizing.runtime.read_store(read)

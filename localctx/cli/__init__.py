@@ -12,6 +12,8 @@ import click
 from localctx.cli.advice import said_after_update
 from localctx.cli.ask import ask, prepare
 from localctx.cli.backup import backup, restore
+from localctx.cli.batch.summarize import summarize
+from localctx.cli.batch.table import table
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
@@ -27,7 +29,6 @@ from localctx.cli.plan import plan
 from localctx.cli.printing import SIMILAR, print_error
 from localctx.cli.quality.quality import quality
 from localctx.cli.serve import serve
-from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.cli.uninstall import uninstall
 from localctx.errors import INTERRUPTED, Cancelled, UserError
@@ -120,6 +121,7 @@ def cli() -> None:
     localctx chat report.txt        # questions that build on each other
     localctx prepare book.md        # read now, ask later
     localctx summarize reports/ -o summaries/
+    localctx table invoices/ --ask supplier --ask "total (money)" -o invoices.xlsx
     localctx serve                  # an OpenAI-compatible API
     localctx library list
     localctx help                   # pages about asking, chats, memory, ...
@@ -127,7 +129,7 @@ def cli() -> None:
 
 
 _COMMANDS: tuple[click.Command, ...] = (
-    *(ask, chat, chats, summarize, ui, serve, mcp, prepare, plan, quality, bench, library, models),
+    *(ask, chat, chats, summarize, table, ui, serve, mcp, prepare, plan, quality, bench, library, models),
     *(backup, restore, doctor, desktop, uninstall, help_),
 )
 for _command in _COMMANDS:

@@ -104,15 +104,15 @@ def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
         raise UsageError(f"{file} cannot be written ({e})", "make its folder one you may write") from e
 
 
-def write_atomically(file: Path, text: str) -> None:
-    """Replace ``file`` with ``text`` in one step, readable only by its owner."""
+def write_atomically(file: Path, content: str | bytes) -> None:
+    """Replace ``file`` with ``content`` in one step, readable only by its owner. Text is written as UTF-8."""
     import tempfile
 
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # made 0600
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as f:
-            f.write(text)
+        with os.fdopen(handle, "wb") as f:
+            f.write(content if isinstance(content, bytes) else content.encode())
             f.flush()
             os.fsync(f.fileno())
         Path(name).replace(file)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from sqlite_utils import Database
@@ -23,6 +24,19 @@ class BatchResults:
         """Store a result; the document must be stored."""
         row = {"document": document, "recipe": recipe, "result": json.dumps(result), "made": time.time()}
         self._db.table("results").upsert(row, pk=("document", "recipe"))
+
+    def parts(self, document: str, recipe: str) -> dict[str, dict[str, Any]]:
+        """Returns the intermediate results of a recipe by the names of their parts."""
+        where = "SELECT recipe, result FROM results WHERE document = ? AND recipe LIKE ?"
+        rows = self._db.query(where, [document, part_of(recipe, "%")])
+        return {row["recipe"].partition("/")[2]: json.loads(row["result"]) for row in rows}
+
+    def remove(self, document: str, recipes: Sequence[str]) -> None:
+        """Remove the results of these recipes for a document, with their intermediate results."""
+        with self._db.atomic():
+            for recipe in recipes:
+                self._db.execute("DELETE FROM results WHERE document = ? AND recipe = ?", [document, recipe])
+                self.remove_parts(document, recipe)
 
     def remove_parts(self, document: str, recipe: str) -> None:
         """Remove the intermediate results of a recipe."""

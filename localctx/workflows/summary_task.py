@@ -49,6 +49,7 @@ _GENERATION_SETTINGS = (
     "beams",
     "max_tokens",
 )
+ANSWER_VERSION = 2  # of the fields of an answer; part of the recipe
 EXTRACT_VERSION = 2  # of the sentence selection; part of the recipe
 _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
@@ -119,6 +120,14 @@ class SummaryTask:
         rewords = next((option for option, given in options.items() if given), "")
         return SummaryMethod(False) if self.questions else summary_method(settings, rewords)
 
+    def of_question(self, question: str) -> "SummaryTask":
+        """Returns the task that asks this question alone. Its result is stored as well, for other batches."""
+        return replace(self, questions=(question,))
+
+    def recipes(self, settings: Settings) -> list[str]:
+        """Returns the recipes of the task and of each of its questions alone."""
+        return [task.recipe(settings) for task in (self, *map(self.of_question, self.questions))]
+
     def recipe(self, settings: Settings) -> str:
         """Returns the key of stored results: a hash of everything that they depend on, except the document."""
         if self.method(settings).extracts:
@@ -134,7 +143,7 @@ class SummaryTask:
         names += () if settings.engine == "auto" else ("engine",)
         wanted: dict[str, Any] = {**self._instructions, "sentences": "once"}
         if self.questions:
-            wanted = {"questions": self.questions}
+            wanted = {"questions": self.questions, "answers": ANSWER_VERSION}
             if adapter := find_adapter(settings.adapter, settings.model):
                 wanted["adapter"] = adapter_content(adapter)
         return digest({**wanted, "refine": self.refine, **{name: getattr(settings, name) for name in names}})

@@ -17,6 +17,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled
+from localctx.library.wording.no_answer import is_no_answer
 from localctx.library.wording.repeated_sentences import ends_in_repeats
 from localctx.library.wording.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
@@ -37,11 +38,17 @@ def without_text(event: Event) -> Event | None:
 
 @dataclass(frozen=True)
 class GeneratedAnswer:
-    """An answer to a question about a document. ``mode`` is the mode of the request's plan."""
+    """An answer to a question about a document. ``mode`` is the mode of the request's plan.
+
+    ``answered`` is False for the statement that nothing answers the question. ``confidence`` is the probability that
+    the text answers it, None where no adapter rates its answers.
+    """
 
     text: str
     mode: str
     citations: Sequence[Citation]
+    answered: bool
+    confidence: float | None = None
 
 
 class TextGenerator(Protocol):
@@ -114,7 +121,9 @@ class LocalGenerator:
         """See ``TextGenerator``. As ``ask`` does: the first of several questions prefills the part they share."""
         request = yield from self._ask.open([self._document], question, True)
         text = yield from self._run(request, self._ask.answer(request, question, self._settings))
-        return GeneratedAnswer(text, request.plan.mode, request.result.citations)
+        answered = request.result.stopped != "unanswered" and not is_no_answer(text)
+        result = request.result
+        return GeneratedAnswer(text, request.plan.mode, result.citations, answered, result.confidence)
 
     def _follow(self, request: Request) -> EngineCoroutine[str]:
         return (yield from self._run(request, _stop_at_repeats(request, answer_request(request, self._settings))))

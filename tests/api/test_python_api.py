@@ -37,6 +37,8 @@ def report(settings, document, tmp_path, monkeypatch) -> None:
     """The document of the examples, in the current folder; a text goes by that name as well."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "report.txt").write_text(document.read_text() + "It was signed by Ada.\n")
+    (tmp_path / "invoices").mkdir()
+    (tmp_path / "invoices" / "ada.txt").write_text("Ada Ltd is the supplier. The total amount is EUR 12.50.\n")
 
 
 def test_every_example_of_the_page_runs(report, capsys):
@@ -107,6 +109,17 @@ def test_a_summary_of_each_document_under_its_own_settings(settings, document, t
         assert docs.settings == before
     assert [s.name for s in summaries] == [document.name, "other.txt"]
     assert all(s.text and s.tokens["generated"] for s in summaries)
+
+
+def test_a_table_has_a_row_for_each_file_and_a_cell_for_each_column(settings, document, tmp_path):
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.7\nbroken")
+    columns = [QUESTION, localctx.TableColumn("length", QUESTION, "number")]
+    good, broken = sorted(localctx.table(document, tmp_path / "broken.pdf", columns=columns), key=lambda row: row.why)
+    assert [cell.column for cell in good.cells] == ["How long is river 7", "length"]
+    assert all((cell.state == "found") == bool(cell.quote) for cell in good.cells)
+    assert (broken.cells, "broken.pdf" in broken.why) == ((), True)
+    with pytest.raises(UsageError, match="no column"):
+        localctx.table(document, columns=[])
 
 
 def test_the_library_adds_finds_and_removes(settings, document):

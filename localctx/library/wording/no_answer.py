@@ -16,6 +16,9 @@ NO_ANSWER = {
 }
 """The sentence in each language, by the language's ISO 639-1 code."""
 
+_AROUND = ' ."。'  # stripped from an answer
+_SENTENCES = {"", *(sentence.strip(_AROUND) for sentence in NO_ANSWER.values())}
+
 _COMMON = {
     "en": "what who when where how which why whose is are was were did does do the of to may can must i my in for at",
     "de": "wie was wer wann wo welche welcher welches warum wem wen wessen ist sind war darf kann muss ich der "
@@ -33,6 +36,11 @@ _COMMON = {
 }
 _WORDS = {language: frozenset(words.split()) for language, words in _COMMON.items()}
 _SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9fff"))
+
+
+def is_no_answer(answer: str) -> bool:
+    """Returns True if ``answer`` is one of the sentences of NO_ANSWER, or empty."""
+    return answer.strip(_AROUND) in _SENTENCES
 
 
 def no_answer(question: str) -> str:

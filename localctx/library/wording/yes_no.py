@@ -4,10 +4,9 @@ import re
 
 _YES = "yes|yeah|yep|jawohl|ja|oui|sí|sì|sim|да"
 _NO = "no|nope|nein|doch|nee|non|si|não|нет|tak|nie"
-_WITHOUT_SPACES = (  # longer words first
-    "不可以|不允许|不需要|不可|不能|不会|不行|不用|不是|不对|不必|没有|沒有|可以|允许|需要|是的|对的|能|会|是|有|对|對|行|"
-    "不|否|没|はい|いいえ|네|예|아니요|아니오"
-)
+_YES_UNSPACED = "可以|允许|需要|是的|对的|能|会|是|有|对|對|行|はい|네|예"  # in scripts without spaces
+_NO_UNSPACED = "不可以|不允许|不需要|不可|不能|不会|不行|不用|不是|不对|不必|没有|沒有|不|否|没|いいえ|아니요|아니오"
+_WITHOUT_SPACES = f"{_NO_UNSPACED}|{_YES_UNSPACED}"
 _PRONOUN = r"(?:it|they|he|she|you|we|i|there|this|that)\b"
 _YES_OR_NO = re.compile(
     rf"[\W_]*(?:"
@@ -17,6 +16,14 @@ _YES_OR_NO = re.compile(
     r"[\W_]*",
     re.IGNORECASE,
 )
+
+
+_YES_WORD = re.compile(rf"[\W_]*(?:(?:{_YES})\b|{_YES_UNSPACED})", re.IGNORECASE)
+
+
+def starts_with_yes(answer: str) -> bool | None:
+    """Returns True if ``answer`` begins with yes, False if with no, None if with neither."""
+    return None if clause_after(answer) is None else bool(_YES_WORD.match(answer))
 
 
 def clause_after(answer: str) -> str | None:

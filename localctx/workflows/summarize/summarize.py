@@ -6,8 +6,10 @@ summary is carried from section to section instead. The summary of a section sta
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, NamedTuple
 
 from localctx.engine.coroutine import EngineCoroutine
@@ -61,18 +63,22 @@ class SummarizeWorkflow:
             result, seconds = extract_summary(document, task), round(time.perf_counter() - start, 4)
             return {**result, "model": EXTRACTED, "tokens": dict(zero_token_counts()), "seconds": seconds}
         generator = self._open_generator(document)
-        partial = _PartialResults(self.runtime, document, task)
-        job = _DocumentSummary(generator, document, task, partial)
+        job = _DocumentSummary(generator, document, task, _PartialResults(self.runtime, document, task))
         result = (yield from job.answers()) if task.questions else (yield from job.summary(persist))
         seconds = round(time.perf_counter() - start, 4)
         return {**result, "model": generator.model, "tokens": dict(generator.token_counts), "seconds": seconds}
+
+
+def _answers_result(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}
 
 
 class _PartialResults:
     """Stores intermediate texts, so that a killed run continues where it was."""
 
     def __init__(self, runtime: Runtime, document: StoredDocument, task: SummaryTask) -> None:
-        self._runtime, self._document, self._recipe = runtime, document, task.recipe(runtime.settings)
+        self._runtime, self._document, self._task = runtime, document, task
+        self._recipe = task.recipe(runtime.settings)
 
     def once(self, key: list[str], generate: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
         """Returns the text stored under ``key``; generates and stores it if there is none. Raises StoreError."""
@@ -80,36 +86,63 @@ class _PartialResults:
         if found := self._runtime.read_store(lambda store: store.results.get(document.id, recipe)):
             return found["said"]
         text = yield from generate()
+        self._store(recipe, {"said": text})
+        return text
+
+    def answer(
+        self, question: str, generate: Callable[[], EngineCoroutine[dict[str, Any]]]
+    ) -> EngineCoroutine[dict[str, Any]]:
+        """Returns the stored result of this one question, also of another batch; computes and stores it if there is
+        none. Raises StoreError.
+        """
+        recipe = self._task.of_question(question).recipe(self._runtime.settings)
+        if found := self._runtime.read_store(lambda store: store.results.get(self._document.id, recipe)):
+            return found
+        made = yield from generate()
+        self._store(recipe, made)
+        return made
+
+    def _store(self, recipe: str, result: dict[str, Any]) -> None:
         store = self._runtime.store
         with store_errors(store.home), store.db.atomic():
-            store.documents.add(*document)
-            store.results.put(document.id, recipe, {"said": text})
-        return text
+            store.documents.add(*self._document)
+            store.results.put(self._document.id, recipe, result)
 
 
 class _DocumentSummary:
     """A task on one document."""
 
     def __init__(
-        self, generator: TextGenerator, document: StoredDocument, task: SummaryTask, partial: _PartialResults
+        self, generator: TextGenerator, document: StoredDocument, task: SummaryTask, stored: _PartialResults
     ) -> None:
-        self._generator, self._document, self._task, self._partial = generator, document, task, partial
+        self._generator, self._document, self._task, self._stored = generator, document, task, stored
         self._section_tokens = 0  # the most tokens of a section
 
     def answers(self) -> EngineCoroutine[dict[str, Any]]:
-        """Answer every question as if it were asked alone."""
+        """Answer every question as if it were asked alone, except those whose answers are stored."""
         answers, questions = list[dict[str, Any]](), self._task.questions
         for i, question in enumerate(questions):
             yield Progress("questions", i, len(questions))
-            try:
-                answer = yield from self._generator.answer(question)
-                cited = [citation.to_json() for citation in answer.citations]
-                found = {"answer": answer.text, "mode": answer.mode, "citations": cited, "why": ""}
-                found["sentences"] = self._checked(question, answer)
-            except NothingFound as e:  # the other questions may find something
-                found = {"answer": "", "mode": "retrieve", "citations": [], "sentences": [], "why": str(e)}
-            answers.append({"question": question, **found})
-        return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}
+            result = yield from self._stored.answer(question, partial(self._answer, question))
+            answers += result["answers"]
+        return _answers_result(answers)
+
+    def _answer(self, question: str) -> EngineCoroutine[dict[str, Any]]:
+        """Returns the result of a batch that asks this question alone."""
+        start, before = time.perf_counter(), Counter(self._generator.token_counts)
+        try:
+            answer = yield from self._generator.answer(question)
+        except NothingFound as e:  # the other questions may find something
+            found: dict[str, Any] = {"answer": "", "mode": "retrieve", "citations": [], "sentences": [], "why": str(e)}
+            found |= {"answered": False, "confidence": None}
+        else:
+            cited = [citation.to_json() for citation in answer.citations]
+            found = {"answer": answer.text, "mode": answer.mode, "citations": cited, "why": ""}
+            found |= {"sentences": self._checked(question, answer)}
+            found |= {"answered": answer.answered, "confidence": answer.confidence}
+        tokens = {name: count - before[name] for name, count in self._generator.token_counts.items()}
+        cost = {"model": self._generator.model, "tokens": tokens, "seconds": round(time.perf_counter() - start, 4)}
+        return {**_answers_result([{"question": question, **found}]), **cost}
 
     def _checked(self, question: str, answer: GeneratedAnswer) -> list[dict[str, Any]]:
         """Returns the sentences of an answer, each with the passage of the document that supports it, as JSON."""
@@ -212,7 +245,7 @@ class _DocumentSummary:
         def generate() -> EngineCoroutine[str]:
             return without_repeated_sentences((yield from self._generator.generate(texts, instruction, tokens)))
 
-        return self._partial.once([*texts, instruction, str(tokens)], generate)
+        return self._stored.once([*texts, instruction, str(tokens)], generate)
 
 
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:

@@ -1,0 +1,125 @@
+"""Makes the cells of a row from the answers about one document.
+
+A cell has a value only if a quotation of the document holds it. Otherwise it is empty, and says what was answered.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from localctx.batch.outputs import ResultEntry
+from localctx.batch.table.columns import TableColumn
+from localctx.batch.table.values import Value, day_comes_first, read_values
+from localctx.library.wording.identify_language import language_of
+
+CellState = Literal["found", "unsure", "missing", "corrected"]
+
+
+@dataclass(frozen=True)
+class AnswerCell:
+    """The value of a column in a document.
+
+    ``found``: ``value`` is a value of the column's kind as JSON, ``shown`` in one form, and ``printed`` in the document
+    as ``quote``, on ``page``. ``unsure``: an answer was given, but no quotation holds it, or it is not of the column's
+    kind; then ``printed`` is the answer. ``missing``: the document does not say. ``corrected``: a person set ``shown``.
+    """
+
+    column: str
+    state: CellState
+    shown: str = ""
+    value: Any = None
+    unit: str = ""
+    printed: str = ""
+    quote: str = ""
+    page: str | None = None
+    start: int = 0
+    end: int = 0
+    confidence: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """The row of a document: its ``path``, ``name`` and id, and its ``cells``; without any where reading it failed, for
+    the reason ``why``.
+    """
+
+    path: str
+    name: str
+    document: str
+    cells: tuple[AnswerCell, ...] = ()
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the row as JSON, with its cells by the names of their columns."""
+        cells = {cell.column: cell.to_json() for cell in self.cells}
+        return {"path": self.path, "name": self.name, "document": self.document, "cells": cells, "why": self.why}
+
+
+def is_number(value: Any) -> bool:
+    """Returns True for a number, and False for yes and no."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def cells_of(columns: Sequence[TableColumn], entry: ResultEntry) -> list[AnswerCell]:
+    """Returns the cells of a document, a cell for each column. ``entry`` has the answers to their questions."""
+    answers = {answer["question"]: answer for answer in entry["answers"]}
+    return [_cell(column, answers[column.question]) for column in columns]
+
+
+def _cell(column: TableColumn, answer: Mapping[str, Any]) -> AnswerCell:
+    if not answer["answered"]:
+        return AnswerCell(column.name, "missing", confidence=answer["confidence"])
+    quotes = list(_quotes(answer))
+    everything = " ".join(quote["quote"] for quote in quotes)
+    language, day_first = language_of(everything) or "en", day_comes_first(everything)
+    for value in read_values(column.kind, answer["answer"], language, day_first, column.choices):
+        for quote in quotes:
+            if _holds(column, quote["quote"], value, language, day_first):
+                return _found(column, value, quote, answer["confidence"])
+    printed = " ".join(answer["answer"].split())
+    return AnswerCell(column.name, "unsure", printed=printed, confidence=answer["confidence"])
+
+
+def _quotes(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields the citations of an answer, then the passages that support its sentences."""
+    yield from answer["citations"]
+    yield from (sentence["source"] for sentence in answer["sentences"] if sentence["source"])
+
+
+def _found(column: TableColumn, value: Value, quote: Mapping[str, Any], confidence: float | None) -> AnswerCell:
+    return AnswerCell(
+        column.name,
+        "found",
+        shown=value.shown,
+        value=value.value,
+        unit=value.unit,
+        printed=value.printed,
+        quote=quote["quote"],
+        page=quote["page"],
+        start=quote["start"],
+        end=quote["end"],
+        confidence=confidence,
+    )
+
+
+def _holds(column: TableColumn, quote: str, value: Value, language: str, day_first: bool | None) -> bool:
+    """Returns True if ``quote`` has the value: its words, or words of the same value. Yes and no need any quotation."""
+    if column.kind == "yes/no":
+        return True
+    if column.kind == "list":
+        return all(_plain(part) in _plain(quote) for part in value.value)
+    if column.kind in ("number", "money", "date"):
+        return value.value in [other.value for other in read_values(column.kind, quote, language, day_first)]
+    return _plain(value.printed) in _plain(quote)
+
+
+def _plain(text: str) -> str:
+    """Returns the text in small letters, without differences of blanks, quotation marks and forms of letters."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return re.sub(r"[\s\"'“”„‘’«»*_-]+", " ", text).strip()  # noqa: RUF001

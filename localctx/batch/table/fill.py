@@ -1,0 +1,38 @@
+"""Fills a table with this computer's model."""
+
+from collections.abc import Sequence
+
+from localctx.batch.jobs import plan_jobs
+from localctx.batch.run_batch import Batch, Outcome
+from localctx.batch.side_by_side import run_side_by_side
+from localctx.batch.table.cells import AnswerRow
+from localctx.batch.table.columns import TableColumn, check_columns
+from localctx.batch.table.corrections import corrections_of
+from localctx.batch.table.table_file import AnswerTable
+from localctx.engine.scheduler import ForwardFunction
+from localctx.errors import DocumentError
+from localctx.workflows.summarize.summarize import SummarizeWorkflow
+from localctx.workflows.summary_task import SummaryTask
+
+
+def questions_of(columns: Sequence[TableColumn]) -> SummaryTask:
+    """Returns the task that asks the questions of these columns. Raises UsageError."""
+    return SummaryTask(questions=tuple(dict.fromkeys(column.question for column in check_columns(columns))))
+
+
+def fill_table(
+    summarizing: SummarizeWorkflow, compute: ForwardFunction, sources: Sequence[str], columns: Sequence[TableColumn]
+) -> list[AnswerRow]:
+    """Ask the files, folders and patterns ``sources`` the questions of the columns; returns a row for each document.
+
+    A file that cannot be read has a row without cells. Raises UserError.
+    """
+    jobs, store = plan_jobs(sources, lambda: b"", lambda *ignored: None), summarizing.runtime.store
+    if not jobs:
+        raise DocumentError(f"no document in {', '.join(sources)}", "name files, or folders that have some")
+    rows = AnswerTable(columns, lambda document, name: corrections_of(store, document))
+    batch = Batch(summarizing, questions_of(columns), [rows])
+    for job, event in run_side_by_side(batch.run, jobs, compute, summarizing.runtime.cancelled):
+        if isinstance(event, Outcome) and event.status == "failed" and job:
+            rows.fail(job, event.why)
+    return rows.in_order(jobs)

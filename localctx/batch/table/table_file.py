@@ -1,0 +1,126 @@
+"""Keeps the rows of a table, and writes them to a file: CSV, Excel, a web page or JSON lines, by the file's suffix."""
+
+import csv
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from localctx.batch.jobs import DocumentJob
+from localctx.batch.outputs import ResultEntry, json_line
+from localctx.batch.table.cells import AnswerCell, AnswerRow, cells_of, is_number
+from localctx.batch.table.columns import TableColumn
+from localctx.batch.table.table_page import table_page
+from localctx.batch.table.workbook import workbook
+from localctx.errors import UsageError
+from localctx.settings import write_atomically
+
+PAUSE = 5.0  # seconds between two writings of the file
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a text that begins so
+
+
+Corrections = Callable[[str, str], Mapping[str, str]]
+
+
+class AnswerTable:
+    """The rows of the documents of a batch, as an output of the batch.
+
+    ``corrections`` gets the id and the name of a document, and returns the values that a person set, by column.
+    """
+
+    def __init__(self, columns: Sequence[TableColumn], corrections: Corrections) -> None:
+        self.columns, self._corrections = columns, corrections
+        self._rows = dict[str, AnswerRow]()
+
+    def has(self, entry: ResultEntry) -> bool:
+        """Returns False, because the rows of earlier runs are made anew from stored answers."""
+        return False
+
+    def write(self, entry: ResultEntry) -> None:
+        """Add the row of a document."""
+        corrected = self._corrections(entry["document"], entry["name"])
+        cells = [_corrected(cell, corrected) for cell in cells_of(self.columns, entry)]
+        self._rows[entry["path"]] = AnswerRow(entry["path"], entry["name"], entry["document"], tuple(cells))
+
+    def fail(self, job: DocumentJob, why: str) -> None:
+        """Add the row of a document that cannot be read."""
+        self._rows[job.path] = AnswerRow(job.path, Path(job.path).name, "", why=why)
+
+    def is_output(self, path: Path) -> bool:
+        """Returns False, because rows in memory have no file."""
+        return False
+
+    def in_order(self, jobs: Sequence[DocumentJob]) -> list[AnswerRow]:
+        """Returns the rows of ``jobs`` that have ended, in the order of ``jobs``."""
+        return [self._rows[job.path] for job in jobs if job.path in self._rows]
+
+    def all(self) -> list[AnswerRow]:
+        """Returns all rows in the order of their paths."""
+        return [self._rows[path] for path in sorted(self._rows)]
+
+
+class TableFile(AnswerTable):
+    """Rows that are also written to ``file``, every few seconds and at the end. Raises UsageError for a suffix that no
+    format has, or a folder that does not exist.
+    """
+
+    def __init__(self, file: Path, columns: Sequence[TableColumn], corrections: Corrections) -> None:
+        super().__init__(columns, corrections)
+        self._file, self._saved = file, time.monotonic()
+        if file.suffix.lower() not in FORMATS:
+            raise UsageError(f"no table is written as {file.name}", f"name a file of {', '.join(FORMATS)}")
+        if not file.absolute().parent.is_dir():
+            raise UsageError(f"there is no folder {file.parent}", "make it, or choose another with -o")
+
+    def write(self, entry: ResultEntry) -> None:
+        """Add the row of a document. Raises OSError if the file cannot be written."""
+        super().write(entry)
+        if time.monotonic() - self._saved >= PAUSE:
+            self.save(self.all())
+
+    def save(self, rows: Sequence[AnswerRow]) -> None:
+        """Write these rows, or leave the file as it was. Raises OSError."""
+        write_atomically(self._file, FORMATS[self._file.suffix.lower()](self.columns, rows))
+        self._saved = time.monotonic()
+
+    def is_output(self, path: Path) -> bool:
+        """Returns True for the file itself, which is no document of the table."""
+        return path == self._file.resolve()
+
+
+def csv_text(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
+    """Returns the table as CSV, with a line feed after each row. No spreadsheet takes a cell for a formula."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow([_safe(name) for name in ("document", *(column.name for column in columns))])
+    for row in rows:
+        shown = {cell.column: cell.shown if is_number(cell.value) else _safe(cell.shown) for cell in row.cells}
+        writer.writerow([_safe(row.name), *(shown.get(column.name, "") for column in columns)])
+    return written.getvalue()
+
+
+def _csv_file(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
+    return "\ufeff" + csv_text(columns, rows)  # spreadsheets know UTF-8 by the mark
+
+
+def _json_lines(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
+    return "".join(json_line(row.to_json()) for row in rows)
+
+
+FORMATS: dict[str, Callable[[Sequence[TableColumn], Sequence[AnswerRow]], str | bytes]] = {
+    ".csv": _csv_file,
+    ".xlsx": workbook,
+    ".html": table_page,
+    ".jsonl": _json_lines,
+}
+"""The writers of the table by the suffix of their files."""
+
+
+def _safe(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _corrected(cell: AnswerCell, corrections: Mapping[str, str]) -> AnswerCell:
+    shown = corrections.get(cell.column)
+    return cell if shown is None else replace(cell, state="corrected", shown=shown, value=shown)

@@ -1,0 +1,1 @@
+"""The commands over many documents: summaries and tables, computed here or on other machines."""

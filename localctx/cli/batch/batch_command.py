@@ -1,0 +1,201 @@
+"""What ``summarize`` and ``table`` share: flags of a batch, running it with its progress, and its exit code."""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localctx.cli.batch.remote_batch import RemoteBatch, refuse_local_flags, remote_batch, server_options
+from localctx.cli.library.library import SOME_FAILED
+from localctx.cli.printing import print_error, printable_line
+from localctx.cli.sections import option
+from localctx.errors import INTERRUPTED, Cancelled, DocumentError, UserError
+from localctx.file_names import stored_path
+
+if TYPE_CHECKING:
+    from localctx.batch.jobs import DocumentJob
+    from localctx.batch.outputs import Output
+    from localctx.batch.run_batch import Batch, JobEvents, Outcome, Report
+    from localctx.cli.progress import BatchProgress
+    from localctx.cli.terminal import Terminal
+    from localctx.session import Session
+    from localctx.settings import Settings
+    from localctx.workflows.summary_task import SummaryTask
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """The values of ``batch_options``."""
+
+    force: bool
+    workers: str | None
+    ray_cpus: int | None
+    ray_home: Path | None
+    keep_pages: bool
+    server: str | None
+    server_model: str | None
+    together: int | None
+
+    @classmethod
+    def take(cls, flags: dict[str, Any]) -> "BatchOptions":
+        """Returns the options in ``flags``, and removes them there. Raises UsageError for flags that exclude others."""
+        options = cls(**{field.name: flags.pop(field.name) for field in fields(cls)})
+        if options.server:
+            refuse_local_flags({**flags, "keep_pages": options.keep_pages or None, "workers": options.workers})
+        return options
+
+
+def batch_options(command: Callable) -> Callable:
+    """Add the flags that say where a batch is computed, and again or not."""
+    elsewhere: dict[str, Any] = {"section": "Other machines"}
+    folder = click.Path(path_type=Path)
+    for add in (
+        server_options,
+        option("--ray-home", type=folder, metavar="FOLDER", help="A data folder that all workers share.", **elsewhere),
+        option(
+            "--ray-cpus",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Cores of each worker (--threads, or 4).",
+            **elsewhere,
+        ),
+        option("--workers", metavar="ADDRESS", help="Workers of a Ray cluster: auto, ray://HOST:10001.", **elsewhere),
+        option("--ray", "workers", flag_value="local", help="Workers on this machine, through Ray.", **elsewhere),
+        option("--keep-pages", is_flag=True, help="Store pages of documents read in full.", section="Memory"),
+        option("--force", is_flag=True, help="Compute results again that exist already.", section="Reading"),
+    ):
+        command = add(command)
+    return command
+
+
+@dataclass(frozen=True)
+class BatchEnd:
+    """The end of a batch: its ``jobs``, its ``report``, and the ``error`` that stopped it, if one did."""
+
+    jobs: "Sequence[DocumentJob]"
+    report: "Report"
+    error: UserError | None
+
+    def exit(self) -> None:
+        """End the command with the exit code that tells how the batch ended, if it did not end well."""
+        if self.report.stopped:
+            print_error("localctx: stopped; run it again to continue")
+            sys.exit(INTERRUPTED)
+        if self.error:
+            raise self.error
+        if self.report.count("failed"):
+            sys.exit(SOME_FAILED)
+
+
+def run_batch(
+    paths: Sequence[str],
+    task: "SummaryTask",
+    settings: "Settings",
+    make_outputs: "Callable[[Session], Sequence[Output]]",
+    options: BatchOptions,
+    terminal: "Terminal",
+) -> BatchEnd:
+    """Do ``task`` on the documents in ``paths``, and show the progress. Raises UserError before the work begins."""
+    from localctx.batch.jobs import IgnoredFile, plan_jobs
+    from localctx.batch.run_batch import Batch, Report
+    from localctx.cli.progress import BatchProgress
+    from localctx.cli.terminal import cancel_on_interrupt
+    from localctx.session import Session
+
+    remote = remote_batch(options.server, options.server_model, options.together)
+    report = Report(task, method=task.method(replace(settings, model="a server's") if remote else settings))
+    if report.method.extracts:
+        terminal.say(f"a summary is made of sentences of the document: {report.method.why}")
+    with Session(settings, terminal.show) as session, cancel_on_interrupt(session.cancel), terminal.cleared():
+        outputs = make_outputs(session)
+        ignore = lambda path, why: report.ignored_files.append(IgnoredFile(stored_path(path), why))  # noqa: E731
+        is_output = lambda path: any(output.is_output(path) for output in outputs)  # noqa: E731
+        jobs = plan_jobs(paths, sys.stdin.buffer.read, ignore, is_output)
+        if not jobs:
+            raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")
+        with closing(BatchProgress(terminal, jobs)) as progress:
+            make_batch = partial(Batch, task=task, outputs=outputs, force=options.force, persist=options.keep_pages)
+            events = _events(session, settings, make_batch, remote, options, jobs)
+            error = _collect(events, session, report, progress)
+    _print_totals(report, terminal, len(jobs))
+    return BatchEnd(jobs, report, error)
+
+
+def _events(
+    session: "Session",
+    settings: "Settings",
+    make_batch: "Callable[..., Batch]",
+    remote: "RemoteBatch | None",
+    options: BatchOptions,
+    jobs: "list[DocumentJob]",
+) -> "JobEvents":
+    """Run the jobs on this computer's model, on the server ``remote``, or on workers of Ray."""
+    from localctx.batch.side_by_side import MAX_PARALLEL, run_side_by_side
+
+    with session.workflows.summaries() as summarizing:
+        if remote:
+            yield from remote.run(settings, jobs, lambda s, lock: make_batch(s, lock=lock))
+        elif options.workers:
+            yield from _run_on_ray(settings, options, partial(make_batch, summarizing), jobs)
+        else:
+            start, limit = make_batch(summarizing).run, options.together or MAX_PARALLEL
+            yield from run_side_by_side(start, jobs, session.forward_each, session.runtime.cancelled, limit)
+
+
+def _run_on_ray(
+    settings: "Settings", options: BatchOptions, make_batch: "Callable[..., Batch]", jobs: "list[DocumentJob]"
+) -> "JobEvents":
+    from localctx.batch.ray_cluster import RayCluster
+    from localctx.batch.ray_generator import RayGenerator
+
+    assert options.workers
+    cluster = RayCluster(settings, options.workers, options.ray_cpus or 0, options.ray_home, len(jobs))
+    generator = RayGenerator(cluster)
+    return generator.run(make_batch(summarize=generator.summarize), jobs)
+
+
+def _collect(events: "JobEvents", session: "Session", report: "Report", progress: "BatchProgress") -> UserError | None:
+    """Run the batch, show its progress, and add its outcomes to the report. Returns the error that
+    stopped it, or None.
+    """
+    from localctx.batch.run_batch import Outcome
+
+    try:
+        with closing(events):
+            for job, event in events:
+                report.kv_peak = max(report.kv_peak, session.in_use.kv.get("device", 0))
+                if isinstance(event, Outcome):
+                    report.outcomes.append(event)
+                    progress.ended(_line(event, len(report.outcomes), progress.count), event)
+                else:
+                    progress.show(job, event)
+    except (Cancelled, KeyboardInterrupt):
+        report.stopped = True
+    except UserError as e:  # concerns all documents
+        return e
+    return None
+
+
+def _line(o: "Outcome", number: int, total: int) -> str:
+    if o.status == "failed":
+        return printable_line(o.why)
+    text = f"[{number}/{total}] {o.job.source}: {o.status}"
+    if o.status == "done":
+        t = o.entry["tokens"]
+        text += f", {t['prompt']:,} tokens read ({t['reused']:,} reused), {t['generated']:,} written, {o.seconds:.1f} s"
+    return printable_line(text)
+
+
+def _print_totals(report: "Report", terminal: "Terminal", jobs: int) -> None:
+    from localctx.batch.jobs import told
+
+    for line in told(report.ignored_files):
+        terminal.say(printable_line(line))
+    done, skipped, failed = (report.count(status) for status in ("done", "skipped", "failed"))
+    speed = f", {report.per_second:,.1f} tokens/s" if done else ""
+    terminal.say(f"{done:,} done, {skipped:,} skipped, {failed:,} failed, of {jobs:,}{speed}, {report.seconds:,.0f} s")
