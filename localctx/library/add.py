@@ -1,7 +1,6 @@
-"""Adds documents to the library: reads each file and stores its text. A file that fails does not stop the others."""
+"""Adds a document to the library: reads a file and stores its text. A file that fails is a result, not an error."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from localctx.budget import measure_store_budget
 from localctx.errors import Cancelled, DocumentError
 from localctx.file_names import stored_path
+from localctx.library.parsers.sandbox import READ_OPTIONS, ReadOptions
 from localctx.library.read_document import Document, matches_ocr, read_document, recorded_path
 from localctx.store.documents import DocumentRow, text_id
 from localctx.store.maintenance.eviction import make_room
@@ -35,48 +35,29 @@ class Added:
     unread: tuple[str, ...] = ()
 
 
-def add_documents(
-    store: Store,
-    sources: Iterable[str],
-    progress: Callable[[str, int, int], None],
-    ocr: str = "auto",
-    cancelled: Callable[[], bool] = lambda: False,
-    disk: int | None = None,
-) -> Iterator[Added]:
-    """Read and store the files ``sources`` one by one, and yield the result of each.
+def add_document(store: Store, source: str, options: ReadOptions = READ_OPTIONS, disk: int | None = None) -> Added:
+    """Read and store the file ``source``. The document is durably stored when this returns.
 
-    When a result is yielded, the document is durably stored. Calls ``progress(source, pages done, total pages)``.
-    ``ocr`` is as in ``read_document``, ``disk`` as in ``store_document``. Raises StoreError if the store cannot be
-    written, and Cancelled.
+    ``disk`` is as in ``store_document``. Raises StoreError if the store cannot be written, and Cancelled.
     """
-    for source in sources:
-        start, path = time.perf_counter(), stored_path(source)
-        try:
-            row, status = _add(store, source, progress, ocr, cancelled, disk)
-            part, count = store.documents.count_parts(row.id)
-            seconds, unread = time.perf_counter() - start, row.unread_lines
-            result = Added(path, row.id, status, "", row.chars, count, seconds, part, unread)
-        except DocumentError as e:
-            result = Added(path, "", "failed", str(e), 0, 0, time.perf_counter() - start)
-        yield result
+    start, path = time.perf_counter(), stored_path(source)
+    try:
+        row, status = _add(store, source, options, disk)
+    except DocumentError as e:
+        return Added(path, "", "failed", str(e), 0, 0, time.perf_counter() - start)
+    part, count = store.documents.count_parts(row.id)
+    seconds = time.perf_counter() - start
+    return Added(path, row.id, status, "", row.chars, count, seconds, part, row.unread_lines)
 
 
-def _add(
-    store: Store,
-    source: str,
-    progress: Callable[[str, int, int], None],
-    ocr: str,
-    cancelled: Callable[[], bool],
-    disk: int | None,
-) -> tuple[DocumentRow, str]:
-    if cancelled():
+def _add(store: Store, source: str, options: ReadOptions, disk: int | None) -> tuple[DocumentRow, str]:
+    if options.cancelled():
         raise Cancelled
-    if stored := _stored_and_unchanged(store, source, ocr):
+    if stored := _stored_and_unchanged(store, source, options.ocr):
         return stored, "unchanged"
-    progress(source, 0, 0)
-    document = read_document(source, lambda done, total: progress(source, done, total), ocr, cancelled)
-    status = store_document(store, document, source, disk)
-    return document.row, status
+    options.progress(0, 0)
+    document = read_document(source, options)
+    return document.row, store_document(store, document, source, disk)
 
 
 def store_document(store: Store, document: Document, source: str, disk: int | None = None) -> str:

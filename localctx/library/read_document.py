@@ -19,7 +19,7 @@ from localctx.errors import DocumentError
 from localctx.file_names import shown_name, stored_path
 from localctx.library.parsers.file_kind import kind_of, text_kind
 from localctx.library.parsers.plain.markdown import headings
-from localctx.library.parsers.sandbox import Parsed, parse
+from localctx.library.parsers.sandbox import READ_OPTIONS, Parsed, ReadOptions, parse
 from localctx.library.parsers.sheets.csv_text import SUFFIXES, read_csv
 from localctx.library.parsers.text import decode_text
 from localctx.library.parsers.text_builder import OPTICAL, Mark
@@ -44,26 +44,16 @@ class Document:
     boxes: tuple[PageBoxes, ...] = field(default=(), repr=False)
 
 
-def _no_progress(done: int, total: int) -> None:
-    pass
+def read_document(source: str, options: ReadOptions = READ_OPTIONS) -> Document:
+    """Read the document at path ``source``; ``-`` is standard input.
 
-
-def read_document(
-    source: str,
-    progress: Callable[[int, int], None] = _no_progress,
-    ocr: str = "auto",
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Document:
-    """Read the document at path ``source``; ``-`` is standard input. Calls ``progress(pages done, total pages)``.
-
-    ``ocr`` selects the PDF pages read by OCR: ``auto`` (those without text), ``on`` (all), ``off``.
     Raises DocumentError for a file that is missing, a folder, empty, too large, damaged or not a document. Raises
     Cancelled.
     """
     shown = "standard input" if source == "-" else shown_name(source)  # in messages
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
     name, path = ("stdin", "-") if source == "-" else (shown_name(Path(source).name), recorded_path(source))
-    parsed = _parsed(data, name, shown, lambda what, data: parse(what, data, progress, ocr=ocr, cancelled=cancelled))
+    parsed = _parsed(data, name, shown, lambda what, data: parse(what, data, options))
     text, now = parsed.text, time.time()
     if not text.strip():
         raise DocumentError(f"{shown} is empty", "give a file with text in it")

@@ -10,7 +10,7 @@ from localctx.budget import measure_store_budget
 from localctx.engine.coroutine import EngineCoroutine, Result, consume, drive
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
-from localctx.library.add import Added, add_documents
+from localctx.library.add import Added, add_document
 from localctx.library.search.indexing import BATCH, Unsearchable, try_with_embedder, unsearchable
 from localctx.library.search.search import SearchResult, search, search_library
 from localctx.models.embedder import Embedder
@@ -19,6 +19,7 @@ from localctx.store.bundle import Bundle, BundleCache, import_document
 from localctx.store.store import Store, store_errors
 from localctx.workflows.check_bundle import CHECKED_PAGES, CheckedPages, check_pages
 from localctx.workflows.index_documents import index_words, make_searchable
+from localctx.workflows.read_sources import read_options
 
 PROMPT = 200_000  # characters whose words are indexed in an instant
 
@@ -39,9 +40,9 @@ class LibraryWorkflow:
         """
         runtime = self._runtime
         with store_errors(runtime.store.home):
-            mode = ocr or runtime.settings.ocr
-            disk = runtime.settings.caps["disk"]
-            yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled, disk)
+            for source in sources:
+                options = read_options(runtime, source, ocr)
+                yield add_document(runtime.store, source, options, runtime.settings.caps["disk"])
 
     def index(self, documents: Collection[str]) -> str | None:
         """Make these documents (ids) searchable, and report the progress.
@@ -125,9 +126,6 @@ class LibraryWorkflow:
     def _drive(self, indexing: EngineCoroutine[Result]) -> Result:
         """Run a coroutine of indexing to its end; reports its progress."""
         return consume(drive(indexing, _compute_nothing), self._runtime.on_progress)
-
-    def _report_pages(self, source: str, done: int, total: int) -> None:
-        self._runtime.report(f"pages of {source}" if total else source, done, total)
 
 
 def _search(

@@ -4,9 +4,19 @@ from collections.abc import Sequence
 
 from localctx.engine.runtime import Runtime
 from localctx.library.add import find_stored, store_document
+from localctx.library.parsers.sandbox import ReadOptions
 from localctx.library.read_document import Document, read_document
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
+
+
+def read_options(runtime: Runtime, source: str, ocr: str | None = None) -> ReadOptions:
+    """Returns the options of reading the file ``source`` in this runtime. ``ocr`` None takes the setting."""
+
+    def report(done: int, total: int) -> None:
+        runtime.report(f"pages of {source}" if total else source, done, total)
+
+    return ReadOptions(ocr or runtime.settings.ocr, report, runtime.cancelled)
 
 
 def read_sources(runtime: Runtime, sources: Sequence[str], reuse_stored: bool = True) -> list[StoredDocument]:
@@ -30,10 +40,6 @@ def store_sources(runtime: Runtime, sources: Sequence[str]) -> list[str]:
 
 
 def _read_source(runtime: Runtime, source: str, reuse_stored: bool) -> Document:
-    ocr = runtime.settings.ocr
-    found = runtime.read_store(lambda store: find_stored(store, source, ocr)) if reuse_stored else None
-    if not found:
-        found = read_document(
-            source, lambda done, total: runtime.report(f"pages of {source}", done, total), ocr, runtime.cancelled
-        )
-    return found
+    options = read_options(runtime, source)
+    found = runtime.read_store(lambda store: find_stored(store, source, options.ocr)) if reuse_stored else None
+    return found or read_document(source, options)

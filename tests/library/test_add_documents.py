@@ -80,13 +80,13 @@ def test_a_changed_file_is_a_new_version_and_the_old_one_can_be_removed(run, hom
 
 
 def test_a_text_that_comes_back_is_the_latest_version_again(home, tmp_path):
-    from localctx.library.add import add_documents
+    from localctx.library.add import add_document
 
     draft = tmp_path / "draft.txt"
     with closing(Store(home)) as store:
 
         def add() -> tuple[str, str]:
-            (done,) = add_documents(store, [str(draft)], lambda *of: None)
+            done = add_document(store, str(draft))
             return done.id, done.status
 
         draft.write_text("one")

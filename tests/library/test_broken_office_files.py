@@ -7,7 +7,7 @@ from made_files import old_office, with_member, zipped
 from office_files import RTF, mbox, message, odp, ods, odt, pptx, rents
 
 from localctx.errors import DocumentError
-from localctx.library.parsers.sandbox import SandboxLimits, parse
+from localctx.library.parsers.sandbox import ReadOptions, SandboxLimits, parse
 from localctx.library.read_document import read_document
 
 LAUGHS = "".join(f"<!ENTITY a{i} '{f'&a{i - 1};' * 10}'>" for i in range(1, 10))
@@ -128,10 +128,10 @@ def test_entities_and_empty_declared_cells_add_nothing(tmp_path):
 )
 def test_time_and_text_are_limited(what, data, limits, problem):
     with pytest.raises(DocumentError, match=problem):
-        parse(what, data, lambda done, total: None, limits)
+        parse(what, data, ReadOptions(limits=limits))
 
 
 def test_a_long_mailbox_gets_time_for_each_message(tmp_path):
     many = mbox(tmp_path, [message(f"n{i}", f"body {i}\n") for i in range(20)]) * 200
-    parsed = parse("mbox", many, lambda done, total: None, SandboxLimits(seconds=2))
+    parsed = parse("mbox", many, ReadOptions(limits=SandboxLimits(seconds=2)))
     assert sum(kind == "message" for _, kind, _ in parsed.marks) == 4000

@@ -17,9 +17,9 @@ from measure_fuzz import run_block
 from processes import opened
 
 from localctx.errors import DocumentError
-from localctx.library.add import add_documents
+from localctx.library.add import add_document
 from localctx.library.folders.find import find_documents
-from localctx.library.parsers.sandbox import SandboxLimits, parse
+from localctx.library.parsers.sandbox import ReadOptions, SandboxLimits, parse
 from localctx.store.store import Store
 
 MiB = 1 << 20
@@ -116,7 +116,7 @@ def test_two_hundred_broken_files_cost_a_line_each_and_the_rest_is_kept(home, tm
     odd = [str(tmp_path / "pipe"), str(tmp_path / "loop"), str(tmp_path / "in" / ("n" * 300)), "nul\0name"]
     with closing(Store(home)) as store:
         sources = find_documents([str(folder), *odd], lambda path, why: None)
-        results = {Path(r.path).name: r for r in add_documents(store, sources, lambda *of: None)}
+        results = {Path(r.path).name: r for r in (add_document(store, source) for source in sources)}
         assert len(results) == len(files) + 1 + len(odd) >= 200
         failed = {name: r for name, r in results.items() if r.status == "failed"}
         for name, r in failed.items():
@@ -143,10 +143,6 @@ def test_two_hundred_broken_files_cost_a_line_each_and_the_rest_is_kept(home, tm
 # Limits
 
 
-def unheard(done: int, total: int) -> None:
-    pass
-
-
 @pytest.mark.parametrize(
     ("what", "data", "limits", "problem"),
     [
@@ -159,7 +155,7 @@ def unheard(done: int, total: int) -> None:
 def test_a_limit_that_is_reached_is_told(what, data, limits, problem):
     start = time.monotonic()
     with pytest.raises(DocumentError, match=problem):
-        parse(what, data, unheard, limits)
+        parse(what, data, ReadOptions(limits=limits))
     assert seconds_since(start) < 10
 
 
@@ -167,7 +163,7 @@ def test_a_crash_in_a_parser_is_one_message(tmp_path, monkeypatch):
     (tmp_path / "selectolax.py").write_text("import ctypes\nctypes.string_at(0)\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(DocumentError, match=rf"crash \(exit -{signal.SIGSEGV.value}\)"):
-        parse("html", b"<p>x", unheard)
+        parse("html", b"<p>x")
 
 
 def test_a_child_ends_with_its_parent(tmp_path):
@@ -189,14 +185,14 @@ def test_a_book_that_names_one_chapter_thousands_of_times_is_refused_in_a_senten
     package = f"<package><manifest><item id='c0' href='a'/></manifest><spine>{spine}</spine></package>"
     data = with_member(epub({"a": "<p>A chapter.</p>" * 4000}), "OEBPS/book.opf", package)
     with pytest.raises(DocumentError, match=r"names one chapter .* 3,000 times; do not trust it"):
-        parse("zip", data, unheard)
+        parse("zip", data)
 
 
 @pytest.mark.parametrize("depth", [1000, 100_000, 1_000_000])
 def test_deep_xml_is_a_text_or_a_sentence(depth):
     deep = "<w:body xmlns:w='w'>" + "<w:p>" * depth + "<w:t>deep</w:t>" + "</w:p>" * depth + "</w:body>"
     try:
-        said = parse("zip", with_member(WHOLE["docx"], "word/document.xml", deep), unheard).text
+        said = parse("zip", with_member(WHOLE["docx"], "word/document.xml", deep)).text
     except DocumentError as e:
         said = str(e)
     assert "exit" not in said  # which would be a crash

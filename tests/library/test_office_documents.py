@@ -8,7 +8,7 @@ from office_files import RTF, forwarded, mbox, message, odp, ods, odt, pptx, ren
 
 from localctx.document_parts import tell_part, tell_place
 from localctx.errors import DocumentError, UsageError
-from localctx.library.add import add_documents
+from localctx.library.add import add_document
 from localctx.library.citations.cite import cite_passages, cite_words
 from localctx.library.read_document import Document, read_document
 from localctx.library.reading_mark import find_mark
@@ -177,7 +177,7 @@ def test_a_text_with_colons_is_no_mail(read, text):
 
 def stored(store: Store, read, data: bytes, name: str, folder) -> StoredDocument:
     (folder / name).write_bytes(data)
-    (added,) = add_documents(store, [str(folder / name)], lambda *of: None)
+    added = add_document(store, str(folder / name))
     assert added.status == "added", added.why
     row = store.documents.find(added.id)
     index(store, row, None)

@@ -23,9 +23,10 @@ from required_extras import needs_ocr
 
 from localctx.child_process import ChildWatch, start_python
 from localctx.errors import DocumentError
-from localctx.library.add import add_documents, find_stored
+from localctx.library.add import add_document, find_stored
 from localctx.library.parsers.pdf import optical, read_pdf
 from localctx.library.parsers.pdf.layout import Box, text_of
+from localctx.library.parsers.sandbox import ReadOptions
 from localctx.library.parsers.text_builder import OPTICAL
 from localctx.library.parsers.word_boxes import GRID, unpack
 from localctx.library.read_document import make_spans, matches_ocr, read_document
@@ -174,7 +175,7 @@ def test_an_untouched_file_is_not_read_again_by_any_command(home, tmp_path, tiny
     file = tmp_path / "a.pdf"
     file.write_bytes(pdf(["Some text", "on two pages"]))
     with closing(Store(home)) as store:
-        (added,) = add_documents(store, [str(file)], lambda *of: None)
+        added = add_document(store, str(file))
         kept, again = find_stored(store, str(file)), read_document(str(file))
         assert kept
         assert (kept.text, kept.spans, kept.row.id) == (again.text, again.spans, added.id)
@@ -199,6 +200,7 @@ def test_cpu_seconds_begin_anew_with_each_page(renewed, code):
     code_of_child = f"""
 import time
 from localctx.library.parsers.parse_child import _limit, _renew
+from localctx.library.parsers.sandbox import ReadOptions
 request = dict(seconds=1, memory=1 << 32, bytes=0, optical=0)
 _limit(request, 1, 1 << 32)
 for page in range(3):
@@ -267,7 +269,7 @@ def words_right(seen: str, wanted: str) -> float:
 def test_a_scanned_pdf_is_read_word_for_word_with_its_pages(tmp_path):
     file, heard = tmp_path / "scan.pdf", list[tuple[int, int]]()
     file.write_bytes(joined(scanned(PAGES, turn=0.7), pdf(["This page has text."])))
-    document = read_document(str(file), lambda done, total: heard.append((done, total)))
+    document = read_document(str(file), ReadOptions(progress=lambda done, total: heard.append((done, total))))
     pages = [(s.label, document.text[s.start : s.end]) for s in document.spans if s.kind == "page"]
     assert [label for label, _ in pages] == ["1", "2", "3"]
     for (_, seen), wanted in zip(pages, PAGES, strict=False):
@@ -328,5 +330,5 @@ def test_optical_reading_stops_within_a_second(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        read_document(str(file), stop)
+        read_document(str(file), ReadOptions(progress=stop))
     assert seconds_since(stopped) < 1

@@ -14,6 +14,7 @@ from made_files import docx, epub, old_office, pdf, with_member, zipped
 
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.folders.find import find_documents
+from localctx.library.parsers.sandbox import ReadOptions
 from localctx.library.parsers.text_builder import TextBuilder
 from localctx.library.read_document import Document, make_spans, read_document
 
@@ -27,7 +28,7 @@ def read(tmp_path):
 
     def read(data: bytes | str, name: str = "document", **how) -> Document:
         (tmp_path / name).write_bytes(data.encode() if isinstance(data, str) else data)
-        return read_document(str(tmp_path / name), **how)
+        return read_document(str(tmp_path / name), ReadOptions(**how))
 
     return read
 

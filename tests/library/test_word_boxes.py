@@ -25,9 +25,9 @@ edge = st.integers(0, GRID)
 
 @pytest.fixture
 def read(tmp_path):
-    def read(data: bytes, **how):
+    def read(data: bytes):
         (tmp_path / "a.pdf").write_bytes(data)
-        return read_document(str(tmp_path / "a.pdf"), **how)
+        return read_document(str(tmp_path / "a.pdf"))
 
     return read
 

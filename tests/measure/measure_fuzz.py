@@ -24,7 +24,7 @@ import harness
 from fuzz_documents import FORMATS
 
 from localctx.errors import DocumentError
-from localctx.library.parsers.sandbox import parse
+from localctx.library.parsers.sandbox import ReadOptions, parse
 
 BLOCK = 250  # inputs of one process
 OPERATIONS = 13  # of the API
@@ -55,7 +55,7 @@ def run_block(names: str, inputs: int, number: int, folder: Path) -> dict[str, C
 def outcome(name: str, data: bytes) -> str:
     """How the application ends with an input. Raises whatever is no sentence."""
     try:
-        parse(FORMATS[name][0], data, lambda done, total: None, ocr="off")
+        parse(FORMATS[name][0], data, ReadOptions(ocr="off"))
     except DocumentError as e:
         return "refused" if "\n" not in str(e) else "refused in several lines"
     return "read"

@@ -19,7 +19,7 @@ from browser import Served, Tab, launched, served
 from made_files import pdf
 from stored_documents import add
 
-from localctx.library.add import add_documents
+from localctx.library.add import add_document
 from localctx.settings import load_settings
 from localctx.store.store import Store
 
@@ -113,7 +113,7 @@ def long_pdf(browser, home: Path) -> dict[str, float]:
     file = home.parent / "long.pdf"
     file.write_bytes(pdf([f"Page {i}\n{TEXT}" for i in range(1, PAGES + 1)]))
     with closing(Store(home)) as store:
-        list(add_documents(store, [str(file)], lambda *_: None))
+        add_document(store, str(file))
     with window(home) as (opened, _):
         context = browser.new_context()
         page = context.new_page()

@@ -163,7 +163,7 @@ LIMITS = """
 import json, time
 sys._base_executable = {python!r}
 from localctx.errors import DocumentError
-from localctx.library.parsers.sandbox import SandboxLimits, parse
+from localctx.library.parsers.sandbox import ReadOptions, SandboxLimits, parse
 said = []
 for data, limits in (
     (b"<div>" * 400_000, SandboxLimits(seconds=1)),
@@ -171,7 +171,7 @@ for data, limits in (
     (b"<p>whole", SandboxLimits()),
 ):
     try:
-        said.append(parse("html", data, lambda done, total: None, limits).text.strip())
+        said.append(parse("html", data, ReadOptions(limits=limits)).text.strip())
     except DocumentError as e:
         said.append(e.problem)
 from localctx.models.tokenizer.chat_template import render

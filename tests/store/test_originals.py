@@ -11,7 +11,7 @@ from stored_documents import TOKENS, keep, row
 
 from localctx.errors import StoreError
 from localctx.library import page_source
-from localctx.library.add import add_documents
+from localctx.library.add import add_document
 from localctx.library.page_source import SourceFile, find_source
 from localctx.store.maintenance.eviction import make_room
 from localctx.store.originals import content_id
@@ -31,7 +31,7 @@ def upload(store: Store, name: str, data: bytes):
 
 
 def add(store: Store, *paths, disk: int | None = PLENTY) -> list[str]:
-    return [a.id for a in add_documents(store, map(str, paths), lambda *of: None, disk=disk)]
+    return [add_document(store, str(path), disk=disk).id for path in paths]
 
 
 def kept(store: Store) -> dict[str, int]:

@@ -7,7 +7,7 @@ from made_files import epub, pdf
 from starlette.testclient import TestClient
 
 from localctx.errors import DocumentError
-from localctx.library.add import add_documents
+from localctx.library.add import add_document
 from localctx.library.parsers.sandbox import PNG, PageDrawing
 from localctx.serving.http import LOOPBACK
 from localctx.settings import load_settings
@@ -60,7 +60,7 @@ def add(window, tmp_path):
     def add(name: str, data: bytes) -> str:
         (tmp_path / name).write_bytes(data)
         with window.store() as store:
-            (added,) = add_documents(store, [str(tmp_path / name)], lambda *of: None)
+            added = add_document(store, str(tmp_path / name))
         assert not added.why
         return added.id
 

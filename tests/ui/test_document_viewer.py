@@ -8,7 +8,7 @@ from made_files import epub, pdf
 from window_checks import barriers
 from window_in_process import opened, served_with_key
 
-from localctx.library.add import add_documents
+from localctx.library.add import add_document
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -63,7 +63,7 @@ def documents(window, folder) -> dict[str, str]:
     for name, data in files.items():
         (folder / name).write_bytes(data)
     with window.store() as store:
-        added = list(add_documents(store, [str(folder / name) for name in files], lambda *of: None))
+        added = [add_document(store, str(folder / name)) for name in files]
     assert not any(a.why for a in added)
     return {a.path.rpartition("/")[2]: a.id for a in added}
 
@@ -362,7 +362,7 @@ def test_a_hit_of_the_librarys_search_opens_at_its_words(open_page):
 def test_a_file_that_changed_shows_its_text_and_says_so(open_page, window, folder):
     (folder / "note.pdf").write_bytes(pdf(["What was there"]))
     with window.store() as store:
-        list(add_documents(store, [str(folder / "note.pdf")], lambda *of: None))
+        add_document(store, str(folder / "note.pdf"))
     (folder / "note.pdf").write_bytes(pdf(["Something else entirely"]))
     page = open_page()
     open_from_library(page, "note.pdf")
@@ -373,7 +373,7 @@ def test_a_file_that_changed_shows_its_text_and_says_so(open_page, window, folde
 def test_a_document_that_was_deleted_meanwhile_is_said(open_page, window, folder):
     (folder / "gone.txt").write_text("Not for long, this one.")
     with window.store() as store:
-        (added,) = add_documents(store, [str(folder / "gone.txt")], lambda *of: None)
+        added = add_document(store, str(folder / "gone.txt"))
     page = open_page()
     page.get_by_role("tab", name="Library").click()
     link = page.locator("#documents").get_by_role("button", name="gone.txt", exact=True)
@@ -416,7 +416,7 @@ def test_nothing_bars_the_way_to_it(open_page, theme):
 def test_a_long_document_opens_in_a_second(open_page, window, folder):
     (folder / "novel.pdf").write_bytes(pdf([f"Page {i}\n" + "and so it went on and on\n" * 35 for i in range(1, 501)]))
     with window.store() as store:
-        list(add_documents(store, [str(folder / "novel.pdf")], lambda *of: None))
+        add_document(store, str(folder / "novel.pdf"))
     page = open_page()
     open_from_library(page, "novel.pdf")
     drawn(page)

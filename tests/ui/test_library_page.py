@@ -168,10 +168,10 @@ def test_cancel_stops_within_a_second_and_keeps_what_was_read(page, window, tmp_
         (folder / f"{name}.txt").write_text(f"text {name}")
     read = adding.read_document
 
-    def slow(source, progress, ocr, cancelled):
-        while source.endswith("q.txt") and not cancelled():
+    def slow(source, options):
+        while source.endswith("q.txt") and not options.cancelled():
             time.sleep(0.02)
-        return read(source, progress, ocr, cancelled)
+        return read(source, options)
 
     monkeypatch.setattr(adding, "read_document", slow)
     page.locator("#path textarea, #path input").fill(str(folder))

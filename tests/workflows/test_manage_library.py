@@ -80,5 +80,5 @@ def test_a_file_that_takes_long_is_stopped_within_a_second(monkeypatch):
     stop, start = threading.Event(), time.monotonic()
     threading.Timer(0.5, stop.set).start()
     with pytest.raises(Cancelled):
-        sandbox.parse("pdf", pdf(["One"], []), lambda *_: None, cancelled=stop.is_set)
+        sandbox.parse("pdf", pdf(["One"], []), sandbox.ReadOptions(cancelled=stop.is_set))
     assert seconds_since(start) < 1.5

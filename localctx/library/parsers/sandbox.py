@@ -41,6 +41,26 @@ class SandboxLimits:
     characters: int = 64 << 20
 
 
+def _no_progress(done: int, total: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a file is read.
+
+    ``ocr`` selects the pages of a PDF read by OCR: ``auto`` (those without text), ``on`` (all), ``off``.
+    ``progress(pages done, total pages)`` is called while the file is read. ``cancelled()`` True ends the reading soon
+    after. ``limits`` are those of the child process.
+    """
+
+    ocr: str = "auto"
+    progress: Callable[[int, int], None] = _no_progress
+    cancelled: Callable[[], bool] = lambda: False
+    limits: SandboxLimits = SandboxLimits()
+
+
+READ_OPTIONS = ReadOptions()
 DRAWING = SandboxLimits(seconds=20, wall=30)
 """The limits of drawing one page of a PDF."""
 
@@ -70,26 +90,18 @@ class PageDrawing:
     boxes: PageBoxes
 
 
-def parse(
-    what: str,
-    data: bytes,
-    progress: Callable[[int, int], None],
-    limits: SandboxLimits | None = None,
-    ocr: str = "auto",
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Parsed:
+def parse(what: str, data: bytes, options: ReadOptions = READ_OPTIONS) -> Parsed:
     """Parse the file ``data`` of the kind ``what``: a result of ``kind_of``, or of ``text_kind`` for text in UTF-8.
 
-    Calls ``progress(pages done, total pages)``. ``ocr`` is as in ``read_document``. Raises DocumentError, whose message
-    does not name the file. Raises Cancelled soon after ``cancelled()`` is True. The child process has ended when this
+    Raises DocumentError, whose message does not name the file, and Cancelled. The child process has ended when this
     returns or raises.
     """
     if what in old_office.CONVERTED:
-        converted = old_office.convert(data, what, cancelled)
-        parsed = parse("zip", converted, progress, limits, ocr, cancelled)
+        converted = old_office.convert(data, what, options.cancelled)
+        parsed = parse("zip", converted, options)
         macros = ("the macros, which are programs",) if old_office.has_macros(data) else ()
         return replace(parsed, format=what, unread=(*parsed.unread, *macros))
-    return _result(_ask_child({"what": what, "ocr": ocr}, data, progress, limits or SandboxLimits(), cancelled))
+    return _result(_ask_child({"what": what, "ocr": options.ocr}, data, options))
 
 
 def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> PageDrawing:
@@ -97,7 +109,7 @@ def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> Page
 
     Raises DocumentError, whose message does not name the file.
     """
-    message = _ask_child({"what": "page", "number": number}, data, lambda done, total: None, limits, lambda: False)
+    message = _ask_child({"what": "page", "number": number}, data, ReadOptions(limits=limits))
     _raise_problem(message)
     try:
         png = b64decode(message["png"], validate=True)
@@ -109,15 +121,10 @@ def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> Page
     return PageDrawing(png, str(message["text"]), boxes)
 
 
-def _ask_child(
-    request: dict[str, Any],
-    data: bytes,
-    progress: Callable[[int, int], None],
-    limits: SandboxLimits,
-    cancelled: Callable[[], bool],
-) -> dict[str, Any]:
+def _ask_child(request: dict[str, Any], data: bytes, options: ReadOptions) -> dict[str, Any]:
     """Returns the child's last message. Raises DocumentError if it ends without one, and Cancelled."""
-    with _child(limits.wall, cancelled) as (child, watch):
+    limits = options.limits
+    with _child(limits.wall, options.cancelled) as (child, watch):
         watch.allow(limits.seconds, limits.memory + len(data))
         _send(child, request, data, limits)
         for message in _messages(child, limits):
@@ -125,11 +132,11 @@ def _ask_child(
             if "seconds" in message:
                 watch.allow(float(message["seconds"]), float(message["memory"]))
             elif "done" in message:
-                progress(int(message["done"]), int(message["total"]))
+                options.progress(int(message["done"]), int(message["total"]))
             else:
                 return message
         code = child.wait()
-        raise Cancelled if cancelled() else _exit_error(code, watch.excess, limits)
+        raise Cancelled if options.cancelled() else _exit_error(code, watch.excess, limits)
 
 
 @contextmanager
