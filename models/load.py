@@ -14,7 +14,6 @@ from localctx.models.choice.device_choice import pick_device, pick_dtype
 from localctx.models.choice.sizing import decoder_parameters, sizing_of, stored_parameters
 from localctx.models.decoder.local_model import LocalModel
 from localctx.models.decoder.native_decoder import NativeDecoder, NativeWeights
-from localctx.models.decoder.rope import parse_rope
 from localctx.models.decoder.transformers_model import TransformersModel, load_module, load_tokenizer, loading
 from localctx.models.files.config_limits import check_config
 from localctx.models.files.gguf_blocks import GgufBlocks
@@ -26,6 +25,7 @@ from localctx.models.quantized.fused_experts import packed_experts
 from localctx.models.quantized.weight_formats import BITS, refuse_weights
 from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
 from localctx.models.tokenizer.tokenizer_files import find_tokenizer, stops_of
+from localctx.settings import parse_rope
 
 
 def load_model(

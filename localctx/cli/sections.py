@@ -7,7 +7,7 @@ import click
 from click.types import OptionHelpExtra
 
 from localctx.settings.declaration import Heading, Setting
-from localctx.settings.kinds import invalid
+from localctx.settings.kinds import parse_setting
 from localctx.settings.table import SETTINGS
 
 HEADINGS = get_args(Heading)
@@ -63,10 +63,7 @@ class SettingType(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Returns the setting's value. Raises UsageError."""
-        try:
-            return self._kind.parse(value)
-        except (TypeError, ValueError, OverflowError) as e:
-            raise invalid(self.name, value, self._kind.accepts) from e
+        return parse_setting(self.name, self._kind, value)
 
 
 def option(*names: str, section: str = FIRST, **options: Any) -> Callable:

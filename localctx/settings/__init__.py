@@ -9,13 +9,12 @@ from typing import Any
 
 from localctx.errors import UsageError
 from localctx.network import go_offline, is_on
-from localctx.settings.kinds import invalid, parse_size
-from localctx.settings.table import LLAMA_KV, ROPE, SETTINGS, WEIGHTS, EngineName, Settings, prefill_loss
+from localctx.settings.kinds import invalid, parse_setting, parse_size
+from localctx.settings.table import LLAMA_KV, SETTINGS, WEIGHTS, EngineName, Settings, parse_rope, prefill_loss
 
 __all__ = [
     "FILE",
     "LLAMA_KV",
-    "ROPE",
     "SETTINGS",
     "WEIGHTS",
     "EngineName",
@@ -26,6 +25,7 @@ __all__ = [
     "is_saved",
     "load_settings",
     "overrides",
+    "parse_rope",
     "parse_size",
     "prefill_loss",
     "save_settings",
@@ -166,7 +166,4 @@ def _parsed(name: str, value: Any, source: object) -> Any:
     if not (setting := SETTINGS.get(name)):
         where = f"{source}: " if source else ""
         raise UsageError(f"{where}there is no setting {name!r}", f"use one of: {', '.join(sorted(SETTINGS))}")
-    try:
-        return setting.kind.parse(value)
-    except (TypeError, ValueError, OverflowError) as e:
-        raise invalid(name, value, setting.kind.accepts, source) from e
+    return parse_setting(name, setting.kind, value, source)

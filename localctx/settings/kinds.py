@@ -110,20 +110,32 @@ class Size:
 
 @dataclass(frozen=True)
 class Text:
-    """A text. ``examples`` are offered in the window. Texts for which ``is_valid`` returns False are rejected."""
+    """A text. ``examples`` are offered in the window. Texts for which ``is_valid`` returns False are rejected.
+
+    ``limit`` follows the examples in an error.
+    """
 
     metavar: ClassVar[str] = "NAME"
     examples: Sequence[str] = ()
     is_valid: Callable[[str], object] = lambda text: True
+    limit: str = ""
 
     @property
     def accepts(self) -> str:
-        return one_of(self.examples) if self.examples else "a text"
+        return one_of(self.examples) + self.limit if self.examples else "a text"
 
     def parse(self, value: Any) -> str:
         if not self.is_valid(text := str(value)):
             raise ValueError
         return text
+
+
+def parse_setting(name: str, kind: ValueKind, value: Any, source: object = "") -> Any:
+    """Returns ``value`` in the type of the setting ``name``. Raises UsageError, which names the ``source``, if any."""
+    try:
+        return kind.parse(value)
+    except (TypeError, ValueError, OverflowError) as e:
+        raise invalid(name, value, kind.accepts, source) from e
 
 
 def one_of(words: Sequence[str]) -> str:

@@ -14,8 +14,9 @@ from localctx.settings.declaration import Setting, Shown, declare
 from localctx.settings.kinds import Choice, Number, Size, Switch, Text, invalid, parse_size
 from localctx.shape import FORMATS
 
-ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
-SPARSE = re.compile(r"sparse(?::(0?\.\d+))?")  # a share of the attention weights
+MAX_ROPE_FACTOR = 128  # times the trained window; no measurements beyond it are known
+_ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
+_SPARSE = re.compile(r"sparse(?::(0?\.\d+))?")  # a share of the attention weights
 SPARSE_LOSS = 0.1
 """The share of its attention weights that a query may lose by default in sparse reading."""
 
@@ -24,6 +25,10 @@ EngineName = Literal["torch", "llama.cpp"]
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
 WEIGHTS = ("auto", "full", "int8", "int4", "nf4")
+_READING = (
+    *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
+    *("mode", "effective_context"),
+)
 CAPS = ("memory", "ram", "disk")  # the settings that limit KV bytes
 
 
@@ -31,8 +36,13 @@ def attention_loss(reading: str) -> float | None:
     """Returns the share of attention that ``full``, ``sparse`` or ``sparse:0.05`` may lose; None for any other text."""
     if reading == "full":
         return 0.0
-    loss = float(match[1] or SPARSE_LOSS) if (match := SPARSE.fullmatch(reading)) else 0.0
+    loss = float(match[1] or SPARSE_LOSS) if (match := _SPARSE.fullmatch(reading)) else 0.0
     return loss if 0 < loss < 1 else None
+
+
+def _rope_scaling(text: str) -> tuple[str, float] | None:
+    match = _ROPE.fullmatch(text)
+    return (match[1], float(match[2])) if match and 1 < float(match[2]) <= MAX_ROPE_FACTOR else None
 
 
 _MEASURED = "As measured to be better"
@@ -360,7 +370,11 @@ class Settings:
     )
     rope: str = declare(
         "auto",
-        Text(("auto", "yarn:2", "linear:2", "llama3:8"), lambda text: text == "auto" or ROPE.fullmatch(text)),
+        Text(
+            ("auto", "yarn:2", "linear:2", "llama3:8"),
+            lambda text: text == "auto" or _rope_scaling(text),
+            f", up to {MAX_ROPE_FACTOR} times",
+        ),
         "Stretch the window: auto, yarn:2, linear:2, llama3:8",
         "Engine",
         "load",
@@ -389,6 +403,11 @@ class Settings:
         return self.temperature == 0 and self.n == self.beams == 1
 
     @property
+    def reading_key(self) -> tuple[str, ...]:
+        """The values of the settings that decide how documents are read ahead. Other values mean: read again."""
+        return tuple(str(getattr(self, name)) for name in _READING)
+
+    @property
     def caps(self) -> dict[str, int | None]:
         """The limits ``memory``, ``ram`` and ``disk`` in bytes, with None for ``auto``.
 
@@ -410,3 +429,16 @@ def prefill_loss(reading: str) -> float:
     if (loss := attention_loss(reading)) is None:
         raise invalid("reading", reading, SETTINGS["reading"].kind.accepts)
     return loss
+
+
+def parse_rope(rope: str) -> tuple[str, float] | None:
+    """Parse a RoPE scaling: ``yarn:4`` is ("yarn", 4.0), four times the trained window. ``auto`` is None, the trained
+    window.
+
+    Methods: YaRN (arXiv 2309.00071), linear interpolation (arXiv 2306.15595), Llama 3.1's rule. Raises UsageError.
+    """
+    if rope == "auto":
+        return None
+    if (scaling := _rope_scaling(rope)) is None:
+        raise invalid("rope", rope, SETTINGS["rope"].kind.accepts)
+    return scaling

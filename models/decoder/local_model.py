@@ -16,7 +16,7 @@ from localctx.models.adapter import Adapter
 from localctx.models.architecture.geometry import geometry_of, layer_map
 from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.decoder.forward_batch import ForwardBatch, adapter_of
-from localctx.models.decoder.rope import ModelRope, Positions, positions_of, stretched
+from localctx.models.decoder.rope import ModelRope, Positions, positions_of, scale_positions
 from localctx.models.decoder.trial import model_shape
 from localctx.models.fingerprint import fingerprint
 from localctx.models.quantized.weight_formats import arithmetic_of
@@ -69,10 +69,10 @@ class LocalModel(ABC):
 
     @property
     def rope(self) -> ModelRope | None:
-        if self._stretch not in self._ropes:
+        if self._rope_scaling not in self._ropes:
             rotary = self._positions.get("rope_parameters")
-            self._ropes[self._stretch] = self._rope_of(self._positions) if rotary else None
-        return self._ropes[self._stretch]
+            self._ropes[self._rope_scaling] = self._rope_of(self._positions) if rotary else None
+        return self._ropes[self._rope_scaling]
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
@@ -88,7 +88,7 @@ class LocalModel(ABC):
         if self.shape.states and rope != "auto":
             what = f"{self.name} has layers that remember in states, which a longer window does not change"
             raise UsageError(what, "use --rope auto")
-        self._positions, self._stretch = stretched(self._trained, rope), rope
+        self._positions, self._rope_scaling = scale_positions(self._trained, rope), rope
 
     def view(self) -> Self:
         return copy(self)

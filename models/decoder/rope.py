@@ -12,37 +12,22 @@ from torch import Tensor
 
 from localctx.errors import ModelError
 from localctx.kernels.cpu.key_bias import KeyBias
-from localctx.settings import ROPE, invalid
+from localctx.settings import parse_rope
 from localctx.shape import PAGE
 
 Positions = dict[str, Any]
 """A config's attributes about positions: see ``positions_of``."""
 
-MAX_FACTOR = 128  # times the trained window; no measurements beyond it are known
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # every Llama 3 was trained with these
 _POSITION_NAMES = ("rope_parameters", "max_position_embeddings", "original_max_position_embeddings")
 
 
-def parse_rope(spec: str) -> tuple[str, float] | None:
-    """Parse a RoPE scaling: ``yarn:4`` is ("yarn", 4.0), four times the trained window. ``auto`` is None, the trained
-    window.
-
-    Methods: YaRN (arXiv 2309.00071), linear interpolation (arXiv 2306.15595), Llama 3.1's rule. Raises UsageError.
-    """
-    if spec == "auto":
-        return None
-    match = ROPE.fullmatch(spec)
-    if not match or not 1 < float(match[2]) <= MAX_FACTOR:
-        raise invalid("rope", spec, f"auto, yarn:2, linear:2 or llama3:8, up to {MAX_FACTOR} times")
-    return match[1], float(match[2])
-
-
 def positions_of(config: Any) -> Positions:
-    """Returns the attributes of a transformers config that concern positions. ``stretched`` changes these."""
+    """Returns the attributes of a transformers config that concern positions. ``scale_positions`` changes these."""
     return {name: deepcopy(getattr(config, name)) for name in _POSITION_NAMES if hasattr(config, name)}
 
 
-def stretched(positions: Positions, spec: str) -> Positions:
+def scale_positions(positions: Positions, spec: str) -> Positions:
     """Returns ``positions`` (attributes of a config) with the RoPE scaling ``spec``. In a model with sliding layers,
     only full-attention layers are scaled.
 
@@ -54,14 +39,14 @@ def stretched(positions: Positions, spec: str) -> Positions:
     params = positions.get("rope_parameters") or {}
     rope = params["full_attention"] if isinstance(params.get("full_attention"), dict) else params
     if scaling:
-        _stretch(positions, rope, *scaling)
+        _scale(positions, rope, *scaling)
     if rope.get("rope_type") == "longrope":
         long = positions["max_position_embeddings"] > rope["original_max_position_embeddings"]
         rope["short_factor"] = rope["long_factor"] = rope["long_factor" if long else "short_factor"]
     return positions
 
 
-def _stretch(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor: float) -> None:
+def _scale(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor: float) -> None:
     if (now := rope.get("rope_type")) != "default":
         reason = f"stretched already ({now})" if now else "not rotary"
         raise ModelError(f"this model's positions are {reason}", "leave --rope at auto")

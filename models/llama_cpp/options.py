@@ -7,7 +7,7 @@ from typing import Any
 
 from localctx.errors import UsageError
 from localctx.models.llama_cpp.library import QUANTIZED, kv_types, llama_library
-from localctx.settings import ROPE
+from localctx.settings import parse_rope
 
 MAX_OUTPUTS = 64  # tokens with logits per native batch; their buffer takes vocabulary x 4 bytes each
 LLAMA_KEEPERS = ("full", "sink-window")  # the others need attention or keys, which llama.cpp does not expose
@@ -81,14 +81,12 @@ def parse_llama_rope(spec: str) -> tuple[str, float] | None:
     """Parse a RoPE scaling: ``yarn:2`` is ("yarn", 2.0). ``auto`` is None, the file's own scaling. Raises UsageError
     for a scaling that llama.cpp supports only in files.
     """
-    match = ROPE.fullmatch(spec)
-    if not match:
-        return None
-    if match[1] not in ("yarn", "linear"):
+    scaling = parse_rope(spec)
+    if scaling and scaling[0] not in ("yarn", "linear"):
         raise UsageError(
-            f"llama.cpp takes {match[1]} scaling from a file alone", "use yarn:2, linear:2 or --engine torch"
+            f"llama.cpp takes {scaling[0]} scaling from a file alone", "use yarn:2, linear:2 or --engine torch"
         )
-    return match[1], float(match[2])
+    return scaling
 
 
 def scaled_window(trained: int, rope: str) -> int:

@@ -11,10 +11,9 @@ from localctx.kernels.cpu.key_bias import add_bias
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.catalog import FALLBACK, load_catalog, window_for
-from localctx.models.decoder.rope import parse_rope
 from localctx.models.decoder.transformers_model import TransformersModel
 from localctx.models.load import load_model
-from localctx.settings import load_settings
+from localctx.settings import load_settings, parse_rope
 from localctx.shape import PAGE
 
 TOKENS = torch.arange(5, 35)[None]
@@ -178,7 +177,7 @@ def test_nonsense_is_refused(spec, tmp_path):
         load_model(tmp_path, "m", rope=spec)
 
 
-@pytest.mark.parametrize("spec", ["yarn", "dynamic:2", "2", "yarn:-2"])
+@pytest.mark.parametrize("spec", ["yarn", "dynamic:2", "2", "yarn:-2", "yarn:1", "yarn:500"])
 def test_nonsense_is_refused_before_a_model_is_fetched(spec, tmp_path):
     with pytest.raises(UsageError, match=r"^rope = .* is not valid"):
         load_settings(home=tmp_path, rope=spec)

@@ -1,17 +1,21 @@
 """The table of settings: what is declared once is what is checked, shown in --help and the window, and documented."""
 
+import sys
 from dataclasses import fields
 
 import click
 import pytest
 from click.testing import CliRunner
-from settings_page import PAGE, made_part, tables
+from repository import ROOT
 
 from localctx.cli import cli
 from localctx.cli.sections import SectionedCommand, help_line
 from localctx.errors import UsageError
 from localctx.settings import SETTINGS, Settings, load_settings, save_settings, variable, with_changes
 from localctx.settings.kinds import Choice, Number, Size, Switch, Text, one_of
+
+sys.path.insert(0, str(ROOT / "packaging"))
+from settings_page import PAGE, made_part, tables
 
 WRONG = {
     "mode": "fast",
@@ -55,7 +59,7 @@ def test_the_help_of_a_setting_is_one_line_at_80_columns(name):
 
 
 def test_the_settings_page_has_the_table():
-    assert made_part(PAGE.read_text()) == tables().strip(), "python tests/helpers/settings_page.py --write"
+    assert made_part(PAGE.read_text()) == tables().strip(), "python packaging/settings_page.py --write"
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG.items())

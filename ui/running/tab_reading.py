@@ -27,10 +27,6 @@ MAX_PASSAGES_READ = 150_000  # characters of all documents up to which their pas
 _SHARES = {"pages": (0, 30), "reading": (30, 99), "indexing": (30, 99), "embedding": (30, 99)}
 """The percentages of the whole work at which a phase begins and ends, by the first word of its name."""
 MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed yet
-_DECIDING = (
-    *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
-    *("mode", "effective_context"),
-)
 
 
 @dataclass(frozen=True)
@@ -249,8 +245,7 @@ def _is(reading: TabReading, state: ReadingState) -> bool:
 
 
 def _under(wanted: Wanted, settings: Settings) -> Wanted:
-    deciding = tuple(str(getattr(settings, name)) for name in _DECIDING)
-    return Wanted(wanted.files, wanted.documents, wanted.until, wanted.begun, deciding)
+    return Wanted(wanted.files, wanted.documents, wanted.until, wanted.begun, settings.reading_key)
 
 
 def _adding(path: str) -> SessionJob:

@@ -14,7 +14,6 @@ from localctx.models.adapter_folders import adapter_bytes, find_adapter
 from localctx.models.catalog import ContextWindow, load_catalog
 from localctx.models.choice.device_choice import pick_device, pick_dtype
 from localctx.models.choice.sizing import find_config, sizing_of
-from localctx.models.decoder.rope import parse_rope
 from localctx.models.files.gguf_file import open_gguf, per_layer
 from localctx.models.hub.resolve import resolve_gguf
 from localctx.models.llama_cpp.gpu_layers import ALL, gpu_layers
@@ -24,7 +23,7 @@ from localctx.models.llama_cpp.options import scaled_window
 from localctx.models.llama_cpp.trial import try_gguf
 from localctx.models.memory_fit import MemoryFit, MemoryNeed, largest_context
 from localctx.models.quantized.weight_formats import precision_name, refuse_weights
-from localctx.settings import Settings
+from localctx.settings import Settings, parse_rope
 from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
@@ -68,7 +67,7 @@ class TorchSizes(ModelSizes):
     engine = "torch"
     codecs = tuple(FORMATS)
 
-    def __init__(self, settings: Settings, config: Path | None = None, device_memory: int | None = None) -> None:
+    def __init__(self, settings: Settings, config: Path | None, device_memory: int | None) -> None:
         elsewhere = device_memory is not None and settings.device in ("cuda", "cuda:0")  # a GPU that need not be here
         device = torch.device(settings.device) if elsewhere else pick_device(settings.device)
         dtype = pick_dtype(settings.dtype, device)
@@ -157,7 +156,7 @@ class GgufSizes(ModelSizes):
     engine = "llama.cpp"
     dtype, weights_dtype = "as quantized", "the file's own types"
 
-    def __init__(self, settings: Settings, device_memory: int | None = None) -> None:
+    def __init__(self, settings: Settings, device_memory: int | None) -> None:
         refuse_for_gguf(settings)
         self._gguf = gguf = open_gguf(resolve_gguf(settings.model, settings.models, lambda phase, done, total: None))
         self.chunk = max(MIN_BATCH, settings.chunk)

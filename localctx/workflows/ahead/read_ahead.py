@@ -26,10 +26,6 @@ from localctx.workflows.index_documents import index_words
 from localctx.workflows.summary_task import digest
 
 SIDE_BY_SIDE = 4  # passages; with more, a cancel takes longer, and little is saved
-_DECIDING = (
-    *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
-    *("mode", "effective_context"),
-)
 
 
 @dataclass
@@ -50,7 +46,7 @@ class _NoDiskRoom(Exception):
 
 def reading_recipe(settings: Settings) -> str:
     """Returns a hash of the settings that read-ahead results depend on. Another hash means: read again."""
-    return digest([str(getattr(settings, name)) for name in _DECIDING])
+    return digest(list(settings.reading_key))
 
 
 class ReadAheadWorkflow:

@@ -1,4 +1,4 @@
-"""Writes the tables of localctx/docs/settings.md: python tests/helpers/settings_page.py [--write]
+"""Writes the tables of localctx/docs/settings.md: python packaging/settings_page.py [--write]
 
 They are made from the declarations of the settings, a table for each section. A test compares them with the page.
 Without --write they are printed.
@@ -6,14 +6,13 @@ Without --write they are printed.
 
 import sys
 from collections.abc import Iterator
-
-from repository import ROOT
+from pathlib import Path
 
 from localctx.settings import SETTINGS
 from localctx.settings.declaration import Setting
 from localctx.settings.kinds import Choice, Number, ValueKind
 
-PAGE = ROOT / "localctx" / "docs" / "settings.md"
+PAGE = Path(__file__).parent.parent / "localctx" / "docs" / "settings.md"
 START, END = "<!-- from the table of settings -->", "<!-- end of the made part -->"
 TITLES = {"Options": "What people set first"}
 
