@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic
 
 import torch
 
@@ -14,15 +14,13 @@ from localctx.engine.persistence.snapshot_persister import SnapshotPersister
 from localctx.engine.planning.cache_plan import CachePlan
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
-from localctx.kv.sequence_cache import SequenceCache
-from localctx.models.base import ForwardRequest, Model, PagedModel
+from localctx.models.base import AnyCache, ForwardRequest, Model, PagedModel
 from localctx.models.llama_cpp.cache import LlamaCache
 from localctx.models.llama_cpp.model import LlamaModel
 from localctx.models.llama_cpp.options import CELLS
 from localctx.store.store import Store
 
 IsCancelled = Callable[[], bool]
-AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
 
 class OwnEngine(ABC, Generic[AnyCache]):

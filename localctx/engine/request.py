@@ -92,7 +92,7 @@ class Request:
     cache: SequenceCache
     adapter: Adapter | None  # computes the prompt's last tokens
     persister: Persister | None  # None: pages are not persisted
-    relief: OomRecovery  # for when memory runs out
+    recovery: OomRecovery  # for when memory runs out
     started: float  # clock when the request was built
     seconds: dict[str, float]  # by phase
     sharing: Sharing | None = None  # in-memory prefix cache
@@ -112,7 +112,7 @@ class Request:
         if self.persister:
             self.persister(cache)
         if self.sharing:
-            self.sharing.after_chunk(cache, self.relief.chunk == self.planned_chunk)
+            self.sharing.after_chunk(cache, self.recovery.chunk == self.planned_chunk)
 
     def begin_persisting(self) -> None:
         """Register the documents and the cache in the store, before prefill."""
@@ -164,7 +164,7 @@ class Request:
         """Record the report on the cache and its evicted ranges. Call this before the cache is dropped."""
         self.result.evicted = list(self.cache.evicted)
         self.result.kv = self.engine.report(
-            self.cache, window=self.plan.window, chunk=self.relief.chunk, restored=self.restored
+            self.cache, window=self.plan.window, chunk=self.recovery.chunk, restored=self.restored
         )
 
     def answer_report(self) -> AnswerReport:

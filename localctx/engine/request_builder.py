@@ -143,7 +143,7 @@ class RequestBuilder:
             cache=cache,
             adapter=conversation.adapter,
             persister=persister,
-            relief=self.engine.oom_recovery(planned),
+            recovery=self.engine.oom_recovery(planned),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             sharing=sharing,

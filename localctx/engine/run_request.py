@@ -88,7 +88,7 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
         logits = yield from prefill(
             request.cache,
             tokens,
-            chunk=request.relief,
+            chunk=request.recovery,
             cuts=request.prompt.cuts if cuts else (),
             stops=(*request.prompt.document_ends, *snapshots, *shared) if cuts else (),
             after_chunk=request.after_chunk,
@@ -149,7 +149,7 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
     with suppress(Cancelled, OutOfKVMemory):
         if cache.length < len(tokens):
             stops = request.persister.stops(cache)
-            rest = prefill(cache, tokens, chunk=request.relief, cuts=[len(tokens)], stops=stops)
+            rest = prefill(cache, tokens, chunk=request.recovery, cuts=[len(tokens)], stops=stops)
             run_to_end(rest, compute_alone(request.model, cancelled))
 
 

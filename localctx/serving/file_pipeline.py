@@ -113,7 +113,7 @@ class FilePipeline:
         if task.reads:
             yield self._note_read(task)
         elif task.stamp:
-            yield from self._note_taken(task.path, task.stamp, task.result)
+            yield from self._note_ingested(task.path, task.stamp, task.result)
         else:
             yield from self._note_indexed(task)
 
@@ -164,16 +164,16 @@ class FilePipeline:
         task = Task(path, f"parsing {Path(path).name}", job, stamp=stamp)
         return task
 
-    def _note_taken(self, path: str, stamp: FileStamp, taken: "IngestedFile | None") -> Iterator[FileEvent]:
-        if taken is None:  # the file changed meanwhile
+    def _note_ingested(self, path: str, stamp: FileStamp, ingested: "IngestedFile | None") -> Iterator[FileEvent]:
+        if ingested is None:  # the file changed meanwhile
             return
         self._new.drop(path)
-        if taken.status == "failed":
-            yield self._note_failed(path, stamp, taken.why)
-        elif taken.status in ("moved", "copy"):
-            self._missed.pop(taken.why, None)
-            news: FileNews = "moved" if taken.status == "moved" else "copy"
-            yield FileEvent(path, news, taken.document, taken.why, taken.characters)
+        if ingested.status == "failed":
+            yield self._note_failed(path, stamp, ingested.why)
+        elif ingested.status in ("moved", "copy"):
+            self._missed.pop(ingested.why, None)
+            news: FileNews = "moved" if ingested.status == "moved" else "copy"
+            yield FileEvent(path, news, ingested.document, ingested.why, ingested.characters)
 
     def _note_failed(self, path: str, stamp: FileStamp, why: str) -> FileEvent:
         self._new.drop(path)

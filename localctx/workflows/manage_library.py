@@ -21,7 +21,7 @@ from localctx.workflows.check_bundle import CHECKED_PAGES, CheckedPages, check_p
 from localctx.workflows.index_documents import index_words, make_searchable
 from localctx.workflows.read_sources import read_options
 
-PROMPT = 200_000  # characters whose words are indexed in an instant
+INSTANT = 200_000  # characters whose words are indexed in an instant
 
 
 class LibraryWorkflow:
@@ -51,12 +51,12 @@ class LibraryWorkflow:
         """
         return self._drive(self.index_steps(documents))
 
-    def index_short(self, documents: Sequence[str] | None = None) -> None:
+    def index_short(self, documents: Sequence[str] | None) -> None:
         """Index the words of these documents (ids), or of all, if the missing ones are short together."""
         store = self._runtime.store
         with store_errors(store.home):
             new = [row for d in unsearchable(store, documents) if (row := store.documents.get(d.document))]
-            if sum(row.chars for row in new) <= PROMPT:
+            if sum(row.chars for row in new) <= INSTANT:
                 self._drive(index_words(self._runtime, store, [row.id for row in new]))
 
     def index_steps(self, documents: Collection[str] | None = None, batch: int = BATCH) -> EngineCoroutine[str | None]:

@@ -90,7 +90,7 @@ def advise(
         for e in known.values()
         if e.kind == "chat"
     }
-    best = _largest_good(models.values())
+    best = recommend(models.values())
     return Advice(
         corrected,
         models,
@@ -112,11 +112,14 @@ def _own_weights(entry: CatalogEntry, device: torch.device) -> str:
     return (entry.weights if device.type == "cpu" else "") or "full"
 
 
-def recommend(entries: Iterable[CatalogEntry], machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Returns the estimate of the largest chat model that runs well on ``machine``, or of the smallest one if none
-    does.
+def recommend(chats: Iterable[ModelEstimate]) -> ModelEstimate:
+    """Returns the estimate of the largest chat model that runs well, or of the smallest one if none does, with the
+    reason.
     """
-    return _largest_good([estimate(e, machine, weights) for e in entries if e.kind == "chat"])
+    by_size = sorted(chats, key=lambda e: e.entry.comparable_parameters)
+    best = next((e for e in reversed(by_size) if e.good), by_size[0])
+    larger = [e for e in by_size if e.entry.comparable_parameters > best.entry.comparable_parameters]
+    return replace(best, reason=_reason(best, larger[0] if larger else None))
 
 
 def describe_machine(machine: Machine) -> str:
@@ -136,13 +139,6 @@ def describe_recommendation(advice: Advice) -> str:
     speed = f"reads about {prefill} and answers about {decode} tokens a second (estimates)"
     speed = speed if best.decode_per_second else "how fast is not known"  # no free memory to measure it
     return f"{best.title}{packed}, {where}, {speed}"
-
-
-def _largest_good(chats: Iterable[ModelEstimate]) -> ModelEstimate:
-    by_size = sorted(chats, key=lambda e: e.entry.comparable_parameters)
-    best = next((e for e in reversed(by_size) if e.good), by_size[0])
-    larger = [e for e in by_size if e.entry.comparable_parameters > best.entry.comparable_parameters]
-    return replace(best, reason=_reason(best, larger[0] if larger else None))
 
 
 def _reason(best: ModelEstimate, next_larger: ModelEstimate | None) -> str:

@@ -30,8 +30,8 @@ Version 1 stored no published blocks, version 2 none of Q4_K.
 _DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
 
 
-def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback, dtype: str = "bfloat16") -> None:
-    """Write the model in the file ``gguf`` to the folder ``out``, with weights in ``dtype`` (a torch dtype's name).
+def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback) -> None:
+    """Write the model in the file ``gguf`` to the folder ``out``, with weights in bfloat16.
 
     Reports the phases ``converting`` (in tensors) and ``saving``. Raises ModelError for a damaged file, an architecture
     that transformers does not read, or parameters that it cannot express. Raises OSError if the disk is full or
@@ -42,7 +42,7 @@ def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback, dtype: str =
         with tempfile.TemporaryDirectory() as alone, _quiet(progress):
             # in its own folder, because transformers also reads files next to the GGUF
             link(Path(alone, "model.gguf"), gguf.resolve())
-            _convert(header, gguf, alone, out, progress, dtype)
+            _convert(header, gguf, alone, out, progress)
     except ModelError:
         raise
     except Exception as error:  # damaged files make readers raise anything
@@ -61,7 +61,7 @@ def _user_error(gguf: Path, error: Exception) -> Exception:
     return ModelError(f"{gguf} cannot be converted ({reason[0]})", REMEDY)
 
 
-def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: ProgressCallback, dtype: str) -> None:
+def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: ProgressCallback) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     source: dict[str, Any] = {"gguf_file": "model.gguf", "local_files_only": True, "trust_remote_code": False}
@@ -72,7 +72,7 @@ def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: P
     tokenizer = _tokenizer(folder, header)
     load: Any = AutoModelForCausalLM.from_pretrained  # its type hints omit the returned pair
     model, info = load(
-        folder, config=config, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, **source
+        folder, config=config, dtype="bfloat16", attn_implementation="sdpa", output_loading_info=True, **source
     )
     if info["missing_keys"]:
         raise ValueError(f"it lacks {min(info['missing_keys'])}")
@@ -124,14 +124,14 @@ def _check_weights(config: Any, header: GgufHeader, gguf: Path) -> None:
 def _set_positions(config: Any, header: GgufHeader, gguf: Path) -> None:
     """Set values in ``config`` that transformers' GGUF reader ignores: RoPE scaling, partial RoPE, sliding windows."""
     try:
-        _stretch(config, _scaling(header, gguf) | _partial(config, header))
+        _set_rope(config, _scaling(header, gguf) | _partial(config, header))
     except (KeyError, ValueError) as error:
         raise ModelError(f"{gguf} places its tokens in a way transformers cannot ({error})", REMEDY) from error
     if config.model_type in ("mistral", "phi3"):  # their configs' default window is that of one checkpoint
         config.sliding_window = header.get("attention.sliding_window")
 
 
-def _stretch(config: Any, rope: dict[str, Any]) -> None:
+def _set_rope(config: Any, rope: dict[str, Any]) -> None:
     params = getattr(config, "rope_parameters", None) or {}
     by_layer = isinstance(params.get("full_attention"), dict)
     if rope and (not params or (by_layer and rope.get("rope_type") != "linear")):

@@ -13,6 +13,7 @@ from localctx.kernels.cpu.experts import (
     multiply_experts,
 )
 from localctx.kernels.cpu.linear import Blocks, exact_blocks, int4_blocks, int8_blocks, multiply, multiply_in_bf16
+from localctx.models.architecture.decoder_config import NATIVE_PRECISIONS
 from localctx.models.quantized.bitsandbytes_layers import scale_bytes, weights_in
 from localctx.models.quantized.fused_experts import ExpertWeights, PackExperts, pack_experts, packed_experts
 
@@ -22,7 +23,6 @@ OUTPUT_WEIGHTS = WEIGHTS | {"int4": int8_blocks}
 """The same for the output layer. It has at least 8 bits, because it decides between nearly equally likely tokens."""
 
 _EXPERTS = {"full": exact_expert_blocks, "int8": int8_expert_blocks, "int4": int4_expert_blocks}
-_COMPUTED = torch.float32, torch.bfloat16
 
 
 class RowByRow:
@@ -83,6 +83,10 @@ def expert_packer(weights: str) -> PackExperts:
     return lambda fused: BlockedExperts(_EXPERTS[weights](fused))
 
 
+def _is_supported(weight: Tensor) -> bool:
+    return weight.device.type == "cpu" and weight.dtype in NATIVE_PRECISIONS
+
+
 def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
     """Replace plain CPU linear layers of ``module`` by BlockedLinear, and experts by BlockedExperts, unless already
     done. Returns the switch that they share.
@@ -91,7 +95,7 @@ def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
     pack_experts(module, expert_packer(weights))
     for parent in list(module.modules()):
         for name, child in parent.named_children():
-            if type(child) is torch.nn.Linear and child.weight.device.type == "cpu" and child.weight.dtype in _COMPUTED:
+            if type(child) is torch.nn.Linear and _is_supported(child.weight):
                 make = (OUTPUT_WEIGHTS if child is output else WEIGHTS)[weights]
                 blocked = BlockedLinear(make(child.weight.detach()), child.bias, dtype=child.weight.dtype)
                 setattr(parent, name, blocked)

@@ -465,14 +465,14 @@ def grow(cache: Cache, tokens: int) -> None:
     cache.commit()
 
 
-def test_relief_in_its_order():
+def test_the_steps_of_recovery_come_in_their_order():
     cache = filled(10 * PAGE, TierLimits(**BIG))
-    relief = OomRecovery(300, lambda codec: "int8" if codec == "f32" else None)
-    said = [relief(cache) for _ in range(4)]
+    recovery = OomRecovery(300, lambda codec: "int8" if codec == "f32" else None)
+    said = [recovery(cache) for _ in range(4)]
     assert [s.split(": ")[1].split()[0] for s in said] == ["reading", "reading", "keys", "5"]
-    assert (relief.chunk, cache.pool.codec) == (PAGE, "int8")
+    assert (recovery.chunk, cache.pool.codec) == (PAGE, "int8")
     assert not cache.exact
-    while relief(cache):
+    while recovery(cache):
         pass
     assert cache.pool.counts() == {"device": 0, "host": 0, "disk": 10}
 

@@ -45,6 +45,10 @@ SOME = [KNOWN[name] for name in NAMES.split()]  # so that what is recommended do
 STEADY = Rates(20 * GB, 150 * GB)
 
 
+def recommended(entries, machine: Machine, weights: str = "full"):
+    return recommend([estimate(e, machine, weights) for e in entries if e.kind == "chat"])
+
+
 def machine(free: float, bandwidth: float, arithmetic: float, precision="float32", device="cpu") -> Machine:
     """One with so many GiB free, and GB and billions of operations a second."""
     rates = Rates(bandwidth * GB, arithmetic * GB)
@@ -83,7 +87,7 @@ GPU = machine(22.5, 1000, 150_000, "bfloat16", "cuda")
     ],
 )
 def test_the_largest_that_fits_and_is_fast_enough_is_recommended(here, name, weights, why):
-    best = recommend(SOME, here)
+    best = recommended(SOME, here)
     assert (best.name, best.weights, best.title, best.bytes) == (name, weights, KNOWN[name].title, KNOWN[name].bytes)
     assert why in best.reason
     assert "\n" not in best.reason
@@ -104,7 +108,7 @@ def test_who_chose_fewer_bits_gets_estimates_of_them():
     e = estimate(KNOWN["qwen3-8b"], replace(GPU, free=6 * GIB), "nf4")
     assert (e.weights, e.fits) == ("nf4", False)
     assert e.memory < KNOWN["qwen3-8b"].bytes / 2
-    assert recommend(KNOWN.values(), LAPTOP, "int8").weights == "int8"
+    assert recommended(KNOWN.values(), LAPTOP, "int8").weights == "int8"
 
 
 def test_a_mixture_of_experts_is_as_fast_as_what_a_token_uses_and_ranks_between():
@@ -120,7 +124,7 @@ def test_a_mixture_of_experts_is_as_fast_as_what_a_token_uses_and_ranks_between(
 @pytest.mark.parametrize("here", [LAPTOP, GPU, machine(50, 20, 140), TINY])
 def test_models_are_sorted_by_what_a_machine_runs(here):
     found = sorted([estimate(e, here) for e in KNOWN.values() if e.kind == "chat"], key=usefulness)
-    assert found[0].name == recommend(KNOWN.values(), here).name
+    assert found[0].name == recommended(KNOWN.values(), here).name
     groups = [0 if e.good else 1 if e.fits else 2 for e in found]
     assert groups == sorted(groups)
     assert usefulness(None) > usefulness(found[-1])
@@ -141,11 +145,11 @@ made_up = st.builds(
 
 @given(made_up, st.integers(0, 64 * GIB), st.floats(1, 10))
 def test_more_memory_and_speed_never_lead_to_a_smaller_model(here, more, times):
-    best = recommend(KNOWN.values(), here)
+    best = recommended(KNOWN.values(), here)
     assert best.good or best.name == FALLBACK
     assert best.entry.kind == "chat"
     better = Rates(*(rate * times for rate in vars(here.rates).values()))
-    there = recommend(KNOWN.values(), replace(here, free=here.free + more, rates=better))
+    there = recommended(KNOWN.values(), replace(here, free=here.free + more, rates=better))
     assert there.entry.comparable_parameters >= best.entry.comparable_parameters
 
 

@@ -26,7 +26,8 @@ CHATS = [e for e in load_catalog().values() if e.kind == "chat"]
 
 @pytest.fixture
 def advice() -> Advice:
-    return Advice(MACHINE, {e.name: estimate(e, MACHINE) for e in CHATS}, recommend(CHATS, MACHINE), False, False)
+    estimates = {e.name: estimate(e, MACHINE) for e in CHATS}
+    return Advice(MACHINE, estimates, recommend(estimates.values()), False, False)
 
 
 def install_files(files: list[Path], name: str, models: Path, **source: str) -> Path:

@@ -170,7 +170,7 @@ def test_deleting_the_document_ends_it(home, long, indexer, embedder):
 
 
 def test_a_search_says_what_is_not_searchable_yet(home, long, tiny_model, monkeypatch):
-    monkeypatch.setattr("localctx.workflows.manage_library.PROMPT", 10)
+    monkeypatch.setattr("localctx.workflows.manage_library.INSTANT", 10)
     with session(home, tiny_model) as s, s.workflows.library() as library:
         steps = library.index_steps([long])
         next(steps)

@@ -96,21 +96,21 @@ def _in_sixteen_bits(b: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
     """Generate the sum in 16 bits. Two terms are at most 2 * 15 * 127, so 16 bits hold eight such sums."""
     halves = []
     for some in (pairs[:8], pairs[8:]):
-        parts = [_call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), codes, x) for codes, x in some]
+        parts = [call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), codes, x) for codes, x in some]
         if parts:
             total = parts[0]
             for part in parts[1:]:
                 total = b.add(total, part)
-            halves.append(_call(b, "llvm.x86.avx2.pmadd.wd", _words(8), total, _shorts(16)([1] * 16)))
+            halves.append(call(b, "llvm.x86.avx2.pmadd.wd", _words(8), total, _shorts(16)([1] * 16)))
     return halves[0] if len(halves) == 1 else b.add(*halves)
 
 
 def _by_signs(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
     """Generate products of unsigned |codes| and x with the codes' signs. Two terms (2 * 128 * 127) fit 16 bits."""
     positive = b.select(b.icmp_signed("<", codes, _same(lanes, 0)), b.sub(_same(lanes, 0), codes), codes)
-    signed = _call(b, "llvm.x86.avx2.psign.b", _bytes(8), x, codes)
-    pairs = _call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), positive, signed)
-    return b.add(sums, _call(b, "llvm.x86.avx2.pmadd.wd", _words(8), pairs, _shorts(16)([1] * 16)))
+    signed = call(b, "llvm.x86.avx2.psign.b", _bytes(8), x, codes)
+    pairs = call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), positive, signed)
+    return b.add(sums, call(b, "llvm.x86.avx2.pmadd.wd", _words(8), pairs, _shorts(16)([1] * 16)))
 
 
 def _by_vnni(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
@@ -118,14 +118,14 @@ def _by_vnni(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) 
         codes = b.xor(codes, _same(lanes, -128))
     words = _words(lanes)
     name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
-    return _call(b, name, words, sums, b.bitcast(codes, words), b.bitcast(x, words))
+    return call(b, name, words, sums, b.bitcast(codes, words), b.bitcast(x, words))
 
 
 def _by_sdot(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
     parts = []
     for first in range(0, lanes, 4):
         some = [_part(b, v, first * n, 4 * n) for v, n in ((sums, 1), (codes, 4), (x, 4))]
-        parts.append(_call(b, "llvm.aarch64.neon.sdot.v4i32.v16i8", _words(4), *some))
+        parts.append(call(b, "llvm.aarch64.neon.sdot.v4i32.v16i8", _words(4), *some))
     return b.shuffle_vector(*parts, _words(lanes)(list(range(lanes))))
 
 
@@ -145,7 +145,8 @@ def _add(b: Any, start: Any, sums: Any) -> Any:
     return sums if start is None else b.add(start, sums)
 
 
-def _call(b: Any, name: str, result: Any, *args: Any) -> Any:
+def call(b: Any, name: str, result: Any, *args: Any) -> Any:
+    """Emit a call of the LLVM function ``name`` and return its value, of the LLVM type ``result``."""
     kind = ir.FunctionType(result, [arg.type for arg in args])
     return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
 

@@ -13,7 +13,7 @@ from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.llvm.integer_dot import DOT, SMALL, bytes_at, dot, four_everywhere
+from localctx.kernels.llvm.integer_dot import DOT, SMALL, bytes_at, call, dot, four_everywhere
 from localctx.kernels.llvm.integer_dot import SIGNED as SIGNED_CODES
 from localctx.kernels.llvm.vector_math import (
     F32,
@@ -108,10 +108,10 @@ def _add_vector(b: Any, kind: int, record: Any, x: Any, rows: Any, out: Any, ste
         sums = dot(b, DOT, SMALL if kind == NIBBLES else SIGNED_CODES, pairs, _start(b, kind, row))
         scale = everywhere(b, _load(b, b.add(row, I64(_SCALE)), F32), floats)
         name = f"llvm.fma.v{DOT.lanes}f32"
-        total = _call(b, name, floats, b.sitofp(sums, floats), b.fmul(scales, scale), _load(b, at, floats))
+        total = call(b, name, floats, b.sitofp(sums, floats), b.fmul(scales, scale), _load(b, at, floats))
         if kind == NIBBLES:
             scaled = everywhere(b, _load(b, b.add(row, I64(_SCALED_SUM)), F32), floats)
-            total = _call(b, name, floats, minima, scaled, total)
+            total = call(b, name, floats, minima, scaled, total)
         _store(b, total, at)
 
 
@@ -146,11 +146,6 @@ def _load(b: Any, address: Any, kind: Any) -> Any:
 
 def _store(b: Any, value: Any, address: Any) -> None:
     b.store(value, b.inttoptr(address, value.type.as_pointer()), align=1)
-
-
-def _call(b: Any, name: str, result: Any, *args: Any) -> Any:
-    kind = ir.FunctionType(result, [arg.type for arg in args])
-    return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
 
 
 _add_nibbles, _add_signed = _product_of(NIBBLES), _product_of(SIGNED)

@@ -39,7 +39,7 @@ def prefill(
     progress counts to, if ``tokens`` are only the beginning of a prompt. ``after_chunk`` is called with the cache after
     each chunk. Raises Cancelled, with the finished chunks in the cache; OutOfKVMemory if nothing is left to try.
     """
-    relief = chunk if isinstance(chunk, OomRecovery) else OomRecovery(chunk)
+    recovery = chunk if isinstance(chunk, OomRecovery) else OomRecovery(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
     logits, total = None, total or len(tokens)
     yield Progress("reading", reused, total, reused)
@@ -48,9 +48,9 @@ def prefill(
         stop = min((cut for cut in (*cuts, *stops) if at < cut), default=len(tokens))
         cache.enter_phase("reading" if at < min(cuts, default=0) else "asking")
         try:
-            logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)
+            logits = yield ForwardRequest(tokens[at : min(at + recovery.chunk, stop)], cache)
         except (MemoryError, RuntimeError, OutOfKVMemory) as e:
-            yield Note(_relieve(relief, cache, e))
+            yield Note(_recover(recovery, cache, e))
             continue
         after_chunk(cache)
         rate = (cache.length - reused) / (time.perf_counter() - start)
@@ -173,14 +173,14 @@ def decode_each(
             own.drop()
 
 
-def _relieve(relief: OomRecovery, cache: SequenceCache, error: Exception) -> str:
+def _recover(recovery: OomRecovery, cache: SequenceCache, error: Exception) -> str:
     """Make room after an out-of-memory ``error``; returns a sentence that says what was done.
 
     Raises OutOfKVMemory if nothing is left to try, and re-raises any other error.
     """
     if not (isinstance(error, OutOfKVMemory) or out_of_memory(error)):
         raise error
-    if action := relief(cache, of_budget=isinstance(error, OutOfKVMemory)):
+    if action := recovery(cache, of_budget=isinstance(error, OutOfKVMemory)):
         return action
     raise error if isinstance(error, OutOfKVMemory) else _out_of_kv_memory(cache) from error
 

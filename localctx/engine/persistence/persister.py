@@ -6,19 +6,17 @@ No error here stops an answer: if the store fails, ``failed`` says why and prefi
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 from localctx.budget import measure_store_budget
 from localctx.errors import StoreError, format_bytes
 from localctx.kv.pages import Activation
-from localctx.kv.sequence_cache import SequenceCache
+from localctx.models.base import AnyCache
 from localctx.store.caches import ANSWER_RATE, CacheRow, cache_id
 from localctx.store.documents import StoredDocument
 from localctx.store.maintenance.eviction import make_room
 from localctx.store.pages.page_writer import PageWriter
 from localctx.store.store import Store, store_errors
-
-AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
 
 @dataclass(frozen=True)

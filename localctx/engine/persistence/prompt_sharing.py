@@ -9,16 +9,14 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic
 
 from localctx.kv.cache import Cache
 from localctx.kv.pages import next_name, pack_tokens, page_names
 from localctx.kv.retained_pages import RetainedPages, SharedKey
-from localctx.kv.sequence_cache import SequenceCache
+from localctx.models.base import AnyCache
 from localctx.models.llama_cpp.cache import LlamaCache
 from localctx.shape import PAGE
-
-AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
 
 class Sharing(ABC, Generic[AnyCache]):

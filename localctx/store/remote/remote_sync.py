@@ -19,6 +19,7 @@ from localctx.store.remote.remote_pages import RemotePages
 
 WRITE = "write"
 KEY = "LOCALCTX_REMOTE_KEY"
+UPLOAD_WAIT = 30.0  # seconds to wait at the end for what is still to be uploaded
 REST = 60.0  # seconds without a request after a failure
 StoredPage = tuple[PageKey, Callable[[], np.ndarray | None]]
 """A page of the local store, and a function that returns its verified bytes, or None if damaged."""
@@ -148,7 +149,7 @@ def _pages_at(url: str, cipher: PageCipher) -> RemotePageStore:
     return RemotePages(url, cipher)
 
 
-def finish_uploads(seconds: float = 30.0) -> None:
-    """Wait for the uploads of every remote store, at most ``seconds`` each."""
+def finish_uploads() -> None:
+    """Wait for the uploads of every remote store, at most UPLOAD_WAIT seconds each."""
     for remote in _remotes.values():
-        remote.finish(seconds)
+        remote.finish(UPLOAD_WAIT)

@@ -49,12 +49,12 @@ class IngestWorkflow:
                 return IngestedFile(
                     path, "failed", why=f"{path} cannot be read ({e.strerror}); check that you may read it"
                 )
-            taken = self._known(store, path, stamp, content) or self._parse(store, path)
+            ingested = self._known(store, path, stamp, content) or self._parse(store, path)
             if stamp_of(path) != stamp:
                 return None
-            if taken.document:
-                self._enter(store, taken, WatchedFile(path, stamp.bytes, stamp.modified, content, taken.document))
-        return taken
+            if ingested.document:
+                self._enter(store, ingested, WatchedFile(path, stamp.bytes, stamp.modified, content, ingested.document))
+        return ingested
 
     def index(self, document: str) -> str | None:
         """Make a document searchable.
@@ -83,15 +83,15 @@ class IngestWorkflow:
         (added,) = self._library.add([str(real_path(path))])
         return IngestedFile(path, added.status, added.id, added.why, added.characters)
 
-    def _enter(self, store: Store, taken: IngestedFile, file: WatchedFile) -> None:
+    def _enter(self, store: Store, ingested: IngestedFile, file: WatchedFile) -> None:
         """Record a file; it inherits the status of a document with the same text."""
         if same := next(iter(store.watch_list.of_document(file.document)), None):
             file = replace(file, indexed=same.indexed, recipe=same.recipe, note=same.note)
         with store.db.atomic():
             store.watch_list.put(file)
-            if taken.status == "moved":
-                store.watch_list.forget(taken.why)
-                store.documents.files.forget(taken.why)
+            if ingested.status == "moved":
+                store.watch_list.forget(ingested.why)
+                store.documents.files.forget(ingested.why)
 
 
 def note_missing(store: Store, gone: WatchedFile) -> str:

@@ -72,8 +72,8 @@ _SPEAKER = re.compile(
 )
 
 
-def suggest_questions(text: str, spans: Sequence[Span], count: int = COUNT) -> list[str]:
-    """Returns up to ``count`` questions that a document with this text answers, from different parts of it; [] if
+def suggest_questions(text: str, spans: Sequence[Span]) -> list[str]:
+    """Returns up to COUNT questions that a document with this text answers, from different parts of it; [] if
     nothing stands out.
     """
     text = text[:MAX_CHARACTERS]
@@ -81,16 +81,16 @@ def suggest_questions(text: str, spans: Sequence[Span], count: int = COUNT) -> l
     topics = find_topics(text, spans)
     named = [_about(language, name) for name in _names(text)]
     if language != "en":
-        headed = _spread([_about(language, topic) for topic in topics], count)
-        return [*headed, *named][:count]
+        headed = _spread([_about(language, topic) for topic in topics], COUNT)
+        return [*headed, *named][:COUNT]
     headed = [_about(language, topic if topic.endswith("?") else in_a_sentence(topic, text)) for topic in topics]
     stated = [question for start, end in sentences(text, 0, len(text)) for question in _stated(text[start:end], text)]
     stated = list(dict.fromkeys(stated))
     people = [f"Who is {name}?" for name in _speakers(text)]
-    if len(people) >= count:
-        return people[:count]
-    mixed = _spread(stated, count - 1 if headed else count) + people
-    return _without_same_words([*mixed, *_spread(headed, count), *headed, *stated, *named, *_subjects(text)], count)
+    if len(people) >= COUNT:
+        return people[:COUNT]
+    mixed = _spread(stated, COUNT - 1 if headed else COUNT) + people
+    return _without_same_words([*mixed, *_spread(headed, COUNT), *headed, *stated, *named, *_subjects(text)], COUNT)
 
 
 def _about(language: str, topic: str) -> str:

@@ -214,7 +214,7 @@ def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
     tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
     words, asked = tokenizer.encode(request.not_said), len(request.prompt.tokens) - cache.length
     try:
-        logits = yield from prefill(cache, request.prompt.tokens, chunk=request.relief)
+        logits = yield from prefill(cache, request.prompt.tokens, chunk=request.recovery)
         if logits.softmax(-1)[words[0]] < MIN_NOT_SAID:
             return False, asked
         likelihood = yield from likelihood_of(cache, logits, words, tokenizer.stop_ids)

@@ -211,7 +211,7 @@ class RetrievalWorkflow:
                     request.prompt.tokens,
                     cached,
                     blending,
-                    chunk=request.relief,
+                    chunk=request.recovery,
                 )
                 request.plan = replace(request.plan, reused=reused)
             yield from prefill_request(request)

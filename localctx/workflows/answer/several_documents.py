@@ -74,7 +74,7 @@ def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], req
             cached = [CachedPassage(one.prompt.tokens[: one.cache.length], one.paged_cache) for one in alone]
             cached = [passage for passage in cached if passage.tokens]
             model, tokens = builder.runtime.paged_model, request.prompt.tokens
-            reused = yield from blend(model, request.paged_cache, tokens, cached, blending, chunk=request.relief)
+            reused = yield from blend(model, request.paged_cache, tokens, cached, blending, chunk=request.recovery)
             request.plan = replace(request.plan, reused=reused)
     except BaseException:
         close_request(request)

@@ -23,7 +23,7 @@ from localctx.workflows.summarize.extract_summary import extract_summary
 from localctx.workflows.summarize.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
 from localctx.workflows.summary_time import estimate_summary_seconds, note_summary_seconds
-from localctx.workflows.text_generator import LocalGenerator, without_text, zero_token_counts
+from localctx.workflows.text_generator import LocalGenerator, without_text
 
 WholeWay = Literal["summarize", "extract", "everywhere"]
 """Ways to answer from whole documents: write a summary, extract key sentences, or ask every passage."""
@@ -70,7 +70,7 @@ class WholeDocumentWorkflow:
         Raises Cancelled, OutOfKVMemory.
         """
         if request.plan.mode in ("summarize", "extract"):
-            yield from self._summarize(request, _task_of(question))
+            yield from self._summarize(request, _task_of(question) or SummaryTask())
         else:
             yield from self._ask.answer(request, question, settings, cited)
 
@@ -79,9 +79,10 @@ class WholeDocumentWorkflow:
 
         A summary is written at once if that takes at most a minute. Otherwise key sentences are extracted first.
         """
-        if not documents or not summary_of_all(question) or self._runtime.settings.mode == "everywhere":
+        task = _task_of(question)
+        if not documents or not task or self._runtime.settings.mode == "everywhere":
             return None
-        if _task_of(question).method(self._runtime.settings).extracts:
+        if task.method(self._runtime.settings).extracts:
             return "summarize"
         seconds = estimate_summary_seconds(self._builder, documents)
         if seconds is None:
@@ -122,7 +123,7 @@ class WholeDocumentWorkflow:
         for document in request.prompt.documents:
             started = time.perf_counter()
             if request.plan.mode == "extract":
-                result = {**extract_summary(document, task), "tokens": zero_token_counts()}
+                result = extract_summary(document, task)
             else:
                 result = yield from map_events(summaries.summarize(document, task), without_text)
                 if self._was_computed(document, task, result):
@@ -165,7 +166,7 @@ _REASONS = {
 }
 
 
-def _task_of(question: str) -> SummaryTask:
-    """Returns the summary that a question asks for; the usual one if it names neither length nor style."""
-    length, style = summary_of_all(question) or ("medium", "prose")
-    return SummaryTask(length=length, style=style)
+def _task_of(question: str) -> SummaryTask | None:
+    """Returns the summary of whole documents that a question asks for, or None."""
+    asked = summary_of_all(question)
+    return SummaryTask(length=asked[0], style=asked[1]) if asked else None

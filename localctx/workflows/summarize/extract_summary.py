@@ -1,5 +1,6 @@
 """Extracts a summary: the document's own sentences in order, each with its place."""
 
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +10,7 @@ from localctx.library.search.sections import section_at
 from localctx.store.documents import StoredDocument, labels, part_labels
 from localctx.workflows.summary_method import extract_words
 from localctx.workflows.summary_task import SummaryTask
+from localctx.workflows.text_generator import zero_token_counts
 
 EXTRACTED = "sentences of the document"
 """The name in results, in place of a model's name, of summaries that are extracted."""
@@ -16,6 +18,7 @@ EXTRACTED = "sentences of the document"
 
 def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, Any]:
     """Returns an extracted summary in the JSON form of ``SummarizeWorkflow.summarize``. Every sentence is cited."""
+    start = time.perf_counter()
     (row, text, spans), before = document, "- " if task.style == "bullets" else ""
     page, heading = part_labels(spans), labels(spans, "heading")
     summary, citations = "", list[dict[str, Any]]()
@@ -24,4 +27,13 @@ def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, An
         cited = Citation(row.id, row.name, page(start), heading(start), start, end, text[start:end], "passage", 1.0)
         citations.append({**asdict(cited), "at": len(summary)})
     section = {**asdict(section_at(spans, 0, len(text))), "summary": summary}
-    return {"summary": summary, "answers": [], "sections": [section], "citations": citations, "mode": "extract"}
+    return {
+        "summary": summary,
+        "answers": [],
+        "sections": [section],
+        "citations": citations,
+        "mode": "extract",
+        "model": EXTRACTED,
+        "tokens": dict(zero_token_counts()),
+        "seconds": round(time.perf_counter() - start, 4),
+    }

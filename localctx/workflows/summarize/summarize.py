@@ -27,9 +27,9 @@ from localctx.library.wording.sentences import sentences
 from localctx.store.batch_results import part_of
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
-from localctx.workflows.summarize.extract_summary import EXTRACTED, extract_summary
+from localctx.workflows.summarize.extract_summary import extract_summary
 from localctx.workflows.summary_task import MAX_SECTION, SECTION_LENGTH, SummaryTask, digest
-from localctx.workflows.text_generator import GeneratedAnswer, TextGenerator, zero_token_counts
+from localctx.workflows.text_generator import GeneratedAnswer, TextGenerator
 
 MIN_SECTION = 64  # tokens; a document that needs shorter sections cannot be summarized
 MIN_SUPPORT = 0.3  # share of a sentence's words, by weight, that its source must have: a summary rewords
@@ -58,10 +58,9 @@ class SummarizeWorkflow:
         With ``persist``, the pages of a document that is read whole are kept. Raises DocumentError, TooLong or
         OutOfKVMemory if the task cannot be done on this document; Cancelled.
         """
-        start = time.perf_counter()
         if task.method(self.runtime.settings).extracts:
-            result, seconds = extract_summary(document, task), round(time.perf_counter() - start, 4)
-            return {**result, "model": EXTRACTED, "tokens": dict(zero_token_counts()), "seconds": seconds}
+            return extract_summary(document, task)
+        start = time.perf_counter()
         generator = self._open_generator(document)
         job = _DocumentSummary(generator, document, task, _PartialResults(self.runtime, document, task))
         result = (yield from job.answers()) if task.questions else (yield from job.summary(persist))
