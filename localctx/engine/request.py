@@ -53,6 +53,14 @@ class RequestPrompt:
     until: dict[str, Any] | None = None  # the beginning that is read of a document
     possible_queries: Sequence[str] = ()  # over a table, of which the model chooses one
 
+    @property
+    def sources(self) -> list[tuple[StoredDocument, int, int]]:
+        """The texts that are read, each as (document, first character, end): the passages, else whole documents."""
+        if not self.passages:
+            return [(document, 0, len(document.text)) for document in self.documents]
+        documents = {document.id: document for document in self.documents}
+        return [(documents[p.document], p.start, p.end) for p in self.passages if p.document in documents]
+
 
 @dataclass(slots=True)
 class RequestResult:

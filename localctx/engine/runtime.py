@@ -13,6 +13,7 @@ from localctx.engine.decoding.confidence import calibrations
 from localctx.engine.events import InUse, Note, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
 from localctx.engine.planning.cache_plan import PoolSet
+from localctx.engine.planning.effective_context import MEASURED, EffectiveContext, effective_context
 from localctx.errors import Cancelled, ModelError, UsageError
 from localctx.models.adapter import Adapter, load_adapter
 from localctx.models.adapter_folders import find_adapter
@@ -116,6 +117,16 @@ class Runtime:
                     raise
                 self._adapter = wanted, None  # the folder of the catalogue's model holds other weights
         return self._adapter[1]
+
+    @property
+    def effective_context(self) -> EffectiveContext:
+        """The effective context of the model in use. Raises ModelError."""
+        name = self.settings.model
+
+        def measured() -> dict[str, Any] | None:
+            return self.read_store(lambda store: store.quality_results.of_model(name).get(MEASURED))
+
+        return effective_context(self.settings, self.model, measured, self.adapter)
 
     @property
     def embedder(self) -> Embedder | None:

@@ -18,7 +18,7 @@ from localctx.library.read_document import read_document
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.store import Store
 from localctx.workflows.answer import everywhere, passage_question, question_likelihood
-from localctx.workflows.answer.whole_offers import MAY_ASK_ABOUT_WHOLE
+from localctx.workflows.answer.every_passage import MAY_ASK_ABOUT_WHOLE
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from ask_in_process import ask, session
 from localctx.engine.events import Done, Progress, Quoted, Token
 from localctx.engine.scheduler import Scheduler
 from localctx.library.citations.cite import likeliest_sentence
-from localctx.library.citations.clauses import evidence_ranges
+from localctx.library.citations.evidence import evidence_ranges
 from localctx.workflows.answer import answer_case
 
 pytestmark = pytest.mark.slow

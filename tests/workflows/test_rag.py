@@ -17,8 +17,8 @@ from localctx.engine.prompt import make_prompt
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read_document import read_document
 from localctx.store.store import Store
+from localctx.workflows.answer.every_passage import MAY_ASK_ABOUT_WHOLE
 from localctx.workflows.answer.retrieval import SEARCH_WEIGHT
-from localctx.workflows.answer.whole_offers import MAY_ASK_ABOUT_WHOLE
 
 pytestmark = pytest.mark.slow
 
@@ -194,9 +194,16 @@ def test_a_question_about_everything_is_told_that_passages_were_read(open_sessio
     assert any(n.startswith(f"{MAY_ASK_ABOUT_WHOLE}: {offered}") for n in notes)
 
 
-def test_nothing_like_the_question_is_said(open_session, lands):
-    with open_session(mode="retrieve") as s, pytest.raises(DocumentError, match="nothing in the documents is like"):
-        list(s.stream("xyzzy plugh", [str(lands)]))
+def test_nothing_like_the_question_in_the_library_is_said(open_session, lands):
+    with open_session() as s:
+        s.workflows.store([str(lands)])
+        with pytest.raises(DocumentError, match="nothing in the documents is like"):
+            list(s.stream("xyzzy plugh", [], library=True))
+
+
+def test_a_question_like_nothing_in_a_named_document_is_put_to_the_model(open_session, lands):
+    with open_session(mode="retrieve") as s:
+        assert Heard(s.stream("xyzzy plugh", [str(lands)])).report.to_json()["passages"]
 
 
 def test_an_embedder_that_cannot_be_had_costs_only_the_vectors(open_session, lands, tmp_path):

@@ -6,18 +6,21 @@ question likelier than it is without any text.
 
 import time
 
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.decoding.confidence import Calibration, Evidence, calibrations
 from localctx.engine.decoding.span_search import likelihood_of
-from localctx.engine.events import Event, Quoted, Token
+from localctx.engine.events import Event, NearestPassage, Quoted, Token
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import NOT_SAID, RANKING
 from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request, rank_request
-from localctx.library.wording.no_answer import no_answer
+from localctx.library.citations.cite import cite_passages, nearest_sentence
+from localctx.library.wording.no_answer import NO_ANSWER, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
-from localctx.workflows.answer.nearest_passage import AROUND, is_not_said
 from localctx.workflows.answer.question_likelihood import is_likelier, question_gain
+
+_AROUND = ' ."'  # stripped from an answer
 
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 """The calibration for an adapter without one: an answer must be likelier than the adapter's "not said"."""
@@ -59,6 +62,20 @@ def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
     request.result.stopped = "unanswered"
 
 
+def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run ``answering``. If it says that nothing answers, clear the citations and emit an event NearestPassage.
+
+    The passage is also set as the result's ``nearest``.
+    """
+    yield from answering
+    request = case.request
+    if not is_not_said(request):
+        return
+    request.result.citations, request.result.nearest = [], _nearest(request, case.question)
+    if request.result.nearest:
+        yield NearestPassage(request.result.nearest.to_json())
+
+
 def calibration_of(request: Request) -> Calibration:
     """Returns the calibration for the request's adapter and decoding."""
     measured = calibrations(request.adapter) if request.adapter else {}
@@ -67,7 +84,12 @@ def calibration_of(request: Request) -> Calibration:
 
 def says_nothing(request: Request) -> bool:
     """Returns True if the answer says that nothing answers the question, or has no words."""
-    return not request.texts[0].strip(AROUND) or is_not_said(request)
+    return not request.texts[0].strip(_AROUND) or is_not_said(request)
+
+
+def is_not_said(request: Request) -> bool:
+    """Returns True if the answer so far says that nothing answers the question, in any supported language."""
+    return request.texts[0].strip(_AROUND) in {said.strip(_AROUND) for said in (request.not_said, *NO_ANSWER.values())}
 
 
 def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
@@ -93,3 +115,9 @@ def _answer_likelihood(request: Request) -> tuple[float, int]:
     """Returns the log-likelihood of the answer, with its end if that was reached, and the number of tokens counted."""
     tokens = len(request.result.answers[0]) + (request.result.stopped == "eos")
     return request.result.likelihood * tokens, tokens
+
+
+def _nearest(request: Request, question: str) -> Citation | None:
+    if request.prompt.passages:
+        return next(iter(cite_passages("", question, request.prompt.passages)), None)
+    return nearest_sentence(request.prompt.documents, question) if request.prompt.documents else None

@@ -10,7 +10,6 @@ from localctx.kv.cache import Cache
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
-from localctx.workflows.answer.effective_length import effective_context_of
 from localctx.workflows.answer.question_kind import asks_of_the_whole, is_instruction
 
 
@@ -63,7 +62,7 @@ class AnswerCase:
             return False
         if is_instruction(self.question) or asks_of_the_whole(self.question) or not _shows_all_pages(request.cache):
             return False
-        effective = effective_context_of(self.builder)
+        effective = self.builder.runtime.effective_context
         return bool(effective.focused) and request.prompt.boundary > effective.tokens
 
     def is_greedy(self) -> bool:

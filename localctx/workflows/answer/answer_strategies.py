@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.run_request import record_tokens
-from localctx.workflows.answer.abstention import give_if_confident, give_if_likelier
+from localctx.workflows.answer.abstention import give_if_confident, give_if_likelier, offer_nearest
 from localctx.workflows.answer.answer_case import AnswerCase as Case
 from localctx.workflows.answer.answer_case import Condition
 from localctx.workflows.answer.checked_answer import check_sentences
 from localctx.workflows.answer.computed_answer import answer_from_table
 from localctx.workflows.answer.everywhere import ask_every_passage
-from localctx.workflows.answer.focus import focus_on_passages
-from localctx.workflows.answer.nearest_passage import offer_nearest
+from localctx.workflows.answer.find_passages import focus_on_passages
 from localctx.workflows.answer.prompt_answer import answer_from_prompt, continue_answer, quote_first
 from localctx.workflows.answer.quoted_answer import answer_in_quotes
 

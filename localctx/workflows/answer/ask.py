@@ -10,7 +10,7 @@ from dataclasses import asdict
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Done, Note
-from localctx.engine.prompt import NO_CONVERSATION, Conversation
+from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import prefill_request, run_request
@@ -22,7 +22,6 @@ from localctx.store.store import store_errors
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.answer_strategies import make_answer
 from localctx.workflows.answer.computed_answer import NOT_COMPUTED, TableWorkflow, may_need_table
-from localctx.workflows.answer.effective_length import longer_than_effective
 from localctx.workflows.answer.everywhere import EverywhereWorkflow
 from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.answer.retrieval import RetrievalWorkflow
@@ -164,7 +163,17 @@ class AskWorkflow:
             return None
         if settings.mode in ("retrieve", "everywhere"):
             return "passages were asked for"
-        return None if settings.keep != "full" else longer_than_effective(self._builder, documents)
+        return None if settings.keep != "full" else self._why_too_long(documents)
+
+    def _why_too_long(self, documents: Sequence[StoredDocument]) -> str | None:
+        """Returns the reason why ``documents`` are longer than the model reads well, or None if they are not."""
+        model, effective = self._builder.model, self._runtime.effective_context
+        texts = [document.text for document in documents]
+        tokens = estimate_tokens(model.tokenizer, texts, effective.whole, self._runtime.cancelled)
+        if tokens <= effective.whole:
+            return None
+        best = f"{model.name} answers best from up to {effective.description}"
+        return f"passages, because {best}, and here are about {tokens:,}"
 
     def _open(
         self,

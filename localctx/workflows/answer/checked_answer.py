@@ -8,8 +8,8 @@ from localctx.engine.request import Request
 from localctx.library.citations.source_index import DocumentRange, SourceText
 from localctx.library.citations.support import AnswerSentence, SupportFinder, check_quotes
 from localctx.library.wording.sentences import sentences
+from localctx.workflows.answer.abstention import is_not_said
 from localctx.workflows.answer.answer_case import AnswerCase
-from localctx.workflows.answer.nearest_passage import is_not_said
 
 
 def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
@@ -31,7 +31,7 @@ class _Checker:
         self._request, self._text = request, request.prompt.begun.lstrip()
         begun = list(sentences(self._text, 0, len(self._text)))[:-1]  # of a continued answer
         self._told, self._end = len(begun), begun[-1][1] if begun else 0  # sentences reported, and the end of the last
-        self._finder = SupportFinder(source_texts(request), question)
+        self._finder = SupportFinder([SourceText.of(*source) for source in request.prompt.sources], question)
 
     def on_event(self, event: Event) -> Iterator[Event]:
         """Pass on every event; before a token that begins a sentence, report the sentences before it."""
@@ -65,13 +65,3 @@ class _Checker:
     @property
     def _near(self) -> list[DocumentRange]:
         return [citation.range for citation in self._request.result.citations]
-
-
-def source_texts(request: Request) -> list[SourceText]:
-    """Returns the texts a request has read: its passages, else its documents."""
-    if not request.prompt.passages:
-        return [SourceText.of(document) for document in request.prompt.documents]
-    documents = {document.id: document for document in request.prompt.documents}
-    return [
-        SourceText.of(documents[p.document], p.start, p.end) for p in request.prompt.passages if p.document in documents
-    ]

@@ -1,24 +1,29 @@
-"""Lists all passages of documents, names their caches, and estimates the cost of asking each of them.
+"""Estimates the cost of asking every passage of documents, names the passages' caches, and offers to read the whole.
 
 They are the passages that search finds, so no text is prefilled twice.
 """
 
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from localctx.engine.events import WholeOffered
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.runtime import Runtime
 from localctx.library.search.search import Passage
 from localctx.store.caches import cache_id
-from localctx.store.documents import DocumentRow
+from localctx.store.documents import DocumentRow, StoredDocument
 from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
+from localctx.workflows.answer.question_kind import asks_for_summary, asks_in_many_places
+from localctx.workflows.summary_time import estimate_summary_seconds
 
+MAY_ASK_ABOUT_WHOLE = "this may ask about the whole, but only the best passages are read"
 RATE = "passages asked"  # name of the rate of asking kept passages, in passages per second
 MAX_SAMPLE = 8  # passages that are tokenized to estimate the others
 
@@ -85,6 +90,49 @@ def estimate_cost(
     per_second = store.caches.rate(fingerprint), store.caches.rate(fingerprint, RATE)
     seconds = _seconds(len(passages), unread, asking, *per_second)
     return EverywhereCost(len(passages), reused + unread + asking * len(passages), reused, seconds)
+
+
+def offer_whole(
+    builder: RequestBuilder,
+    store: Store,
+    documents: Sequence[StoredDocument] | None,
+    sample: Sequence[str],
+    question: str,
+) -> WholeOffered | None:
+    """Returns an offer to read all of ``documents`` (None: of the library) for ``question``, or None.
+
+    The offer has the time that it takes. It is None if passages are enough. ``sample`` are the texts of some passages,
+    from which the cost is estimated.
+    """
+    if asks_for_summary(question):
+        return _offer_summary(builder, documents)
+    if asks_in_many_places(question):
+        return _offer_everywhere(builder, store, documents, sample, question)
+    return None
+
+
+def _offer_summary(builder: RequestBuilder, documents: Sequence[StoredDocument] | None) -> WholeOffered:
+    if documents is None:
+        return WholeOffered(f"{MAY_ASK_ABOUT_WHOLE}: localctx summarize reads all of a document")
+    seconds = estimate_summary_seconds(builder, documents)
+    time = f" (about {format_seconds(seconds)})" if seconds is not None else ""
+    command = f"localctx summarize {shlex.join(document.name for document in documents)}"
+    return WholeOffered(f"{MAY_ASK_ABOUT_WHOLE}: {command}{time} reads all of it", {"summarize": seconds})
+
+
+def _offer_everywhere(
+    builder: RequestBuilder,
+    store: Store,
+    documents: Sequence[StoredDocument] | None,
+    sample: Sequence[str],
+    question: str,
+) -> WholeOffered:
+    ids = [d.id for d in documents] if documents is not None else [d.id for d in current_documents(store)]
+    ends = {document.id: len(document.text) for document in documents or ()}
+    chunks = [c for d in ids for c in store.index.of_document(d) if c.start < ends.get(d, c.end)]
+    cost = estimate_cost(builder, store, chunks, sample, question)
+    offered = f"{MAY_ASK_ABOUT_WHOLE}: --mode everywhere asks each of {cost}"
+    return WholeOffered(offered, {"everywhere": cost.seconds})
 
 
 def _seconds(passages: int, unread: int, asking: int, tokens_rate: float | None, rate: float | None) -> float | None:

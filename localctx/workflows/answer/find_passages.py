@@ -1,9 +1,11 @@
-"""Finds the passages of documents that a question is about, by words and vectors."""
+"""Finds the passages of documents that a question is about, by words and vectors. Shows a question only their pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.attribution import pages_of_text
+from localctx.engine.run_request import prefill_request
 from localctx.engine.runtime import Runtime
 from localctx.library.search.indexing import try_with_embedder
 from localctx.library.search.search import (
@@ -14,8 +16,11 @@ from localctx.library.search.search import (
 )
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder
+from localctx.shape import SINK_PAGES
 from localctx.store.documents import DocumentBeginning, StoredDocument
-from localctx.store.store import Store
+from localctx.store.store import Store, store_errors
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.every_passage import open_store
 from localctx.workflows.answer.question_kind import asks_of_the_whole
 from localctx.workflows.index_documents import make_searchable
 
@@ -64,6 +69,35 @@ def find_passages(
     passages = [replace(p, name=given[p.document].name) if p.document in given else p for p in passages]
     found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
     return FoundPassages(passages, found, indexing or warning)
+
+
+def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Prefill the documents, evict the pages that have none of the question's passages, then run ``answering``.
+
+    Small models are distracted by text elsewhere that resembles the answer. As in Quest (arXiv:2406.10774) few pages
+    are seen; but a search of the text chooses them, once for all layers. The other pages stay in the store for later
+    questions. If search finds nothing, all pages are seen.
+    """
+    request = case.request
+    yield from prefill_request(request, request.prompt.boundary)
+    if passages := (yield from _passages_of(case)):
+        indices = {document.id: i for i, document in enumerate(request.prompt.documents)}
+        ranges = [(indices[p.document], p.start, p.end) for p in passages]
+        texts = [document.text for document in request.prompt.documents]
+        pages = pages_of_text(request.model.tokenizer, request.prompt.tokens[: request.prompt.boundary], texts, ranges)
+        request.paged_cache.keep_pages(pages | set(range(SINK_PAGES)))
+    yield from answering
+
+
+def _passages_of(case: AnswerCase) -> EngineCoroutine[list[Passage]]:
+    """Returns the passages that the question, and the one before it, are about."""
+    request, runtime = case.request, case.builder.runtime
+    asked = f"{request.prompt.asked_before} {case.question}".strip()
+    with open_store(runtime, request.persister is not None) as store, store_errors(store.home):
+        for document in request.prompt.documents:
+            store.documents.add(*document.whole)
+        found = yield from find_passages(runtime, store, request.prompt.documents, asked, passage_count(runtime))
+        return found.passages
 
 
 def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:

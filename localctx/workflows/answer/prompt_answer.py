@@ -1,17 +1,20 @@
 """Answers in the model's own words from the prompt, or continues an answer that was cut off."""
 
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 from localctx.document_parts import Citation
-from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.coroutine import EngineCoroutine, flat_map_events
 from localctx.engine.decoding.attribution import attention_by_text
-from localctx.engine.decoding.quotation import quotation_first
-from localctx.engine.events import Quoted
+from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.request import Request
 from localctx.engine.run_request import generate_tokens
 from localctx.library.citations.cite import cite_from_attention, cite_passages, cite_words
+from localctx.workflows.answer.abstention import is_not_said
 from localctx.workflows.answer.answer_case import AnswerCase
-from localctx.workflows.answer.nearest_passage import is_not_said
+
+MAX_WAIT = 2.0  # seconds to hold back the first tokens, because the answer so far decides the quotation
 
 
 def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
@@ -34,8 +37,13 @@ def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering`` with the quotation that supports the answer before its first token."""
-    return quotation_first(answering, lambda: _quotation(case.request, case.question))
+    """Run ``answering`` with the quotation that supports the answer before its first token.
+
+    Tokens are held back until the answer has ended, or MAX_WAIT seconds after the first one. The quotation supports the
+    answer so far.
+    """
+    buffer = _TokenBuffer(case)
+    return flat_map_events(answering, buffer.on_event, buffer.flush)
 
 
 def find_citations(request: Request, question: str) -> list[Citation]:
@@ -52,6 +60,31 @@ def find_citations(request: Request, question: str) -> list[Citation]:
     read = request.prompt.tokens[: request.prompt.boundary]
     shares = attention_by_text(request.cache, request.model.tokenizer, read, texts)
     return cite_from_attention(request.texts[0], question, request.prompt.documents, shares)
+
+
+class _TokenBuffer:
+    """Buffers the tokens of an answer until its quotation is found."""
+
+    def __init__(self, case: AnswerCase) -> None:
+        self._case, self._tokens, self._first, self._quoted = case, deque[Event](), 0.0, False
+
+    def on_event(self, event: Event) -> Iterator[Event]:
+        """Pass on other events at once, and release tokens once the first one has waited for MAX_WAIT."""
+        if not isinstance(event, Token):
+            yield event
+            return
+        self._first = self._first or time.monotonic()
+        self._tokens.append(event)
+        if time.monotonic() - self._first >= MAX_WAIT:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Event]:
+        """Yield the quotation, the first time, and the buffered tokens."""
+        if self._tokens and not self._quoted:
+            self._quoted = True
+            yield from filter(None, [_quotation(self._case.request, self._case.question)])
+        while self._tokens:
+            yield self._tokens.popleft()
 
 
 def _quotation(request: Request, question: str) -> Quoted | None:

@@ -62,7 +62,8 @@ def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
-    request.result.decoding, sources = "quote", _sources(request)
+    request.result.decoding = "quote"
+    sources = [_Source(document, start, document.text[start:end]) for document, start, end in request.prompt.sources]
     limit = min(request.plan.answer_tokens, case.settings.max_tokens, MAX_TOKENS)
     found = yield from _search(request, sources, QuotingStyle() if request.adapter else UNTRAINED, limit)
     if found:
@@ -113,14 +114,6 @@ def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequen
     request.seconds["first_token"] = time.perf_counter() - request.started
     yield from request.result.answers[0]
     request.result.stopped = "eos"
-
-
-def _sources(request: Request) -> list[_Source]:
-    """Returns the texts that the request reads: its passages, else its documents."""
-    if not request.prompt.passages:
-        return [_Source(document, 0, document.text) for document in request.prompt.documents]
-    documents = {document.id: document for document in request.prompt.documents}
-    return [_Source(documents[passage.document], passage.start, passage.text) for passage in request.prompt.passages]
 
 
 def _best_place(places: Sequence[Place], sources: Sequence[_Source], question: str) -> tuple[Place, tuple[int, int]]:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from localctx.engine.blending import CachedPassage, blend
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, Planned
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
@@ -22,12 +21,11 @@ from localctx.library.search.search import Passage, join_adjacent
 from localctx.library.wording.language import language_warnings
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
-from localctx.workflows.answer.every_passage import open_store, part_of
+from localctx.workflows.answer.every_passage import offer_whole, open_store, part_of
 from localctx.workflows.answer.find_passages import FoundPassages, find_passages, passage_count
 from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.answer.question_likelihood import without_question
-from localctx.workflows.answer.several_documents import measured_blending
-from localctx.workflows.answer.whole_offers import offer_whole
+from localctx.workflows.answer.several_documents import combine, measured_blending
 from localctx.workflows.index_documents import make_searchable
 
 MAX_RANKED = 5  # passages whose likelihood is computed
@@ -201,19 +199,7 @@ class RetrievalWorkflow:
         try:
             request.begin_persisting()
             if blending:
-                cached = [
-                    CachedPassage(ranked.prompt.tokens[: ranked.cache.length], ranked.paged_cache)
-                    for _, ranked in chosen
-                ]
-                reused = yield from blend(
-                    self._runtime.paged_model,
-                    request.paged_cache,
-                    request.prompt.tokens,
-                    cached,
-                    blending,
-                    chunk=request.recovery,
-                )
-                request.plan = replace(request.plan, reused=reused)
+                yield from combine(self._builder, request, [ranked for _, ranked in chosen], blending)
             yield from prefill_request(request)
         except BaseException:
             close_request(request)

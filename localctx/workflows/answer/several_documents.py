@@ -4,8 +4,8 @@ Blending puts the pages of documents that were read alone together, and prefills
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 
 from localctx.engine.blending import Blending, CachedPassage, blend, choose_blending, no_blending
 from localctx.engine.coroutine import EngineCoroutine
@@ -13,9 +13,9 @@ from localctx.engine.prompt import Conversation
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request
+from localctx.store.caches import cache_id
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
-from localctx.workflows.answer.document_order import kept_alone, order_by_kept
 
 MIN_SAVED = 0.1  # share of the prompt that blending must save to be used, because it is not exact
 
@@ -50,7 +50,7 @@ def in_best_order(
         return documents
     builder.prompt([document.text for document in documents], question, conversation)  # scales RoPE for the fingerprint
     fingerprint = builder.fingerprint
-    return builder.runtime.read_store(lambda store: order_by_kept(store, fingerprint, documents)) or documents
+    return builder.runtime.read_store(lambda store: _order_by_kept(store, fingerprint, documents)) or documents
 
 
 def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request) -> EngineCoroutine[None]:
@@ -71,17 +71,24 @@ def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], req
         yield request.plan
         request.begin_persisting()
         if blending:
-            cached = [CachedPassage(one.prompt.tokens[: one.cache.length], one.paged_cache) for one in alone]
-            cached = [passage for passage in cached if passage.tokens]
-            model, tokens = builder.runtime.paged_model, request.prompt.tokens
-            reused = yield from blend(model, request.paged_cache, tokens, cached, blending, chunk=request.recovery)
-            request.plan = replace(request.plan, reused=reused)
+            yield from combine(builder, request, alone, blending)
     except BaseException:
         close_request(request)
         raise
     finally:
         for one in alone:
             one.cache.drop()
+
+
+def combine(
+    builder: RequestBuilder, request: Request, apart: Sequence[Request], blending: Blending
+) -> EngineCoroutine[None]:
+    """Fill the cache of ``request`` from the caches of the requests that read its texts ``apart``."""
+    cached = [CachedPassage(one.prompt.tokens[: one.cache.length], one.paged_cache) for one in apart]
+    cached = [passage for passage in cached if passage.tokens]
+    model, tokens = builder.runtime.paged_model, request.prompt.tokens
+    reused = yield from blend(model, request.paged_cache, tokens, cached, blending, chunk=request.recovery)
+    request.plan = replace(request.plan, reused=reused)
 
 
 def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request, saved: int) -> None:
@@ -94,7 +101,7 @@ def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: 
     unread = [document.id for document, end in zip(others, ends[1:], strict=True) if request.plan.reused < end]
 
     def read_alone(store: Store) -> set[str]:
-        return {document for document in unread if kept_alone(store, builder.fingerprint, document)}
+        return {document for document in unread if _kept_alone(store, builder.fingerprint, document)}
 
     alone = builder.runtime.read_store(read_alone) or set()
     again = " and ".join(document.name for document in others if document.id in alone)
@@ -126,3 +133,61 @@ def _saved(request: Request, alone: Sequence[Request], blending: Blending) -> in
         have = max(0, min(request.plan.reused, end) - start)
         saved += max(0, min(one.cache.length, end - start) - blending.recompute - have)
     return round(saved * (1 - blending.deviate))
+
+
+@dataclass(frozen=True)
+class _KeptSequence:
+    """Documents (ids) that were read together, in this order; ``kept`` of their ``tokens`` are stored."""
+
+    documents: tuple[str, ...]
+    tokens: int
+    kept: int
+
+
+def _order_by_kept(store: Store, fingerprint: bytes, documents: Sequence[StoredDocument]) -> list[StoredDocument]:
+    """Returns ``documents`` in the order with the longest kept prefix under ``fingerprint``.
+
+    The given order stays if no other has a longer prefix.
+    """
+    given = {document.id: document for document in documents}
+    sequences = _kept_sequences(store, fingerprint, list(given))
+    lengths = {row.id: row.chars for row in store.documents.all()} | {d.id: len(d.text) for d in documents}
+
+    def kept_by(order: Sequence[str]) -> int:
+        return max((_kept_tokens(sequence, order, lengths) for sequence in sequences), default=0)
+
+    best, most = tuple(given), kept_by(tuple(given))
+    for sequence in sequences:
+        begins = tuple(takewhile(given.__contains__, sequence.documents))
+        order = (*begins, *(document for document in given if document not in begins))
+        if (kept := kept_by(order)) > most:
+            best, most = order, kept
+    return [given[document] for document in best]
+
+
+def _kept_alone(store: Store, fingerprint: bytes, document: str) -> int:
+    """Returns the number of stored tokens of a document that was read alone."""
+    alone = cache_id(fingerprint, [document])
+    return next((cache.kept for cache in store.caches.of_document(document) if cache.id == alone), 0)
+
+
+def _kept_sequences(store: Store, fingerprint: bytes, documents: Sequence[str]) -> list[_KeptSequence]:
+    """Returns the kept sequences of these documents, alone or with others; caches of chats are left out."""
+    found = set[_KeptSequence]()
+    for cache in (cache for document in documents for cache in store.caches.of_document(document) if cache.kept):
+        sequence = tuple(store.caches.documents(cache.id))
+        if cache.id == cache_id(fingerprint, sequence):
+            found.add(_KeptSequence(sequence, cache.tokens, cache.kept))
+    return sorted(found, key=lambda sequence: sequence.documents)
+
+
+def _kept_tokens(sequence: _KeptSequence, order: Sequence[str], lengths: dict[str, int]) -> int:
+    """Returns about how many tokens a kept sequence shares with the beginning of a prompt in this ``order``, estimated
+    by characters.
+    """
+    pairs = zip(sequence.documents, order, strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    if same == len(sequence.documents):
+        return sequence.kept
+    share = sum(lengths[d] for d in sequence.documents[:same]) / sum(lengths[d] for d in sequence.documents)
+    return min(sequence.kept, round(share * sequence.tokens))
