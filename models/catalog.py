@@ -12,9 +12,6 @@ DEFAULT = "qwen2.5-coder-0.5b-instruct"
 FALLBACK = "smollm2-135m-instruct"
 """The chat model for machines with little memory, or if the default cannot be downloaded."""
 
-EMBEDDER = "all-minilm-l6-v2"
-"""The default embedder for search."""
-
 ModelKind = Literal["chat", "embedder"]
 """The purpose of a model: answering questions, or embedding texts for search."""
 

@@ -71,6 +71,18 @@ def option(*names: str, section: str = FIRST, **options: Any) -> Callable:
     return click.option(*names, cls=SectionOption, section=section, **options)
 
 
+def address_options(port: int) -> Callable:
+    """Returns the decorator that adds --host and --port, which is ``port`` by default."""
+
+    def add(command: Callable) -> Callable:
+        ports, free = click.IntRange(0, 65535), f"Port; 0 takes a free one ({port})."
+        here = "Address to listen on; the default is this machine."
+        command = option("--port", default=port, type=ports, metavar="N", help=free)(command)
+        return option("--host", default="127.0.0.1", metavar="NAME", help=here)(command)
+
+    return add
+
+
 def setting_option(name: str, **changes: Any) -> Callable:
     """Returns the decorator that adds the flag of the setting ``name``.
 

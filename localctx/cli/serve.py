@@ -6,17 +6,11 @@ import click
 
 from localctx.cli.common import answer_options, model_options, settings_from
 from localctx.cli.printing import print_text
-from localctx.cli.sections import SectionedCommand, option, setting_option
+from localctx.cli.sections import SectionedCommand, address_options, option, setting_option
 
 
 @click.command(cls=SectionedCommand)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    metavar="NAME",
-    help="Address to listen on; the default is this machine.",
-)
-@option("--port", default=8000, type=click.IntRange(0, 65535), metavar="N", help="Port; 0 takes a free one (8000).")
+@address_options(8000)
 @option("--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Most requests answered at a time (8).")
 @setting_option("prompts")
 @answer_options

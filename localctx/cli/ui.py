@@ -6,17 +6,11 @@ import click
 
 from localctx.cli.common import answer_options, model_options, settings_from
 from localctx.cli.printing import print_error, print_line
-from localctx.cli.sections import SectionedCommand, option
+from localctx.cli.sections import SectionedCommand, address_options, option
 
 
 @click.command(cls=SectionedCommand)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    metavar="NAME",
-    help="Address to listen on; the default is this machine.",
-)
-@option("--port", default=7860, type=click.IntRange(0, 65535), metavar="N", help="Port; 0 takes a free one (7860).")
+@address_options(7860)
 @click.option("--browser/--no-browser", default=True, help="Open the browser.")
 @option("--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Most questions answered at a time (8).")
 @answer_options

@@ -11,7 +11,7 @@ from localctx.library.citations.cite import (
     likeliest_sentence,
     nearest_sentence,
 )
-from localctx.library.citations.clauses import LONG_WORDS, MIN_WORDS, count_words, evidence_ranges
+from localctx.library.citations.evidence import LONG_WORDS, MIN_WORDS, count_words, evidence_ranges
 from localctx.library.citations.support import check_quotes
 from localctx.library.search.search import Passage
 from localctx.library.wording.sentences import sentences

@@ -21,13 +21,15 @@ from localctx.errors import ModelError
 from localctx.library.search.chunk import MAX_CHUNK, TARGET, VIEW, chunks, views
 from localctx.library.search.indexing import WORDS_AT_ONCE, index, index_steps, unindexed, unsearchable
 from localctx.library.search.search import fuse, join_adjacent, query_pattern, search, search_library
-from localctx.models.catalog import EMBEDDER
 from localctx.models.embedder import TransformerEmbedder, load_embedder
 from localctx.models.hub.resolve import resolve_model
+from localctx.settings import SETTINGS
 from localctx.store.documents import DocumentRow, Span
 from localctx.store.store import Store
 
 pytestmark = pytest.mark.slow
+
+EMBEDDER = SETTINGS["embedder"].default
 
 # --- Chunks
 

@@ -12,7 +12,7 @@ from clock import seconds_since
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from localctx.serving import request_timeout
+from localctx.serving import http
 from localctx.serving.http import listen, server_config
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def served(application):
 @pytest.fixture
 def server(home, monkeypatch):
     """A server that waits half a second for a request."""
-    monkeypatch.setattr(request_timeout, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(http, "REQUEST_SECONDS", 0.5)
     with served(app) as both:
         yield both
 
@@ -103,7 +103,7 @@ def test_whole_requests_of_one_connection_are_answered(server):
 
 
 def test_a_slow_answer_is_waited_for(home, monkeypatch):
-    monkeypatch.setattr(request_timeout, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(http, "REQUEST_SECONDS", 0.2)
 
     async def slow(scope, receive, send):
         if scope["type"] == "http":

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from localctx.models.catalog import DEFAULT, EMBEDDER
+from localctx.models.catalog import DEFAULT
+from localctx.settings import SETTINGS
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +19,7 @@ README = ROOT / "README.md"
 @pytest.fixture(scope="module")
 def models(pull) -> Path:
     """The folder of models, with the default one and the embedder."""
-    pull(EMBEDDER)
+    pull(SETTINGS["embedder"].default)
     return pull(DEFAULT)
 
 

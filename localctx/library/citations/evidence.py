@@ -1,22 +1,36 @@
-"""Scores sentences as evidence of an answer. Evidence that contains the answer as whole words ranks first.
+"""Splits texts into sentences and clauses, and scores these as evidence of an answer.
 
-Sources do not contain the word "yes" or "no". Evidence of such answers is scored by the words of the question.
+Evidence that contains the answer as whole words ranks first. Sources do not contain the word "yes" or "no". Evidence of
+such answers is scored by the words of the question.
 """
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from localctx.library.citations.clauses import evidence_ranges
+from localctx.library.wording.sentences import sentences
 from localctx.library.wording.word_forms import WordForm, word_forms
 from localctx.library.wording.words import in_spaces
 from localctx.library.wording.yes_no import clause_after
 
+LONG_WORDS, LONG_CHARACTERS = 40, 300  # a longer sentence is divided into clauses
+MIN_WORDS = 5  # words of a clause
 MAX_RUN = 3  # sentences or clauses in a row that are evidence together
 RUN_COST = 0.2  # weighted share of the answer's words that each further sentence must add
+
+_CUT = re.compile(
+    r"(?<=[;:])\s+|(?<=[；：])\s*"  # noqa: RUF001
+    r"|(?<=,)\s+(?=(?:and|or|but|nor|provided|except|unless|if|which|who|whose|where|when|while|whereas|although|because|"
+    r"und|oder|aber|sondern|sofern|soweit|wenn|falls|weil|dass|wobei|während|es sei denn|"
+    r"et|ou|mais|donc|car|si|lorsque|sauf|y|o|pero|sino|cuando|salvo|porque)\b)"
+    r"|(?<=，)(?=而|但|并|且|或|如|若|除|则|不过)",  # noqa: RUF001
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # two CJK signs are one word
 
 
 class EvidenceRange(NamedTuple):
@@ -53,6 +67,21 @@ def evidence_of(text: str) -> tuple[EvidenceRange, ...]:
     """Returns the sentences and clauses of ``text`` that can be cited."""
     found = evidence_ranges(text, 0, len(text))
     return tuple(EvidenceRange(a, b, terms_of(text[a:b]), in_spaces(text[a:b])) for a, b in found)
+
+
+def count_words(text: str) -> int:
+    """Returns the number of words of a text; two kana or Chinese characters count as one word."""
+    return len(_WORD.findall(text))
+
+
+def evidence_ranges(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields (start, end) of the sentences of ``text[start:end]``, in order.
+
+    Divides a sentence of more than LONG_WORDS words or LONG_CHARACTERS characters into clauses of at least MIN_WORDS
+    words.
+    """
+    for first, last in sentences(text, start, end):
+        yield from _clauses(text, first, last)
 
 
 def terms_of(text: str, only_content: bool = False) -> frozenset[str]:
@@ -110,3 +139,13 @@ class EvidenceScorer:
 
 def _share(weights: dict[str, float], terms: frozenset[str]) -> float:
     return sum(w for term, w in weights.items() if term in terms) / sum(weights.values()) if weights else 0.0
+
+
+def _clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    sentence = text[start:end]
+    if len(sentence) > LONG_CHARACTERS or count_words(sentence) > LONG_WORDS:
+        for cut in _CUT.finditer(text, start, end):
+            if min(count_words(text[start : cut.start()]), count_words(text[cut.end() : end])) >= MIN_WORDS:
+                yield start, cut.start()
+                start = cut.end()
+    yield start, end
