@@ -94,10 +94,9 @@ class CatalogEntry:
     """A known model. ``context`` is its trained window in tokens, and ``bytes`` its approximate size on disk. ``fits``
     is the memory in GiB of the smallest suitable GPU (0: no GPU needed). ``sources`` are tried in order. ``family`` is
     the ``model_type`` of the config. ``strength`` says in a short line what the model is good for. ``languages`` are
-    the ISO 639-1 codes that its makers list (empty: unknown). In ``measured_languages`` it answered questions about
-    documents correctly in a measurement. ``longer`` are windows beyond ``context`` in which it passed a needle test,
-    shortest first. ``terms`` states the conditions of a licence that is not open source, with the address of its text
-    (empty for all others).
+    the ISO 639-1 codes that its makers list (empty: unknown). ``longer`` are windows beyond ``context`` in which it
+    passed a needle test, shortest first. ``terms`` states the conditions of a licence that is not open source, with the
+    address of its text (empty for all others).
 
     Three sizes in bytes are for a GPU, as computed by ``plan`` (0: unknown). ``nf4`` is the size of the weights in nf4.
     ``working`` is what a forward pass needs besides. ``kv`` is the size of a token's keys and values in int8.
@@ -106,10 +105,10 @@ class CatalogEntry:
     ``weights`` is the format that ``auto`` selects on a CPU (empty: ``full``).
 
     ``passages`` is the best number of retrieved passages. ``effective`` is the effective context in tokens, up to which
-    answers from whole documents are at least as good. Both are 0 if not measured. ``answers`` is ``quote`` or ``free``,
-    whichever is better (empty: not measured). ``reader`` is the adapter in ``models/readers`` for answering questions
-    (empty: none). ``summaries`` is ``extract`` if extracted sentences were measured to be better summaries than the
-    model's own. ``query_prefix`` and ``passage_prefix`` are the prefixes that an embedder was trained with.
+    answers from whole documents are at least as good. Both are 0 if not measured. ``reader`` is the adapter in
+    ``models/readers`` for answering questions (empty: none). ``summaries`` is ``extract`` if extracted sentences were
+    measured to be better summaries than the model's own. ``query_prefix`` and ``passage_prefix`` are the prefixes that
+    an embedder was trained with.
     """
 
     name: str
@@ -124,9 +123,7 @@ class CatalogEntry:
     kind: ModelKind = "chat"
     passages: int = 0
     effective: int = 0
-    answers: str = ""
-    languages: tuple[str, ...] = ()
-    measured_languages: tuple[str, ...] = ()
+    languages: frozenset[str] = frozenset()
     family: str = ""
     reader: str = ""
     summaries: str = ""
@@ -139,11 +136,6 @@ class CatalogEntry:
     kv: int = 0
     active: int = 0
     weights: str = ""
-
-    @property
-    def known_languages(self) -> frozenset[str]:
-        """The listed and the measured languages; empty if unknown."""
-        return frozenset((*self.languages, *self.measured_languages))
 
     @property
     def used_parameters(self) -> int:
@@ -215,9 +207,8 @@ def _entry(name: str, values: dict[str, Any]) -> CatalogEntry:
     if mirror := values.pop("mirror", None):
         sources.append(MirrorSource(**mirror | {"parts": tuple(map(_pip_source, mirror["parts"]))}))
     longer = tuple(ContextWindow(**window) for window in values.pop("longer", ()))
-    for field in ("languages", "measured_languages"):
-        values[field] = tuple(values.get(field, ()))
-    return CatalogEntry(name=name, sources=tuple(sources), longer=longer, **values)
+    languages = frozenset(values.pop("languages", ()))
+    return CatalogEntry(name=name, sources=tuple(sources), longer=longer, languages=languages, **values)
 
 
 def _pip_source(values: dict[str, Any]) -> PipSource:

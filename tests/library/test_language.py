@@ -52,9 +52,9 @@ def test_a_warning_names_the_document_the_language_and_the_model(tmp_path):
     assert line.startswith("vertrag.txt is in German, which smollm2-135m-instruct was neither made for nor measured")
 
 
-def test_a_language_that_a_model_was_measured_to_read_needs_no_warning(tmp_path, monkeypatch):
+def test_a_language_that_a_model_was_made_for_needs_no_warning(tmp_path, monkeypatch):
     catalog = load_catalog()
-    entry = replace(catalog["smollm2-135m-instruct"], measured_languages=("de",))
+    entry = replace(catalog["smollm2-135m-instruct"], languages=frozenset(("en", "de")))
     monkeypatch.setattr(language, "load_catalog", lambda: {**catalog, entry.name: entry})
     documents = [held("vertrag.txt", GERMAN), held("合同.txt", CHINESE)]
     (line,) = language_warnings(Settings(tmp_path, model=entry.name), documents)

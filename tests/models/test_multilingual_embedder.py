@@ -56,4 +56,4 @@ def test_the_prefixes_are_those_of_the_catalogue(folder, tmp_path, monkeypatch):
 
 def test_its_entry_says_what_it_was_trained_with():
     assert (ENTRY.query_prefix, ENTRY.passage_prefix) == ("query: ", "passage: ")
-    assert {"de", "en", "es", "fr", "zh"} <= ENTRY.known_languages
+    assert {"de", "en", "es", "fr", "zh"} <= ENTRY.languages

@@ -1,7 +1,6 @@
 """Quoted answers: they are in the document word for word, cited to the character, alone and side by side."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 from ask_in_process import ask, session
@@ -10,7 +9,6 @@ from localctx.engine.events import Done, Progress, Quoted, Token
 from localctx.engine.scheduler import Scheduler
 from localctx.library.citations.cite import likeliest_sentence
 from localctx.library.citations.evidence import evidence_ranges
-from localctx.workflows.answer import answer_case
 
 pytestmark = pytest.mark.slow
 
@@ -69,15 +67,6 @@ def test_a_quoted_answer_is_in_the_document_word_for_word(home, tiny_model, shar
 def test_other_answers_are_free(home, tiny_model, document, question, how):
     *_, done = events_of(home, tiny_model, document, question, **{"max_tokens": 4, **how})
     assert done.report.to_json()["decoding"] == "free"
-
-
-@pytest.mark.parametrize("measured", ["quote", "free", ""])
-def test_auto_quotes_where_that_was_measured_to_be_better_for_the_model(
-    home, tiny_model, document, monkeypatch, measured
-):
-    monkeypatch.setattr(answer_case, "load_catalog", lambda: {str(tiny_model): SimpleNamespace(answers=measured)})
-    *_, done = events_of(home, tiny_model, document, answers="auto")
-    assert done.report.to_json()["decoding"] == (measured or "free")
 
 
 def test_a_quoted_answer_is_the_same_side_by_side(home, tiny_model, document):

@@ -16,8 +16,8 @@ def language_warnings(settings: Settings, documents: Sequence[StoredDocument], s
     """
     catalog = load_catalog()
     model, embedder = (catalog.get(name) for name in (settings.model, settings.embedder))
-    read = model.known_languages if model else frozenset[str]()
-    compared = embedder.known_languages if embedder and searched else frozenset[str]()
+    read = model.languages if model else frozenset[str]()
+    compared = embedder.languages if embedder and searched else frozenset[str]()
     if not read and not compared:
         return
     for language, name in _languages_of(documents).items():
@@ -45,7 +45,7 @@ def _unread(name: str, language: str, model: str) -> str:
 
 def _found_by_words(name: str, language: str, embedder: str) -> str:
     others = (entry for entry in load_catalog().values() if entry.kind == "embedder")
-    better = next((entry.name for entry in others if language in entry.known_languages), None)
+    better = next((entry.name for entry in others if language in entry.languages), None)
     remedy = f"; by their meaning: --embedder {better}" if better else ""
     return (
         f"{name} is in {NAMES[language]}, which {embedder} does not know: passages are found by their words rather "

@@ -8,7 +8,6 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.cache import Cache
 from localctx.kv.sequence_cache import SequenceCache
-from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 from localctx.workflows.answer.question_kind import asks_of_the_whole, is_instruction
 
@@ -76,12 +75,11 @@ class AnswerCase:
     def quotes(self) -> bool:
         """Returns True if the answer is to be made of the documents' words: the setting says so, or was measured so.
 
-        With ``auto``, quoting must be measured to be better for the adapter, or for the model if there is no adapter.
+        With ``auto``, quoting must be measured to be better for the adapter.
         """
         chosen, adapter = self.settings.answers, self.request.adapter
         if chosen == "auto":
-            entry = load_catalog().get(self.settings.model)
-            chosen = adapter.measured.get("answers", "free") if adapter else entry.answers if entry else "free"
+            return adapter is not None and adapter.measured.get("answers") == "quote"
         return chosen == "quote"
 
     def may_abstain(self) -> bool:
