@@ -210,7 +210,8 @@ def pull() -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def default_home(tmp_path_factory, pull) -> Path:
     """A data folder with the small model and the embedder: the user's own copies, or fetched as a first start would."""
-    from localctx.models.catalog import EMBEDDER, FALLBACK
+    from localctx.models.catalog import FALLBACK
+    from localctx.settings.table import EMBEDDER
 
     folder = tmp_path_factory.mktemp("home")
     pull(EMBEDDER)

@@ -25,6 +25,7 @@ EngineName = Literal["torch", "llama.cpp"]
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
 WEIGHTS = ("auto", "full", "int8", "int4", "nf4")
+EMBEDDER = "all-minilm-l6-v2"  # finds passages unless the settings name another
 _READING = (
     *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
     *("mode", "effective_context"),
@@ -133,7 +134,7 @@ class Settings:
         shown=Shown("Finding passages", "Passages answered from", "0: the number that was measured best for the model"),
     )
     embedder: str = declare(
-        "all-minilm-l6-v2",
+        EMBEDDER,
         Text(),
         "Model for search by meaning; none: by words only",
         "Reading",

@@ -23,13 +23,11 @@ from localctx.library.search.indexing import WORDS_AT_ONCE, index, index_steps, 
 from localctx.library.search.search import fuse, join_adjacent, query_pattern, search, search_library
 from localctx.models.embedder import TransformerEmbedder, load_embedder
 from localctx.models.hub.resolve import resolve_model
-from localctx.settings import SETTINGS
+from localctx.settings.table import EMBEDDER
 from localctx.store.documents import DocumentRow, Span
 from localctx.store.store import Store
 
 pytestmark = pytest.mark.slow
-
-EMBEDDER = SETTINGS["embedder"].default
 
 # --- Chunks
 

@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 
 from localctx.docs import page
-from localctx.models.catalog import DEFAULT, EMBEDDER
+from localctx.models.catalog import DEFAULT
 from localctx.settings import load_settings
+from localctx.settings.table import EMBEDDER
 
 QUESTION = "What does a smaller codec save?"
 CHARACTERS = 3000

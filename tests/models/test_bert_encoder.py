@@ -14,11 +14,11 @@ from tiny_bert import save_bert, tiny_bert
 
 from localctx.errors import ModelError
 from localctx.models import embedder
-from localctx.models.catalog import EMBEDDER
 from localctx.models.decoder.bert_encoder import read_bert_sizes
 from localctx.models.embedder import TransformerEmbedder
 from localctx.models.hub.resolve import resolve_model
 from localctx.settings import load_settings
+from localctx.settings.table import EMBEDDER
 
 CPU = torch.device("cpu")
 TEXTS = ["abc", "", "a much longer text than that", "[CLS] sep [MASK]", "Ünï çode 漢\x00", "word " * 90, "x" * 300]

@@ -20,7 +20,6 @@ from tiny_gguf import write_gguf
 from localctx.errors import ModelError
 from localctx.models.catalog import (
     DEFAULT,
-    EMBEDDER,
     FALLBACK,
     CatalogEntry,
     HubSource,
@@ -32,6 +31,7 @@ from localctx.models.catalog import (
 from localctx.models.hub import resolve
 from localctx.models.hub.download import sha256
 from localctx.models.hub.resolve import list_installed, pull, remove, resolve_model, verify
+from localctx.settings.table import EMBEDDER
 
 pytestmark = pytest.mark.slow
 

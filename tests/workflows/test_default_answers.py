@@ -9,7 +9,7 @@ import pytest
 from repository import ROOT
 
 from localctx.models.catalog import DEFAULT
-from localctx.settings import SETTINGS
+from localctx.settings.table import EMBEDDER
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ README = ROOT / "README.md"
 @pytest.fixture(scope="module")
 def models(pull) -> Path:
     """The folder of models, with the default one and the embedder."""
-    pull(SETTINGS["embedder"].default)
+    pull(EMBEDDER)
     return pull(DEFAULT)
 
 

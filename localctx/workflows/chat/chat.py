@@ -16,7 +16,7 @@ from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
-from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
+from localctx.errors import Cancelled, ChatError, TooLong, UsageError
 from localctx.settings import Settings
 from localctx.store.chats import SUMMARY, UNTITLED, Chat, Chats, Message
 from localctx.store.documents import StoredDocument
@@ -24,7 +24,7 @@ from localctx.store.store import store_errors
 from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.answer.question_kind import is_small_talk
 from localctx.workflows.chat.chat_history import answered, history, last_question, messages_until
-from localctx.workflows.chat.stored_answer import StoreOutcome, citations_of, store_answer
+from localctx.workflows.chat.stored_answer import StoreOutcome, answer_and_store, citations_of
 from localctx.workflows.chat.whole_document import WholeDocumentWorkflow, WholeWay
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
@@ -226,7 +226,7 @@ class ChatWorkflow:
         request.seconds["load"] = loaded
         stored = StoreOutcome()
         answering = self._whole.answer(request, question.text, settings, citations_of(begun))
-        yield from run_request(request, self._answer_and_store(request, question, answering, stored, begun))
+        yield from run_request(request, answer_and_store(self._runtime, request, question, answering, stored, begun))
         yield from map(Note, request.persist_notes)
         report = replace(request.answer_report(), chat=chat.id, message=stored.message)
         yield Done(report, stored.error or request.persist_error)
@@ -261,23 +261,6 @@ class ChatWorkflow:
             order = sorted(named, key=lambda document: places.get(document, len(places)))
             if order != named:
                 self._chats.set_documents(chat.id, order)
-
-    def _answer_and_store(
-        self,
-        request: Request,
-        question: Message,
-        answering: EngineCoroutine[None],
-        stored: StoreOutcome,
-        begun: Message | None,
-    ) -> EngineCoroutine[None]:
-        """Answer, and store what was generated, also if it is cancelled or the coroutine is closed."""
-        try:
-            yield from answering
-        finally:
-            try:
-                stored.message = store_answer(self._runtime, request, question, begun)
-            except (StoreError, ChatError) as e:  # or the chat was deleted meanwhile
-                stored.error = str(e)
 
     def _documents_asked(self, chat: str) -> list[StoredDocument] | None:
         """Returns the documents of a chat, None for the whole library. Raises ChatError if all were removed."""

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from localctx.document_parts import Citation, SummaryCitation
+from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.request import Request
 from localctx.engine.run_request import persist_answer
 from localctx.engine.runtime import Runtime
+from localctx.errors import ChatError, StoreError
 from localctx.store.chats import Message
 from localctx.store.store import store_errors
 
@@ -24,7 +26,25 @@ def citations_of(answer: Message | None) -> list[Citation]:
     return [(SummaryCitation if "at" in c else Citation).from_json(c) for c in stored]
 
 
-def store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
+def answer_and_store(
+    runtime: Runtime,
+    request: Request,
+    question: Message,
+    answering: EngineCoroutine[None],
+    stored: StoreOutcome,
+    begun: Message | None,
+) -> EngineCoroutine[None]:
+    """Run ``answering``, and store what was generated, also if it is cancelled or the coroutine is closed."""
+    try:
+        yield from answering
+    finally:
+        try:
+            stored.message = _store_answer(runtime, request, question, begun)
+        except (StoreError, ChatError) as e:  # or the chat was deleted meanwhile
+            stored.error = str(e)
+
+
+def _store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
     """Store the answer to ``question``, or the continuation of the answer ``begun``, then its pages.
 
     Returns the message's id, or None if nothing was generated. Raises StoreError, ChatError.
