@@ -29,7 +29,7 @@ LAYERS = 30  # that are read in turns, so that no layer's pages are in the cache
 
 
 def main(tokens: list[int], runs: int, threads: int) -> None:
-    """Print a table for ``kernels/README.md``."""
+    """Print a table for ``localctx/docs/benchmarks.md``."""
     set_threads(threads)
     torch.set_num_threads(threads)
     source = torch.ones(COPIED, dtype=torch.uint8)

@@ -33,7 +33,7 @@ NEAR = 2e-2  # relative to the largest number: bf16 has three digits
 
 
 def main(tokens: list[int]) -> None:
-    """Print a table for ``kernels/README.md``."""
+    """Print a table for ``localctx/docs/benchmarks.md``."""
     device = torch.device("cuda")
     if not torch.cuda.is_available() or not has_triton(device):
         sys.exit("this needs an NVIDIA GPU, Ampere (sm_80) or later, with torch for CUDA (which brings Triton) and gcc")
