@@ -320,7 +320,7 @@ class Settings:
         "stop or allow an answer that repeats itself",
         "Sampling",
         "answer",
-        page="asking.md#answers-that-go-in-circles",
+        page="asking.md#answers-that-repeat-themselves",
     )
 
     # Engine
