@@ -63,7 +63,7 @@ def _line(home: Path, before: dict[str, Any], now: dict[str, Any]) -> str:
     what = "Libraries changed"
     if before["localctx"] != now["localctx"]:
         what = f"Updated from {before['localctx']} to {now['localctx']}"
-    return f"{what}: {'; '.join(parts)}. (This is said once.)"
+    return f"{what}: {'; '.join(parts)}. (This line is shown once.)"
 
 
 def _by_document(store: "Store", before: dict[str, Any], now: dict[str, Any]) -> dict[str, str]:

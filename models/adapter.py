@@ -98,7 +98,7 @@ def load_adapter(folder: Path) -> Adapter:
 def _invocation(folder: Path, config: Mapping[str, Any]) -> list[int]:
     if not (invocation := config.get("alora_invocation_tokens")):
         raise ModelError(
-            f"the adapter {folder} has no alora_invocation_tokens: it would change what is kept of documents",
+            f"the adapter {folder} has no alora_invocation_tokens: it would change the kept pages of documents",
             "train it as an activated LoRA (PEFT: LoraConfig(alora_invocation_tokens=...))",
         )
     if not isinstance(invocation, list) or not all(_is_token(token) for token in invocation):
@@ -133,7 +133,7 @@ def _refuse_unknown(folder: Path, config: Mapping[str, Any]) -> None:
     if wrong:
         named = ", ".join(f"{key!r} = {config[key]!r}"[:60] for key in sorted(wrong))
         raise ModelError(
-            f"the adapter {folder} needs what this version does not compute ({named})",
+            f"the adapter {folder} uses what localctx does not support ({named})",
             "train it as a plain LoRA with alora_invocation_tokens",
         )
 
@@ -148,7 +148,7 @@ def _changes(folder: Path, rank: int, scale: float) -> dict[str, LowRank]:
         for key, tensor in weights.items():
             if len(key) > _MAX_NAME or not (match := _NAME.fullmatch(key)):
                 raise ModelError(
-                    f"the adapter {folder} changes {key[:80]!r}, which this version does not compute",
+                    f"the adapter {folder} changes {key[:80]!r}, which localctx does not support",
                     "train it on the linear layers of the decoder",
                 )
             parts.setdefault(match[1], {})[match[2]] = tensor.clone()

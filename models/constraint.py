@@ -45,7 +45,7 @@ class Constraint:
         from llguidance import LLMatcher
 
         if not isinstance(tokenizer, ChatTokenizer):
-            raise UsageError("llama.cpp's answers follow no grammar here", "use --engine torch")
+            raise UsageError("llama.cpp does not support grammars here", "use --engine torch")
         self._matcher = LLMatcher(tokenizer.for_grammars, grammar, log_level=0)
         self._check()
 

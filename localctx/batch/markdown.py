@@ -37,7 +37,7 @@ class SummaryTemplate:
         self._template = Template(text) if text else None
         self.form = digest([text])
         if self._template and not self._template.is_valid():
-            raise UsageError(f"{template} has a $ that begins no field", "write $$ for a dollar sign")
+            raise UsageError(f"{template} has a $ without a field name", "write $$ for a dollar sign")
         if self._template and (unknown := set(self._template.get_identifiers()) - FIELDS.keys()):
             remedy = f"use: {', '.join(f'${name}' for name in FIELDS)}"
             raise UsageError(f"{template} has the unknown field ${min(unknown)}", remedy)

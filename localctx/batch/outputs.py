@@ -47,7 +47,7 @@ class MarkdownFolder:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
-            raise UsageError(f"{folder} cannot be a folder ({e})", "choose another with -o") from e
+            raise UsageError(f"{folder} cannot be used as a folder ({e})", "choose another folder with -o") from e
 
     def has(self, entry: ResultEntry) -> bool:
         """Returns True if the file exists and was last written from this result with this template."""
@@ -86,9 +86,9 @@ class JsonLines:
             with file.open("ab"):
                 pass
         except OSError as e:
-            raise UsageError(f"{file} cannot be written ({e})", "choose another with --jsonl") from e
+            raise UsageError(f"{file} cannot be written ({e})", "choose another file with --jsonl") from e
         except (ValueError, KeyError, TypeError) as e:
-            raise UsageError(f"{file} has content other than results", "choose another with --jsonl") from e
+            raise UsageError(f"{file} has content other than results", "choose another file with --jsonl") from e
 
     def has(self, entry: ResultEntry) -> bool:
         """Returns True if the file has this result."""

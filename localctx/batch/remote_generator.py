@@ -83,7 +83,7 @@ class RemoteGenerator:
         passages, warning = self._find(self._document, question, self._settings.passages or DEFAULT_PASSAGES)
         if not passages:
             what = f"{self._document[0].name} is too long, and nothing in it is like the question"
-            raise NothingFound(what, "say it in other words")
+            raise NothingFound(what, "ask in other words")
         if warning:
             yield Note(warning)
         while True:

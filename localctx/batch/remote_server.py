@@ -87,7 +87,7 @@ class RemoteServer:
 
     def __post_init__(self) -> None:
         if not (self.key.isascii() and self.key.isprintable()):
-            raise UsageError(f"{KEY} has characters that no key has", "set it again")
+            raise UsageError(f"{KEY} has characters that a key cannot have", "set it again")
 
     @contextmanager
     def connect(self, cancelled: Callable[[], bool]) -> Iterator[HttpConnection]:
@@ -118,7 +118,9 @@ class RemoteServer:
         if status == 404:
             return self._no_model(self.model, {m["id"] for m in self._models(connection)})
         if status in (400, 409, 422):
-            return DocumentError(f"{self.address.host} refused it ({status}: {message})", "see that server's log")
+            return DocumentError(
+                f"{self.address.host} refused the document ({status}: {message})", "see that server's log"
+            )
         return self._server_error(status, message, reply.headers)
 
     def broken(self, e: ConnectionBroken) -> RetryLater:

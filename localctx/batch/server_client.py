@@ -84,7 +84,7 @@ class ServerClient:
         answer.text = _THINKING.sub("", answer.text).strip()
         if not answer.text and not answer.complete:
             why = f"{self.server.model} gave no answer within {max_tokens:,} tokens"
-            raise DocumentError(why, "choose a model that does not think aloud, or switch it off on the server")
+            raise DocumentError(why, "choose a model without thinking, or switch thinking off on the server")
         return answer
 
     def _body(self, content: str, max_tokens: int) -> dict[str, Any]:

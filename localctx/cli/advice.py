@@ -32,7 +32,7 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
 
     with suppress(UserError, OSError):
         mark.touch()
-        terminal.say(f"{with_launcher(advise(settings).line())}. (This is said once.)")
+        terminal.say(f"{with_launcher(advise(settings).line())}. (This line is shown once.)")
 
 
 def said_after_update(callback: Callable[..., Any] | None) -> Callable[..., Any]:

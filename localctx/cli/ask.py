@@ -76,7 +76,7 @@ def ask(
     if not question.strip():
         raise UsageError("the question is empty", "put it last, in quotes")
     if until and (library or len(files) > 1):
-        raise UsageError("--until is a place in one document", "ask one file, or leave out --until")
+        raise UsageError("--until needs exactly one document", "ask one file, or leave out --until")
     if files.count("-") > 1:
         raise UsageError("standard input (-) can be read only once", "name it once")
     from localctx.cli.terminal import Terminal, print_json
@@ -250,7 +250,7 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     for sentence in report["sentences"]:
         if sentence["support"] == "unsupported":
             words = report["answer"][sentence["start"] : sentence["end"]]
-            terminal.hint(f"no passage says: {shortened(words, MAX_QUOTE)}")
+            terminal.hint(f"no passage supports: {shortened(words, MAX_QUOTE)}")
     terminal.quoted = None
     terminal.hint(_summary(report))
 

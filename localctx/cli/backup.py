@@ -52,4 +52,4 @@ def restore(file: Path, replace: bool, as_json: bool) -> None:
         return
     print_line(f"{documents:,} documents and {chats:,} chats restored to {home}")
     if before:
-        print_line(f"what was there is in {before}")
+        print_line(f"the former content is in {before}")

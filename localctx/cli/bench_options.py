@@ -45,7 +45,7 @@ def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
     what, codecs, keeps = choose(how["what"], how["codecs"], how["keeps"])
     no_gguf = {*OWN_VARIANTS, *OTHER_FILES}
     if llama_cpp and (other := next((e for e in engines if e in no_gguf or not e.startswith(OF_GGUF)), None)):
-        raise UsageError(f"{other} does not compute a GGUF as it is quantized", f"use some of: {','.join(OF_GGUF)}")
+        raise UsageError(f"{other} cannot run a quantized GGUF", f"use some of: {','.join(OF_GGUF)}")
     contexts = parse_numbers("--context", how["context"]) or list(CONTEXTS)
     return BenchOptions(what, contexts, engines, codecs, keeps, how["repeat"], how["gguf"])
 
@@ -72,7 +72,7 @@ def _of_llama_cpp(what: str | None, codecs: str | None, keeps: str | None) -> tu
         if word in wanted:
             raise UsageError(f"llama.cpp {why}", f"leave {word} out, or use --engine torch")
     if keeps not in (None, "full"):
-        raise UsageError(f"llama.cpp selects no pages by {keeps}", "leave --keep out, or use --engine torch")
+        raise UsageError(f"llama.cpp does not support --keep {keeps}", "leave --keep out, or use --engine torch")
     chosen = (codecs or NATIVE_CODEC).split(",")
     for codec in chosen:
         kv_types(codec)  # raises if it does not have this one

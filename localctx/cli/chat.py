@@ -62,15 +62,15 @@ def chat(
     printf "Who wrote it?\\nWhen?\\n" | localctx chat report.pdf --json
     """
     if "-" in files:
-        raise UsageError("standard input (-) is where the questions come from", "name a file")
+        raise UsageError("standard input (-) is used for the questions", "name a file")
     if resume and last:
-        raise UsageError("--resume and --continue name a chat each", "give one of them")
+        raise UsageError("--resume and --continue cannot be combined", "give one of them")
     resumed = _find(resume) if resume or last else None
     if resumed:
         flags["model"] = flags["model"] or resumed.settings.get("model")
     with open_session(flags, as_json, quiet) as (session, terminal):
         if session.settings.n > 1:
-            raise UsageError("a chat has one answer at a time", "leave out --n; /regenerate 0.8 gives another")
+            raise UsageError("a chat gives one answer at a time", "leave out --n; /regenerate 0.8 gives another")
         command = ChatCommand(session, terminal, when_full, as_json, until)
         command.begin(resumed, files)
         try:
@@ -226,7 +226,7 @@ class ChatCommand:
 
     def _read_until(self, rest: str) -> None:
         self._until = rest
-        print_error(f"read up to {rest}" if rest else "all is read")
+        print_error(f"read up to {rest}" if rest else "the whole document is read")
 
     def _branches(self, rest: str) -> None:
         current = self._chats.get(self._id).leaf

@@ -157,7 +157,7 @@ def models_use(name: str, weights: str | None) -> None:
     save_settings(settings.home, {"model": chosen} | ({"weights": weights} if weights else {}))
     print_line(f"{chosen} is used from now on{'' if present else with_launcher(_how_to_get(chosen))}")
     if "model" in overrides():
-        print_error(f"localctx: {variable('model')} is set in the environment, and wins over that")
+        print_error(f"localctx: {variable('model')} is set in the environment, and overrides this")
 
 
 def _how_to_get(name: str) -> str:

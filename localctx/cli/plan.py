@@ -32,9 +32,9 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
     localctx plan --config config.json --context 32768 --kv bf16 --device cuda --device-memory 80GiB
     """
     if config is not None and flags["model"] is not None:
-        raise UsageError("--model and --config both say which model", "give one of them")
+        raise UsageError("--model and --config cannot be combined", "give one of them")
     if context is not None and context < 1:
-        raise UsageError(f"--context {context} is not a length", "give it in tokens, 1 or more")
+        raise UsageError(f"--context {context} is too small", "give it in tokens, 1 or more")
     from localctx.settings import load_settings, parse_size
 
     settings = settings_from(flags) if config is None else load_settings(**flags)
@@ -62,7 +62,7 @@ def _print_report(r: dict[str, Any]) -> None:
     if r["adapter_bytes"]:
         print_line(f"adapter      {format_bytes(r['adapter_bytes'])}")
     if r["engine"] == "llama.cpp":
-        print_line("adapter      none: readers are computed by torch alone")
+        print_line("adapter      none: readers need torch")
     if gpu := r["gpu"]:
         print_line(f"GPU layers   {gpu['count']} of {gpu['of']}, with {format_bytes(gpu['weights'])} of the weights")
     source = "an estimate" if r["engine"] == "torch" else "as llama.cpp says"

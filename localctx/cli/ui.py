@@ -29,6 +29,6 @@ def ui(host: str, port: int, browser: bool, together: int, **flags: Any) -> None
     def open_page(url: str) -> None:
         print_line(f"localctx is at {url}")
         if browser and not open_browser(url):
-            print_error("localctx: no browser could be opened; open that address in one")
+            print_error("localctx: no browser could be opened; open this address yourself")
 
     run(settings, host, port, together, open_page)

@@ -55,7 +55,7 @@ def _show(kept: "KeptData", data: bool) -> None:
         print_error(f"  {format_bytes(size):>10}  {path.name}")
     if kept.others:
         names = ", ".join(path.name for path in kept.others[:5])
-        print_error(f"localctx: {len(kept.others)} others are not localctx's and stay: {names}")
+        print_error(f"localctx: {len(kept.others)} other files are not localctx's and stay: {names}")
 
 
 def _refuse_while_used(settings: "Settings") -> None:

@@ -165,7 +165,7 @@ def refuse_unmovable(model: PagedModel) -> None:
     """Raise ModelError for a model without rotary positions."""
     if model.rope is None:
         raise ModelError(
-            f"the positions of {model.name} are not rotary: kept passages cannot be moved", "leave blend off"
+            f"the positions of {model.name} are not rotary: kept passages cannot be moved", "use --blend off"
         )
 
 

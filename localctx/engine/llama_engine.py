@@ -196,7 +196,7 @@ def refuse_settings(settings: Settings) -> None:
     name = settings.keep.partition(":")[0]
     if name in KEEPERS and name not in LLAMA_KEEPERS:
         raise UsageError(
-            f"{name} goes by attention or keys, which llama.cpp does not show",
+            f"--keep {name} needs attention or keys, which llama.cpp does not report",
             "use --keep full, --keep sink-window or --engine torch",
         )
     if settings.blend == "on":

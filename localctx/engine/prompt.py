@@ -136,7 +136,7 @@ def verbatim_prompt(tokenizer: Tokenizer, conversation: Conversation) -> Prompt:
         tokens = tokenizer.encode_text(conversation.raw)
         tokens = tokens[:-1] if tokens[-1:] and tokens[-1] in tokenizer.stop_ids else tokens  # it is continued
     if len(tokens) < 2:
-        raise UsageError("the prompt has fewer than two tokens", "write more of it")
+        raise UsageError("the prompt has fewer than two tokens", "write a longer one")
     shared = len(tokens) - 1
     return Prompt(tokens, shared, shared, shared)
 

@@ -44,7 +44,7 @@ def find_mark(document: StoredDocument, mark: str) -> int:
 
 def _share(document: StoredDocument, percent: float) -> int:
     if not 0 < percent <= 100:
-        raise UsageError(f"{percent:g}% is not a part of a document", "give more than 0% and at most 100%")
+        raise UsageError(f"{percent:g}% is not a share of a document", "give more than 0% and at most 100%")
     return int(len(document.text) * percent / 100)
 
 

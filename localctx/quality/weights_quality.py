@@ -96,7 +96,7 @@ class WeightsComparison:
             with closing(LlamaCppPeer(file, _OPTIONS, len(gate.tokens), threads, gpu)) as peer:
                 self._read(name, peer.read)
                 divergence = gate.compare(lambda tokens, count: torch.from_numpy(peer.forward(tokens, count)))
-        except (ValueError, RuntimeError) as e:  # a file that llama.cpp does not load or compute
+        except (ValueError, RuntimeError) as e:  # a file that llama.cpp cannot load or compute
             self.warn(f"{name} was not measured ({e})".splitlines()[0])
             return
         yield WeightsResult(name, file.stat().st_size, divergence, time.perf_counter() - start)

@@ -67,7 +67,9 @@ class AskRequest:
         }
         wrong = [name for name, kind in kinds.items() if not isinstance(getattr(request, name), kind)]
         if wrong or not _are_texts(request.sources):
-            raise UsageError(f"{' and '.join(wrong or ['sources'])} cannot be so", "send a request of this version")
+            raise UsageError(
+                f"{' and '.join(wrong or ['sources'])} have a wrong value", "send a request of this version"
+            )
         return replace(request, sources=tuple(request.sources))
 
     def to_json(self) -> dict[str, Any]:
@@ -84,7 +86,7 @@ class AskRequest:
         differ = [n for n in shared if n not in QUESTION_SETTINGS and (n not in asked or asked[n] != shared[n])]
         differ += [name for name in PATHS if name not in differ and self.places.get(name) != places[name]]
         if differ or asked.keys() - shared.keys():
-            raise UsageError(f"the server has another {', '.join(differ) or 'version'}", "answer without it")
+            raise UsageError(f"the server has a different {', '.join(differ) or 'version'}", "answer without it")
         return with_changes(current, changes)
 
 

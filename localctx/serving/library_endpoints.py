@@ -178,7 +178,7 @@ def _texts(given: Any) -> list[str]:
     if not isinstance(texts, list) or not 0 < len(texts) <= MAX_TEXTS:
         raise ApiError(f"input must be a text, or a list of up to {MAX_TEXTS:,} texts", "input")
     if not all(isinstance(text, str) and text for text in texts):
-        raise ApiError("input must have texts that are not empty; tokens are not supported", "input")
+        raise ApiError("input must not have empty texts, and tokens are not supported", "input")
     return [as_text(text) for text in texts]
 
 

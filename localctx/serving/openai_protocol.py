@@ -206,13 +206,13 @@ def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRe
     controls = asked.controls
     if asked.tools or controls.grammar or controls.bias or controls.top is not None or asked.settings.n > 1:
         raise ApiError(
-            "with document_ids there are no tools, formats, biases, logprobs or several answers", "document_ids"
+            "with document_ids, tools, formats, biases, logprobs and several answers are not supported", "document_ids"
         )
     if controls.frequency_penalty or controls.presence_penalty:
-        raise ApiError("with document_ids there are no penalties", "document_ids")
+        raise ApiError("with document_ids, penalties are not supported", "document_ids")
     roles, texts = [message["role"] for message in messages], [str(message["content"]) for message in messages]
     if roles != (["user", "assistant"] * len(roles))[: len(roles)]:
-        raise ApiError("with document_ids messages are the user's and the assistant's in turn", "messages")
+        raise ApiError("with document_ids the messages must be the user's and the assistant's in turn", "messages")
     if not texts[-1].strip():
         raise ApiError("the question is empty", "messages")
     history = list(zip(texts[:-1:2], texts[1:-1:2], strict=True))

@@ -199,11 +199,11 @@ async def _api_error(request: Request, error: ApiError) -> Response:
 
 
 async def _not_found(request: Request, e: Exception) -> Response:
-    return _error_response(ApiError("no such path; /openapi.json describes those there are", status=404))
+    return _error_response(ApiError("this path does not exist; /openapi.json lists all paths", status=404))
 
 
 async def _wrong_method(request: Request, e: Exception) -> Response:
-    return _error_response(ApiError("this path has other methods; /openapi.json describes them", status=405))
+    return _error_response(ApiError("this path does not have this method; /openapi.json lists the methods", status=405))
 
 
 async def _internal_error(request: Request, e: Exception) -> Response:

@@ -35,7 +35,7 @@ def parse_json(data: bytes) -> Any:
         if b"\\ud" in data.lower():
             value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError) as e:
-        raise ApiError("the request is not JSON, is too deep, or has a number without end") from e
+        raise ApiError("the request is not JSON, is nested too deeply, or has an infinite number") from e
     return value
 
 

@@ -101,7 +101,7 @@ def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
     try:
         write_atomically(file, tomlkit.dumps(document))
     except OSError as e:
-        raise UsageError(f"{file} cannot be written ({e})", "make its folder one you may write") from e
+        raise UsageError(f"{file} cannot be written ({e})", "make its folder writable") from e
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
@@ -128,7 +128,9 @@ def data_folder() -> Path:
     try:
         return Path(named).expanduser().absolute()
     except (OSError, RuntimeError) as e:
-        raise UsageError(f"LOCALCTX_HOME = {named} is no folder ({e})", "name another, or leave it out") from e
+        raise UsageError(
+            f"LOCALCTX_HOME = {named} is not a folder ({e})", "set it to another folder, or unset it"
+        ) from e
 
 
 def default_home() -> Path:
@@ -146,7 +148,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
-        raise UsageError(f"{path} cannot be read ({e})", "mend it or move it away") from e
+        raise UsageError(f"{path} cannot be read ({e})", "correct it, or move it away") from e
 
 
 def _checked(settings: Settings, values: Mapping[str, Any], sources: Mapping[str, object] | None = None) -> Settings:
@@ -158,7 +160,7 @@ def _checked(settings: Settings, values: Mapping[str, Any], sources: Mapping[str
     if s.n > 1 and not s.temperature:
         raise UsageError(f"{s.n} answers at temperature 0 would be the same", "give --temperature, for example 0.8")
     if s.n > 1 and s.beams > 1:
-        raise UsageError("--n samples and --beams searches", "give one of them")
+        raise UsageError("--n and --beams cannot be combined", "give one of them")
     return s
 
 

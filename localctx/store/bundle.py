@@ -177,7 +177,7 @@ def _document_errors(path: Path) -> Iterator[None]:
         raise DocumentError(f"{path} cannot be read ({e})", "check that it is a file you may read") from e
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
         reason = str(e) if type(e) is ValueError else type(e).__name__
-        raise DocumentError(f"{path} is damaged, or no exported document ({reason})", "export it again") from e
+        raise DocumentError(f"{path} is damaged, or not an exported document ({reason})", "export it again") from e
 
 
 @contextmanager

@@ -281,7 +281,7 @@ def store_errors(home: Path) -> Iterator[None]:
         if damage := damage_behind(home, e):
             raise damage from e
         if isinstance(e, sqlite3.IntegrityError):
-            raise StoreError(f"{home} changed under our hands ({e})", "try again") from e
+            raise StoreError(f"{home} was changed by another program ({e})", "try again") from e
         if isinstance(e, sqlite3.Error):
             raise StoreError(f"{home} cannot be written ({e})", _remedy(str(e))) from e
         raise

@@ -38,7 +38,7 @@ def locate_mark(documents: Sequence[StoredDocument] | None, mark: str) -> int:
     """
     if documents is None or len(documents) != 1:
         asked = "the whole library is asked" if documents is None else f"{len(documents)} documents are asked"
-        raise UsageError(f"--until is a place in one document, and {asked}", "ask one document, or leave out --until")
+        raise UsageError(f"--until needs exactly one document, and {asked}", "ask one document, or leave out --until")
     return find_mark(documents[0], mark)
 
 

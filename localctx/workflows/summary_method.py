@@ -36,7 +36,9 @@ def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
     """
     if settings.summaries == "extract":
         if rewords:
-            raise UsageError(f"sentences of a document cannot follow {rewords}", "leave it out, or --summaries write")
+            raise UsageError(
+                f"a summary of the document's own sentences cannot have {rewords}", "leave it out, or --summaries write"
+            )
         return SummaryMethod(True, "you asked for sentences of the document")
     entry = load_catalog().get(settings.model)
     if settings.summaries == "write" or rewords or not entry or entry.summaries != "extract":

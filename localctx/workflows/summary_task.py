@@ -109,7 +109,7 @@ class SummaryTask:
         """
         self.method(settings)
         if settings.n > 1:
-            raise UsageError("a batch takes one answer of each document", "leave out --n")
+            raise UsageError("a batch gives one answer for each document", "leave out --n")
         return settings if self.questions else replace(settings, max_tokens=self.tokens)
 
     def method(self, settings: Settings) -> SummaryMethod:

@@ -137,7 +137,7 @@ class LocalGenerator:
         yield from map(Note, (*request.persist_notes, *([request.persist_error] if request.persist_error else [])))
         if dropped:
             total = len(request.prompt.tokens)
-            yield Note(f"{request.plan.keeper} dropped {dropped:,} of {total:,} tokens: not all was seen")
+            yield Note(f"{request.plan.keeper} dropped {dropped:,} of {total:,} tokens: not all of the text was seen")
         cut = request.result.stopped in ("length", "repeated")
         return trim_to_sentence(request.texts[0]) if cut else request.texts[0]
 

@@ -12,7 +12,7 @@ def pick_device(device: str) -> torch.device:
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ModelError(f"there is no {device} here", "use --device cpu, or install the CUDA build of torch")
     if device.split(":")[0] not in ("cpu", "cuda"):
-        raise ModelError(f"{device!r} is not a device localctx computes on", "use --device cpu, cuda or auto")
+        raise ModelError(f"{device!r} is not a device that localctx supports", "use --device cpu, cuda or auto")
     return torch.device(device)
 
 

@@ -106,9 +106,11 @@ def read_config(file: Path) -> Any:
     except (OSError, ValueError) as e:
         raise ModelError(f"{file} cannot be read ({e})", "give the config.json of a transformers model") from e
     if not isinstance(raw, dict) or not isinstance(raw.get("model_type"), str):
-        raise ModelError(f"{file} tells no model_type", "give the config.json of a transformers model")
+        raise ModelError(f"{file} has no model_type", "give the config.json of a transformers model")
     if raw["model_type"] not in CONFIG_MAPPING:
-        raise ModelError(f"{file}: transformers knows no {raw['model_type']!r} models", "see: localctx models list")
+        raise ModelError(
+            f"{file}: transformers does not support {raw['model_type']!r} models", "see: localctx models list"
+        )
     try:
         return AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
     except Exception as e:  # transformers' classes raise anything for invalid values
@@ -186,4 +188,4 @@ def _unfit(config: Any, module: Any) -> str | None:
 
 def _unsized(file: Path, e: Exception) -> ModelError:
     reason = next(iter(str(e).strip().splitlines()), "") or type(e).__name__
-    return ModelError(f"{file} describes no model that can be sized ({reason[:200]})", "check its values")
+    return ModelError(f"{file} describes no model whose memory can be computed ({reason[:200]})", "check its values")

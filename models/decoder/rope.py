@@ -49,7 +49,7 @@ def scale_positions(positions: Positions, spec: str) -> Positions:
 def _scale(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor: float) -> None:
     if (now := rope.get("rope_type")) != "default":
         reason = f"stretched already ({now})" if now else "not rotary"
-        raise ModelError(f"this model's positions are {reason}", "leave --rope at auto")
+        raise ModelError(f"this model's positions are {reason}", "use --rope auto")
     trained = positions["max_position_embeddings"]
     original = {} if kind == "linear" else {"original_max_position_embeddings": trained}
     rope |= {"rope_type": kind, "factor": factor, **original, **(_LLAMA3 if kind == "llama3" else {})}
@@ -81,7 +81,7 @@ class ModelRope:
         """
         pairs = self._layouts[layer]
         if pairs is None:
-            raise ModelError("this model turns its keys in a way localctx cannot follow", "leave keep and blend alone")
+            raise ModelError("localctx cannot rotate the keys of this model", "use --keep full and --blend off")
         angle = by * self.angles[layer].frequencies.double()
         return pairs.rotate(k.float(), angle.cos().float(), angle.sin().float()).to(k.dtype)
 

@@ -90,7 +90,7 @@ def open_gguf(path: Path) -> GgufFile:
             raise ValueError("its parts are not those that their names say")
         check_sizes(merged)
     except (KeyError, ValueError) as error:
-        raise ModelError(f"{path} is not a whole GGUF ({error})", REMEDY) from error
+        raise ModelError(f"{path} is not a complete GGUF ({error})", REMEDY) from error
     return GgufFile(parts, merged)
 
 

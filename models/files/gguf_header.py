@@ -67,9 +67,11 @@ def read_header(path: Path, part: bool = False) -> GgufHeader:
                 check_sizes(header)
             return header
     except KeyError as error:
-        raise ModelError(f"{path} is not a whole GGUF file (no meaning for, or no {error})", REMEDY) from error
+        raise ModelError(
+            f"{path} is not a complete GGUF file (its header lacks {error}, or has it wrong)", REMEDY
+        ) from error
     except (ValueError, struct.error) as error:
-        raise ModelError(f"{path} is not a whole GGUF file ({error})", REMEDY) from error
+        raise ModelError(f"{path} is not a complete GGUF file ({error})", REMEDY) from error
 
 
 def _read(data: mmap.mmap, part: bool) -> GgufHeader:

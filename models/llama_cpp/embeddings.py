@@ -36,7 +36,7 @@ class LlamaEmbeddings:
         if not self._context:
             if self.pointer:
                 library.llama_model_free(self.pointer)
-            raise ModelError(f"llama.cpp does not load {path}", "fetch the file again, or take another embedder")
+            raise ModelError(f"llama.cpp cannot load {path}", "fetch the file again, or take another embedder")
         self._batch = library.llama_batch_init(TOKENS, 0, 1)
         self._free = weakref.finalize(self, _free, library, self._batch, self._context, self.pointer)
         self.window = min(TOKENS, library.llama_model_n_ctx_train(self.pointer))
@@ -85,7 +85,8 @@ def check_embeddings(path: Path, tried: Path) -> GgufFile:
     pools = (library.LLAMA_POOLING_TYPE_MEAN, library.LLAMA_POOLING_TYPE_CLS, library.LLAMA_POOLING_TYPE_LAST)
     if gguf.header.get("pooling_type", library.LLAMA_POOLING_TYPE_NONE) not in pools:
         raise ModelError(
-            f"{path.name} makes no vectors: it tells no pooling", "name an embedding model, or --embedder none"
+            f"{path.name} cannot make vectors: it does not say how tokens are pooled",
+            "name an embedding model, or --embedder none",
         )
     trial = lambda: {"printed": run_trial(__name__, [str(gguf.path)], gguf).decode()}  # noqa: E731
     record_trial(gguf, "embeddings", tried, trial, lambda tried: tried)

@@ -55,7 +55,7 @@ class LlamaWeights:
         options.n_gpu_layers = gpu_layers
         self.pointer = library.llama_model_load_from_file(os.fsencode(gguf.path), options)
         if not self.pointer:
-            raise ModelError(f"llama.cpp does not load {gguf.path}", "fetch the file again, or take another model")
+            raise ModelError(f"llama.cpp cannot load {gguf.path}", "fetch the file again, or take another model")
         self._free = weakref.finalize(self, library.llama_model_free, self.pointer)
         self.nbytes: int = library.llama_model_size(self.pointer)
 
@@ -132,7 +132,7 @@ class LlamaModel:
     def refuse_shifts(self, codec: str) -> None:
         """Raise UsageError, with the reason, if positions cannot be shifted in a memory with ``codec``."""
         if reason := cannot_shift(self._gguf, self.sizes, codec, self._rope):
-            raise UsageError(f"{self.name} cannot move a window over a text: {reason[0]}", reason[1])
+            raise UsageError(f"--keep sink-window does not work with {self.name}: {reason[0]}", reason[1])
 
     def memory_options(self, codec: str) -> ContextOptions:
         """Returns the options of contexts with ``codec`` and the current RoPE. Their size is set later."""

@@ -84,7 +84,7 @@ def parse_llama_rope(spec: str) -> tuple[str, float] | None:
     scaling = parse_rope(spec)
     if scaling and scaling[0] not in ("yarn", "linear"):
         raise UsageError(
-            f"llama.cpp takes {scaling[0]} scaling from a file alone", "use yarn:2, linear:2 or --engine torch"
+            f"llama.cpp takes {scaling[0]} scaling only from a file", "use yarn:2, linear:2 or --engine torch"
         )
     return scaling
 

@@ -152,7 +152,7 @@ class SequenceSlots:
             self.reserve(sum(s.expected for s in new))
         for sequence in sequences:
             if sequence.lost:
-                raise ModelError("llama.cpp was interrupted, and lost what it had read", "ask again")
+                raise ModelError("llama.cpp was interrupted, and lost the text that it had read", "ask again")
             sequence.used = self.tick()
             if sequence.id is None:
                 sequence.id = self.take_id(sequence, sequences)

@@ -48,7 +48,7 @@ def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], No
     rope = getattr(config, "rope_parameters", None) or {}
     biased = getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False)
     if config.model_type != "llama" or rope.get("rope_type") != "default" or biased:
-        raise ModelError(f"{folder.name} is no plain Llama: no GGUF was made of it", "name one with --gguf")
+        raise ModelError(f"{folder.name} is not a plain Llama, so no GGUF was made of it", "name one with --gguf")
     part = path.with_name(f"{path.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
     writer = GGUFWriter(part, "llama")
@@ -81,7 +81,9 @@ def quantize_gguf(gguf: Path, path: Path, weights: str, threads: int) -> None:
         thread.join(0.1)  # so that Ctrl-C ends the command at once, although the library cannot be interrupted
     if failed != [0]:
         part.unlink(missing_ok=True)
-        raise ModelError(f"llama.cpp makes no {weights} weights of {gguf.name}", "name a GGUF in 16 bits with --gguf")
+        raise ModelError(
+            f"llama.cpp cannot make {weights} weights of {gguf.name}", "name a GGUF in 16 bits with --gguf"
+        )
     part.replace(path)
 
 

@@ -313,7 +313,7 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(run, texts, tmp_p
         done = run(*how, there.url)
         assert done.returncode == 0, done.stderr
         monkeypatch.setenv(KEY, key + "\n x: y")
-        assert_told(run(*how, there.url), 2, "characters that no key has", "set it again")
+        assert_told(run(*how, there.url), 2, "characters that a key cannot have", "set it again")
     written = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(written) > 6
     assert not any(key.encode() in p.read_bytes() for p in written)

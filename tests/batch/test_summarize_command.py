@@ -121,7 +121,7 @@ def test_nothing_a_document_says_breaks_out_of_its_place(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("$nothing", "unknown field"), ("costs 5$ or", "begins no field"), (b"\xff\xfe\xff", "cannot be read")],
+    [("$nothing", "unknown field"), ("costs 5$ or", "without a field name"), (b"\xff\xfe\xff", "cannot be read")],
 )
 def test_a_template_that_cannot_be_used_is_told_before_any_work(run, texts, tmp_path, text, problem):
     template = tmp_path / "page.md"
@@ -262,11 +262,11 @@ def test_hostile_names_are_words_and_nothing_more(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "problem", "remedy"),
     [
-        (["{texts}", "--json", "--jsonl", "-"], 2, "both be on stdout", "one of them"),
+        (["{texts}", "--json", "--jsonl", "-"], 2, "both print to stdout", "one of them"),
         (["{texts}", "--length", "huge"], 2, "'huge' is not valid", "short, medium, long"),
         (["{texts}", "--n", 2, "--temperature", 1], 2, "one answer", "--n"),
         (["{texts}", "--max-tokens", 9], 2, "--max-tokens is for answers", "--length"),
-        (["{texts}", "-o", "{texts}/red.txt"], 2, "cannot be a folder", "-o"),
+        (["{texts}", "-o", "{texts}/red.txt"], 2, "cannot be used as a folder", "-o"),
         (["{texts}", "--jsonl", "{texts}"], 2, "cannot be written", "--jsonl"),
         (["{texts}/../none*"], 3, "does not exist", "check the name"),
     ],
@@ -280,7 +280,7 @@ def test_a_keeper_that_drops_is_told(run, document):
     done = run("summarize", document, "--length", "short", "--keep", "sink-window:128", "--json")
     (entry,) = json.loads(done.stdout)["documents"]
     assert entry["tokens"]["dropped"] > 400
-    assert "not all was seen" in done.stderr
+    assert "not all of the text was seen" in done.stderr
 
 
 class Watched(io.StringIO):

@@ -323,9 +323,9 @@ def test_a_reopened_document_is_restored_from_the_disk(tmp_path, home, monkeypat
     ("flags", "problem", "remedy"),
     [
         (["--what", "decode,spill"], "spills no keys", "--engine torch"),
-        (["--keep", "select:2048"], "selects no pages", "--engine torch"),
+        (["--keep", "select:2048"], "does not support --keep", "--engine torch"),
         (["--kv", "int2"], "no int2 KV", "f16"),
-        (["--engines", "transformers"], "transformers does not compute a GGUF", "localctx,llama.cpp"),
+        (["--engines", "transformers"], "transformers cannot run a quantized GGUF", "localctx,llama.cpp"),
     ],
 )
 def test_what_llama_cpp_does_not_have_is_refused_by_name(bench_gguf, flags, problem, remedy):

@@ -195,4 +195,4 @@ def test_why_a_server_is_not_asked_is_told_on_a_terminal_alone(server, document)
                 said += part
         process.wait(60)
     os.close(ours)
-    assert f"{server.url} is not asked: the server has another kv".encode() in said
+    assert f"{server.url} is not asked: the server has a different kv".encode() in said

@@ -125,7 +125,7 @@ BAD_FILES = {
     "blank.txt": (lambda p: p.write_text(" \n\t\r\n  "), "blank.txt is empty", "a file with text"),
     "binary": (lambda p: p.write_bytes(bytes(range(256)) * 20), "binary is not text", "UTF-8"),
     "paper.pdf": (lambda p: p.write_bytes(b"%PDF-1.7\n%\xe2\xe3\n"), "paper.pdf is a damaged PDF", "to a new PDF"),
-    "letter.docx": (lambda p: p.write_bytes(b"PK\3\4" + bytes(60)), "letter.docx is a damaged zip", "save it anew"),
+    "letter.docx": (lambda p: p.write_bytes(b"PK\3\4" + bytes(60)), "letter.docx is a damaged zip", "save it again"),
 }
 
 

@@ -110,7 +110,7 @@ def test_a_log_that_cannot_be_written_is_left(log, home, capsys):
 
 
 def test_memory_that_is_used_up_is_said(log):
-    assert "memory is used up" in str(error_log.explain(MemoryError()))
+    assert "not enough memory" in str(error_log.explain(MemoryError()))
 
 
 def test_doctor_names_the_log(run, home, monkeypatch):

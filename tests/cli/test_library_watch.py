@@ -88,7 +88,7 @@ def test_twenty_files_are_ready_whatever_happens(environment, folder, localctx):
         assert (status["ready"], status["waiting"], status["failed"]) == (20, 0, {})
         lines.process.send_signal(signal.SIGINT)
         assert lines.process.wait(LIMIT) == 130
-        assert "stopped; what was read is kept" in lines.process.stderr.read()
+        assert "stopped; the pages that were read are kept" in lines.process.stderr.read()
     report = json.loads(localctx("ask", folder / "renamed.txt", "How long is river 9?", "--json").stdout)
     assert report["tokens"]["reused"] > 600
     assert localctx("library", "verify").returncode == 0
@@ -115,7 +115,7 @@ def test_once_reads_what_is_there_and_ends(environment, folder, run):
         ([], "no folder is watched; name one"),
         (["--remove"], "--remove needs a FOLDER"),
         (["--remove", "nowhere"], "is not watched"),
-        (["nowhere"], "is no folder"),
+        (["nowhere"], "is not a folder"),
         (["--read-ahead", "soon", "."], "read_ahead = 'soon' is not valid"),
     ],
 )
@@ -133,5 +133,5 @@ def test_a_second_watcher_leaves_it_to_the_first(environment, folder, home, run)
     with the_watcher(home):
         done = run("library", "watch", folder)
     assert done.returncode == 0
-    assert "another localctx watches folders now" in done.stderr
+    assert "watches folders already" in done.stderr
     assert str(folder) in run("library", "watch", "--list").stdout

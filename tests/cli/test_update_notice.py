@@ -32,8 +32,8 @@ def was(home, **changes) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"localctx": "0.0.1"}, "2 documents stay prepared. (This is said once.)"),
-        ({"layout": 1}, "2 are read again when asked, because the pages' format changed. (This is said once.)"),
+        ({"localctx": "0.0.1"}, "2 documents stay prepared. (This line is shown once.)"),
+        ({"layout": 1}, "2 are read again when asked, because the pages' format changed. (This line is shown once.)"),
         ({"codecs": {"int8": 7}}, "2 are read again when asked, because the format of int8 changed. ("),
         ({"arithmetic": 0}, "2 are read again when asked, because models are computed in another way. ("),
         (

@@ -237,13 +237,15 @@ def test_a_chat_with_a_window_begins_with_what_was_kept_before_it(shallow, tried
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"llama", "qwen3"}))
 def test_a_model_that_cannot_shift_is_refused_with_the_reason(family, tried, home, tmp_path, document):
     reasons = {"gemma3": "sliding layers", "lfm2": "recurrent states", "granitehybrid": "recurrent states"}
-    check_refusal(home, tried, document, f"cannot move a window .*{reasons[family]}", family, keep="sink-window")
+    check_refusal(
+        home, tried, document, f"--keep sink-window does not work .*{reasons[family]}", family, keep="sink-window"
+    )
 
 
 @needs_llama
 @pytest.mark.parametrize("keeper", ["snapkv", "h2o", "keydiff", "select"])
 def test_a_keeper_that_goes_by_attention_is_refused_by_name(keeper, tried, home, document):
-    reason = f"{keeper} goes by attention or keys, which llama.cpp does not show"
+    reason = f"--keep {keeper} needs attention or keys, which llama.cpp does not report"
     check_refusal(home, tried, document, reason, keep=keeper)
 
 

@@ -83,7 +83,7 @@ def test_it_is_refused_on_a_gpu_and_by_llama_cpp(home, monkeypatch):
     with pytest.raises(UsageError, match="not on cuda"):
         plan.refuse_sparse_reading(settings)
     plan.refuse_sparse_reading(replace(settings, reading="full"))
-    with pytest.raises(UsageError, match="skips no pages"):
+    with pytest.raises(UsageError, match="does not support --reading sparse"):
         refuse_for_gguf(settings)
 
 

@@ -157,7 +157,7 @@ def test_ctrl_c_stops_within_a_second_and_keeps_what_was_added(home, tmp_path):
         out, err = process.communicate(timeout=20)
     assert seconds_since(start) < 1
     assert process.returncode == 130
-    assert b"what was added is kept" in err
+    assert b"the documents that were added are kept" in err
     assert b"Traceback" not in err
     report = json.loads(out)
     assert report["stopped"]

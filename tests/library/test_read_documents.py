@@ -206,7 +206,7 @@ def test_a_wrong_extension_is_read_as_what_it_is(read, name):
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (zipped({"content.xml": "", "META-INF/manifest.xml": ""}), "an OpenDocument file without text"),
+        (zipped({"content.xml": "", "META-INF/manifest.xml": ""}), "a damaged OpenDocument file, or has no text"),
         (zipped({"Index/Document.iwa": ""}), "a file of Apple's Pages"),
         (zipped({"notes.txt": "x"}), "a zip file"),
         (old_office("WordDocument"), "an old Word file"),

@@ -508,7 +508,7 @@ def test_an_embedder_that_cannot_be_had_costs_only_the_vectors(shelf, run, tmp_p
     (tmp_path / "nowhere" / "model.safetensors").write_bytes(b"no weights")
     done = run("library", "search", "taxes", "--embedder", tmp_path / "nowhere")
     assert done.returncode == 0
-    assert "model.safetensors is no whole" in done.stderr
+    assert "model.safetensors is not a complete" in done.stderr
     assert "Taxes" in done.stdout
 
 

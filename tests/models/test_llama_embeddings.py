@@ -80,7 +80,7 @@ def test_what_makes_no_vectors_is_refused(module, tmp_path):
         with pytest.raises(ModelError, match=r"makes no vectors.*--embedder none"):
             load_embedder(str(path), tmp_path, lambda *p: None)
     (tmp_path / "text.gguf").write_text("hello")
-    with pytest.raises(ModelError, match="not a whole GGUF"):
+    with pytest.raises(ModelError, match="not a complete GGUF"):
         load_embedder(str(tmp_path / "text.gguf"), tmp_path, lambda *p: None)
 
 

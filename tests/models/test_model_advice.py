@@ -379,7 +379,7 @@ def first(laptop, run, home, tiny_model, document, monkeypatch):
 def test_the_first_answer_is_followed_by_one_line_and_no_other_is(first):
     said = first().splitlines()
     assert said[-1].startswith(f"localctx: r{LINE}")
-    assert said[-1].endswith("(This is said once.)")
+    assert said[-1].endswith("(This line is shown once.)")
     assert first().splitlines() == said[:-1]
 
 
@@ -425,7 +425,7 @@ def test_a_model_is_chosen_for_good(run, home, tiny_model, tmp_path, monkeypatch
 
 def test_who_has_the_environment_say_another_is_told(run, monkeypatch):
     monkeypatch.setenv("LOCALCTX_MODEL", FALLBACK)
-    assert "LOCALCTX_MODEL is set in the environment, and wins" in run("models", "use", "qwen3-0.6b").stderr
+    assert "LOCALCTX_MODEL is set in the environment, and overrides this" in run("models", "use", "qwen3-0.6b").stderr
 
 
 @pytest.mark.parametrize(

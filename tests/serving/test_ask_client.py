@@ -157,11 +157,11 @@ def test_a_server_that_hangs_is_left(home, ask, monkeypatch):
 
 
 def test_other_settings_are_told_and_the_next_server_is_asked(home, ask, told):
-    refusal = json.dumps({"error": "the server has another model"})
+    refusal = json.dumps({"error": "the server has a different model"})
     with fake_server(home, saying(NOTE)), fake_server(home, saying(refusal, status=409)):
         assert next(ask().events()) == Note("hm")
     (line,) = told
-    assert line.endswith("is not asked: the server has another model")
+    assert line.endswith("is not asked: the server has a different model")
 
 
 def test_a_server_that_ends_in_the_middle_is_one_line_with_a_remedy(home, ask):

@@ -156,13 +156,13 @@ def test_a_body_that_is_no_request_is_refused(client, body):
 def test_other_settings_of_the_engine_are_refused_and_named(client, request_for, setting):
     reply = client.post(ASK_PATH, json=request_for(**setting))
     assert reply.status_code == 409
-    assert reply.json()["error"] == f"the server has another {next(iter(setting))}"
+    assert reply.json()["error"] == f"the server has a different {next(iter(setting))}"
 
 
 def test_the_same_name_in_another_folder_is_another_model(client, request_for):
     body = request_for()
     reply = client.post(ASK_PATH, json={**body, "places": {**body["places"], "model": "/elsewhere/model"}})
-    assert (reply.status_code, reply.json()["error"]) == (409, "the server has another model")
+    assert (reply.status_code, reply.json()["error"]) == (409, "the server has a different model")
 
 
 def test_a_relative_path_is_not_looked_for_here(client, request_for, monkeypatch, tmp_path):
@@ -191,7 +191,7 @@ def test_settings_that_change_while_a_question_waits_are_seen(server, client, re
         server.worker.change_settings(with_changes(server.settings, {"kv": "int4"}))
     thread.join()
     server.worker.change_settings(server.settings)
-    with pytest.raises(UserError, match="the server has another kv"):
+    with pytest.raises(UserError, match="the server has a different kv"):
         events_of(found[0])
 
 

@@ -112,7 +112,7 @@ def test_a_backup_writes_nowhere_else(filled, tmp_path, name):
         for part in ("library.db", "settings.toml"):
             evil.writestr(part, whole.read(part))
         evil.writestr(name, whole.read("library.db"))
-    with pytest.raises(DocumentError, match="damaged, or no backup"):
+    with pytest.raises(DocumentError, match="damaged, or not a backup"):
         restore_backup(tmp_path / "b.lcbackup", tmp_path / "new")
     assert not list(tmp_path.rglob("evil"))
 

@@ -169,7 +169,7 @@ FORGED = {
 @pytest.mark.parametrize("what", FORGED)
 def test_a_forged_file_is_refused_and_nothing_is_written(exported, there, what):
     forge(exported, FORGED[what])
-    with pytest.raises(DocumentError, match="is damaged, or no exported document"):
+    with pytest.raises(DocumentError, match="is damaged, or not an exported document"):
         import_document(there, open_bundle(exported), lambda cache: True, MUCH)
     assert_untouched(there)
 
@@ -182,7 +182,7 @@ def test_what_is_no_exported_document_is_refused(tmp_path, exported):
     huge.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
     os.mkfifo(tmp_path / "pipe")
     for path in (deep, other, huge, tmp_path / "pipe", tmp_path):
-        with pytest.raises(DocumentError, match="is damaged, or no exported document"):
+        with pytest.raises(DocumentError, match="is damaged, or not an exported document"):
             open_bundle(path)
     with pytest.raises(DocumentError, match="cannot be read"):
         open_bundle(tmp_path / "missing.lctx")

@@ -435,7 +435,7 @@ def test_the_command_pins_verifies_exports_and_imports(
 
     monkeypatch.setenv("LOCALCTX_HOME", str(tmp_path / "elsewhere"))
     refused = run("library", "import", path, "--model", sharp_model)
-    assert_one_line(refused, 1, "another fingerprint: its pages were made by tiny with int8 KV", "--text-only")
+    assert_one_line(refused, 1, "its pages were made by tiny with int8 KV", "--text-only")
     assert json.loads(run("library", "list", "--json").stdout) == []
     assert (
         run("library", "import", path, "--model", sharp_model, "--text-only").stdout == "rivers.txt imported, 0 pages\n"
@@ -445,7 +445,7 @@ def test_the_command_pins_verifies_exports_and_imports(
     )
     done = json.loads(run("ask", document, "How long is river 7?", "--model", tiny_model, "--json").stdout)
     assert done["tokens"]["reused"] == KEPT
-    assert_one_line(run("library", "import", document), 1, "no exported document", "export it again")
+    assert_one_line(run("library", "import", document), 1, "not an exported document", "export it again")
 
 
 def test_verify_finds_damage_and_repair_costs_only_the_reading(run, home, tiny_model, document):

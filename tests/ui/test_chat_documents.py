@@ -37,7 +37,7 @@ def test_a_question_is_answered_from_as_much_as_the_field_says_and_the_chat_reme
 
     refused = ask(page, window, [], answered.chat, "page 7")
     assert refused.failed
-    assert "“Read only up to” is a place in one document, and 0 documents are asked" in refused.shown.status
+    assert "“Read only up to” needs exactly one document, and 0 documents are asked" in refused.shown.status
     page.about.save(answered.chat, [], "", "")
     assert page._show_chat(answered.chat)[page.about.until] == ""
 

@@ -186,7 +186,7 @@ def test_a_damaged_page_shows_its_text(owner, add, window, monkeypatch):
         store.db.execute("DELETE FROM word_boxes")
 
     def fail(*of):
-        raise DocumentError("makes its reader crash", "save it anew")
+        raise DocumentError("makes its parser crash", "save it again")
 
     monkeypatch.setattr("localctx.library.page_source.draw_page", fail)
     shown = part(owner, lease, number=1)

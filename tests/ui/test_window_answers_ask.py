@@ -70,6 +70,6 @@ def test_settings_that_the_window_changed_are_those_it_answers_under(window, doc
         before = AskRequest.of(QUESTION, [str(document)], window.settings).to_json()
         assert client.post(ASK_PATH, json=before).status_code == 200
         window.save_settings({"kv": "int8"})
-        assert client.post(ASK_PATH, json=before).json() == {"error": "the server has another kv"}
+        assert client.post(ASK_PATH, json=before).json() == {"error": "the server has a different kv"}
         after = AskRequest.of(QUESTION, [str(document)], window.settings).to_json()
         assert client.post(ASK_PATH, json=after).status_code == 200

@@ -427,7 +427,7 @@ def test_a_chat_that_forgets_goes_on_from_what_it_had_kept(home, tmp_path, tiny_
 def test_a_full_chat_goes_on_with_a_summary(full):
     s, chat = full
     events = list(s.run(s.workflows.chats.summarize(chat)))
-    assert any("remembered as a summary" in e.text for e in events if isinstance(e, Note))
+    assert any("a summary takes the place" in e.text for e in events if isinstance(e, Note))
     summary = s.store.chats.messages(chat)[-1]
     assert summary.role == "summary"
     assert history(s.store.chats.messages(chat)) == [("Summarize what was said so far.", summary.text)]
@@ -472,5 +472,5 @@ def test_an_answer_that_cannot_be_stored_is_told(home, document, tiny_model):
                 s.store.db.execute("CREATE TRIGGER no BEFORE INSERT ON messages BEGIN SELECT RAISE(FAIL, 'no'); END")
                 break
         *_, done = events
-        assert "changed under our hands" in done.failed
+        assert "was changed by another program" in done.failed
         assert done.report.to_json()["answer"]

@@ -155,4 +155,4 @@ def test_a_terminal_shows_numbers_and_a_pipe_gets_the_sentence_below_the_answer(
     if on_a_screen and SAID in report["answer"]:
         assert '[1] "The rent is EUR 600 per month." (lease.txt)' in told
     if on_a_screen and INVENTED in report["answer"]:
-        assert f'no passage says: "{INVENTED}"' in told
+        assert f'no passage supports: "{INVENTED}"' in told

@@ -216,7 +216,7 @@ def test_up_to_a_mark_only_what_comes_before_is_asked(open_session, lands):
 
 def test_an_empty_library_is_told(open_session, home):
     Store(home).close()
-    with open_session() as s, pytest.raises(NothingFound, match="no text to ask"):
+    with open_session() as s, pytest.raises(NothingFound, match="no text to answer from"):
         heard(s.stream(QUESTION, [], library=True))
 
 

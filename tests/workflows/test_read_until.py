@@ -118,8 +118,8 @@ def test_a_mark_at_a_pages_end_names_that_page_alone(end):
         ("7", "tale.txt has no pages; give a share of it"),
         ("page 3", "tale.txt has no pages"),
         ("a queen", '"a queen" does not occur in tale.txt; copy a few words'),
-        ("0%", "0% is not a part"),
-        ("130%", "130% is not a part"),
+        ("0%", "0% is not a share"),
+        ("130%", "130% is not a share"),
         ("  ", "does not occur"),
     ],
 )
@@ -329,7 +329,7 @@ def test_a_chat_may_read_on_and_forgets_what_is_further_on_where_it_goes_back(ho
     assert "until" not in third
     history = len(QUESTION) + 4
     assert second["tokens"]["prompt"] > first["tokens"]["prompt"] + 0.3 * 700 * 0.9 + history
-    assert any("further on is left out" in note for note in told)
+    assert any("a later place of the document are left out" in note for note in told)
     # of the four answers before it only the first was given from so little
     assert first["tokens"]["prompt"] < back["tokens"]["prompt"] < second["tokens"]["prompt"]
     marks = [m.stats.get("until", {}).get("mark") for m in messages if m.role == "assistant"]
@@ -347,7 +347,7 @@ def test_the_command_tells_where_it_stopped_and_refuses_several_documents(run, t
     for arguments in ((document, other, QUESTION), ("--library", QUESTION)):
         done = run("ask", *arguments, *how, "40%")
         assert done.returncode == 2
-        assert done.stderr == "localctx: --until is a place in one document; ask one file, or leave out --until\n"
+        assert done.stderr == "localctx: --until needs exactly one document; ask one file, or leave out --until\n"
     done = run("ask", document, QUESTION, *how, "page 2")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "rivers.txt has no pages; give a share of it (--until 40%)" in done.stderr

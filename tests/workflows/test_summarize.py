@@ -252,7 +252,7 @@ def test_who_makes_a_summary_goes_by_the_setting_the_measurement_and_the_options
     assert method(replace(other, summaries="extract")).extracts
     for options in ({"language": "German"}, {"style": "simple"}, {"refine": True}, {"questions": ("Why?",)}):
         assert not method(default, **options).extracts
-    with pytest.raises(UsageError, match="sentences of a document cannot follow --language"):
+    with pytest.raises(UsageError, match="own sentences cannot have --language"):
         SummaryTask(language="German").adapted(replace(default, summaries="extract"))
     assert SummaryTask().recipe(default) == SummaryTask().recipe(replace(other, summaries="extract"))
     assert SummaryTask().recipe(default) != SummaryTask().recipe(replace(default, summaries="write"))

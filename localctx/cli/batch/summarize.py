@@ -75,7 +75,7 @@ def summarize(
 
     task, options = _task(flags), BatchOptions.take(flags)
     if as_json and jsonl == "-":
-        raise UsageError("--json and --jsonl - would both be on stdout", "give one of them")
+        raise UsageError("--json and --jsonl - would both print to stdout", "give one of them")
     settings, terminal = task.adapted(settings_from(flags)), Terminal(as_json, quiet)
     make_outputs = lambda session: _outputs(session, out, jsonl, template, as_json)  # noqa: E731
     end = run_batch(paths, task, settings, make_outputs, options, terminal)

@@ -74,7 +74,7 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
             }
         )
     if stopped:
-        terminal.say("stopped; what was added is kept")
+        terminal.say("stopped; the documents that were added are kept")
         sys.exit(INTERRUPTED)
     if not results:
         raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")

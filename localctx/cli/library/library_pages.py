@@ -138,7 +138,7 @@ def _print_salvaged(salvaged: "Salvaged") -> None:
         print_line(f"of these, parts may be wrong in: {_counted(salvaged.doubtful)}")
     if salvaged.lost:
         print_line(f"lost, at least: {_counted(salvaged.lost)}")
-    print_line(f"the damaged database is kept as {salvaged.aside}; delete it when you miss nothing")
+    print_line(f"the damaged database is kept as {salvaged.aside}; delete it if nothing is missing")
 
 
 def _counted(rows: "Counter[str]") -> str:
@@ -205,8 +205,7 @@ def import_(file: Path, text_only: bool, check: str, quiet: bool, **flags: Any) 
         usable = [] if text_only else workflow.usable_caches(bundle)
         if bundle.caches and not usable and not text_only:
             raise DocumentError(
-                f"refused for another fingerprint: its pages were made by {bundle.made_by}, not by this "
-                f"{session.settings.model}",
+                f"its pages were made by {bundle.made_by}, and the model in use is {session.settings.model}",
                 "name that model with --model, or use --text-only",
             )
         told = f"; {workflow.check_bundle(bundle, usable, count)}" if usable else ""

@@ -71,7 +71,7 @@ def _absolute(folder: str) -> str:
 def _add(paths: list[str]) -> None:
     for path in paths:
         if not Path(path).is_dir():
-            raise UsageError(f"{path} is no folder", f"add a file with: localctx library add {path}")
+            raise UsageError(f"{path} is not a folder", f"add a file with: localctx library add {path}")
     with open_store() as store:
         for path in paths:
             store.watch_list.add(path)
@@ -123,19 +123,19 @@ def _watch(settings: "Settings", terminal: "Terminal", as_json: bool, once: bool
     with the_watcher(settings.home) as alone:
         pass
     if not alone:
-        terminal.say("another localctx watches folders now, a window perhaps: it reads these, too")
+        terminal.say("another localctx, perhaps a window, watches folders already; it reads these, too")
         return
     run_at_low_priority()
     news, failed = queue.SimpleQueue["FileEvent"](), False
     with _watcher(settings, news) as watcher:
-        terminal.say("watching folders; Ctrl-C ends it" if not once else "reading what is there")
+        terminal.say("watching folders; Ctrl-C ends it" if not once else "reading the files in the folders")
         try:
             with terminal.cleared():
                 for event in _events(watcher, news, terminal, once):
                     failed = failed or event.news == "failed"
                     _print(event, terminal, as_json, settings.read_ahead == "off")
         except KeyboardInterrupt:
-            terminal.say("stopped; what was read is kept")
+            terminal.say("stopped; the pages that were read are kept")
             sys.exit(INTERRUPTED)
     if failed:
         sys.exit(SOME_FAILED)

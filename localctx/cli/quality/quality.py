@@ -110,7 +110,7 @@ def _check_engine(settings: "Settings") -> None:
 
     if choose_engine(settings.model, settings.engine) == "llama.cpp":
         raise UsageError(
-            "codecs and keepers are measured in localctx's own pages, and llama.cpp holds keys and values itself",
+            "codecs and keepers cannot be measured with llama.cpp, which holds keys and values itself",
             "use --engine torch; --context measures this model too",
         )
 
@@ -173,7 +173,7 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
     from localctx.quality.variants import make_setup
 
     if len(codecs) > 1:
-        raise UsageError("--blend measures in one codec", "give one --kv")
+        raise UsageError("--blend measures one codec at a time", "give one --kv")
     if session.settings.reading != "full":
         raise UsageError("--blend measures passages that were read in full", "use --reading full")
     passed, fingerprint = session.store.quality_results.passed, session.model.fingerprint
@@ -237,7 +237,7 @@ def _stream(
     from localctx.quality.variants import Variant, make_setup
 
     if max(len(codecs), len(keeps)) > 1:
-        raise UsageError("--stream measures one cache", "give one --kv and one --keep")
+        raise UsageError("--stream measures one codec and one keeper at a time", "give one --kv and one --keep")
     (codec,), (keep,) = codecs or ("int8",), keeps or ("full",)
     variant = Variant(codec, keep, session.settings.reading)
     setup = make_setup(session.paged_model, session.settings, tokens)

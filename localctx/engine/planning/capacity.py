@@ -71,7 +71,7 @@ def plan_memory(
     sizes = GgufSizes(settings, device_memory) if by_llama else TorchSizes(settings, config, device_memory)
     tokens = context or sizes.window
     if tokens < 1:
-        raise UsageError("the model's config tells no window", "say how long with --context")
+        raise UsageError("the model's config does not name its window", "give a length with --context")
     codec = sizes.codec(passed)
     need = sizes.need(codec, tokens)
     return Capacity(

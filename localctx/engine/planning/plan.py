@@ -39,7 +39,7 @@ def refuse_too_long(tokens: int, context: float, model: str, about: str = "", wh
 def refuse_sparse_reading(settings: Settings) -> None:
     """Raise UsageError for sparse prefill on a GPU, which has no kernel that skips pages."""
     if settings.reading != "full" and (device := pick_device(settings.device)).type != "cpu":
-        raise UsageError(f"a text is read sparsely on a processor, not on {device}", "use --reading full")
+        raise UsageError(f"--reading sparse works on a processor, not on {device}", "use --reading full")
 
 
 def refuse_for_gguf(settings: Settings) -> None:
@@ -52,7 +52,7 @@ def refuse_for_gguf(settings: Settings) -> None:
             "use --weights full, take another GGUF, or use --engine torch",
         )
     if settings.reading != "full":
-        raise UsageError("llama.cpp skips no pages when it reads", "use --reading full or --engine torch")
+        raise UsageError("llama.cpp does not support --reading sparse", "use --reading full or --engine torch")
     if settings.adapter != "auto" and (folder := find_adapter(settings.adapter, settings.model)):
         raise UsageError(
             f"llama.cpp cannot compute the adapter {folder.name}, which is in PEFT's format",

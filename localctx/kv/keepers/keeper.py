@@ -153,7 +153,7 @@ def parse_budget(spec: str, budget: str) -> float:
     try:
         part = float(number) / float(divisor or 1)
     except (ValueError, ZeroDivisionError) as e:
-        raise UsageError(f"{spec!r} has no budget that can be read", "for example: select:1/4, sink-window:2048") from e
+        raise UsageError(f"{spec!r} has no valid budget", "for example: select:1/4, sink-window:2048") from e
     if not 0 < part < float("inf"):
-        raise UsageError(f"{spec!r}: the budget must be more than nothing", "for example: select:1/4")
+        raise UsageError(f"{spec!r}: the budget must be greater than 0", "for example: select:1/4")
     return part

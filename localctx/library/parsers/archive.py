@@ -11,7 +11,7 @@ MAX_UNPACKED = 256 << 20
 """The largest number of bytes that all members of one document may unpack to together."""
 
 _LOCKED = ("is locked with a password", "save a copy without one")
-_DAMAGED_REMEDY = "get it again, or open it in its own program and save it anew"
+_DAMAGED_REMEDY = "get it again, or open it in its own program and save it again"
 _KINDS = {"word/": "docx", "xl/": "xlsx", "ppt/": "pptx"}  # by the prefix of member names
 _OPEN_DOCUMENT = {"text": "odt", "presentation": "odp", "spreadsheet": "ods"}
 
@@ -33,7 +33,7 @@ class Archive:
         Also raises the errors of zipfile for damaged data.
         """
         if name not in self.names:
-            raise DocumentError(f"is damaged: {name[:80]} is missing in it", _DAMAGED_REMEDY)
+            raise DocumentError(f"is damaged: {name[:80]} is not in it", _DAMAGED_REMEDY)
         if self._zip.getinfo(name).flag_bits & 1:
             raise DocumentError(*_LOCKED)
         with self._zip.open(name) as member:  # the size in its header may be wrong
@@ -41,7 +41,7 @@ class Archive:
         self._left -= len(data)
         if self._left < 0:
             raise DocumentError(
-                f"unpacks to more than {MAX_UNPACKED >> 20} MiB", "do not trust it; split it if it is yours"
+                f"unpacks to more than {MAX_UNPACKED >> 20} MiB", "split it into parts, or do not trust it"
             )
         return data
 
@@ -87,7 +87,7 @@ class Archive:
         told = self.read("mimetype") if "mimetype" in self.names else b""
         name = told.decode("latin-1").strip().rpartition("opendocument.")[2].removesuffix("-template")
         if name not in _OPEN_DOCUMENT:
-            raise DocumentError("is an OpenDocument file without text to read, or damaged", "export it as PDF")
+            raise DocumentError("is a damaged OpenDocument file, or has no text", "export it as PDF")
         return _OPEN_DOCUMENT[name]
 
 

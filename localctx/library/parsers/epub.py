@@ -96,7 +96,7 @@ def _refuse_locked(archive: Archive, chapters: list[_Chapter]) -> None:
     if "META-INF/encryption.xml" in archive.names:
         locked = {unquote(e.get("URI", "")) for e in archive.xml("META-INF/encryption.xml").iter()}
         if not locked.isdisjoint(chapter.name for chapter in chapters):
-            raise DocumentError("is locked by its seller (DRM)", "get a copy that is not")
+            raise DocumentError("is locked by its seller (DRM)", "get a copy without DRM")
 
 
 def _refuse_repeated(chapters: list[_Chapter]) -> None:

@@ -57,9 +57,15 @@ def _result(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         needs = f"needs more than {request['memory'] >> 20:,} MiB of memory to be read"
         return {"problem": needs, "remedy": "split it into parts, or do not trust it"}
     except RecursionError:
-        return {"problem": "is nested too deeply to be read", "remedy": "do not trust it, or save it anew elsewhere"}
+        return {
+            "problem": "is nested too deeply to be read",
+            "remedy": "save it again in another program, or do not trust it",
+        }
     except BaseException as e:  # parsers raise anything for damaged files; those in Rust raise a BaseException
-        return {"problem": f"is damaged ({type(e).__name__}: {e})", "remedy": "open it elsewhere and save it anew"}
+        return {
+            "problem": f"is damaged ({type(e).__name__}: {e})",
+            "remedy": "open it in another program and save it again",
+        }
 
 
 def _draw(data: bytes, number: int) -> dict[str, Any]:

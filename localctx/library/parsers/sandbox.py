@@ -115,9 +115,9 @@ def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> Page
         png = b64decode(message["png"], validate=True)
         boxes = _page_boxes([number, message["width"], message["height"], message["words"]])
     except (ValueError, TypeError) as e:
-        raise DocumentError("makes its reader say nonsense", "do not trust it") from e
+        raise DocumentError("makes its parser return invalid data", "do not trust it") from e
     if not png.startswith(PNG):
-        raise DocumentError("has a page that cannot be drawn", "open it elsewhere and save it anew")
+        raise DocumentError("has a page that cannot be drawn", "open it in another program and save it again")
     return PageDrawing(png, str(message["text"]), boxes)
 
 
@@ -224,4 +224,4 @@ def _exit_error(code: int, excess: str, limits: SandboxLimits) -> DocumentError:
     if excess == "memory" or code == -signal.SIGABRT:  # of libraries in Rust and C++ that get no memory
         needs = f"needs more than {limits.memory >> 20:,} MiB of memory to be read"
         return DocumentError(needs, "split it into parts, or do not trust it")
-    return DocumentError(f"makes its reader crash (exit {code})", "open it elsewhere and save it anew")
+    return DocumentError(f"makes its parser crash (exit {code})", "open it in another program and save it again")

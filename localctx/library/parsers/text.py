@@ -12,5 +12,5 @@ def decode_text(data: bytes, source: str) -> Decoded:
     """
     read = decode_mostly(data, declared_encoding(data))
     if data and not read.is_text:
-        raise DocumentError(f"{source} is not text in any encoding known here", "give a text file, best in UTF-8")
+        raise DocumentError(f"{source} is not text in a known encoding", "save it as a text file in UTF-8")
     return read._replace(text=clean(read.text))

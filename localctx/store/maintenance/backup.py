@@ -179,9 +179,11 @@ def _damage_of(path: Path) -> Iterator[None]:
         ) from e
     except _DAMAGE as e:
         reason = str(e) if type(e) is ValueError else type(e).__name__
-        raise DocumentError(f"{path} is damaged, or no backup ({reason})", "use another backup; nothing changed") from e
+        raise DocumentError(
+            f"{path} is damaged, or not a backup ({reason})", "use another backup; nothing changed"
+        ) from e
     except (RuntimeError, NotImplementedError) as e:  # zipfile: encrypted, or an unknown compression
-        raise DocumentError(f"{path} is no backup of localctx ({type(e).__name__})", "use another one") from e
+        raise DocumentError(f"{path} is not a backup of localctx ({type(e).__name__})", "use another one") from e
 
 
 def _check_database(path: Path, database: Path) -> None:

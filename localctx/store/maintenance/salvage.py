@@ -82,7 +82,7 @@ def _copy_for_reading(file: Path, copy: Path) -> None:
             db.execute("ROLLBACK")
         except sqlite3.OperationalError as e:
             if "locked" in str(e):
-                raise StoreError(f"{file} is in use", "end every other localctx, then try again") from e
+                raise StoreError(f"{file} is in use", "close every other localctx, then try again") from e
     shutil.copyfile(file, copy)
     copy.chmod(0o600)
     with closing(sqlite3.connect(":memory:")) as db:

@@ -84,7 +84,7 @@ class PageWriter:
             file.sync()
         with self._db.atomic():
             if not self._db.table("caches").count_where("id = ?", [self._cache]):
-                raise StoreError("the document was removed while it was read", "ask again to read it anew")
+                raise StoreError("the document was removed while it was read", "ask again to read it again")
             self._write_removed()
             for slot_bytes, rows in self._rows.items():
                 insert_pages(self._db, self._files[slot_bytes], rows)

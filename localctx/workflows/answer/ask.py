@@ -106,8 +106,8 @@ class AskWorkflow:
                 raise
             evict = "" if self._builder.runtime.has_states else "sink-window (only the end is remembered), "
             raise ChatFull(
-                f"this chat is full: with what was said before, {e.problem}",
-                f"go on with --when-full {evict}summarize (what was said becomes one message) or new (a new chat)",
+                f"this chat is full: with the earlier messages, {e.problem}",
+                f"go on with --when-full {evict}summarize (the earlier messages become one) or new (a new chat)",
             ) from e
 
     def open_whole(

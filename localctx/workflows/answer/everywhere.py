@@ -54,7 +54,7 @@ class EverywhereWorkflow:
             documents = yield from self._enter(store, documents)
             passages = _passages_of(store, documents, question)
             if not passages:
-                raise NothingFound("there is no text to ask", "name a document that has some")
+                raise NothingFound("there is no text to answer from", "name a document with text")
             cost = estimate_cost(self._builder, store, passages, [p.text for p in passages], question)
         yield from map(Note, language_warnings(self._runtime.settings, documents))
         request = question_alone(self._builder, question)

@@ -97,7 +97,7 @@ class RetrievalWorkflow:
             found = yield from find_passages(self._runtime, store, documents, question.text, top)
             if not found.passages:
                 what = f"{question.why}, and nothing in the documents is like the question"
-                raise NothingFound(what, "say it in other words")
+                raise NothingFound(what, "ask in other words")
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
         alone = replace(NO_CONVERSATION, max_tokens=question.conversation.max_tokens)

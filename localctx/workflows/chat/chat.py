@@ -162,7 +162,7 @@ class ChatWorkflow:
         if action == "new":
             yield Note("this is a new chat about the same documents")
         else:
-            yield Note("summarizing what was said")
+            yield Note("summarizing the chat")
             yield from map_events(self._summarize(chat), lambda event: None if isinstance(event, Token) else event)
         yield from self._ask_next(chat, question.text, until)
 
@@ -199,7 +199,7 @@ class ChatWorkflow:
             raise Cancelled
         with store_errors(self._runtime.store.home):
             self._chats.append(chat, messages[-1].id, SUMMARY, request.text, stopped=request.result.stopped)
-        yield Note("what was said before is remembered as a summary from here on")
+        yield Note("from here on, a summary takes the place of the earlier messages")
 
     def _answer(
         self,
@@ -214,7 +214,7 @@ class ChatWorkflow:
         loaded = self._runtime.load()
         for document in chat.documents:
             if document.removed:
-                yield Note(f"{document.name} was removed from the library: the answer does without it")
+                yield Note(f"{document.name} was removed from the library: the answer does not use it")
         way = way or (None if begun else self._whole.way_of(documents, question.text))
         if way:
             request = yield from self._whole.open(documents, question.text, way, until)
@@ -245,7 +245,7 @@ class ChatWorkflow:
         about_documents = documents != []
         exchanges, all_said = history(known, about_documents), history(before, about_documents)
         if exchanges != all_said:
-            yield Note("what was answered from further on is left out")
+            yield Note("answers from a later place of the document are left out")
         keeper = chat.settings.get("keep", "")
         conversation = Conversation(chat.id, exchanges, keeper, begun=begun.text if begun else "")
         request = yield from self._ask.open(documents, question, True, conversation, until)

@@ -11,7 +11,7 @@ from localctx.library.parsers.archive import Archive
 from localctx.library.parsers.office.xml_tree import Element, attribute, descendants, parse_xml
 from localctx.library.parsers.text_builder import TextBuilder
 
-REMEDY = "open it in its own program and save it anew"
+REMEDY = "open it in its own program and save it again"
 
 
 class Relation(NamedTuple):

@@ -27,13 +27,13 @@ def parse_xml(data: bytes) -> tuple[Element | None, bool]:
     except (etree.XMLSyntaxError, ValueError):
         return None, False
     if any("depth" in error.message for error in parser.error_log):
-        raise DocumentError("is nested too deeply to be read", "do not trust it, or save it anew elsewhere")
+        raise DocumentError("is nested too deeply to be read", "save it again in another program, or do not trust it")
     if root is None:
         return None, False
     declared = root.getroottree().docinfo.internalDTD
     entities = [] if declared is None else list(declared.iterentities())
     if any(entity.content for entity in entities):
-        raise DocumentError("is no true office document: it declares entities", "do not trust it")
+        raise DocumentError("is not a valid office document: it declares entities", "do not trust it")
     return root, not (len(parser.error_log) or entities)
 
 

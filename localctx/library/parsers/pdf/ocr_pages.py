@@ -26,7 +26,7 @@ class OcrPages:
         self._ocr, self._renew, self._installed = ocr, renew, optical.is_installed()
         self._models: optical.OpticalReader | None = None
         if ocr == "on" and not self._installed:
-            raise DocumentError("cannot be read optically", self.remedy)
+            raise DocumentError("cannot be read by OCR", self.remedy)
 
     @property
     def remedy(self) -> str:

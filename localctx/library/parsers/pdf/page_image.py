@@ -25,7 +25,7 @@ def draw(data: bytes, number: int) -> tuple[bytes, str, tuple[float, float, byte
     """
     with closing(open_pdf(data)) as pdf:
         if not 0 <= number < len(pdf):
-            raise DocumentError(f"has no page {number + 1:,}", "read it anew")
+            raise DocumentError(f"has no page {number + 1:,}", "add it to the library again")
         with closing(pdf[number]) as page:
             read = read_page(pdf, page)
             text, boxes = Hyphenation([read.text]).resolve(*mark_hyphens(read.text, read.boxes))

@@ -66,7 +66,7 @@ def open_pdf(data: bytes) -> pypdfium2.PdfDocument:
     except pypdfium2.PdfiumError as e:
         if e.err_code == FPDF_ERR_PASSWORD:
             raise DocumentError("is a PDF with a password", "save a copy without one") from e
-        raise DocumentError("is a damaged PDF", "open it elsewhere and save or print it to a new PDF") from e
+        raise DocumentError("is a damaged PDF", "open it in another program and save or print it to a new PDF") from e
     with suppress(pypdfium2.PdfiumError):
         pdf.init_forms()  # before pages are opened, or PDFium knows of no values and draws none
     return pdf
@@ -147,7 +147,7 @@ class _Pages:
         count = f"{len(self._pdf):,} page{'s' * (len(self._pdf) != 1)}"
         if len(self._faults[_DAMAGED]) == len(self._pages):
             problem = "is a damaged PDF: none of its pages can be read" if self._pages else "is a damaged PDF"
-            raise DocumentError(problem, "open it elsewhere and print the pages that can be seen to a new PDF")
+            raise DocumentError(problem, "open it in another program and print the visible pages to a new PDF")
         if not self._length:
             raise DocumentError(f"has {count} but no text: it is scanned", self._reader.remedy)
         if self._unreadable > self._length // 20:

@@ -52,7 +52,7 @@ def read(data: bytes, progress: _SheetsDone) -> TextBuilder:
     except PasswordError as e:
         raise DocumentError("is locked with a password", "save a copy without one") from e
     except CalamineError as e:
-        raise DocumentError(f"is a damaged spreadsheet ({e})", "open it in its own program and save it anew") from e
+        raise DocumentError(f"is a damaged spreadsheet ({e})", "open it in its own program and save it again") from e
     return builder
 
 

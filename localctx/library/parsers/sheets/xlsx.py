@@ -51,10 +51,10 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
                 _read_sheet(archive, book, sheet.name, sheet.part, builder)
             progress(done, len(book.sheets))
     except _DAMAGE as e:
-        raise DocumentError(f"is a damaged spreadsheet ({e})", "open it in its own program and save it anew") from e
+        raise DocumentError(f"is a damaged spreadsheet ({e})", "open it in its own program and save it again") from e
     if not builder.length and builder.unread:
         told = f"has nothing that can be read: {builder.unread[0]} is left out"
-        raise DocumentError(told, "show hidden sheets, or open it in its own program and save it anew")
+        raise DocumentError(told, "show hidden sheets, or open it in its own program and save it again")
     return builder
 
 
