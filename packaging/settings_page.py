@@ -14,7 +14,7 @@ from localctx.settings.kinds import Choice, Number, ValueKind
 
 PAGE = Path(__file__).parent.parent / "localctx" / "docs" / "settings.md"
 START, END = "<!-- from the table of settings -->", "<!-- end of the made part -->"
-TITLES = {"Options": "What people set first"}
+TITLES = {"Options": "Common settings"}
 
 
 def tables() -> str:

@@ -66,7 +66,7 @@ class Settings:
         "Model: a name, a folder, a GGUF file or a hub id",
         "Options",
         "load",
-        more="`auto`: the best that is installed, else the default. `localctx models list` has the names.",
+        more="`auto`: the largest that is installed and fits, else the default. `localctx models list` has the names.",
         page="models.md",
     )
     mode: str = declare(
@@ -79,7 +79,7 @@ class Settings:
                 "everywhere": "Every passage, one by one",
             }
         ),
-        "What is read: auto, full, retrieve, everywhere",
+        "Way to read: auto, full, retrieve, everywhere",
         "Options",
         "answer",
         more="`full`: whole documents. `retrieve`: the passages that fit the question. `everywhere`: [every passage is "
@@ -222,7 +222,7 @@ class Settings:
     memory: str = declare(
         "auto",
         Size(),
-        "Most KV on the device, as 4GiB; auto: what is free",
+        "Most KV on the device, as 4GiB; auto: free memory",
         "Memory",
         "load",
         page="memory.md",
@@ -231,7 +231,7 @@ class Settings:
     ram: str = declare(
         "auto",
         Size(),
-        "Most KV in RAM beside a GPU; auto: half the free",
+        "Most KV in RAM beside a GPU; auto: half of free RAM",
         "Memory",
         "load",
         shown=Shown("Limits of memory", "Cache in RAM beside a GPU, at most", _CAP),
@@ -239,10 +239,10 @@ class Settings:
     disk: str = declare(
         "auto",
         Size(),
-        "Most KV on disk; auto: a fifth of what is free",
+        "Most KV on disk; auto: a fifth of the free space",
         "Memory",
         "load",
-        more="Pages that are only spilled may take all that is free.",
+        more="Pages that are only spilled may take all free space.",
         page="library.md#disk-space",
         shown=Shown(
             "General", "Disk space for what was read", "auto, or a size such as 4GiB; the oldest makes room for the new"
@@ -253,7 +253,7 @@ class Settings:
         Size(("auto", "off")),
         "Memory for the prompts of earlier requests",
         "Memory",
-        more="`auto`: a quarter of what is free.",
+        more="`auto`: a quarter of the free memory.",
         page="api.md#what-is-kept",
     )
     remote: str = declare(
@@ -317,7 +317,7 @@ class Settings:
     repeats: str = declare(
         "stop",
         Choice.of("stop", "allow"),
-        "stop or allow an answer that repeats itself",
+        "Answers that repeat themselves: stop, allow",
         "Sampling",
         "answer",
         page="asking.md#answers-that-repeat-themselves",
@@ -379,7 +379,7 @@ class Settings:
         "Stretch the window: auto, yarn:2, linear:2, llama3:8",
         "Engine",
         "load",
-        more="`auto`: as trained.",
+        more="`auto`: as trained, or a tested longer window if a document needs it.",
         page="models.md#a-longer-window",
         shown=Shown("Model", "Longer texts", "auto, or as yarn:2, linear:2, llama3:8"),
     )
