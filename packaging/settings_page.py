@@ -25,7 +25,7 @@ def tables() -> str:
 def _lines() -> Iterator[str]:
     for section in dict.fromkeys(setting.section for setting in SETTINGS.values()):
         yield from (f"## {TITLES.get(section, section)}", "")
-        yield from ("| setting | default | what it says |", "|---|---|---|")
+        yield from ("| setting | default | meaning |", "|---|---|---|")
         for name, setting in SETTINGS.items():
             if setting.section == section:
                 yield f"| `{name}` | {_default(setting)} | {_meaning(setting)} |"

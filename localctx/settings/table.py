@@ -254,7 +254,7 @@ class Settings:
         "Memory for the prompts of earlier requests",
         "Memory",
         more="`auto`: a quarter of the free memory.",
-        page="api.md#what-is-kept",
+        page="api.md#kept-prompts",
     )
     remote: str = declare(
         "",
