@@ -54,7 +54,7 @@ def chat(
     """Talk about FILEs: each answer takes the whole conversation into account. From a pipe, one question per line.
 
     Messages and their pages are stored, so that a chat can be continued at any time, also after a restart. /help lists
-    further commands. Ctrl-C stops an answer and keeps the part that came, Ctrl-D leaves.
+    further commands. Ctrl-C stops an answer and keeps its beginning, Ctrl-D leaves.
 
     \b
     localctx chat report.pdf

@@ -72,9 +72,9 @@ def rename(chat: str, title: str) -> None:
 
 @chats.command()
 @click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
-@click.option("--now", is_flag=True, help="Erase them at once, and overwrite what was said.")
+@click.option("--now", is_flag=True, help="Erase them at once, and overwrite the messages.")
 def rm(chats: tuple[str, ...], now: bool) -> None:
-    """Delete CHATs. Their pages go at once; what was said rests in the trash for 7 days. Their documents stay.
+    """Delete CHATs. Their pages are deleted at once; their messages stay in the trash for 7 days. Their documents stay.
 
     \b
     localctx chats rm "The lease" 3f9a1c

@@ -27,7 +27,7 @@ def models() -> None:
 @models.command("list")
 @as_json_option
 def models_list(as_json: bool) -> None:
-    """List known models, and those on this machine, those first that run best on it.
+    """List known models and those on this machine, the best for it first.
 
     WINDOW is the longest context that a model was made for, in tokens. NEEDS is the memory for weights and a short
     context, with int8 weights on a processor or nf4 on a GPU where only these fit; localctx plan says more. A star

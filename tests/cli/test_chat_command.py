@@ -86,7 +86,7 @@ def test_every_command_does_what_help_says(run, chat, document, tmp_path):
         (["/export /nowhere/a.md"], [], 1, "/nowhere/a.md cannot be written", "another place"),
         (["/add nothing.md"], [], 1, "nothing.md does not exist", "check the name"),
         (["Why?"], ["nothing.md"], 1, "nothing.md does not exist", "check the name"),
-        (["Why?"], ["-"], 2, "is used for the questions from", "name a file"),
+        (["Why?"], ["-"], 2, "is used for the questions", "name a file"),
         (["Why?"], ["-c"], 1, "no chat yet", "begin one"),
         (["Why?"], ["-r", "nobody"], 1, "no chat 'nobody'", "begin"),
         (["Why?"], ["-c", "-r", "x"], 2, "cannot be combined", "one of them"),

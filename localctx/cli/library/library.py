@@ -178,9 +178,9 @@ def library_show(document: str, as_json: bool) -> None:
 
 @library.command("rm")
 @click.argument("documents", nargs=-1, required=True, metavar="DOCUMENT...")
-@click.option("--now", is_flag=True, help="Erase them at once, and overwrite what they said.")
+@click.option("--now", is_flag=True, help="Erase them at once, and overwrite their text.")
 def library_rm(documents: tuple[str, ...], now: bool) -> None:
-    """Delete DOCUMENTs from the library. Their pages go at once; their text rests in the trash for 7 days.
+    """Delete DOCUMENTs from the library. Their pages are deleted at once; their text stays in the trash for 7 days.
 
     The path or name of one of several files with the same text removes only that file; their id removes all.
 

@@ -53,7 +53,7 @@ def _pin(documents: tuple[str, ...], pinned: bool) -> None:
 @click.option(
     "--repair",
     is_flag=True,
-    help="Save what is whole of a damaged database; delete damaged files, and pages, which are computed again.",
+    help="Save the readable part of a damaged database; delete damaged files and pages. Pages are computed again.",
 )
 @as_json_option
 @quiet_option

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def trash(context: click.Context) -> None:
-    """List, restore or erase deleted documents and chats. They rest for 7 days. Without a command: list."""
+    """List, restore or erase deleted documents and chats. They stay there for 7 days. Without a command: list."""
     if context.invoked_subcommand is None:
         context.invoke(list_)
 
@@ -24,7 +24,7 @@ def trash(context: click.Context) -> None:
 @trash.command("list")
 @as_json_option
 def list_(as_json: bool = False) -> None:
-    """List what can be brought back, the last deleted first.
+    """List deleted documents and chats, the last deleted first.
 
     \b
     localctx library trash list --json
@@ -45,7 +45,7 @@ def list_(as_json: bool = False) -> None:
 @trash.command("restore")
 @click.argument("items", nargs=-1, required=True, metavar="ITEM...")
 def restore_items(items: tuple[str, ...]) -> None:
-    """Bring ITEMs back: an id of the list, or a name. Their pages are computed again when they are asked.
+    """Bring ITEMs back: an id of the list, or a name. Their pages are computed again when you ask about them.
 
     \b
     localctx library trash restore README.md
@@ -58,7 +58,7 @@ def restore_items(items: tuple[str, ...]) -> None:
 
 @trash.command()
 def empty() -> None:
-    """Erase everything in the trash, and overwrite what it said.
+    """Erase everything in the trash, and overwrite it.
 
     \b
     localctx library trash empty
