@@ -37,7 +37,7 @@ def choose_engine(model: str, engine: str) -> EngineName:
     if engine == "llama.cpp" or on_hub:
         if not (path or on_hub):
             raise ModelError(
-                f"llama.cpp runs GGUF files, and {model} is not one", "name a .gguf file, or leave --engine at auto"
+                f"llama.cpp runs GGUF files, and {model} is not one", "name a .gguf file, or use --engine auto"
             )
         return "llama.cpp"
     assert path

@@ -133,11 +133,11 @@ def describe_machine(machine: Machine) -> str:
 def describe_recommendation(advice: Advice) -> str:
     """Returns a short description of the recommended model."""
     best = advice.best
-    where = "which is here" if advice.is_installed else f"{format_bytes(best.bytes)} to fetch"
+    where = "installed" if advice.is_installed else f"{format_bytes(best.bytes)} to download"
     packed = "" if best.weights == "full" else f" with {best.weights} weights"
     prefill, decode = format_rate(best.prefill_per_second), format_rate(best.decode_per_second)
     speed = f"reads about {prefill} and answers about {decode} tokens a second (estimates)"
-    speed = speed if best.decode_per_second else "how fast is not known"  # no free memory to measure it
+    speed = speed if best.decode_per_second else "at an unknown speed"  # no free memory to measure it
     return f"{best.title}{packed}, {where}, {speed}"
 
 

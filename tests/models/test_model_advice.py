@@ -284,7 +284,7 @@ def laptop(home, measured, monkeypatch):
 
 
 LINE = (
-    "ecommended for this machine (5.0 GiB of memory free, no GPU, 25 GB/s): Qwen3 1.7B, 3.8 GiB to fetch, reads about "
+    "ecommended for this machine (5.0 GiB of memory free, no GPU, 25 GB/s): Qwen3 1.7B, 3.8 GiB to download, reads about "
     "33 and answers about 5.8 tokens a second (estimates). Get it: "
 )
 
@@ -359,7 +359,7 @@ def settle(home, name: str, folder) -> None:
 @pytest.mark.usefixtures("laptop")
 def test_what_is_here_need_not_be_fetched_and_what_answers_not_be_chosen(home, tiny_model):
     settle(home, "qwen3-1.7b", tiny_model)
-    assert "which is here, reads" in advise(load_settings()).line()
+    assert "installed, reads" in advise(load_settings()).line()
     assert "It is used with --model qwen3-1.7b, or" in advise(load_settings()).line()
     assert advise(load_settings(model="qwen3-1.7b")).line().endswith("(estimates). It is what answers now")
 

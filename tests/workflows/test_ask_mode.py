@@ -25,7 +25,7 @@ def test_what_the_model_bears_is_read_whole_and_of_more_passages(home, tiny_mode
     passages = planned(home, tiny_model, document, effective_context=200)
     assert (whole.mode, passages.mode) == ("full", "retrieve")
     assert passages.reason.startswith("passages, because ")
-    assert "answers best from up to 200 tokens (as you set it), and here are about 6" in passages.reason
+    assert "answers best from up to 200 tokens (as you set it), and the documents have about 6" in passages.reason
 
 
 def test_several_documents_count_together(home, tiny_model, document, tmp_path):

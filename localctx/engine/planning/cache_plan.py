@@ -185,7 +185,7 @@ class OomRecovery:
 
     def _tries(self, cache: Cache, of_budget: bool) -> Iterator[str]:
         if not of_budget and cache.pool.give_up_all():
-            yield "memory ran out: pages of earlier prompts were given up"
+            yield "memory ran out: pages of earlier prompts were dropped"
         if self.chunk > PAGE:
             self.chunk = max(PAGE, self.chunk // 2 // PAGE * PAGE)
             yield f"memory ran out: reading {self.chunk} tokens at a time"

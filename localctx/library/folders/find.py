@@ -67,8 +67,8 @@ def _skip_reason(path: Path, root: str) -> str:
     if path.name.startswith("."):
         return "is hidden"
     if path.suffix.lower() in _NO_DOCUMENTS:
-        return "is no document by its name"
+        return "does not have the name of a document"
     if not path.is_file():
-        return "is no file, or a link to none"
+        return "is not a file, or a link to none"
     inside = not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(root)
     return "" if inside else LEADS_OUT

@@ -173,7 +173,7 @@ class AskWorkflow:
         if tokens <= effective.whole:
             return None
         best = f"{model.name} answers best from up to {effective.description}"
-        return f"passages, because {best}, and here are about {tokens:,}"
+        return f"passages, because {best}, and the documents have about {tokens:,}"
 
     def _open(
         self,
