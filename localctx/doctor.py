@@ -142,7 +142,7 @@ def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
         wrong = verify(model.path) if model.state == "ready" else [model.state]
         if wrong and model.state != "partial":
             remedy = f"localctx models rm {model.name}, then pull it again"
-            problems.append(f"model {model.name} is not what was installed ({', '.join(wrong)}); {remedy}")
+            problems.append(f"model {model.name} has changed since it was installed ({', '.join(wrong)}); {remedy}")
     return {
         "selected": settings.model,
         "installed": [{"name": m.name, "path": str(m.path), "bytes": m.bytes, "state": m.state} for m in found],

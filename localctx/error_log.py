@@ -54,7 +54,7 @@ def explain(error: BaseException) -> UserError:
         return InternalError(
             "there is not enough memory", f"close other programs, or use a smaller model; see {log_file()}"
         )
-    remedy = f"try again; if it stays, report it with the end of {log_file()} (no text of yours is in it)"
+    remedy = f"try again; if it fails again, report it with the end of {log_file()} (no text of yours is in it)"
     return InternalError(f"something in localctx failed ({type(error).__name__})", remedy)
 
 

@@ -82,7 +82,7 @@ class RemoteGenerator:
     def _answer_from_passages(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
         passages, warning = self._find(self._document, question, self._settings.passages or DEFAULT_PASSAGES)
         if not passages:
-            what = f"{self._document[0].name} is too long, and nothing in it is like the question"
+            what = f"{self._document[0].name} is too long, and no passage of it matches the question"
             raise NothingFound(what, "ask in other words")
         if warning:
             yield Note(warning)

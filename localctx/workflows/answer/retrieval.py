@@ -96,7 +96,7 @@ class RetrievalWorkflow:
             top = max(MAX_RANKED, self.count)
             found = yield from find_passages(self._runtime, store, documents, question.text, top)
             if not found.passages:
-                what = f"{question.why}, and nothing in the documents is like the question"
+                what = f"{question.why}, and no passage of the documents matches the question"
                 raise NothingFound(what, "ask in other words")
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
