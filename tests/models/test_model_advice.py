@@ -284,8 +284,8 @@ def laptop(home, measured, monkeypatch):
 
 
 LINE = (
-    "ecommended for this machine (5.0 GiB of memory free, no GPU, 25 GB/s): Qwen3 1.7B, 3.8 GiB to download, reads about "
-    "33 and answers about 5.8 tokens a second (estimates). Get it: "
+    "ecommended for this machine (5.0 GiB of memory free, no GPU, 25 GB/s): Qwen3 1.7B, 3.8 GiB to download, reads "
+    "about 33 and answers about 5.8 tokens a second (estimates). Get it: "
 )
 
 
