@@ -15,7 +15,6 @@ from localctx.serving.http import LOOPBACK, access_key, listen, serve
 from localctx.serving.open_servers import new_key, registered
 from localctx.settings import Settings
 from localctx.ui import event_errors, event_stream, uploads
-from localctx.ui.batch.batch_page import BatchPage
 from localctx.ui.chat.chat_page import ChatPage
 from localctx.ui.http_access import BrowserAccess
 from localctx.ui.library.library_page import LibraryPage
@@ -51,14 +50,12 @@ def build(window: AppWindow) -> gr.Blocks:
             chat.sidebar.build()
             gr.HTML(KEYS, elem_id="keys")
         with gr.Tabs(elem_id="main-tabs") as tabs:
-            library, batch = LibraryPage(window, tabs, chat), BatchPage(window)
+            library = LibraryPage(window, tabs, chat)
             memory, settings = MemoryPage(window), SettingsPage(window)
             with gr.Tab("Chats", id="chat"):
                 chat.build()
             with gr.Tab("Library", id="library") as tab:
                 library.build()
-            with gr.Tab("Summaries", id="batch"):
-                batch.build()
             with gr.Tab("Settings", id="settings"):
                 settings.build(memory.build)
         event_stream.keep_open(page)
@@ -66,7 +63,6 @@ def build(window: AppWindow) -> gr.Blocks:
         chat.wire(page)
         chat.viewer.wire(chat.chat, chat.question, tabs)
         library.wire(page, tab)
-        batch.wire(page, tabs, chat.sidebar.summarize, chat.chat)
         memory.wire(page, tabs, settings.pages, chat.chat)
         settings.wire(page, tabs, memory.saved)
     return page

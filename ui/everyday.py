@@ -36,7 +36,7 @@ _PHRASES = (
     (re.compile(r" ?\(localctx [^)]*\)"), ""),
     (re.compile(r",? or see localctx plan\b"), ""),
     (re.compile(r"(?:see:? )?localctx library list"), "see the Library"),
-    (re.compile(r"localctx summarize"), "the page Summaries"),
+    (re.compile(r"localctx summarize"), "“Summarize” in the Library"),
     (re.compile(r"localctx doctor says what to do"), "open Settings, Data"),
     (re.compile(r"localctx quality --blend"), "a measurement"),
     (re.compile(r"\bof KV\b"), "of memory"),

@@ -45,10 +45,10 @@
     show: (chat) => [kept(chat) ?? EMPTY],  // another chat was chosen
   }
 
-  // The box that adds a document of the library says so: gradio shows no hint in it.
-  const adds = () => find("#about input")?.setAttribute("placeholder", "+ Add from the library")
-  setTimeout(adds, 500)
-  document.addEventListener("focusout", () => setTimeout(adds, 100))
+  // A small menu closes when something else is clicked.
+  document.addEventListener("click", (event) => {
+    for (const menu of document.querySelectorAll(".lc-more[open]")) menu.open = menu.contains(event.target)
+  })
 
   // Files may fall anywhere on the chat page.
   const box = () => find("#question .full-container")
@@ -87,7 +87,7 @@
     const viewer = find("#viewer:not([hidden])")
     const inModels = event.target === document.body || event.target.closest("#model-picker")
     if (viewer || (inModels && visible(find("#model-panel")))) return  // which close themselves
-    const opened = find(".lc-keys[open]")
+    const opened = find(".lc-more[open], .lc-keys[open]")
     if (opened) opened.open = false
     else if (narrow() && find(".sidebar.open")) closeSidebar()
     else visible(find("#question .stop-button"))?.click()

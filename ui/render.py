@@ -55,6 +55,11 @@ def progress_bar(p: Progress) -> str:
     return f'<div class="lc-status" role="status">{name}: {", ".join(figures)}{bar(p.done, p.total, name)}</div>'
 
 
+def phase_share(p: Progress) -> str:
+    """Returns the name of a phase with the amount done, as text."""
+    return phase_name(p.phase) + (f": {_done(p)}" if p.total else " …")
+
+
 def bar(done: float, total: float, name: str, kind: str = "") -> str:
     """Returns a progress bar without text.
 

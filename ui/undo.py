@@ -10,7 +10,7 @@ from localctx.store.deletions import TRASH_DAYS, Deletion, left_in_trash
 from localctx.store.store import Store
 from localctx.ui import render
 from localctx.ui.job_events import error_text
-from localctx.ui.window import AppWindow, Updates
+from localctx.ui.window import QUIET, AppWindow, Updates
 
 MAX_NAMES = 3  # deleted items listed by name; the rest are counted
 HOW_LONG = f"{TRASH_DAYS} days"
@@ -74,12 +74,11 @@ class RecentlyDeleted:
 
     def wire(self, tab: gr.Tab, refresh: Callable[[Any], Any]) -> None:
         """Connect the components. ``refresh`` receives each event that changes the documents or chats."""
-        options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         both = [self.chosen, self.status]
         for event in (tab.select, self.box.expand):
-            event(self.relisted, self.chosen, self.chosen, **options)
-        refresh(self.restore.click(self._restore, self.chosen, both, **options))
-        self.forget.click(self._forget, self.chosen, both, **options)
+            event(self.relisted, self.chosen, self.chosen, **QUIET)
+        refresh(self.restore.click(self._restore, self.chosen, both, **QUIET))
+        self.forget.click(self._forget, self.chosen, both, **QUIET)
 
     def listed(self) -> Any:
         """Returns an update of the list with the stored deletions, and nothing chosen."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 8  # questions answered at a time, as memory allows; each slows the others a little
 
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+"""Arguments of an event without a spinner over its outputs, which programs cannot call."""
+
 Updates = dict[Any, Any]
 """New values of gradio components, by component, as an event handler returns them."""
 
@@ -46,7 +49,7 @@ class AppWindow:
         self.uploads = settings.home / "uploads"
         self.answer_worker = EngineWorker(settings, "answers", max_parallel)
         self.library_worker, self.upkeep_worker = EngineWorker(settings, "library"), EngineWorker(settings, "upkeep")
-        self.batches = BatchRuns(self.answer_worker, self.library_worker, max_parallel)
+        self.batches = BatchRuns(self.answer_worker, max_parallel)
         self.answers = RunningAnswers()
         self.downloads = ModelDownloads()
         self.readings = TabReadings(

@@ -229,6 +229,13 @@ class Tab:
         self.page.wait_for_function(script, arg=[where, text], timeout=seconds * 1000, polling=20)
         return self.page.locator(where).inner_text()
 
+    def use_menu(self, action: str, chat: str = "[aria-current]") -> None:
+        """Choose an action in the menu of a chat: the open one, or that with a selector."""
+        row = self.page.locator(f"#chats li:has({chat})")
+        row.hover()
+        row.locator(".lc-menu summary").click()
+        row.get_by_role("button", name=action, exact=True).click()
+
     def read_share(self) -> int:
         """How much of the last answer's prompt was already read, in percent, once that is shown."""
         self.page.wait_for_function(

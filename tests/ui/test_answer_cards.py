@@ -221,7 +221,7 @@ def test_a_question_is_edited_as_wide_as_the_conversation(opened, width):
 def test_a_stopped_question_stays_and_the_next_one_is_no_version_of_it(opened, window):
     tab = opened(("What was stopped?", "", [], {}, ""))
     assert "Stopped." in tab.conversation.inner_text()
-    assert tab.page.get_by_role("button", name="Retry").inner_text() == "Try again"
+    assert tab.page.get_by_role("button", name="Try again").inner_text() == "Try again"
     tab.ask("And now?")
     shown = tab.answer()
     assert "What was stopped?" in shown

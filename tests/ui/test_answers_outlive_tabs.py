@@ -107,7 +107,7 @@ def test_a_reload_in_the_middle_of_an_answer_or_of_reading_changes_nothing(tabs,
     tab.wait_for("Stopped.", "#conversation")
     assert answers(serving, chat) == []
     assert tab.box.input_value() == "my next question"
-    tab.page.get_by_label("Retry").wait_for()
+    tab.page.get_by_label("Try again").wait_for()
 
 
 def test_two_tabs_on_one_chat_show_the_same(tabs, serving):

@@ -77,8 +77,7 @@ def test_deleting_a_chat_is_explained_and_leaves_what_was_read(tabs):
     tab.drop("log.txt", LOG.encode())
     tab.ask("Who saw ships?")
     tab.answer()
-    tab.page.get_by_role("button", name="This chat").click()
-    tab.page.locator("#delete-chat").click()
+    tab.use_menu("Delete")
     assert "documents stay in the library" in tab.wait_for("Deleted “Who saw ships?”", "#undo-chat-line")
     tab.page.wait_for_function("!document.querySelector('#conversation [data-testid=bot]')")
     tab.drop("log.txt", LOG.encode())
@@ -109,15 +108,12 @@ def test_whatever_is_done_with_a_chat_that_is_gone_says_so(tabs, store, how):
     store.remove_chat(chat)
     page = tab.page
     if how == "retry":
-        page.get_by_label("Retry").click()
+        page.get_by_label("Try again").click()
+    elif how == "rename":
+        tab.use_menu("Rename")
+        page.get_by_label("Title").press("Enter")
     else:
-        page.get_by_role("button", name="This chat").click()
-    if how == "rename":
-        page.locator("#title button").click()
-    elif how == "export":
-        page.get_by_role("button", name="Export JSON").click()
-    elif how == "delete":
-        page.locator("#delete-chat").click()
+        tab.use_menu({"export": "Export as JSON", "delete": "Delete"}[how])
     if how == "delete":
         page.wait_for_function("!document.querySelector('#conversation [data-testid=bot]')")
     else:
@@ -146,9 +142,8 @@ def test_an_export_leaves_no_dead_button(tabs, store):
     tab = tabs(chat)
     tab.wait_for("Gulls.", "#conversation")
     page = tab.page
-    page.get_by_role("button", name="This chat").click()
     with page.expect_download() as download:
-        page.get_by_role("button", name="Export Markdown").click()
+        tab.use_menu("Export as Markdown")
     assert "Gulls." in Path(download.value.path()).read_text()
     page.locator("#chats [data-chat]").nth(0).click()
     tab.wait_for("Ducks.", "#conversation")
@@ -172,11 +167,11 @@ def test_a_question_stopped_while_its_document_is_read_can_be_tried_again(tabs, 
     assert "Stopped." in tab.answer()
     chat = chat_of(tab)
     store.chats.set_documents(chat, [add(store, "Rivers are long.")[0]])  # which is read at once
-    tab.page.get_by_label("Retry").click()
+    tab.page.get_by_label("Try again").click()
     tab.read_share()
     assert [m.role for m in store.chats.messages(chat)] == ["user", "assistant"]
     assert tab.box.input_value() == "my next question"
-    tab.page.get_by_label("Retry").click()
+    tab.page.get_by_label("Try again").click()
     tab.page.locator("#question .stop-button").wait_for(state="hidden")
     tab.read_share()
     assert tab.box.input_value() == "my next question"
@@ -192,7 +187,7 @@ def test_a_question_that_failed_waits_in_its_chat_until_the_model_is_there(conte
         assert "Stopped." in tab.answer()
         assert "has no config.json with *.safetensors" in tab.status.inner_text()
         weights.rename(model / "model.safetensors")
-        tab.page.get_by_label("Retry").click()
+        tab.page.get_by_label("Try again").click()
         tab.read_share()
         assert tab.page.locator("#conversation [data-testid=user]").count() == 1
         tab.page.close()

@@ -181,6 +181,7 @@ def test_hostile_texts_are_shown_and_do_nothing(window, tabs, away):
     shown = normal(tab.conversation.inner_text())
     assert [t for t in texts if normal(t) not in shown] == []
     tab.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    tab.page.get_by_role("button", name="+ Add").click()
     tab.page.locator("#about input").click()
     for name in tab.page.get_by_role("tab").all():
         name.click()

@@ -133,18 +133,13 @@ def test_the_tenancy_journey(tab, files, window):
     two.wait_for("Who is the landlord", "#conversation")
     assert "Olsen" in two.answer() or "roof" in two.conversation.inner_text()
 
-    two.page.get_by_role("button", name="This chat").click()
-    two.page.locator("#delete-chat").click()
+    two.use_menu("Delete")
     two.page.locator("#undo-chat").click()
     two.wait_for("Who is the landlord", "#conversation")
 
-    two.page.locator("#summarize-documents").click()
-    for name in ("ferris.pdf", "hart.pdf"):
-        two.wait_for(name, "#batch-library")
-    two.page.locator("#batch-begin").click()
-    two.wait_for("2 of 2 documents, 2 done", "#batch-progress", 240)
-    two.page.locator("#batch-table button", has_text="hart.pdf").click()
-    two.wait_for("rent", "#batch-result")
+    two.use_menu("Summarize its documents")
+    two.wait_for("2 of 2 documents done", "#summaries-progress", 240)
+    assert "rent" in two.page.locator(".lc-card", has_text="hart.pdf").inner_text()
 
 
 def test_a_novel_and_a_book_are_read_and_summarized(tab, files):

@@ -98,7 +98,7 @@ def test_an_edited_question_is_another_version_and_a_draft_stays(tabs, store):
     tab.page.get_by_role("group", name="Versions of this question").get_by_text("3/3").wait_for()
     tab.answer()
     assert tab.box.input_value() == "a draft"
-    tab.page.get_by_label("Retry").click()
+    tab.page.get_by_label("Try again").click()
     tab.page.get_by_role("group", name="Versions of this answer").get_by_text("2/2").wait_for()
     assert tab.box.input_value() == "a draft"
     assert [m.text for m in store.chats.messages(chat) if m.role == "user"] == ["Who swims?"]
@@ -137,8 +137,7 @@ def test_a_deleted_chat_comes_back(tabs, store):
     chat = written(store)
     tab = tabs(chat)
     tab.wait_for("Storks.", "#conversation")
-    tab.page.get_by_role("button", name="This chat").click()
-    tab.page.locator("#delete-chat").click()
+    tab.use_menu("Delete")
     assert "Its documents stay" in tab.wait_for("Deleted “The harbour”", "#undo-chat-line")
     assert chat not in [c.id for c in store.chats.all()]
     tab.page.locator("#undo-chat").click()

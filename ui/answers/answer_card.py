@@ -126,6 +126,11 @@ def answer_body(text: str, checked: Sequence[AnswerSentence], cited: Sequence[di
     return _found(text.strip(), checked, *_places(checked, cited, text_of))
 
 
+def numbered_text(text: str, checked: Sequence[AnswerSentence], text_of: TextOf) -> str:
+    """Returns a text as HTML, with a number after each ``checked`` sentence that opens its source."""
+    return _said(text, checked, _places(checked, (), text_of)[0])
+
+
 def _found(
     text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
 ) -> str:

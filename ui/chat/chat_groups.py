@@ -9,11 +9,35 @@ from localctx.store.chats import Chat
 from localctx.ui.render import escape
 
 ON_CLICK = """
+const rename = (row) => {
+    const button = row.querySelector('.lc-chat'), box = document.createElement('input')
+    const end = (keep) => {
+        if (!box.isConnected) return
+        box.replaceWith(button)
+        const title = box.value.trim()
+        if (keep && title) trigger('edit', { index: 0, value: `rename ${button.dataset.chat}\\n${title}` })
+    }
+    box.value = button.firstChild.textContent
+    box.setAttribute('aria-label', 'Title')
+    box.addEventListener('blur', () => end(true))
+    box.addEventListener('keydown', (event) => {
+        if (event.key === 'Enter') box.blur()
+        if (event.key === 'Escape') { event.preventDefault(); end(false); button.focus() }
+    })
+    button.replaceWith(box)
+    box.select()
+}
 element.addEventListener('click', event => {
-    const row = event.target.closest('[data-chat]')
-    if (row) trigger('select', { index: 0, value: row.dataset.chat })
+    const row = event.target.closest('li'), does = event.target.closest('[data-does]')
+    if (!does) return event.target.closest('.lc-chat') && trigger('select', { index: 0, value: row.dataset.row })
+    does.closest('details').open = false
+    const [kind, action] = does.dataset.does.split(' ')
+    if (action === 'rename') rename(row)
+    else trigger(kind, { index: 0, value: `${action} ${row.dataset.row}` })
 })
-"""
+"""  # an element's data-does names the event of the component, and the action that the event's value begins with
+_MENU = {"edit rename": "Rename", "download Markdown": "Export as Markdown", "download JSON": "Export as JSON"}
+_SUMMARIZE, _DELETE = {"apply summarize": "Summarize its documents"}, {"edit delete": "Delete"}
 
 
 def chat_list(chats: Sequence[Chat], current: str | None, answering: Collection[str] = ()) -> str:
@@ -32,20 +56,30 @@ def found_chats(found: Sequence[FoundChat], words: str) -> str:
     """Returns a button for each chat found by ``words``, with the text around the match."""
     if not words.strip():
         return ""
-    rows = "".join(_row(f.chat, f.said, "") for f in found)
+    rows = "".join(_row(f.chat, f.said) for f in found)
     html = f"<ul>{rows}</ul>" if rows else f"<p>No chat has “{escape(words.strip())}” in it.</p>"
     return f'<nav class="lc-chats lc-found" aria-label="Chats found">{html}</nav>'
 
 
 def _rows(chats: Iterator[Chat], current: str | None, answering: Collection[str]) -> Iterator[str]:
     for chat in chats:
-        yield _row(chat, "answering …" * (chat.id in answering), ' aria-current="true"' * (chat.id == current))
+        attributes = ' aria-current="true"' * (chat.id == current)
+        yield _row(chat, "answering …" * (chat.id in answering), attributes, _menu(chat))
 
 
-def _row(chat: Chat, below: str, attributes: str) -> str:
+def _row(chat: Chat, below: str, attributes: str = "", menu: str = "") -> str:
     small = f"<small>{escape(below)}</small>" if below else ""
-    text = f"{escape(chat.title)}{small}"
-    return f'<li><button type="button" class="lc-chat" data-chat="{chat.id}"{attributes}>{text}</button></li>'
+    button = (
+        f'<button type="button" class="lc-chat" data-chat="{chat.id}"{attributes}>{escape(chat.title)}{small}</button>'
+    )
+    return f'<li data-row="{chat.id}">{button}{menu}</li>'
+
+
+def _menu(chat: Chat) -> str:
+    items = _MENU | (_SUMMARIZE if any(not d.removed for d in chat.documents) else {}) | _DELETE
+    buttons = "".join(f'<button type="button" data-does="{does}">{label}</button>' for does, label in items.items())
+    summary = f'<summary aria-label="More for {escape(chat.title)}" title="More">⋯</summary>'
+    return f'<details class="lc-more lc-menu">{summary}<div>{buttons}</div></details>'
 
 
 class _Days:

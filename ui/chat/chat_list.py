@@ -1,4 +1,4 @@
-"""Builds the sidebar of the chat page: the list of chats, and the tools for the open chat."""
+"""Builds the sidebar of the chat page: the list of chats, each with a menu."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +13,7 @@ from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui.chat import chat_groups
 from localctx.ui.undo import UndoLine, restored_line
-from localctx.ui.window import AppWindow, Updates
+from localctx.ui.window import QUIET, AppWindow, Updates
 
 EXPORTS = {"Markdown": ".md", "JSON": ".json"}
 STAYS = "Its documents stay in the library, and what was read of them is kept."
@@ -32,8 +32,7 @@ class ChatList:
         self.undo = UndoLine("undo-chat")
 
     def build(self) -> None:
-        """Build the search, the list and the tools: title, export, summaries, deletion."""
-        small: dict[str, Any] = {"size": "sm", "min_width": 90}
+        """Build the search and the list."""
         self.new = gr.Button("New chat", elem_id="new-chat")
         gr.HTML("", elem_id="tabs-place")  # the tabs stand here, put there by frame.css
         self.undo.build()
@@ -48,18 +47,12 @@ class ChatList:
         self.found = gr.HTML("", elem_id="chats-found", js_on_load=chat_groups.ON_CLICK)
         self.chats = gr.HTML("", elem_id="chats", js_on_load=chat_groups.ON_CLICK)
         self.answering = gr.Textbox("", visible=False)  # changes when an answer begins or ends
-        with gr.Accordion("This chat", open=False, visible=False) as self.tools:
-            self.title = gr.Textbox(label="Title", max_lines=1, elem_id="title", submit_btn="Rename")
-            with gr.Row():
-                self.exports = [gr.Button(f"Export {kind}", **small) for kind in EXPORTS]
-            self.download = gr.DownloadButton("The file", elem_id="chat-file")  # invisible: a script clicks it
-            self.summarize = gr.Button("Summarize its documents", size="sm", elem_id="summarize-documents")
-            self.remove = gr.Button("Delete this chat", size="sm", elem_id="delete-chat")
+        self.download = gr.DownloadButton("The file", elem_id="chat-file")  # invisible: a script clicks it
 
     @property
     def outputs(self) -> list[Any]:
         """The components that ``show`` updates."""
-        return [self.chats, self.tools, self.title, *self.undo.outputs]
+        return [self.chats, *self.undo.outputs]
 
     def wire(self, chat: gr.Textbox, quick: dict[str, Any]) -> None:
         """Connect the components.
@@ -69,35 +62,28 @@ class ChatList:
         """
         self.opened = [self.new.click(lambda: self._open_chat(""), None, **quick)]
         self.opened.append(self.chats.select(self._open_chosen, None, **quick))
-        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        self.search.change(self._find, [self.search], [self.found], trigger_mode="always_last", **private)
+        self.search.change(self._find, [self.search], [self.found], trigger_mode="always_last", **QUIET)
         opening = quick | {"outputs": [self.search, self.found, *quick["outputs"]]}
         self.search.submit(self._open_first, [self.search], **opening)
         self.opened.append(self.found.select(self._open_found, None, **opening))
         self.answering.change(**self.listing(chat))
-        self.title.submit(self._rename, [chat, self.title], **quick)
-        for button, kind in zip(self.exports, EXPORTS, strict=True):
-            outputs = [self.download, *quick["outputs"]]
-            exported = button.click(self._export(kind), [chat], **quick | {"outputs": outputs})
-            exported.success(None, self.download, js=_CLICK_DOWNLOAD)
-        self.remove.click(self._delete, [chat], **quick)
+        self.chats.edit(self._edit, [chat], **quick)
+        exported = self.chats.download(self._export, None, **quick | {"outputs": [self.download, *quick["outputs"]]})
+        exported.success(None, self.download, js=_CLICK_DOWNLOAD)
         self.undo.button.click(self._restore, [self.undo.deletions], **quick)
 
     def show(self, store: Store, opened: Chat | None) -> Updates:
-        """Returns updates that show the stored list with this chat open, and its tools."""
+        """Returns updates that show the stored list with this chat open."""
         return {
             self.chats: chat_groups.chat_list(
                 store.chats.all(), opened.id if opened else None, self._window.answers.chats
             ),
-            self.tools: gr.update(visible=opened is not None),
-            self.title: opened.title if opened else "",
             **self.undo.hidden,
         }
 
     def listing(self, chat: gr.Textbox) -> dict[str, Any]:
         """Returns the arguments of an event that redraws the list. ``chat`` has the id of the open chat."""
-        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        return {"fn": self._list, "inputs": [chat], "outputs": [self.chats], **private}
+        return {"fn": self._list, "inputs": [chat], "outputs": [self.chats], **QUIET}
 
     def _list(self, opened: str) -> str:
         with self._window.store() as store:
@@ -122,30 +108,33 @@ class ChatList:
     def _search_ended(self) -> Updates:
         return {self.search: "", self.found: ""}
 
-    def _export(self, kind: str) -> Callable[[str], Updates]:
-        def export(chat: str) -> Updates:
-            try:
-                with self._window.store() as store:
-                    exported = store.chats.get(chat)
-                    file = self._window.download_path(exported.title + EXPORTS[kind])
-                    file.write_text(transcript(store.chats, exported, kind == "JSON"), encoding="utf-8")
-            except ChatError:
-                return self._open_chat(chat) | {self.download: None}
+    def _export(self, chosen: gr.SelectData) -> Updates:
+        """Write a chat to a file in the chosen format for download, or show that it was deleted."""
+        kind, chat = str(chosen.value).split()
+        with self._window.store() as store, suppress(ChatError):
+            exported = store.chats.get(chat)
+            file = self._window.download_path(exported.title + EXPORTS[kind])
+            file.write_text(transcript(store.chats, exported, kind == "JSON"), encoding="utf-8")
             return {self.download: str(file)}
+        return self._open_chat(chat) | {self.download: None}
 
-        return export
-
-    def _rename(self, chat: str, title: str) -> Updates:
-        with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
+    def _edit(self, opened: str, chosen: gr.SelectData) -> Updates:
+        """Rename or delete a chat, and show the open one."""
+        action, _, rest = str(chosen.value).partition(" ")
+        chat, _, title = rest.partition("\n")
+        if action == "delete":
+            return self._delete(opened, chat)
+        with self._window.store() as store, suppress(ChatError):  # it was deleted in another tab
             store.chats.rename(chat, title)
-        return self._open_chat(chat)
+        return self._open_chat(opened)
 
-    def _delete(self, chat: str) -> Updates:
+    def _delete(self, opened: str, chat: str) -> Updates:
+        shown = "" if chat == opened else opened
         try:
             deletions = self._window.delete("chat", [chat])
         except StoreError:  # it was deleted in another tab
-            return self._open_chat("")
-        return self._open_chat("") | self.undo.show(deletions, STAYS)
+            return self._open_chat(shown)
+        return self._open_chat(shown) | self.undo.show(deletions, STAYS)
 
     def _restore(self, deletions: str) -> Updates:
         with self._window.store() as store:

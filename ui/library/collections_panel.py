@@ -8,7 +8,7 @@ import gradio as gr
 from localctx.errors import UserError
 from localctx.ui import render
 from localctx.ui.job_events import error_text
-from localctx.ui.window import AppWindow, Updates
+from localctx.ui.window import QUIET, AppWindow, Updates
 
 EVERYTHING = ""  # the value of the choice that shows all documents
 CHOOSE_FIRST = "Choose documents in the table first."
@@ -29,37 +29,39 @@ class CollectionsPanel:
             [("All documents", EVERYTHING)], value=EVERYTHING, label="Collection", elem_id="collection"
         )
 
-    def build_actions(self) -> None:
-        """Build the field that puts ticked documents into a collection, and buttons for the collection shown."""
-        small: dict[str, Any] = {"size": "sm", "min_width": 80}
-        with gr.Accordion("Collections", open=False, elem_id="collections"):
+    def build_tools(self) -> None:
+        """Build the buttons for the collection shown, and the line with the result of an action."""
+        small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
+        with gr.Row(visible=False) as self.tools:
+            self.ask = gr.Button("Ask this collection", elem_id="collection-ask", **small)
+            self.take_out = gr.Button("Remove from it", elem_id="collection-take-out", **small)
+            self.remove = gr.Button("Delete collection", elem_id="collection-delete", **small)
+        self.message = gr.HTML("", elem_id="collection-said")
+
+    def build_adding(self) -> None:
+        """Build the closed field that adds ticked documents to a collection."""
+        with gr.Accordion("Add to a collection", open=False, elem_id="collections"), gr.Row():
             self.name = gr.Dropdown(
                 [],
                 value=None,
-                label="Put the chosen documents into",
-                info="choose a collection, or type the name of a new one",
+                label="Collection",
+                info="choose one, or type the name of a new one",
                 allow_custom_value=True,
                 elem_id="collection-name",
             )
-            self.put = gr.Button("Put into collection", elem_id="collection-put", **small)
-            with gr.Row(visible=False) as self.tools:
-                self.ask = gr.Button("Ask this collection", elem_id="collection-ask", **small)
-                self.take_out = gr.Button("Take chosen out", elem_id="collection-take-out", **small)
-                self.remove = gr.Button("Delete collection", elem_id="collection-delete", **small)
-        self.message = gr.HTML("", elem_id="collection-said")
+            self.put = gr.Button("Add", size="sm", min_width=80, scale=0, elem_id="collection-put")
 
     def wire(self, ticked: gr.Textbox, refresh: Callable[[Any], Any], ask: Callable[..., Any]) -> None:
         """Connect the event handlers. ``refresh`` receives events after which the table is redrawn.
 
         ``ask`` receives the button that begins a chat, and the choice of the collection.
         """
-        options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         outputs = [*self.choosing, self.message]
         shown_ticked = f"(shown, _) => [shown, {self._ticks}]"
-        refresh(self.shown.input(self.show, [self.shown], outputs, **options))
-        refresh(self.put.click(self._put, [self.shown, self.name, ticked], outputs, **options, js=self._with_name))
-        refresh(self.take_out.click(self._take_out, [self.shown, ticked], outputs, **options, js=shown_ticked))
-        refresh(self.remove.click(self._remove, [self.shown], outputs, **options))
+        refresh(self.shown.input(self.show, [self.shown], outputs, **QUIET))
+        refresh(self.put.click(self._put, [self.shown, self.name, ticked], outputs, **QUIET, js=self._with_name))
+        refresh(self.take_out.click(self._take_out, [self.shown, ticked], outputs, **QUIET, js=shown_ticked))
+        refresh(self.remove.click(self._remove, [self.shown], outputs, **QUIET))
         ask(self.ask, self.shown)
 
     @property
@@ -106,7 +108,7 @@ class CollectionsPanel:
     def _take_out(self, shown: str, ticked: str) -> Updates:
         with self._window.store() as store:
             store.collections.take_out(int(shown), ticked.split())
-        said = render.note("Taken out; they stay in the library." if ticked else CHOOSE_FIRST, "done")
+        said = render.note("Removed from the collection; they stay in the library." if ticked else CHOOSE_FIRST, "done")
         return self.show(shown) | {self.message: said}
 
     def _remove(self, shown: str) -> Updates:

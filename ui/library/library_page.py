@@ -1,6 +1,6 @@
 """Builds the library page: add, list, read ahead, pin, delete, export, import and search documents."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,6 @@ import gradio as gr
 
 from localctx.engine.events import Done, Note, Planned, Progress
 from localctx.errors import Cancelled, format_bytes
-from localctx.library.search.search import SearchResult
 from localctx.serving.worker import Queued, SessionJob
 from localctx.store.bundle import export_document
 from localctx.ui import render
@@ -18,20 +17,22 @@ from localctx.ui.job_events import error_text, progress_line, progress_lines, re
 from localctx.ui.library import library_table
 from localctx.ui.library.add_documents import AddingPanel
 from localctx.ui.library.collections_panel import CHOOSE_FIRST, CollectionsPanel
-from localctx.ui.library.index_panel import IndexPanel
+from localctx.ui.library.search_panel import SearchPanel
+from localctx.ui.library.summaries_panel import SummariesPanel
 from localctx.ui.library.watched_folders import WatchedFoldersPanel
 from localctx.ui.running.library_jobs import import_bundle, prepared_line
 from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
-from localctx.ui.window import AppWindow, Updates, tab_id
+from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
-    from localctx.session import Session
+    pass
 
-MAX_PASSAGES = 10
+TAB = "Library"
+REFRESH_INTERVAL = 1.0  # seconds between two refreshes of what changes by itself
 STAYS = "Your own files are not touched."
 _TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box => box.value).join(' ')"
 _TICKS = f"() => [{_TICKED}]"
-_WORDS = f"(words, only, _) => [words, only, {_TICKED}]"
+_WITH_OPTIONS = f"(_, ...options) => [{_TICKED}, ...options]"
 _BOXES = """
 const ticked = new Set()
 const picks = () => [...element.querySelectorAll('.lc-pick')]
@@ -61,14 +62,16 @@ class LibraryPage:
     def __init__(self, window: AppWindow, tabs: gr.Tabs, chat: ChatPage) -> None:
         self._window, self._tabs, self._chat = window, tabs, chat
         self._adding, self.collections = AddingPanel(window), CollectionsPanel(window, _TICKED)
-        self._watched, self._indexing = WatchedFoldersPanel(window), IndexPanel(window)
+        self._watched, self._search = WatchedFoldersPanel(window), SearchPanel(window, _TICKED)
+        self.summaries = SummariesPanel(window)
         self.undo, self.deleted = UndoLine("undo-document"), RecentlyDeleted(window)
 
     def build(self) -> None:
         """Build the search and the table of documents, and beside them the panel that adds documents."""
         with gr.Row(equal_height=False, elem_id="library-page"):
             with gr.Column(scale=5, min_width=300, elem_id="library-main"):
-                self._build_search()
+                self._search.build()
+                self.summaries.build()
                 self._build_documents()
                 self.deleted.build()
             with gr.Column(scale=2, min_width=300, elem_id="library-side"):
@@ -76,72 +79,73 @@ class LibraryPage:
                 self._watched.build()
                 self.bundle = gr.UploadButton("Import a document exported here (.lctx)", size="sm", elem_id="import")
 
+        self.timer = gr.Timer(REFRESH_INTERVAL, active=False)  # runs while this page is shown
+
     def _build_documents(self) -> None:
         self.ticked = gr.Textbox("", visible=False)
         with gr.Row():
             self.filter = gr.Textbox("", label="Documents", placeholder="Filter", elem_id="filter", max_lines=1)
             self.collections.build_choice()
+        self.collections.build_tools()
         self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
-        with gr.Row(elem_id="library-actions"):  # style.css shows it while documents are ticked
-            small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
-            self.ask = gr.Button("Ask", variant="primary", elem_id="ask-about", **small)
-            self.prepare = gr.Button("Read now", elem_id="prepare", **small)
-            self.pin, self.unpin = gr.Button("Pin", **small), gr.Button("Unpin", **small)
-            self.export = gr.Button("Export", **small)
-            self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **small)
+        with gr.Column(elem_id="library-actions"):  # style.css shows it while documents are ticked
+            with gr.Row():
+                small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
+                self.ask = gr.Button("Ask", variant="primary", elem_id="ask-about", **small)
+                self.summarize = gr.Button("Summarize", elem_id="summarize", **small)
+                self.prepare = gr.Button("Read now", elem_id="prepare", **small)
+                self.pin, self.unpin = gr.Button("Pin", **small), gr.Button("Unpin", **small)
+                self.export = gr.Button("Export", **small)
+                self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **small)
+            self.summaries.build_options()
+            self.collections.build_adding()
         self.status = gr.HTML("", elem_id="library-status")
         self.undo.build()
         self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-preparing")
-        self.collections.build_actions()
         self.exported = gr.File(label="Exported", file_count="multiple", visible=False, interactive=False)
-
-    def _build_search(self) -> None:
-        self.words = gr.Textbox(
-            "",
-            label="Search in all documents",
-            placeholder="Words, or a question",
-            elem_id="words",
-            max_lines=1,
-            submit_btn="Search",
-        )
-        self._indexing.build()
-        self.only = gr.Checkbox(label="Only in the chosen documents", elem_id="only")
-        self.hits = gr.HTML("", elem_id="hits")
 
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
         """Connect the components with their event handlers. ``tab`` is the tab of this page."""
-        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        ticked = private | {"js": _TICKS}
-        slow = private | {"concurrency_limit": None}  # the workers have queues of their own
+        ticked = QUIET | {"js": _TICKS}
+        slow = QUIET | {"concurrency_limit": None}  # the workers have queues of their own
         outputs = [self.status, *self.undo.outputs, self.cancel]
         self._adding.wire(self._refresh)
-        self._watched.wire(page, self._tabs, self._refresh)
-        self._indexing.wire(page, self._tabs)
+        self._watched.wire(self._refresh)
+        self._search.wire(self.ticked)
+        live = [*self._watched.outputs, *self._search.outputs, *self.summaries.outputs]
+        self._tabs.select(self._tab_selected, None, self.timer, **QUIET)
+        self.timer.tick(self._show_news, self.summaries.shown, live, **QUIET)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
         collections = self.collections
-        tab.select(collections.choices, collections.shown, collections.choosing, **private)
+        tab.select(collections.choices, collections.shown, collections.choosing, **QUIET)
         collections.wire(self.ticked, self._refresh, self._wire_asking)
+        self.summaries.wire(self.summarize, self.ticked, _WITH_OPTIONS, self._chat.sidebar.chats)
         self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **slow, js=_TICKS))
         self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))
         self._refresh(self.unpin.click(self._guarded(self._pinner(False)), self.ticked, outputs, **ticked))
         self.export.click(self._guarded(self._export), self.ticked, [*outputs, self.exported], **ticked)
         deleting = self.remove.click(self._guarded(self._delete), self.ticked, outputs, **ticked)
-        deleting.then(self.deleted.listed, None, self.deleted.chosen, **private)
+        deleting.then(self.deleted.listed, None, self.deleted.chosen, **QUIET)
         self._refresh(deleting)
-        self._refresh(self.undo.button.click(self._guarded(self._restore), self.undo.deletions, outputs, **private))
+        self._refresh(self.undo.button.click(self._guarded(self._restore), self.undo.deletions, outputs, **QUIET))
         self.deleted.wire(tab, self._refresh_all)
         self._refresh(self.bundle.upload(self._import, self.bundle, outputs, **slow))
-        self.words.submit(self._search, [self.words, self.only, self.ticked], self.hits, js=_WORDS, **slow)
         self.ask.click(self._ask, self.ticked, [self._tabs, self.status, *self._chat.everything], **ticked)
-        self.cancel.click(self._stop, None, None, queue=False, api_visibility="private")
+        self.cancel.click(self._stop, None, None, queue=False, api_visibility="QUIET")
         page.unload(self._leave)
+
+    def _tab_selected(self, selected: gr.SelectData) -> Any:
+        return gr.Timer(active=selected.value == TAB)
+
+    def _show_news(self, shown: int) -> Updates:
+        """Returns updates of what changes by itself: watched folders, the search index, summaries."""
+        return self._watched.show() | self._search.show() | self.summaries.news(shown)
 
     @property
     def _listing(self) -> dict[str, Any]:
         """Arguments of an event that redraws the table of documents."""
-        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        return {"fn": self._list, "inputs": [self.filter, self.collections.shown], "outputs": self.documents, **private}
+        return {"fn": self._list, "inputs": [self.filter, self.collections.shown], "outputs": self.documents, **QUIET}
 
     def _refresh(self, event: Any) -> None:
         event.then(**self._listing)
@@ -240,36 +244,6 @@ class LibraryPage:
             return {self.status: render.note(CHOOSE_FIRST)}
         return self._chat.new_chat_about(ticked.split()) | {self._tabs: gr.update(selected="chat"), self.status: ""}
 
-    def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
-        """Search the documents, as far as they are indexed. Yields the progress, then the passages found."""
-        results, notes, bar = list[SearchResult](), list[str](), ""
-
-        def job(session: "Session") -> Generator[Any, None, None]:
-            with session.workflows.library() as workflow:
-                result, why = workflow.search(words, ticked.split() if only else None, MAX_PASSAGES, wait=False)
-            yield result
-            if why:
-                yield Note(why)
-
-        def handle(event: Any) -> None:
-            nonlocal bar
-            match event:
-                case Queued() | Progress():
-                    bar = progress_line(event) or bar
-                case SearchResult():
-                    results.append(event)
-                case Note():
-                    notes.append(render.note(in_everyday_words(event.text)))
-
-        try:
-            events = self._window.run_promptly(tab_id(request, "search"), job, self._window.library_worker)
-            for _ in redraws(events, handle):
-                yield bar
-            with self._window.store() as store:
-                yield library_table.hits(results[0], words, store.documents.text) + "".join(notes)
-        except Exception as e:
-            yield render.note(error_text(e), "error")
-
     def _result(self, html: str) -> Updates:
         """Returns updates that show the result of an action and hide the undo line and the cancel button."""
         return {
@@ -294,6 +268,6 @@ class LibraryPage:
 
     def _leave(self, request: gr.Request) -> None:
         self._stop(request)
-        for panel in ("search", "import"):
-            self._window.stop(tab_id(request, panel))
-        self._adding.stop(request)
+        for panel in (self._search, self._adding):
+            panel.stop(request)
+        self._window.stop(tab_id(request, "import"))

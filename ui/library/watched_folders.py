@@ -11,10 +11,8 @@ from localctx.serving.watch_status import FolderStatus, WatchStatus
 from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.library.add_documents import absolute_path
-from localctx.ui.window import AppWindow, Updates
+from localctx.ui.window import QUIET, AppWindow, Updates
 
-REFRESH_INTERVAL = 1.5  # seconds between two reads of the watcher's status, while the page is shown
-TAB = "Library"
 MAX_FAILED = 20  # failed files listed by name
 WHEN = (("When this computer is idle", "auto"), ("Always", "always"), ("Never", "off"))
 _ON_CLICK = """
@@ -51,29 +49,25 @@ class WatchedFoldersPanel:
             elem_id="watch-when",
             visible=False,
         )
-        self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
 
-    def wire(self, page: gr.Blocks, tabs: gr.Tabs, refresh: Callable[[Any], Any]) -> None:
+    @property
+    def outputs(self) -> list[Any]:
+        """The components that ``show`` updates."""
+        return [self.list, self.when]
+
+    def wire(self, refresh: Callable[[Any], Any]) -> None:
         """Connect the event handlers. ``refresh`` receives each event that may change the library's documents."""
-        quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        shown = [self.list, self.when, self.timer]
-        tabs.select(self._tab_selected, None, shown, **quick)
-        self.timer.tick(self._show, None, shown, **quick)
-        self.path.submit(self._watch, self.path, [self.path, self.message, *shown], **quick)
-        self.list.select(self._change, None, [self.message, *shown], **quick)
-        self.when.input(self._set_when, self.when, [self.message, *shown], **quick)
-        refresh(self.list.change(lambda: None, None, None, **quick))
+        self.path.submit(self._watch, self.path, [self.path, self.message, *self.outputs], **QUIET)
+        self.list.select(self._change, None, [self.message, *self.outputs], **QUIET)
+        self.when.input(self._set_when, self.when, [self.message, *self.outputs], **QUIET)
+        refresh(self.list.change(lambda: None, None, None, **QUIET))
 
-    def _tab_selected(self, selected: gr.SelectData) -> Updates:
-        return self._show() if selected.value == TAB else {self.timer: gr.Timer(active=False)}
-
-    def _show(self) -> Updates:
-        """Returns updates that show the list of folders. The timer runs while there are any."""
+    def show(self) -> Updates:
+        """Returns updates that show the list of folders."""
         status = self._status()
         return {
             self.list: folder_list(status) if status.folders else "",
             self.when: gr.update(visible=bool(status.folders), value=self._window.settings.read_ahead),
-            self.timer: gr.Timer(active=bool(status.folders)),
         }
 
     def _status(self) -> WatchStatus:
@@ -119,7 +113,7 @@ class WatchedFoldersPanel:
 
     def _shown(self, error: str = "") -> Updates:
         """Returns updates that show the list of folders, and the error above it if there is one."""
-        return {self.message: gr.update(value=render.note(error, "error"), visible=bool(error)), **self._show()}
+        return {self.message: gr.update(value=render.note(error, "error"), visible=bool(error)), **self.show()}
 
 
 def folder_list(status: WatchStatus) -> str:

@@ -87,7 +87,7 @@ class ModelChoice:
             ready, again = store.caches.prepared_documents(current), store.caches.prepared_documents(after.name)
         lines = model_rows.consequences(before, after, ready, again)
         if self._window.batches.running:
-            lines.append(f"The batch goes on with {after.entry.short_title}.")
+            lines.append(f"The summaries go on with {after.entry.short_title}.")
         elif self._window.answer_worker.busy:
             lines.append(f"A question that is being answered ends first, with {before}.")
         return lines

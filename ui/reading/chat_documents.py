@@ -12,11 +12,11 @@ import gradio as gr
 from localctx.errors import ChatError
 from localctx.store.chats import Chat
 from localctx.ui.reading import source_list
-from localctx.ui.window import AppWindow, Updates
+from localctx.ui.window import QUIET, AppWindow, Updates
 
 LIBRARY = "library"  # a scope; the others are "" for the chat's documents, and ids of collections
 
-_THESE, _ALL = ("The documents above", ""), ("The whole library", LIBRARY)
+_THESE, _ALL = ("The ticked documents", ""), ("The whole library", LIBRARY)
 
 
 def chat_scope(chosen: str) -> dict[str, Any]:
@@ -31,16 +31,15 @@ class ChatDocuments:
         self._window = window
 
     def build(self) -> None:
-        """Build the checklist, the choice of further documents and of a scope, and the place to read up to."""
+        """Build the checklist. Closed below it are further documents, the scope and the place to read up to."""
         with gr.Accordion("Sources", elem_id="chat-about"):  # closable on narrow screens only
             self.listed = gr.State([])  # documents in the checklist, ticked or not
             self.list = gr.HTML("", elem_id="sources", js_on_load=source_list.ON_CHANGE)
-            self.documents = gr.Dropdown(
-                [], value=[], multiselect=True, label="Add a document", show_label=False, elem_id="about"
-            )
-            self.library = gr.Dropdown([_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False)
-            self.limit = gr.Accordion("Read only up to a place", open=False, elem_id="reading-limit")
-            with self.limit:
+            with gr.Accordion("+ Add", open=False, elem_id="add-sources") as self.add:
+                self.documents = gr.Dropdown([], value=[], multiselect=True, label="From the library", elem_id="about")
+                self.library = gr.Dropdown(
+                    [_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False
+                )
                 self.until = gr.Textbox(
                     label="Read only up to",
                     info="Nothing after this place is used",
@@ -57,16 +56,15 @@ class ChatDocuments:
     @property
     def shown(self) -> list[Any]:
         """The components that ``show`` updates."""
-        return [*self.outputs, self.limit]
+        return [*self.outputs, self.add]
 
     def wire(self, chat: gr.Textbox) -> None:
         """Connect the components. ``chat`` has the id of the open chat."""
-        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        self.documents.focus(self._choices, self.documents, self.documents, **quiet)
-        self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **quiet)
-        self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **quiet)
-        chat.change(self._list, [self.documents], [self.list, self.listed], **quiet)
-        ticked = self.list.select(self._tick, self.documents, self.documents, **quiet)
+        self.documents.focus(self._choices, self.documents, self.documents, **QUIET)
+        self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **QUIET)
+        self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **QUIET)
+        chat.change(self._list, [self.documents], [self.list, self.listed], **QUIET)
+        ticked = self.list.select(self._tick, self.documents, self.documents, **QUIET)
         ticked.then(self.save, [chat, *self.outputs], None, api_visibility="private")
         gr.on(
             [self.documents.input, self.library.input, self.until.blur],
@@ -79,16 +77,18 @@ class ChatDocuments:
     def show(self, opened: Chat | None) -> Updates:
         """Returns updates that show the sources of the open chat, or none for a new chat (None)."""
         settings = opened.settings if opened else {}
+        scope, until = self._scope(settings), settings.get("until", "")
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
         return {
             self.documents: gr.update(choices=self._window.document_choices(chosen), value=chosen),
-            self.library: gr.update(choices=self._scopes(), value=self._scope(settings)),
-            **self.read_until(settings.get("until", "")),
+            self.library: gr.update(choices=self._scopes(), value=scope),
+            self.until: until,
+            self.add: gr.update(open=bool(scope or until)),  # what differs from the checklist is in sight
         }
 
     def read_until(self, until: str) -> Updates:
-        """Returns updates that show the mark ``until``, so that no limit is out of sight; hidden if there is none."""
-        return {self.until: until, self.limit: gr.update(open=bool(until))}
+        """Returns updates that show the mark ``until``."""
+        return {self.until: until} | ({self.add: gr.update(open=True)} if until else {})
 
     def choose(self, documents: Sequence[str]) -> Updates:
         """Returns updates that choose these documents (ids) for a new chat."""
@@ -97,7 +97,10 @@ class ChatDocuments:
 
     def choose_collection(self, collection: int) -> Updates:
         """Returns updates that choose the collection with this id for a new chat."""
-        return {self.library: gr.update(choices=self._scopes(), value=str(collection))}
+        return {
+            self.library: gr.update(choices=self._scopes(), value=str(collection)),
+            self.add: gr.update(open=True),
+        }
 
     def _list(self, chosen: list[str] | None, listed: Sequence[str] = ()) -> tuple[str, list[str]]:
         """Returns the checklist: documents ``listed`` before, and those ``chosen`` now, which are ticked."""

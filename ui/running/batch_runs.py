@@ -1,9 +1,9 @@
-"""Runs the window's batch of documents in the server, whether or not a page shows it."""
+"""Runs the window's batch of library documents in the server, whether or not a page shows it."""
 
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from localctx.batch.jobs import DocumentJob
@@ -12,6 +12,7 @@ from localctx.errors import Cancelled, UsageError, UserError
 from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
 from localctx.ui.everyday import words
 from localctx.ui.job_events import error_text
+from localctx.ui.render import phase_share
 from localctx.workflows.summary_task import SummaryTask
 
 if TYPE_CHECKING:  # importing torch takes seconds
@@ -19,20 +20,18 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
 
 FINISHED = ("done", "skipped", "failed")
-_ACTIVE = ("reading", "queued", "running")
+_ACTIVE = ("queued", "running")
 
 
 @dataclass
 class BatchItem:
-    """A document of a batch, shown as ``name``.
+    """A document of a batch, shown as ``name``. The source of its ``job`` is its id.
 
-    ``state`` is waiting, reading, ready (its text is stored under the id ``document``), queued, running, or one of
-    FINISHED. ``detail`` is its progress, or the reason why it failed.
+    ``state`` is waiting, queued, running, or one of FINISHED. ``detail`` is its progress, or the reason why it failed.
     """
 
     job: DocumentJob
     name: str
-    document: str = ""
     state: str = "waiting"
     detail: str = ""
     written: int = 0
@@ -43,47 +42,35 @@ class BatchItem:
         """The result in the form that outputs contain; {} if there is none."""
         return dict(self.outcome.entry) if self.outcome else {}
 
-    @property
-    def tokens(self) -> int:
-        """The number of tokens read and generated for the document."""
-        spent = self.entry.get("tokens", {})
-        return spent.get("prompt", 0) + spent.get("generated", 0)
-
-    @property
-    def seconds(self) -> float:
-        """The number of seconds that the job took."""
-        return self.outcome.seconds if self.outcome else 0.0
-
     def handle(self, event: Any) -> None:
         """Update the state and detail from an event of the document's job."""
         if self.state == "queued" and not (isinstance(event, Queued) and event.position):
             self.state = "running"
         match event:
             case Progress():
-                figures = f": {event.done:,} / {event.total:,} {event.unit}" if event.total else " ..."
-                self.detail = event.phase + figures
+                self.detail = phase_share(event)
             case Token():
                 self.written += 1
                 self.detail = f"{words(self.written)} written"
 
     def set_state(self, state: str, detail: str = "") -> None:
-        """Set the state and its ``detail``, in which the file's name replaces the path of an upload."""
+        """Set the state and its ``detail``, in which the name replaces the id."""
         self.state, self.detail = state, detail.replace(self.job.source, self.name)
 
     def reset(self) -> None:
         """Forget the result and set the state to waiting."""
-        self.document, self.state, self.detail, self.written, self.outcome = "", "waiting", "", 0, None
+        self.state, self.detail, self.written, self.outcome = "waiting", "", 0, None
 
 
 class BatchRuns:
     """Runs one batch at a time.
 
-    ``library_worker`` reads the files one by one. Each document is then a background job of ``answer_worker``, which
-    runs up to ``max_parallel`` of them at a time and lets questions overtake them.
+    Each document is a background job of ``worker``, which runs up to ``max_parallel`` of them at a time and lets
+    questions overtake them.
     """
 
-    def __init__(self, answer_worker: EngineWorker, library_worker: EngineWorker, max_parallel: int) -> None:
-        self._answer_worker, self._library_worker, self._max_parallel = answer_worker, library_worker, max_parallel
+    def __init__(self, worker: EngineWorker, max_parallel: int) -> None:
+        self._worker, self._max_parallel = worker, max_parallel
         self._changed = threading.Condition()
         self._threads = list[threading.Thread]()
         self._streams = set[EventStream]()
@@ -100,7 +87,7 @@ class BatchRuns:
         """Run ``task`` on these documents and replace the previous batch. Raises UsageError while a batch runs."""
         with self._changed:
             if self.running:
-                raise UsageError("a batch is running", "pause it first, or wait for its end")
+                raise UsageError("other documents are being summarized", "pause that first, or wait for its end")
             self.items, self.task = list(items), task
         self.resume()
 
@@ -160,7 +147,7 @@ class BatchRuns:
         done, half = self._bytes("done") - self._bytes_before, self._bytes("running") / 2
         if not self.running or not done:
             return None
-        rest = half + self._bytes("waiting", "reading", "ready", "queued")
+        rest = half + self._bytes("waiting", "queued")
         return (time.monotonic() - self._resumed_at) / (done + half) * rest
 
     def _bytes(self, *states: str) -> int:
@@ -171,80 +158,68 @@ class BatchRuns:
         self._changed.notify_all()
 
     def _start(self) -> None:
-        """Start one thread that reads files, and ``max_parallel`` threads that summarize documents."""
-        roles = [("waiting", "reading", self._read), *[("ready", "queued", self._summarize)] * self._max_parallel]
-        self._threads = [threading.Thread(target=self._process, args=role, daemon=True) for role in roles]
+        self._threads = [threading.Thread(target=self._process, daemon=True) for _ in range(self._max_parallel)]
         for thread in self._threads:
             thread.start()
 
-    def _process(self, state: str, active_state: str, run_item: Callable[[BatchItem], None]) -> None:
-        """Run items in ``state`` one by one until the window closes."""
-        while item := self._take(state, active_state):
+    def _process(self) -> None:
+        """Run waiting items one by one until the window closes."""
+        while item := self._take():
             run = self._runs
             try:
-                run_item(item)
+                self._summarize(item)
             except Cancelled:
-                item.set_state(state)
+                item.set_state("waiting")
             except Exception as e:
-                self._fail(item, e, state, run)
+                self._fail(item, e, run)
             with self._changed:
                 self.running = self.running and any(other.state not in FINISHED for other in self.items)
                 self._notify()
 
-    def _take(self, state: str, active_state: str) -> BatchItem | None:
+    def _take(self) -> BatchItem | None:
         def first() -> BatchItem | None:
-            return next((item for item in self.items if item.state == state), None) if self.running else None
+            return next((item for item in self.items if item.state == "waiting"), None) if self.running else None
 
         with self._changed:
             self._changed.wait_for(lambda: first() or not self._open)
             if item := first() if self._open else None:
-                item.state = active_state
+                item.state = "queued"
                 self._notify()
             return item
 
-    def _fail(self, item: BatchItem, e: Exception, state: str, run: int) -> None:
+    def _fail(self, item: BatchItem, e: Exception, run: int) -> None:
         """Record an error: a document's own error marks it failed, one that would hit others too pauses the batch."""
         from localctx.batch.run_batch import DOCUMENT_ERRORS
 
         if isinstance(e, UserError) and not isinstance(e, DOCUMENT_ERRORS):
-            item.set_state(state)
+            item.set_state("waiting")
             if run == self._runs:
-                self.pause(str(e))
+                self.pause(error_text(e))
         else:
             item.set_state("failed", error_text(e))
-
-    def _read(self, item: BatchItem) -> None:
-        """Read the file into the library now, because an upload may be deleted before the document runs."""
-
-        def read(session: "Session") -> Generator[Any, None, None]:
-            item.document = session.workflows.store([item.job.source])[0]
-            yield from ()
-
-        self._run(item, self._library_worker, read)
-        item.set_state("ready")
 
     def _summarize(self, item: BatchItem) -> None:
         """Summarize the document or answer the questions. The result is also stored."""
         from localctx.batch.run_batch import Batch
 
-        task, job = self.task, replace(item.job, source=item.document or item.job.source)
+        task = self.task
 
         def summarize(session: "Session") -> Generator[Any, Any, None]:
             session.change(task.adapted(session.settings))
             with session.workflows.summaries() as summarizing:
-                item.outcome = yield from Batch(summarizing, task, ()).run(job)
+                item.outcome = yield from Batch(summarizing, task, ()).run(item.job)
 
         item.written = 0
-        self._run(item, self._answer_worker, summarize)
+        self._run(item, summarize)
         assert item.outcome, "a job that ends without error has an outcome"
         item.set_state(item.outcome.status, item.outcome.why)
 
-    def _run(self, item: BatchItem, worker: EngineWorker, job: SessionJob) -> None:
+    def _run(self, item: BatchItem, job: SessionJob) -> None:
         """Run a job and update the item with its events. Raises the job's error, Cancelled."""
         with self._changed:
             if not self.running:
                 raise Cancelled
-            stream = worker.submit(job, background=True)
+            stream = self._worker.submit(job, background=True)
             self._streams.add(stream)
         try:
             for event in stream:

@@ -19,7 +19,7 @@ from localctx.ui.job_events import error_text, progress_lines
 from localctx.ui.settings.bars import BarPart, bar, page_cells
 from localctx.ui.settings.memory_choices import KEEPER_INFO, KEEPER_LABELS, codec_choices, engine_of, keeper_choices
 from localctx.ui.settings.memory_plot import plot, table
-from localctx.ui.window import AppWindow, Updates, tab_id
+from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -85,25 +85,24 @@ class MemoryPage:
 
         ``chat`` has the id of the open chat. ``inner`` are the pages of the settings, which are one of the ``tabs``.
         """
-        quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         live = [self.bars, self.map, self.map_key]
         choices = [self.codec, self.keeper, self.gate, self.document, self.plan]
-        inner.select(self._note_page, None, [self.page], **quick)
+        inner.select(self._note_page, None, [self.page], **QUIET)
         for event in (tabs.select, inner.select):
-            event(self._set_timer, [self.page], [self.timer], **quick)
-            event(self._tab_selected, [chat, self.page], [*live, *choices], **quick)
-        self.timer.tick(self._live, [chat, self.map_key], live, **quick)
+            event(self._set_timer, [self.page], [self.timer], **QUIET)
+            event(self._tab_selected, [chat, self.page], [*live, *choices], **QUIET)
+        self.timer.tick(self._live, [chat, self.map_key], live, **QUIET)
         changed = [self.message, *choices]
         self.saved = (
-            self.codec.input(partial(self._save, "kv"), [self.codec], changed, **quick),
-            self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **quick),
+            self.codec.input(partial(self._save, "kv"), [self.codec], changed, **QUIET),
+            self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **QUIET),
         )
         self.measure.click(
             self._measure,
             [self.document, self.variants, self.tokens],
             [self.progress, *choices],
             concurrency_limit=None,
-            **quick,
+            **QUIET,
         )
         self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._stop)

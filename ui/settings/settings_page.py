@@ -16,7 +16,7 @@ from localctx.ui import render
 from localctx.ui.everyday import in_everyday_words
 from localctx.ui.job_events import progress_lines
 from localctx.ui.settings_fields import ADVANCED, FIELDS, GENERAL, ON_MEMORY_PAGE, Field, fields_of
-from localctx.ui.window import AppWindow, Updates, tab_id
+from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -94,17 +94,16 @@ class SettingsPage:
 
         ``saved_elsewhere`` are events of other pages that change settings.
         """
-        quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
+        slow = QUIET | {"concurrency_limit": None}  # the worker has a queue of its own
         fields = list(self.fields.values())
         appearance = self.fields["appearance"]
         everything = [*fields, self.data, self.shown]
-        page.load(self._show, None, everything, **quick).then(None, appearance, None, js=_SET_APPEARANCE)
-        tabs.select(self._tab_selected, [self.shown], everything, **quick)
+        page.load(self._show, None, everything, **QUIET).then(None, appearance, None, js=_SET_APPEARANCE)
+        tabs.select(self._tab_selected, [self.shown], everything, **QUIET)
         for event in saved_elsewhere:
-            event.then(self._show, [self.shown], everything, **quick)
+            event.then(self._show, [self.shown], everything, **QUIET)
         appearance.input(None, appearance, None, js=_SET_APPEARANCE)
-        self.save.click(self._save, fields, [self.message, *everything], **quick)
+        self.save.click(self._save, fields, [self.message, *everything], **QUIET)
         self.verify.click(self._verify, None, [self.checked], **slow)
         self.delete.click(
             self._delete, [self.confirmation, self.models_too], [self.deleted, self.data, self.reload], **slow

@@ -13,7 +13,7 @@ import gradio as gr
 from localctx.library.reading_mark import mark_at
 from localctx.ui import render
 from localctx.ui.reading.chat_documents import ChatDocuments
-from localctx.ui.window import AppWindow, Updates
+from localctx.ui.window import QUIET, AppWindow, Updates
 
 MAX_QUOTED = 2_000  # characters of a selection that are put into the question
 _WITH_REQUEST = "(_, ...others) => [document.querySelector('#viewer').dataset.request, ...others]"
@@ -48,7 +48,6 @@ class DocumentViewer:
 
     def wire(self, chat: gr.Textbox, question: gr.MultimodalTextbox, tabs: gr.Tabs) -> None:
         """Connect the components. ``chat`` has the id of the open chat; ``tabs`` has a tab ``chat``."""
-        hidden: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         about, self._question, self._tabs = self._about, question, tabs
         asked = self.send.click(
             self._use,
@@ -56,7 +55,7 @@ class DocumentViewer:
             [question, *about.shown, tabs],
             js=_WITH_REQUEST,
             trigger_mode="multiple",  # accept a second request while one is handled
-            **hidden,
+            **QUIET,
         )
         asked.then(about.save, [chat, *about.outputs], None, api_visibility="private").then(js=_TO_QUESTION)
 

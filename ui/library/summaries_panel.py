@@ -1,0 +1,165 @@
+"""Builds the part of the library page that summarizes ticked documents, or asks each of them the same questions."""
+
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+from localctx.batch.jobs import DocumentJob
+from localctx.batch.markdown import SummaryTemplate
+from localctx.batch.outputs import file_name
+from localctx.errors import UserError
+from localctx.ui import render
+from localctx.ui.job_events import error_text
+from localctx.ui.library import summary_cards
+from localctx.ui.running.batch_runs import FINISHED, BatchItem
+from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.workflows.summary_task import LENGTHS, STYLES, SummaryTask
+
+_CLICK_DOWNLOAD = "() => document.querySelector('#summaries-file').click()"
+_SHOW_PAGE = "() => document.querySelector('#main-tabs [data-tab-id=library]').click()"
+_IN_VIEW = "() => document.querySelector('#summaries').scrollIntoView({ block: 'start', behavior: 'smooth' })"
+
+
+class SummariesPanel:
+    """The options, the progress and the cards, built inside a gr.Blocks.
+
+    It shows ``AppWindow.batches``, which runs even if no page is open.
+    """
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window, self._batches = window, window.batches
+
+    def build(self) -> None:
+        """Build the progress, its buttons and the cards. style.css hides them while there is nothing to show."""
+        self.shown = gr.State(-1)  # version of the batch that this tab shows
+        with gr.Column(elem_id="summaries"):
+            with gr.Row(elem_id="summaries-head"):
+                self.progress = gr.HTML("", elem_id="summaries-progress")
+                small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0, "visible": False}
+                self.pause = gr.Button("Pause", elem_id="summaries-pause", **small)
+                self.again = gr.Button("Try again", elem_id="summaries-again", **small)
+                self.save = gr.Button("Export all", elem_id="summaries-save", **small)
+                self.close = gr.Button("Close", elem_id="summaries-close", **small)
+            self.cards = gr.HTML("", elem_id="summaries-cards")
+        self.file = gr.DownloadButton("The file", elem_id="summaries-file", visible="hidden")
+
+    def build_options(self) -> None:
+        """Build the closed options of a summary, and the questions in place of one."""
+        with gr.Accordion("Length, style and questions", open=False, elem_id="summary-options"):
+            with gr.Row():
+                self.length = gr.Dropdown(
+                    list(LENGTHS),
+                    value="medium",
+                    allow_custom_value=True,
+                    label="Length",
+                    info="or a number of words",
+                    elem_id="summary-length",
+                )
+                self.style = gr.Dropdown(list(STYLES), value="prose", label="Style", info="of what is written")
+                self.language = gr.Textbox("", label="Language", info="if not the document's own", max_lines=1)
+            self.questions = gr.Textbox(
+                "",
+                label="Or ask each of the documents, in place of a summary",
+                info="one question on each line",
+                lines=2,
+                elem_id="summary-questions",
+            )
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The components that ``show`` updates."""
+        return [self.shown, self.progress, self.pause, self.again, self.save, self.close, self.cards]
+
+    def wire(self, begin: gr.Button, ticked: gr.Textbox, ticks: str, chats: gr.HTML) -> None:
+        """Connect the event handlers.
+
+        The button ``begin`` summarizes the ``ticked`` documents; the JavaScript function ``ticks`` returns their ids.
+        The menus in the list of ``chats`` summarize the documents of a chat.
+        """
+        outputs = self.outputs
+        options = [self.length, self.style, self.language, self.questions]
+        begun = begin.click(self._begin, [ticked, *options], outputs, js=ticks, **QUIET)
+        begun.then(None, js=_IN_VIEW)
+        chats.apply(self._summarize_chat, None, outputs, **QUIET).then(None, js=_SHOW_PAGE)
+        for button, change in ((self.again, self._batches.retry), (self.close, self._batches.forget)):
+            button.click(self._changer(change), None, outputs, **QUIET)
+        self.pause.click(self._changer(self._pause_or_resume), None, outputs, **QUIET)
+        self.save.click(self._zip, None, self.file, **QUIET).then(None, js=_CLICK_DOWNLOAD)
+
+    def _items(self, documents: Sequence[str]) -> Iterator[BatchItem]:
+        with self._window.store() as store:
+            for row in map(store.documents.find, filter(store.documents.has, documents)):
+                path = row.path if row.path != "-" else row.id  # several documents may come from standard input
+                yield BatchItem(DocumentJob(row.id, path, row.bytes), row.name)
+
+    def _begin(self, ticked: str, length: str, style: str, language: str, questions: str) -> Updates:
+        given = tuple(line.strip() for line in questions.splitlines() if line.strip())
+
+        def task() -> SummaryTask:
+            if given:
+                return SummaryTask(questions=given)
+            return SummaryTask(str(length).strip(), style, " ".join(language.split()))
+
+        return self._run(ticked.split(), task)
+
+    def _summarize_chat(self, chosen: gr.SelectData) -> Updates:
+        """Summarize the documents of the chat whose menu was used."""
+        with self._window.store() as store:
+            chat = next((c for c in store.chats.all() if c.id == str(chosen.value).split()[-1]), None)
+        documents = [d.id for d in chat.documents] if chat else []
+        return self._run(documents, SummaryTask)
+
+    def _run(self, documents: Sequence[str], task: Callable[[], SummaryTask]) -> Updates:
+        """Begin a ``task`` on these documents (ids), and show it or the error."""
+        try:
+            self._batches.begin(list(self._items(documents)), task())
+        except UserError as e:
+            shown = self.show()
+            return shown | {self.progress: shown[self.progress] + render.note(error_text(e), "error")}
+        return self.show()
+
+    def show(self) -> Updates:
+        """Returns updates that show the batch."""
+        batches = self._batches
+        version, states = batches.version, {item.state for item in batches.items}
+        with self._window.store() as store:
+            has, text = store.documents.has, store.documents.text
+            cards = summary_cards.cards(batches.items, lambda d: text(d) if has(d) else None)
+        unfinished, visible = not states <= {*FINISHED}, lambda shown: gr.update(visible=bool(shown))
+        return {
+            self.shown: version,
+            self.progress: summary_cards.progress(batches),
+            self.pause: gr.update(value="Pause" if batches.running else "Resume", visible=unfinished),
+            self.again: visible("failed" in states and not batches.running),
+            self.save: visible(states & {"done", "skipped"}),
+            self.close: visible(states and not batches.running),
+            self.cards: cards,
+        }
+
+    def news(self, shown: int) -> Updates:
+        """Returns the updates of ``show`` if the batch is not at the version ``shown`` any more, else {}."""
+        return self.show() if shown != self._batches.version else {}
+
+    def _changer(self, change: Callable[[], None]) -> Callable[[], Updates]:
+        def run() -> Updates:
+            change()
+            return self.show()
+
+        return run
+
+    def _pause_or_resume(self) -> None:
+        if self._batches.running:
+            self._batches.pause()
+        else:
+            self._batches.resume()
+
+    def _zip(self) -> str:
+        """Write the results so far as a zip of Markdown files, as ``localctx summarize -o`` writes them."""
+        file, template = self._window.download_path("summaries.zip"), SummaryTemplate()
+        entries = {file_name(item.job.path): item.entry for item in self._batches.items if item.entry}
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, entry in entries.items():
+                archive.writestr(name, template.render(entry))
+        return str(file)

@@ -1,0 +1,79 @@
+"""Renders the summaries of library documents as HTML: how far they are, and a card for each document."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from localctx.document_parts import tell_part
+from localctx.library.citations.support import AnswerSentence, checked_summary
+from localctx.ui.answers.answer_card import answer_body, numbered_text
+from localctx.ui.answers.evidence import TextOf
+from localctx.ui.render import bar, duration, escape, note
+from localctx.ui.running.batch_runs import FINISHED, BatchItem, BatchRuns
+from localctx.ui.viewer.document_viewer import open_link
+
+MAX_CARDS = 40  # beyond that, only cards near the documents in progress are shown
+_STATES = {"waiting": "Waiting", "queued": "Waiting", "running": "Reading", "failed": "Failed"}
+
+
+def progress(batches: BatchRuns) -> str:
+    """Returns a progress bar with the number of finished documents and the time left; "" if there is nothing to show.
+
+    If an error stopped the work, it is shown below.
+    """
+    items = batches.items
+    if not items:
+        return ""
+    finished, failed = (sum(item.state in states for item in items) for states in (FINISHED, ("failed",)))
+    parts = [f"{finished:,} of {len(items):,} documents done"]
+    parts += [f"{failed:,} failed"] if failed else []
+    parts += [f"about {duration(left)} left"] if (left := batches.seconds_left) is not None else []
+    parts += ["paused"] if not batches.running and finished < len(items) else []
+    shown = (
+        bar(finished - failed, len(items), "documents", "failing" if failed else "") if finished < len(items) else ""
+    )
+    stopped = note(batches.why, "error") if batches.why else ""
+    return f'<div class="lc-status" role="status">{", ".join(parts)}{shown}</div>{stopped}'
+
+
+def cards(items: Sequence[BatchItem], text_of: TextOf) -> str:
+    """Returns a card for each document: its summary or answers with their sources, or its state."""
+    finished = sum(item.state in FINISHED for item in items)
+    first = max(0, min(finished - MAX_CARDS // 2, len(items) - MAX_CARDS))
+    shown = items[first : first + MAX_CARDS]
+    more = f"{len(items) - len(shown):,} more documents are not shown here; “Export all” has their summaries."
+    return "".join(_card(item, text_of) for item in shown) + (note(more) if len(shown) < len(items) else "")
+
+
+def _card(item: BatchItem, text_of: TextOf) -> str:
+    entry, why = item.entry, item.detail or _STATES.get(item.state, "")
+    if item.state not in FINISHED or not entry:
+        body = note(why, "error" if item.state == "failed" else "note")
+    else:
+        body = "".join(_answer(a, text_of) for a in entry["answers"]) or _summary(entry, text_of)
+        body += note(item.detail, "error") if item.detail and item.state == "failed" else ""
+    return f'<article class="lc-card"><h3>{open_link(item.job.source, item.name)}</h3>{body}</article>'
+
+
+def _summary(entry: Any, text_of: TextOf) -> str:
+    title = '<p class="lc-quiet">Key sentences from the document</p>' if entry.get("mode") == "extract" else ""
+    said = numbered_text(entry["summary"], checked_summary(entry["summary"], entry["citations"]), text_of)
+    return f'<div class="lc-answer">{title}{said}</div>{_sections(entry["sections"])}'
+
+
+def _sections(sections: Sequence[dict[str, Any]]) -> str:
+    if len(sections) < 2:
+        return ""
+    lines = "".join(f"<li><b>{escape(_where(s))}</b> {escape(s['summary'])}</li>" for s in sections)
+    return f"<details><summary>{len(sections):,} sections</summary><ol>{lines}</ol></details>"
+
+
+def _where(section: dict[str, Any]) -> str:
+    pages, heading = section["pages"], section["heading"]
+    where = tell_part(pages) if pages else f"characters {section['start']:,} to {section['end']:,}"
+    return ", ".join(filter(None, [heading and " ".join(heading.split()), where]))
+
+
+def _answer(a: dict[str, Any], text_of: TextOf) -> str:
+    checked = [AnswerSentence.from_json(sentence) for sentence in a.get("sentences", ())]
+    said = answer_body(a["answer"], checked, a["citations"], text_of) if a["answer"] else f"<p>{escape(a['why'])}</p>"
+    return f'<h4>{escape(a["question"])}</h4><div class="lc-answer">{said}</div>'
