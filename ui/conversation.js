@@ -13,10 +13,37 @@ document.addEventListener('click', (event) => {
 })
 
 async function copy(button) {
-  await navigator.clipboard?.writeText(button.dataset.text)
+  try { await navigator.clipboard.writeText(button.dataset.text) } catch { copyOld(button.dataset.text) }
   button.classList.add('lc-copied')
   setTimeout(() => button.classList.remove('lc-copied'), 1500)
 }
+
+// Browsers have no clipboard for pages of another machine without TLS, but still copy what is selected.
+function copyOld(text) {
+  const box = document.createElement('textarea')
+  box.value = text
+  document.body.append(box)
+  box.select()
+  document.execCommand('copy')
+  box.remove()
+}
+
+// A question is on screen at once; what the server says of it takes its place.
+const asked = document.createElement('div')
+asked.className = 'lc-question lc-sent'
+asked.innerHTML = '<div class="lc-asked"></div>'
+const showSent = (event) => {
+  const box = document.querySelector('#question textarea'), button = event.target.closest('#question .submit-button')
+  const enter = event.key === 'Enter' && !event.shiftKey && !event.isComposing && event.target === box
+  const suggested = event.type === 'click' && event.target.closest('#suggestions button')
+  const text = (suggested ? suggested.innerText : enter || button ? box.value : '').trim()
+  if (!text || !document.querySelector('#question .submit-button:enabled')) return
+  asked.firstChild.textContent = text
+  conversation().append(asked)
+  setTimeout(() => asked.remove(), 15000)
+}
+for (const kind of ['keydown', 'click']) document.addEventListener(kind, showSent, true)
+new MutationObserver(() => asked.remove()).observe(element, { subtree: true, childList: true, characterData: true })
 
 // A question is edited in its own place, as wide as the conversation.
 function edit(button) {

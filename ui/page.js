@@ -36,13 +36,15 @@
   const place = (chat) => `localctx draft ${chat}`
   const isEmpty = (value) => !value?.text && !value?.files?.length
   const kept = (chat) => { try { return JSON.parse(localStorage.getItem(place(chat))) } catch { return null } }
+  let typedIn = ""  // the chat of the last draft; a new chat has no id until its first question is asked
   window.lcDrafts = {
     keep(chat, value) {
-      if (isEmpty(value)) localStorage.removeItem(place(chat))
-      else localStorage.setItem(place(chat), JSON.stringify(value))
+      if (!isEmpty(value)) localStorage.setItem(place(chat), JSON.stringify(value))
+      else for (const asked of [chat, typedIn && chat]) localStorage.removeItem(place(asked))
+      typedIn = chat
     },
-    back: (chat, value) => [isEmpty(value) ? kept(chat) ?? EMPTY : value],  // the page was opened
-    show: (chat) => [kept(chat) ?? EMPTY],  // another chat was chosen
+    back: (chat, value) => [isEmpty(value) ? kept(typedIn = chat) ?? EMPTY : value],  // the page was opened
+    show: (chat) => [kept(typedIn = chat) ?? EMPTY],  // another chat was chosen
   }
 
   // A small menu closes when something else is clicked.

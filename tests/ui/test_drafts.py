@@ -71,8 +71,15 @@ def test_a_draft_and_its_file_survive_a_reload(tab):
 
 
 def test_what_was_asked_is_no_draft_any_more(tab):
+    tab.drop("herons.txt", b"Herons fish here.")
     tab.ask("Who fishes?")
     tab.answer()
+    tab.page.locator("#new-chat").click()
+    tab.page.locator("#conversation .lc-empty").wait_for()
+    tab.page.wait_for_timeout(500)  # in which a draft would come
+    assert tab.box.input_value() == ""
+    assert tab.page.locator("#question .thumbnail-item").count() == 0
+    tab.page.locator("#chats [data-chat]").first.click()
     tab.page.wait_for_function("location.search.includes('chat=')")
     tab.page.reload()
     tab.wait_for("Who fishes?", "#conversation")
