@@ -3,15 +3,19 @@
 import re
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 from browser import Tab, Watch, launched, save_saying_model, served
 from clock import PATIENCE, wait_until
+from stored_documents import row
 
 from localctx.engine.events import Done, Progress
 from localctx.library import add
 from localctx.store.store import Store
 from localctx.ui.reading import ready_text
+from localctx.ui.reading.ready_card import ReadyCard
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
 from localctx.workflows.ahead.readiness import Readiness
 
@@ -200,6 +204,36 @@ def test_a_chat_with_messages_shows_the_state_on_the_chip_alone():
     assert "Questions start at once" not in shown
     new = ReadingState(Wanted(documents=("id",)), documents, "ready", ready=ready)
     assert "Questions start at once" in ready_text.card(new)
+
+
+def test_what_was_asked_of_a_document_is_not_suggested_again(window):
+    with window.store() as store:
+        asked, new = (row(f"{name}.txt", name) for name in ("lease", "annex"))
+        for document in (asked, new):
+            store.documents.add(document, document.name, [])
+        chat = store.chats.create("", [asked.id]).id
+        store.chats.append(chat, None, "user", "How much is the rent?")
+    card = ReadyCard(window)
+    with gr.Blocks():
+        card.build()
+    documents = [ReadDocument(d.id, d.name, d.id) for d in (asked, new)]
+    questions = ["How much is the rent?", "What does the annex add?"]
+    wanted = Wanted(files=("annex.txt",), documents=(asked.id, new.id), begun=True)
+    shown = card._show(ReadingState(wanted, documents, "ready", questions=questions), SimpleNamespace(session_hash="t"))
+    offered = [shown[button]["value"] for button in card.suggestions if shown[button]["visible"]]
+    assert offered == ["What does the annex add?"]
+
+
+def test_what_is_suggested_has_its_answer_in_the_document(reading, lease, window):
+    reading.want(Wanted((lease,)))
+    state = until(reading, "ready")
+    with window.store() as store:
+        text = " ".join(store.documents.text(state.documents[0].document).split())
+    answers = {"How much is the monthly rent?": "rent is 940 euros", "When is the monthly rent due?": "first day"}
+    about = [q for q in state.questions if q not in answers]
+    assert any(q in answers for q in state.questions)
+    assert all(answers[q] in text for q in state.questions if q in answers)
+    assert all(q.rstrip("?").split()[-1].casefold() in text.casefold() for q in about)
 
 
 def test_what_is_ready_shows_no_progress_of_further_reading():
