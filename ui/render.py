@@ -33,6 +33,12 @@ def without_templates(markup: str) -> str:
     return markup.translate(_TEMPLATE)
 
 
+def opener(document: str, name: str, start: int = 0, end: int = 0) -> str:
+    """Returns the HTML attributes of an element that opens a document at characters ``start..end``; see viewer.js."""
+    where = f'data-document="{escape(document)}" data-start="{start}" data-end="{end}"'
+    return f'class="lc-open-source" {where} data-name="{escape(name)}"'
+
+
 def plan_line(p: Planned) -> str:
     """Returns the HTML of a plan: what will be read and for how long, with figures and the reason folded below."""
     what = _READS.get(p.mode, "Reading the passages that fit the question")
@@ -88,7 +94,7 @@ def duration(seconds: float) -> str:
     """Returns a time as text in seconds, minutes or hours, such as ``40 s`` or ``1.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h".replace(".0 ", " ")
 
 
 def folded(line: str, details: str, kind: str) -> str:

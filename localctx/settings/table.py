@@ -150,7 +150,7 @@ class Settings:
         "Reading",
         more="`auto`: pages without text. `on`: all pages. The flags are `--ocr` and `--no-ocr`.",
         page="library.md#scanned-pdfs",
-        shown=Shown("General", "OCR", "reads pages of PDFs as pictures"),
+        shown=Shown("General", "Scanned pages", "reads pages of PDFs as pictures"),
     )
     answers: str = declare(
         "auto",

@@ -188,7 +188,7 @@ def test_the_bars_count_the_adapter_that_answers(window, page):
 
 
 def test_the_gate_measures_as_a_job_and_the_choices_tell(window, page, document):
-    assert "not measured on this machine" in dict(map(reversed, page._choices()[page.codec]["choices"]))["int8"]
+    assert "not measured on this computer" in dict(map(reversed, page._choices()[page.codec]["choices"]))["int8"]
     document = enter(window, document)
     *_, line, choices = page._measure(document, ["int8", "select:1/4"], 256, TAB)
     assert "easured on" in line[page.progress]
@@ -237,7 +237,7 @@ def test_both_pages_in_a_browser(address, window, home):
         page.get_by_role("tab", name="Advanced").click()
         expect(page.locator("#what-fits svg[role=img]")).to_be_visible()
         expect(page.locator("#bars .lc-bar")).to_have_count(2)
-        page.get_by_label("int4: not measured on this machine", exact=True).check()
+        page.get_by_label("int4: not measured on this computer", exact=True).check()
         expect(page.locator("#memory-said")).to_contain_text("Saved")
         page.get_by_role("tab", name="General").click()
         page.get_by_label("Dark", exact=True).check()

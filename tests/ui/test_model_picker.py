@@ -128,7 +128,7 @@ def test_the_first_run_recommends_a_model_and_its_download_outlives_the_tab(tabs
     page = tabs()
     card = said(page, "#model-panel", "See all models")
     assert "SmolLM2 135M is a demonstration: small, quick, often wrong." in card
-    assert "this machine runs Tiny 1B" in card
+    assert "this computer runs Tiny 1B" in card
     page.get_by_role("button", name="See all models").click()
     card = said(page, "#model-panel", "licence: MIT")
     assert re.search(r"Reads a 20-page document in about \d+ s, answers about \d+ words a second \(estimate\)", card)
@@ -363,7 +363,7 @@ def test_a_full_disk_and_a_small_memory_are_told_before_the_download(picker, win
     assert "Not enough disk space: 1000 B are free" in html
     assert "Download Tiny" not in html
     monkeypatch.setattr(machines, "measure_device", lambda _: Measured(1 << 10, 1 << 12))
-    assert "Too large for this machine" in picker._filled("all")[picker.list]
+    assert "Too large for this computer" in picker._filled("all")[picker.list]
 
 
 def test_measured_speeds_replace_estimates_and_say_so(picker, window, home):

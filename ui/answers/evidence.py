@@ -8,7 +8,7 @@ from typing import Any
 from localctx.document_parts import tell_place
 from localctx.library.citations.cite import likeliest_sentence
 from localctx.library.citations.excerpt import reflowed, words_to_mark
-from localctx.ui.render import escape
+from localctx.ui.render import escape, opener
 
 MAX_QUOTE = 600  # characters of a quotation
 MAX_PLACES = 8  # further places that are linked
@@ -39,9 +39,8 @@ class EvidencePlace:
 
     @property
     def attributes(self) -> str:
-        """The HTML attributes with which an element opens the document at this place; see document_viewer."""
-        where = f'data-document="{escape(self.document)}" data-start="{self.start}" data-end="{self.end}"'
-        return f'class="lc-open-source" {where} data-name="{escape(self.name)}"'
+        """The HTML attributes with which an element opens the document at this place."""
+        return opener(self.document, self.name, self.start, self.end)
 
     @property
     def link(self) -> str:

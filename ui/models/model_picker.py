@@ -38,7 +38,7 @@ document.addEventListener('keydown', function onKey(event) {
     button.focus()
 })
 """
-_LOOKING = "Looking at what this machine can run ..."
+_LOOKING = "Looking at what this computer can run ..."
 
 
 class ModelPicker:
@@ -72,7 +72,7 @@ class ModelPicker:
         with gr.Row(visible=False, elem_id="model-other-row") as self.other_row:
             self.other = gr.Textbox(
                 label="Another model",
-                info="owner/name on the Hugging Face hub, or the path of a folder or a GGUF file on this machine",
+                info="owner/name on the Hugging Face hub, or the path of a folder or a GGUF file on this computer",
                 max_lines=1,
                 elem_id="model-other",
             )
@@ -166,7 +166,7 @@ class ModelPicker:
         from localctx.ui.models import model_rows
 
         if mode != "first":
-            return "<h3>Models for this machine</h3>"
+            return "<h3>Models for this computer</h3>"
         text = model_rows.recommendation(next(m for m in models if m.name == best), self._window.settings.model)
         title = render.escape(title_of(FALLBACK))
         return f"<p><b>{title}</b> is a demonstration: small, quick, often wrong. {render.escape(text)}</p>"

@@ -8,7 +8,7 @@ from localctx.models.catalog import FALLBACK
 from localctx.models.choice.model_estimate import ModelEstimate
 from localctx.models.choice.model_list import ListedModel
 from localctx.ui.everyday import WORDS_OF_A_TOKEN
-from localctx.ui.render import escape, note
+from localctx.ui.render import bar, duration, escape, note
 from localctx.ui.running.model_downloads import ModelDownload
 
 PAGES = 20  # pages of the example document for reading speeds
@@ -24,23 +24,15 @@ _PHASES = {
 }
 
 
-def about(seconds: float) -> str:
-    """Returns a length of time in words, such as ``about 40 s``, ``about 3 min`` or ``about 2 h``."""
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"about {seconds / length:.0f} {unit}"
-    return f"about {max(seconds, 1):.0f} s"
-
-
 def speed(e: ModelEstimate) -> str:
     """Returns a model's reading and answering speeds in words, with whether they were measured here."""
     if not (e.prefill_per_second and e.decode_per_second):
         return "How fast it is here is not known"
-    reading = about(PAGES * TOKENS_PER_PAGE / e.prefill_per_second)
+    reading = duration(max(1, PAGES * TOKENS_PER_PAGE / e.prefill_per_second))
     words = e.decode_per_second * WORDS_OF_A_TOKEN
     answering = f"{words:.0f} words a second" if words >= 1.5 else f"{words * 60:.0f} words a minute"
     source = "measured here" if e.measured else "estimate"
-    return f"Reads a {PAGES}-page document in {reading}, answers about {answering} ({source})"
+    return f"Reads a {PAGES}-page document in about {reading}, answers about {answering} ({source})"
 
 
 def fit(e: ModelEstimate, machine: Machine) -> str:
@@ -105,7 +97,7 @@ def _reason(m: ListedModel, machine: Machine, disk: int) -> str:
     if m.problem:
         return f"Cannot be used: {m.problem}"
     if not runs(m, machine):
-        return "Too large for this machine"
+        return "Too large for this computer"
     if m.state in ("available", "partial") and m.entry.bytes - m.present > disk:
         return f"Not enough disk space: {format_bytes(disk)} are free"
     return ""
@@ -124,8 +116,8 @@ def _button(m: ListedModel, best: bool) -> str:
 def recommendation(best: ListedModel, current: str) -> str:
     """Returns the recommendation on the card of a first run."""
     if best.name == current:
-        return "No larger model is expected to run well on this machine. You can look at all of them."
-    return f"For answers you can rely on more, this machine runs {best.entry.short_title}."
+        return "No larger model is expected to run well on this computer. You can look at all of them."
+    return f"For answers you can rely on more, this computer runs {best.entry.short_title}."
 
 
 # --- A download
@@ -152,9 +144,9 @@ def _bar(d: ModelDownload) -> str:
     parts = [f"{phase} {d.title}: {_figures(d)}"]
     if d.per_second and d.done < d.total:
         parts += [f"{format_bytes(d.per_second)} a second"] if d.phase == "fetching" else []
-        parts += [f"{about((d.total - d.done) / d.per_second)} left"]
-    bar = f'<progress max="{d.total}" value="{d.done}" aria-label="{escape(phase)} {escape(d.title)}"></progress>'
-    return f'<div class="lc-status" role="status">{escape(", ".join(parts))}{bar}</div>'
+        parts += [f"about {duration(max(1, (d.total - d.done) / d.per_second))} left"]
+    shown = bar(d.done, d.total, escape(f"{phase} {d.title}"))
+    return f'<div class="lc-status" role="status">{escape(", ".join(parts))}{shown}</div>'
 
 
 def _figures(d: ModelDownload) -> str:
@@ -189,4 +181,4 @@ def _time(unread: dict[str, int], after: ListedModel) -> str:
     if not rate:
         return ""
     seconds = sum(unread.values()) / CHARACTERS_PER_TOKEN / rate
-    return f", {about(seconds)}" + " in all" * (len(unread) > 1)
+    return f", about {duration(max(1, seconds))}" + " in all" * (len(unread) > 1)

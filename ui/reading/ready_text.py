@@ -43,7 +43,7 @@ def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
     name = render.escape(d.name or "…")
     sign, told = _sign(d, state)
     told = ". ".join(filter(None, [d.name, _length(d), told]))
-    opens = f'class="lc-open-source" data-document="{render.escape(d.document)}" data-start="0" data-end="0"'
+    opens = render.opener(d.document, d.name)
     shown = f'<button type="button" {opens}>{name}</button>' if d.document else f"<span>{name}</span>"
     remove = (
         f'<button type="button" class="lc-remove" data-remove="{index}" aria-label="Remove {name}">&times;</button>'

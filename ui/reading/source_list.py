@@ -6,7 +6,7 @@ from localctx.document_parts import count_parts
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
 from localctx.ui.everyday import about_words
-from localctx.ui.render import escape
+from localctx.ui.render import escape, opener
 
 ON_CHANGE = """
 element.addEventListener('change', event => trigger('select', { index: 0, value: event.target.value }))
@@ -50,7 +50,7 @@ def _facts(store: Store, row: DocumentRow, read: Collection[str]) -> str:
 
 def _source(row: DocumentRow, facts: str, ticked: bool) -> str:
     name, checked = escape(row.name), " checked" * ticked
-    opens = f'class="lc-open-source" data-document="{row.id}" data-start="0" data-end="0" data-name="{name}"'
     box = f'<input type="checkbox" value="{row.id}"{checked} aria-label="Ask about {name}">'
-    about = f'<button type="button" {opens} aria-label="Open {name}">{name}</button><small>{escape(facts)}</small>'
+    opens = f'<button type="button" {opener(row.id, row.name)} aria-label="Open {name}">{name}</button>'
+    about = f"{opens}<small>{escape(facts)}</small>"
     return f'<li>{box}<i class="lc-kind">{file_kind(row.name)}</i><div>{about}{not_read(row)}</div></li>'

@@ -63,7 +63,7 @@ def keeper_choices(engine: EngineName, results: Mapping[str, dict[str, Any]]) ->
 def _quality(measured: dict[str, Any] | None) -> str:
     """Returns a measured quality as one line."""
     if not measured:
-        return "not measured on this machine"
+        return "not measured on this computer"
     marks = [mark for needles in measured["needles"].values() for mark in needles.values()]
     verdict = "passed" if measured["passed"] else "not good enough"
     return (
@@ -78,6 +78,6 @@ def _keeper_quality(results: Mapping[str, dict[str, Any]], keep: str) -> str:
     if keep == "full":
         return ""
     if not measurements:
-        return "; not measured on this machine"
+        return "; not measured on this computer"
     _, name, measured = max(measurements, key=lambda each: each[0])
     return f"; in {name.split()[0]} {_quality(measured)}"

@@ -42,7 +42,7 @@ def plot(report: dict[str, Any]) -> str:
     limits = _limits(report)
     plane = _plane(report, codecs, limits)
     window = report["window"] or report["context"]
-    description = f"Bytes of KV by length of context for {', '.join(codecs)}, with the limits of this machine"
+    description = f"Bytes of KV by length of context for {', '.join(codecs)}, with the limits of this computer"
     parts = [
         *_grid(plane),
         *_lines(plane, report, codecs),
@@ -57,7 +57,7 @@ def plot(report: dict[str, Any]) -> str:
 
 def table(report: dict[str, Any]) -> str:
     """Returns a table of codecs: bytes per token, size of the reported context, and the longest context that fits."""
-    head = ("codec", "bytes per token", f"{report['context']:,} tokens", "longest context in memory")
+    head = ("precision", "bytes per token", f"{report['context']:,} tokens", "longest context in memory")
     rows = [
         (
             c,

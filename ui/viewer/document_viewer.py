@@ -31,9 +31,9 @@ def open_link(
 
     Its label is ``text``, or ``name`` if that is "". With ``marked`` ranges, only these are marked in the document.
     """
-    where = f'data-document="{render.escape(document)}" data-start="{start}" data-end="{end}"'
-    marks = f'data-name="{render.escape(name)}" data-marks="{" ".join(f"{a}-{b}" for a, b in marked)}"'
-    return f'<button type="button" class="lc-open-source" {where} {marks}>{render.escape(text or name)}</button>'
+    marks = " ".join(f"{a}-{b}" for a, b in marked)
+    opens = f'{render.opener(document, name, start, end)} data-marks="{marks}"'
+    return f'<button type="button" {opens}>{render.escape(text or name)}</button>'
 
 
 class DocumentViewer:
