@@ -157,6 +157,29 @@ def test_an_export_leaves_no_dead_button(tabs, store):
 # Questions
 
 
+def test_a_question_is_on_screen_at_once_even_if_the_server_is_slow(tabs):
+    tab = tabs()
+    page = tab.page
+    page.wait_for_timeout(1000)  # until the page's own events are over
+    waiting = []
+    page.route("**/gradio_api/queue/join*", lambda route: waiting.append(route))
+    tab.box.fill("Who saw ships?")
+    script = """() => new Promise(shown => {
+        const start = performance.now(), box = document.querySelector('#question textarea')
+        const look = () => document.querySelector('#conversation .lc-asked')?.innerText === 'Who saw ships?'
+            ? shown(performance.now() - start) : performance.now() - start < 5000 ? setTimeout(look, 5) : shown(5000)
+        box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }))
+        look()
+    })"""
+    assert page.evaluate(script) < 300
+    page.unroute("**/gradio_api/queue/join*")
+    for route in waiting:
+        route.continue_()
+    tab.box.press("Enter")
+    tab.answer()
+    assert page.locator("#conversation .lc-question").count() == 1
+
+
 def test_a_question_stopped_while_its_document_is_read_can_be_tried_again(tabs, store):
     tab = tabs()
     tab.drop("long.txt", LONG.encode())

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from localctx.store.chats import Message
 from localctx.ui.answers.answer_card import CardContext, card
 from localctx.ui.answers.evidence import place_of
@@ -47,3 +49,12 @@ def test_sentences_that_were_only_chosen_are_called_key_sentences():
     context = CardContext(lambda _: TALE)
     assert "Key sentences from the document" in card(answer(said, [], mode="extract", sentences=sentences), context)
     assert "Key sentences" not in card(answer(said, [], mode="full", sentences=sentences), context)
+
+
+@pytest.mark.parametrize("said", ["The document does not say.", "No, the document does not say.", "Not stated"])
+def test_what_the_document_does_not_say_has_no_quotation_until_it_is_asked_for(said):
+    citations = [cited(TALE, "In the year 1010 the miller of the weir sold his horse")]
+    shown = card(answer(said, citations), CardContext(lambda _: TALE, "the tale"))
+    assert "lc-missing" in shown
+    assert "I did not find this in the tale." in shown
+    assert "In the year 1010" not in shown.partition("<details>")[0]

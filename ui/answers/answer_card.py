@@ -4,7 +4,8 @@ The state of a card is ``found``, ``unsure`` (nothing that was read says this, o
 (nothing answers the question) or ``plain`` (there is nothing to check).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -59,7 +60,7 @@ def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest
 
     ``cited`` says whether it has citations, ``nearest`` whether it has a nearest passage.
     """
-    if nearest or m.stopped == "unanswered":
+    if nearest or m.stopped == "unanswered" or _not_said(m.text):
         return "missing"
     supports = {sentence.support for sentence in checked}
     if "supported" not in supports and "unsupported" in supports:
@@ -67,6 +68,12 @@ def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest
     if any(c["source"] == "quote" for c in m.citations) and not claims_something(m.text):
         return "unsure"  # one small word, such as the "no" of "no more than"
     return "found" if cited or "supported" in supports else "plain"
+
+
+def _not_said(text: str, languages: Iterable[str] = NO_ANSWER) -> bool:
+    """Returns True for an answer that only says that the document does not say, also after a "No," of the model."""
+    said = "|".join(re.escape(NO_ANSWER[language].strip(".。")) for language in languages)
+    return bool(re.fullmatch(rf"(?:\w+, )?(?:{said}|not stated)[.。]?", text.strip(), re.IGNORECASE))
 
 
 def checked_sentences(m: Message) -> list[AnswerSentence]:
@@ -86,7 +93,7 @@ def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
 
     Older messages store the nearest passage as a citation.
     """
-    if m.stopped == "unanswered" and m.citations:
+    if m.citations and (m.stopped == "unanswered" or _not_said(m.text)):
         return m.citations[0], []
     return m.stats.get("nearest"), m.citations
 
@@ -105,7 +112,7 @@ def _places(
 
 def _missing(m: Message, context: CardContext, near: EvidencePlace | None) -> str:
     text = m.text.strip()
-    own = text.casefold().strip(" .") not in {said.casefold().strip(" .") for said in (NO_ANSWER["en"], "not stated")}
+    own = not _not_said(text, ["en"])
     where = f" in {context.about}" if context.about else ""
     told = escape(text) if own and text else f"I did not find this{escape(where)}."
     shown = f"<summary>Show the closest passage</summary>{evidence.quotation(near)}" if near else ""
