@@ -44,10 +44,12 @@ def note_object(kind: str, box: str, text: str, more: str = "") -> str:
     return f"<</Type/Annot/Subtype/{kind}/F 4/Rect[{box}]/Contents({escaped(text)})/DA(/F1 11 Tf 0 g){more}>>"
 
 
-def drawn_pdf(pages: Sequence[Drawn | str | Sequence[str]], labels: str = "", more: Sequence[str] = ()) -> bytes:
+def drawn_pdf(
+    pages: Sequence[Drawn | str | Sequence[str]], labels: str = "", more: Sequence[str] = (), font: str = ""
+) -> bytes:
     """A PDF of pages, each a Drawn or what is drawn on it. ``more``: objects from number 4 on, for fields and notes."""
     made = [p if isinstance(p, Drawn) else Drawn(p if isinstance(p, str) else "\n".join(p)) for p in pages]
-    bodies, kids, fields = ["", "", _FONT, *more], list[int](), list[int]()
+    bodies, kids, fields = ["", "", font or _FONT, *more], list[int](), list[int]()
     for page in made:
         first = len(bodies) + 1
         over = range(first + 2, first + 2 + len(page.over))
@@ -67,3 +69,14 @@ def drawn_pdf(pages: Sequence[Drawn | str | Sequence[str]], labels: str = "", mo
 
 
 _FONT = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
+
+HEBREW_FONT = (
+    f"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/FirstChar 32/LastChar 122/Widths[{'500 ' * 91}]"
+    f"/Encoding<</Differences[97{''.join(f'/afii{57664 + i}' for i in range(26))}]>>>>"
+)
+"""A font in which a to z are the first letters of the Hebrew block, and all letters are half as wide as high."""
+
+
+def in_hebrew(text: str) -> str:
+    """The Hebrew letters that HEBREW_FONT draws."""
+    return "".join(chr(0x05D0 + ord(c) - ord("a")) if "a" <= c <= "z" else c for c in text)

@@ -174,3 +174,20 @@ def test_a_ligature_is_read_as_its_letters():
     encoding = b"/Encoding/WinAnsiEncoding"
     data = data.replace(encoding, b"/ToUnicode 4 0 R".ljust(len(encoding)))  # objects stay at their places
     assert text_of(data) == "scientific efficient"
+
+
+def test_columns_that_hold_lists_and_tables_are_read_one_after_another():
+    items = ["- ropes", "- lamps", "- tar and pitch"]
+    left = ["The keeper writes all down in a", "book that lies open on the table", "beside the stove of the house."]
+    rows = [at(340 + 90 * j, 600 - 14 * i, text) for i, row in enumerate(TABLE) for j, text in enumerate(row)]
+    right = [
+        "Nobody could tell him why the",
+        "ship lies idle in the basin while",
+        "all of the others are at sea again.",
+    ]
+    drawn = [*lines(50, 700, [*left, *items, *left]), *lines(340, 700, ["Goods"]), *rows, *lines(340, 500, right)]
+    expected = [*left, *items, *left, "Goods", *("\t".join(row) for row in TABLE), *right]
+    assert [line for line in text_of(drawn_pdf([drawn])).split("\n") if line] == expected
+
+
+TABLE = [["Quay", "Tons"], ["North", "3200"], ["East", "1275"], ["Old", "88"], ["West", "640"]]

@@ -15,7 +15,7 @@ from localctx.library.parsers.pdf.letters import DisplayMap, Edges, Letter, lett
 from localctx.library.parsers.pdf.note_pieces import note_lines, with_notes
 from localctx.library.parsers.pdf.notes import notes_of
 from localctx.library.parsers.pdf.pieces import LINE_HYPHEN, LinePiece, pieces_of, shown, words_of
-from localctx.library.parsers.pdf.reading_order import TextLine, in_order
+from localctx.library.parsers.pdf.reading_order import TextLine, columns, in_order
 from localctx.library.parsers.pdf.table_layout import PageTable, find_tables
 from localctx.library.parsers.word_boxes import WORD, WordBox, clamp
 
@@ -110,10 +110,10 @@ class _Text:
                 self.add(" " if i and piece.spaced else "")
                 self.add_piece(piece)
 
-    def add_text(self, other: "_Text") -> None:
-        """Append another text as a paragraph."""
+    def add_text(self, other: "_Text", gap: str = "\n\n") -> None:
+        """Append another text, by default as a paragraph."""
         if len(other):
-            self.add("\n\n" if self else "")
+            self.add(gap if self else "")
             self._pieces += other._pieces
             self._letters += other._letters
 
@@ -148,9 +148,18 @@ def _angle(piece: LinePiece) -> int:
 def _body(
     page: pypdfium2.PdfPage, pieces: list[LinePiece], angle: int, to_points: DisplayMap, with_tables: bool
 ) -> _Text:
-    """Returns the text of the pieces in the page's main direction: its tables, and the text between them."""
+    """Returns the text of the pieces in the page's main direction, with tables that stand in one column or in none."""
+    if not with_tables:
+        return _rows_text(pieces)
+    body = _Text()
+    for column in columns(pieces):
+        body.add_text(_with_tables(column, _tables(page, column, angle, to_points)), "\n")
+    return body
+
+
+def _with_tables(pieces: list[LinePiece], tables: Sequence[PageTable]) -> _Text:
+    """Returns the text of tables, and the text between them."""
     arranged, end_above = _Text(), float("-inf")
-    tables = _tables(page, pieces, angle, to_points) if with_tables else []
     for top, bottom, rows in [*tables, PageTable(float("inf"), float("inf"), [])]:
         arranged.add_text(_rows_text([piece for piece in pieces if end_above < piece.middle < top]))
         words = [word for piece in pieces if top <= piece.middle <= bottom for word in words_of(piece)]

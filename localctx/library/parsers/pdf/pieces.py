@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from localctx.library.parsers.pdf.from_right import in_reading_order, is_from_right
 from localctx.library.parsers.pdf.letters import Letter
 from localctx.library.parsers.text_builder import clean
 
@@ -71,17 +72,18 @@ def words_of(piece: LinePiece) -> Iterator[LinePiece]:
 
 def pieces_of(letters: Iterable[Letter]) -> Iterator[LinePiece]:
     """Yields the pieces that a page's letters form, in the order of the letters."""
-    run, gap, spaced = list[Letter | None](), "", True
+    run, gap, spaced, height = list[Letter | None](), "", True, 0.0
     last: Letter | None = None
-    for letter in letters:
+    for letter in in_reading_order(letters):
         if letter.text in (" ", "\n"):
             gap = " " if " " in (gap, letter.text) else "\n"
         elif shown(letter):
             if gap == "\n" and last and _touches(last, letter):
                 gap = ""  # PDFium takes a line's end for one inside a word where the file begins a new text
-            if last and not _continues(last, letter):
+            height = max(height, letter.turned.bottom - letter.turned.top)
+            if last and not _continues(last, letter, height):
                 yield piece_of(run, spaced)
-                run, spaced = [], bool(gap)
+                run, spaced, height = [], bool(gap), letter.turned.bottom - letter.turned.top
             elif gap and run:
                 run.append(None)
             run.append(letter)
@@ -101,13 +103,13 @@ def shown(letter: Letter) -> str:
     return LINE_HYPHEN if letter.hyphen else letter.text if letter.text == SOFT_HYPHEN else _printable(letter.text)
 
 
-def _continues(last: Letter, letter: Letter) -> bool:
+def _continues(last: Letter, letter: Letter, height: float) -> bool:
     """Returns True if ``letter`` continues the line piece of ``last``: it stands right of it, or below it.
 
-    In a script written from the right it may also stand left of it.
+    In a script written from the right it may also stand left of it. ``height`` is that of the highest letter of the
+    piece, since some fonts give each letter a height of its own.
     """
     before, box = last.turned, letter.turned
-    height = max(before.bottom - before.top, box.bottom - box.top)
     if letter.angle != last.angle:
         return False
     if _share(before.top, before.bottom, box.top, box.bottom) <= _SHARED:
@@ -120,7 +122,8 @@ def _continues(last: Letter, letter: Letter) -> bool:
 def _touches(last: Letter, letter: Letter) -> bool:
     """Returns True if ``letter`` follows ``last`` on its line without a space."""
     before, box = last.turned, letter.turned
-    beside = abs(box.left - before.right) < _TOUCH * (box.bottom - box.top)
+    gap = before.left - box.right if is_from_right(letter.text) else box.left - before.right
+    beside = abs(gap) < _TOUCH * (box.bottom - box.top)
     return beside and _share(before.top, before.bottom, box.top, box.bottom) > _SHARED
 
 
@@ -130,11 +133,6 @@ def _is_below(last: Letter, letter: Letter) -> bool:
     wide = unicodedata.east_asian_width(last.text) == unicodedata.east_asian_width(letter.text) == "W"
     is_near = -_BACK < (box.top - before.bottom) / (box.bottom - box.top or 1) < _GAP
     return wide and is_near and _share(before.left, before.right, box.left, box.right) > _SHARED
-
-
-def is_from_right(text: str) -> bool:
-    """Returns True if the first letter of ``text`` belongs to a script written from the right."""
-    return unicodedata.bidirectional(text[:1]) in ("R", "AL")
 
 
 def _share(start: float, end: float, other_start: float, other_end: float) -> float:

@@ -1,23 +1,29 @@
 """Puts the line pieces of a page in reading order.
 
 Columns of running text are found by geometry, and read one after another; a file may write them line by line across the
-page. A column has several full lines on its side of a gap that no line crosses. Elsewhere blocks at different heights
-are read from the top. Blocks beside each other, such as cells, stay in the file's order.
+page. A column has several full lines on its side of a gap that no line crosses. If the file writes one side after the
+other, a column may also have lists and tables. Elsewhere blocks at different heights are read from the top. Blocks
+beside each other, such as cells, stay in the file's order.
 """
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from localctx.library.parsers.pdf.pieces import LinePiece, is_from_right, words_of
+from localctx.library.parsers.pdf.from_right import is_from_right
+from localctx.library.parsers.pdf.pieces import LinePiece, words_of
 
 TextLine = list[LinePiece]
 """The pieces that are read as one line."""
 
+_Test = Callable[[Sequence[LinePiece], list[TextLine], list[TextLine], float], bool]
+"""Decides whether the lines on both sides of a gap are columns, given all pieces and the width of the text."""
+
 _MIN_LINES = 4  # of a column
+_MIN_FULL = 3  # full lines of a column with lists or tables
 _MAX_PIECES = 2_000  # a page with more is a drawing or a table, and stays in the file's order
 _GUTTER = 0.65  # line heights between two columns, at least; spaces of justified text rarely align as wide
 _FULL = 0.65  # share of a column's width that its median line fills
@@ -49,19 +55,31 @@ def in_order(pieces: Sequence[LinePiece]) -> list[TextLine]:
     return list(_divided(list(pieces)))
 
 
+def columns(pieces: list[LinePiece]) -> Iterator[list[LinePiece]]:
+    """Yields the columns that the file writes one after another, and the text above and below them."""
+    if len(pieces) > _MAX_PIECES or not (gutter := _find_gutter(pieces, _are_written_apart)):
+        yield pieces
+        return
+    for part in filter(None, _parts(pieces, gutter)):
+        yield from columns(part)
+
+
 def _divided(pieces: list[LinePiece]) -> Iterator[TextLine]:
-    gutter = _find_gutter(pieces)
-    if not gutter:
+    if not (gutter := _find_gutter(pieces, _are_columns)):
         yield from _rows(_by_height(pieces))
         return
+    for part in _parts(pieces, gutter):
+        yield from _divided(part)
+
+
+def _parts(pieces: Sequence[LinePiece], gutter: _Gutter) -> list[list[LinePiece]]:
+    """Returns the pieces above two columns, those of each column, and those below, in reading order."""
     top, bottom = _trimmed(pieces, gutter)
     within = [piece for piece in pieces if top <= piece.middle <= bottom]
-    columns = [[p for p in within if p.right <= gutter.x], [p for p in within if p.left >= gutter.x]]
+    sides = [[p for p in within if p.right <= gutter.x], [p for p in within if p.left >= gutter.x]]
     if sum(is_from_right(piece.text) for piece in within) > len(within) / 2:
-        columns.reverse()
-    above, below = [p for p in pieces if p.middle < top], [p for p in pieces if p.middle > bottom]
-    for part in (above, *columns, below):
-        yield from _divided(part)
+        sides.reverse()
+    return [[p for p in pieces if p.middle < top], *sides, [p for p in pieces if p.middle > bottom]]
 
 
 def _trimmed(pieces: Sequence[LinePiece], gutter: _Gutter) -> tuple[float, float]:
@@ -92,15 +110,15 @@ def _are_apart(pieces: Sequence[LinePiece], line: TextLine, neighbour: TextLine,
     return between == len(others) or (between > 0 and distance > _APART) or distance > _FAR
 
 
-def _find_gutter(pieces: Sequence[LinePiece]) -> _Gutter | None:
-    """Returns the gap between two columns that has the most lines beside it, or None."""
+def _find_gutter(pieces: Sequence[LinePiece], test: _Test) -> _Gutter | None:
+    """Returns the gap with the most lines beside it whose sides are columns according to ``test``, or None."""
     by_middle, best, lines = sorted(pieces, key=lambda p: p.middle), None, 0
     width = max((p.right for p in pieces), default=0) - min((p.left for p in pieces), default=0)
     for gutter, within in _bands(by_middle):
         left = _lines([p for p in within if p.right <= gutter.x])
         right = _lines([p for p in within if p.left >= gutter.x])
         found = min(len(left), len(right))
-        if found > max(lines, _MIN_LINES - 1) and _are_columns(pieces, left, right, width):
+        if found > max(lines, _MIN_LINES - 1) and test(pieces, left, right, width):
             best, lines = gutter, found
     return best
 
@@ -146,11 +164,35 @@ def _are_columns(pieces: Sequence[LinePiece], left: list[TextLine], right: list[
 
     ``width`` is the width of the text on the page.
     """
-    gap = min(line[0].left for line in right) - max(line[-1].right for line in left)
-    height = median(line[0].height for line in (*left, *right))
-    if gap < _GUTTER * height or not (_is_running(left, width) and _is_running(right, width)):
+    if _are_written_apart(pieces, left, right, width):
+        return True
+    if not (_is_gutter(left, right) and _is_running(left, width) and _is_running(right, width)):
         return False
     return not _are_cells(pieces, left, right)
+
+
+def _are_written_apart(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine], width: float) -> bool:
+    """Returns True if the file writes one side after the other, and each has full lines of text among its lines."""
+    if not _is_gutter(left, right) or not (_has_text(left, width) and _has_text(right, width)):
+        return False
+    order = {id(piece): i for i, piece in enumerate(pieces)}
+    places = [[order[id(piece)] for line in lines for piece in line] for lines in (left, right)]
+    first, second = sorted(places, key=min)
+    return max(first) < min(second)
+
+
+def _is_gutter(left: list[TextLine], right: list[TextLine]) -> bool:
+    gap = min(line[0].left for line in right) - max(line[-1].right for line in left)
+    return gap >= _GUTTER * median(line[0].height for line in (*left, *right))
+
+
+def _has_text(lines: Sequence[TextLine], width: float) -> bool:
+    """Returns True if several of the lines are full lines of several words."""
+    left, right = min(line[0].left for line in lines), max(line[-1].right for line in lines)
+    full = [line for line in lines if line[-1].right - line[0].left >= _FULL * (right - left)]
+    texts = [" ".join(piece.text for piece in line) for line in full if len(line) == 1]
+    several = [text for text in texts if len(text.split()) > _WORDS or len(_UNSPACED.findall(text)) > 2 * _WORDS]
+    return len(several) >= _MIN_FULL and right - left >= _NARROW * width
 
 
 def _is_running(lines: Sequence[TextLine], width: float) -> bool:
@@ -250,7 +292,7 @@ def _rows(pieces: Sequence[LinePiece]) -> list[TextLine]:
     rows = list[TextLine]()
     for piece in pieces:
         last = rows[-1][-1] if rows else None
-        backwards = is_from_right(piece.text) or (last is not None and is_from_right(last.text))
+        backwards = any(is_from_right(other.text) for other in (piece, *(rows[-1] if rows else [])))
         if last and piece.is_on_line_of(last) and (piece.left >= last.left or backwards):
             rows[-1].append(piece)
         else:

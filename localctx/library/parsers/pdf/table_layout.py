@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from localctx.library.parsers.pdf.from_right import is_from_right
 from localctx.library.parsers.pdf.layout import Box, rows_of
 from localctx.library.parsers.pdf.pieces import LINE_HYPHEN
 from localctx.library.parsers.pdf.ruled_grid import RuledGrid, find_grids
@@ -59,11 +60,16 @@ def _ruled_table(grid: RuledGrid, words: Sequence[Box]) -> PageTable | None:
 
 
 def _table(top: float, bottom: float, rows: Sequence[Sequence[str]]) -> PageTable | None:
-    """Returns rows of cells as a table if most have several cells with text."""
+    """Returns rows of cells as a table if most have several cells with text.
+
+    Rows in a script written from the right begin with their last cell on the page.
+    """
     several = sum(sum(map(bool, row)) > 1 for row in rows)
     if several < 2 or 2 * several < len(rows):
         return None
-    return PageTable(top, bottom, ["\t".join(row) for row in rows])
+    from_right = sum(is_from_right(cell) for row in rows for cell in row)
+    step = -1 if from_right > sum(cell[:1].isalpha() for row in rows for cell in row) / 2 else 1
+    return PageTable(top, bottom, ["\t".join(row[::step]) for row in rows])
 
 
 def _number_tables(words: Sequence[Box]) -> Iterator[PageTable]:
@@ -157,7 +163,7 @@ def _pieces(line: Sequence[Box]) -> list[Box]:
     for word in line[1:]:
         last = pieces[-1]
         if word.left - last.right < _GAP * _height(word):
-            joined = f"{last.text} {word.text}"
+            joined = _joined_words([last, word])
             edges = min(last.top, word.top), max(last.right, word.right), max(last.bottom, word.bottom)
             pieces[-1] = Box(last.left, *edges, joined)
         else:
@@ -179,8 +185,14 @@ def _columns(lines: Sequence[Sequence[Box]]) -> list[tuple[float, float]]:
 
 def _text(words: Sequence[Box]) -> str:
     """Returns the words of one cell, line by line."""
-    text = " ".join(word.text for row in rows_of(list(words)) for word in row)
+    text = " ".join(_joined_words(row) for row in rows_of(list(words)))
     return text.replace(f"{LINE_HYPHEN} ", LINE_HYPHEN)
+
+
+def _joined_words(words: Sequence[Box]) -> str:
+    """Returns the words of a line, which are given from left to right, in reading order."""
+    step = -1 if sum(is_from_right(word.text) for word in words) > len(words) / 2 else 1
+    return " ".join(word.text for word in words[::step])
 
 
 def _middle(box: Box) -> float:
