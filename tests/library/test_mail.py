@@ -4,12 +4,15 @@
 
 import base64
 import quopri
+import sys
+import time
 
 import pytest
 from made_files import pdf
 from office_files import message, pptx, rents, saved
 
-from localctx.library.parsers.mail.attachments import AttachedFiles
+from localctx.library.parsers import parse_child
+from localctx.library.parsers.mail.attachments import AttachedFiles, time_limit
 from localctx.library.parsers.text_builder import TextBuilder
 from localctx.library.read_document import Document, read_document
 
@@ -242,6 +245,35 @@ def test_an_attached_file_that_takes_too_long_or_fails_costs_only_itself():
     for parse, left, problem in ((slow, 1.2, "too long"), (slow, 0.1, "too long"), (failing, 60, "damaged")):
         with pytest.raises(DocumentError, match=problem):
             AttachedFiles(parse, lambda left=left: left).read(rents(), "a.xlsx", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such timer")
+def test_a_file_within_a_file_leaves_the_time_limit_around_it():
+    def spend(seconds: float) -> None:
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    def read_nested() -> None:
+        with time_limit(1):
+            with time_limit(0.8):
+                spend(0.1)
+            spend(3)
+
+    with pytest.raises(TimeoutError):
+        read_nested()
+
+
+def test_limits_that_an_attached_file_raises_stay_raised(monkeypatch):
+    request = {"what": "eml", "limits": (60, 1000)}
+
+    def parse(inner, data, progress):
+        inner["limits"] = (120, 5000)  # as OCR does
+        return "pdf", TextBuilder()
+
+    monkeypatch.setattr(parse_child, "_parse", parse)
+    parse_child._attached(request, "pdf", b"")
+    assert request == {"what": "eml", "limits": (120, 5000)}
 
 
 def test_a_delivery_report_is_read(read):

@@ -168,6 +168,25 @@ def test_every_row_knows_its_group(read):
     ]
 
 
+def test_rows_and_cells_that_the_file_writes_once_are_repeated(read):
+    mark = cell(p("x"), 'table:number-columns-repeated="3"')
+    table = rows(cell(p("a")) + mark, cell("", 'table:number-columns-repeated="900"'), cell(p("End")))
+    table = table.replace("<table:table-row>", '<table:table-row table:number-rows-repeated="2">')
+    assert read(made(table)).text == "a\tx\tx\tx\na\tx\tx\tx\nEnd\nEnd"
+
+
+def test_a_comment_without_an_author_has_no_name(read):
+    for author in ("", "<dc:creator/>", "<dc:creator> </dc:creator>"):
+        comment = f"<office:annotation>{author}<text:p>Is it?</text:p></office:annotation>"
+        assert read(made(p(f"One{comment} bell."))).text == "One bell.\n\nComment: Is it?"
+
+
+@pytest.mark.parametrize("name", ["image1.png", "DSC_0042.JPG", "logo.svg"])
+def test_the_name_of_a_file_describes_no_picture(read, name):
+    document = read(made(p("One.") + framed("<draw:image/>", name)))
+    assert (document.text, document.row.unread) == ("One.", "a picture")
+
+
 def framed(inside: str, described: str = "") -> str:
     return p(f"<draw:frame>{inside}{described and f'<svg:desc>{described}</svg:desc>'}</draw:frame>")
 

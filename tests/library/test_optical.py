@@ -25,7 +25,7 @@ from localctx.child_process import ChildWatch, start_python
 from localctx.errors import DocumentError
 from localctx.library.add import add_document, find_stored
 from localctx.library.parsers.pdf import optical, read_pdf
-from localctx.library.parsers.pdf.layout import Box, text_of
+from localctx.library.parsers.pdf.layout import Box, place
 from localctx.library.parsers.sandbox import ReadOptions
 from localctx.library.parsers.text_builder import OPTICAL
 from localctx.library.parsers.word_boxes import GRID, unpack
@@ -70,7 +70,7 @@ def lines(left: float, top: float, texts: list[str], pitch: float = 12, width: f
 @given(st.lists(st.tuples(*(st.integers(0, 400),) * 4), max_size=40))
 def test_everything_seen_is_in_the_text_once(places):
     boxes = [Box(x, y, x + w + 1, y + h + 1, str(i)) for i, (x, y, w, h) in enumerate(places)]
-    assert sorted(text_of(boxes).split(), key=int) == [box.text for box in boxes]
+    assert sorted(place(boxes)[0].split(), key=int) == [box.text for box in boxes]
 
 
 @given(st.randoms())
@@ -81,18 +81,18 @@ def test_columns_under_a_title_are_read_one_after_the_other_whatever_order_they_
     )
     boxes += lines(140, 130, ["7"])
     random.shuffle(boxes)
-    assert text_of(boxes) == "\n".join(["A title across\n", *left, *right]) + "\n\n7"
+    assert place(boxes)[0] == "\n".join(["A title across\n", *left, *right]) + "\n\n7"
 
 
 def test_a_table_is_read_line_by_line():
     names, numbers = ["salt", "herring and cod", "rye", "timber", "flax"], ["1", "20", "3", "44", "5"]
-    seen = text_of(lines(0, 0, names, pitch=20) + lines(250, 2, numbers, pitch=20))
+    seen = place(lines(0, 0, names, pitch=20) + lines(250, 2, numbers, pitch=20))[0]
     assert seen.split() == " ".join(f"{a} {b}" for a, b in zip(names, numbers, strict=True)).split()
 
 
 def test_paragraphs_stand_apart():
     boxes = lines(0, 0, ["It was an exam-", "ple of ships."])
-    assert text_of(boxes + lines(0, 60, ["Next"])) == "It was an exam-\nple of ships.\n\nNext"
+    assert place(boxes + lines(0, 60, ["Next"]))[0] == "It was an exam-\nple of ships.\n\nNext"
 
 
 # Which pages

@@ -224,7 +224,8 @@ def _likely_cjk(data: bytes) -> Decoded | None:
     In the right encoding these are a quarter or more of the letters beyond ASCII, in a wrong one a fiftieth.
     """
     sample, names = data[:_SAMPLE], (*_MULTI_BYTE, "utf-16-le", "utf-16-be")
-    texts = {name: read.text for name in names if (read := _lenient(sample, name)).bad <= _few(sample)}
+    few = _few(sample)
+    texts = {name: read.text for name in names if (read := _lenient(sample, name)).bad <= few}
     shares = {name: len(_COMMON_SIGNS.findall(t)) / (len(_BEYOND.findall(t)) or 1) for name, t in texts.items()}
     best = max(shares, key=shares.__getitem__, default="")
     return _lenient(data, best) if best and shares[best] > 0.12 else None

@@ -102,7 +102,7 @@ def _read(request: dict[str, Any], data: bytes, progress: _Progress) -> TextBuil
             from localctx.library.parsers.mail.attachments import AttachedFiles
 
             files = AttachedFiles(
-                lambda kind, data: _parse({**request, "what": kind}, data, _no_progress)[1],
+                lambda kind, data: _attached(request, kind, data),
                 lambda: request["limits"][0] - time.process_time(),
             )
             return message.read(data, files.read) if kind == "eml" else mailbox.read_mailbox(data, progress, files.read)
@@ -122,6 +122,15 @@ def _read(request: dict[str, Any], data: bytes, progress: _Progress) -> TextBuil
             html.read(data.decode(), builder := TextBuilder())
             return builder
     raise DocumentError("is an old Office file", "save it in a newer format")
+
+
+def _attached(request: dict[str, Any], kind: str, data: bytes) -> TextBuilder:
+    """Returns the text of an attached file. Limits that were raised for it stay raised."""
+    inner = {**request, "what": kind}
+    try:
+        return _parse(inner, data, _no_progress)[1]
+    finally:
+        request["limits"] = inner["limits"]
 
 
 def _read_plain(kind: str, text: str) -> TextBuilder:

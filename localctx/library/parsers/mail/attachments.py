@@ -18,6 +18,7 @@ from localctx.library.parsers.text_builder import TextBuilder, clean
 
 _MAX_FILES = 1000  # of one mailbox
 _MIN_SECONDS = 0.5
+_SOON = 0.001  # seconds until a limit ends that is over
 
 
 class AttachedFiles:
@@ -49,7 +50,7 @@ class AttachedFiles:
         if self._files > _MAX_FILES:
             raise DocumentError(f"one of more than {_MAX_FILES:,}", "")
         try:
-            with _time_limit(self._left() / 2):
+            with time_limit(self._left() / 2):
                 return self._parse(kind, data)
         except DocumentError:
             raise
@@ -77,20 +78,27 @@ class AttachedFiles:
 
 
 @contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after this much processor time, where the system has such a timer."""
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after this much processor time, where the system has such a timer.
+
+    A limit around it stays: it ends the inner block, too.
+    """
     if seconds < _MIN_SECONDS:
         raise TimeoutError
     if sys.platform == "win32":
         yield
     else:
         before = signal.signal(signal.SIGVTALRM, _raise_timeout)
+        outer, _ = signal.getitimer(signal.ITIMER_VIRTUAL)
+        seconds = min(seconds, outer or seconds)
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            left, _ = signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
+            if outer:  # the time limit of a mailbox or message that this file is in goes on
+                signal.setitimer(signal.ITIMER_VIRTUAL, max(outer - (seconds - left), _SOON))
 
 
 def _raise_timeout(number: int, frame: FrameType | None) -> None:

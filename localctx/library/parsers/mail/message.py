@@ -80,7 +80,7 @@ class _Writer:
     def _attachment(self, part: Message, depth: int) -> None:
         if part.get_content_maintype() == "message" and (parts := _parts(part)):
             if part.get_content_type() in _MESSAGES:
-                self._attached_message(_inner(part, parts[0]), file_name(part), depth)
+                self._attached_message(_inner(part, parts[0]), depth)
             else:  # the fields of a delivery report
                 self._builder.verbatim("\n".join(p.as_string() for p in parts).strip())
                 self._builder.line(2)
@@ -105,7 +105,7 @@ class _Writer:
             self._builder.note_unread(f"{called} ({e.problem.removeprefix('is ')})")
             return
         if read == "eml":
-            self._attached_message(_parsed(data), name, depth)
+            self._attached_message(_parsed(data), depth)
         elif isinstance(read, TextBuilder):
             self._append(read, name, called)
 
@@ -121,7 +121,7 @@ class _Writer:
         for line in read.unread:
             self._builder.note_unread(f"{line} in {called}")
 
-    def _attached_message(self, message: Message, name: str, depth: int) -> None:
+    def _attached_message(self, message: Message, depth: int) -> None:
         if depth >= _MAX_NESTED:
             self._builder.words("Attached message, not read")
             self._builder.note_unread(f"a message attached to {_MAX_NESTED} others inside each other")

@@ -35,7 +35,7 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
         raise DocumentError("is damaged: its text is not XML", REMEDY)
     styled = package.tree("styles.xml", "the styles") if package.has("styles.xml") else None
     styles = OdfStyles([one for one in (styled, root) if one is not None])
-    story = OdfStoryReader(package, "", styles, root)
+    story = OdfStoryReader(package, styles, root)
     if (deck := find(root, "presentation")) is not None:
         _write_slides(builder, deck, story, progress)
     else:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from localctx.library.parsers.office.blocks import Block, Paragraph, Table
+from localctx.library.parsers.office.drawing import is_description
 from localctx.library.parsers.office.package import Package
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, descendants, find, local
 
@@ -31,11 +32,11 @@ class OdfBlocks(Protocol):
 
 
 class OdfDrawings:
-    """Reads the drawings of the document in ``folder``. ``pictures`` counts the pictures without a description."""
+    """Reads the drawings of a document. ``pictures`` counts the pictures without a description."""
 
-    def __init__(self, package: Package, folder: str, story: OdfBlocks) -> None:
+    def __init__(self, package: Package, story: OdfBlocks) -> None:
         self.pictures = 0
-        self._package, self._folder, self._story = package, folder, story
+        self._package, self._story = package, story
 
     def blocks(self, element: Element) -> Iterator[Block]:
         """Yields the blocks of a frame, shape or group of shapes."""
@@ -80,7 +81,7 @@ class OdfDrawings:
     def _picture(self, frame: Element) -> Iterator[Block]:
         told = [child(frame, "desc"), child(frame, "title")]
         described = next((text for one in told if one is not None and (text := "".join(one.itertext()).strip())), "")
-        if described:
+        if is_description(described):
             yield Paragraph(f"Picture: {' '.join(described.split())}")
         else:
             self.pictures += 1
@@ -88,7 +89,7 @@ class OdfDrawings:
     def _object(self, element: Element) -> list[Block]:
         """Returns the blocks of an embedded object, which is in the element or in a folder of the file."""
         name = attribute(element, "href").removeprefix("./").strip("/")
-        part = f"{self._folder}{name}/content.xml"
+        part = f"{name}/content.xml"
         if name and not self._package.has(part):
             self.note("the embedded object")
             return []

@@ -7,7 +7,6 @@ from localctx.library.parsers.odf.styles import OdfStyles
 from localctx.library.parsers.office.xml_tree import Element, attribute, descendants, local, number
 
 BULLET = "• "
-_OUTLINE = "outline"
 _SAMPLES = {"01": "decimalZero", "一": "chineseCounting", "①": "decimalEnclosedCircle", "أ": "arabicAlpha"}
 _SAMPLES |= {"А": "russianUpper", "а": "russianLower", "Α": "greekUpper", "α": "greekLower", "א": "hebrew1"}  # noqa: RUF001
 _PLACE = re.compile(r"%(\d{1,2})%")

@@ -6,7 +6,7 @@ from localctx.library.parsers.odf.drawing import OdfDrawings
 from localctx.library.parsers.odf.inline import DRAWN, OdfInline
 from localctx.library.parsers.odf.lists import OdfLists
 from localctx.library.parsers.odf.styles import OdfStyles
-from localctx.library.parsers.office.blocks import Block, Cell, Paragraph, Table, labelled
+from localctx.library.parsers.office.blocks import Block, Cell, Paragraph, Table, comment_label, labelled
 from localctx.library.parsers.office.package import Package
 from localctx.library.parsers.office.xml_tree import (
     Element,
@@ -24,15 +24,15 @@ _SKIPPED = {
     *("desc", "event-listeners", "notes", "table-of-content-source", "number", "dde-connection-decls"),
 }
 _INDEX = "-source"  # how the template of an index ends
-_MOST_REPEATED = 100  # cells or rows that are written once
+_MOST_REPEATED = 100  # cells or rows that the file writes once
 
 
 class OdfStoryReader:
     """Reads the blocks of a document. ``place``, such as `` on slide 3``, is added to notes of unread parts."""
 
-    def __init__(self, package: Package, folder: str, styles: OdfStyles, root: Element) -> None:
+    def __init__(self, package: Package, styles: OdfStyles, root: Element) -> None:
         self.styles, self.place = styles, ""
-        self.drawings = OdfDrawings(package, folder, self)
+        self.drawings = OdfDrawings(package, self)
         self._package, self._lists = package, OdfLists(styles)
         listed = (control for forms in descendants(root, "forms") for control in forms.iter())
         self._controls = {attribute(control, "id"): control for control in listed}
@@ -66,14 +66,19 @@ class OdfStoryReader:
                 return labelled(f"{kind.title()}{number_told}".strip(), () if body is None else self.blocks(body))
             case "annotation":
                 author = child(element, "creator")
-                by = "" if author is None else f" by {''.join(author.itertext()).strip()}"
-                return labelled(f"Comment{by}", self._comment(element))
+                by = "" if author is None else "".join(author.itertext())
+                return labelled(comment_label(by), self._comment(element))
         return list(self.drawings.blocks(element))
 
     def table(self, table: Element) -> Table:
         """Returns a table. A cell that is merged with the cell above is found by the rows that the upper cell spans."""
         spanning: dict[int, int] = {}  # for how many further rows the cell of a column is merged
-        return Table([self._row(row, spanning) for row in _rows(table)])
+        rows = list[list[Cell]]()
+        for row in _rows(table):
+            cells = self._row(row, spanning)
+            times = min(number(attribute(row, "number-rows-repeated"), 1), _MOST_REPEATED)
+            rows += [cells] * (times if any(cell.blocks for cell in cells) else 1)
+        return Table(rows)
 
     def control(self, element: Element) -> str:
         """Returns the value of a form control such as a text field or check box; "" if it is unknown."""
@@ -123,19 +128,21 @@ class OdfStoryReader:
         cells: list[Cell] = []
         column = 0
         for one in children(row, "table-cell", "covered-table-cell"):
-            repeated = min(number(attribute(one, "number-columns-repeated"), 1), _MOST_REPEATED)
-            for _ in range(repeated):
-                cells.append(self._cell(one, column, spanning))
+            is_covered = local(one) == "covered-table-cell"
+            cell = Cell([] if is_covered else list(self.blocks(one)))
+            for _ in range(min(number(attribute(one, "number-columns-repeated"), 1), _MOST_REPEATED)):
+                cells.append(_covered(column, spanning) if is_covered else cell)
+                if not is_covered:
+                    spanning[column] = number(attribute(one, "number-rows-spanned"), 1) - 1
                 column += 1
         return cells
 
-    def _cell(self, cell: Element, column: int, spanning: dict[int, int]) -> Cell:
-        if local(cell) == "covered-table-cell":
-            rows = spanning.get(column, 0)
-            spanning[column] = max(rows - 1, 0)
-            return Cell([], 1, "above" if rows else "left")
-        spanning[column] = number(attribute(cell, "number-rows-spanned"), 1) - 1
-        return Cell(list(self.blocks(cell)))
+
+def _covered(column: int, spanning: dict[int, int]) -> Cell:
+    """Returns a cell that is merged with the cell above it, if that spans more rows, or with the one to its left."""
+    rows = spanning.get(column, 0)
+    spanning[column] = max(rows - 1, 0)
+    return Cell([], 1, "above" if rows else "left")
 
 
 def _rows(parent: Element) -> Iterator[Element]:

@@ -59,6 +59,11 @@ def labelled(label: str, blocks: Iterable[Block]) -> list[Block]:
     return [Paragraph(f"{label}:"), *kept] if kept else []
 
 
+def comment_label(author: str) -> str:
+    """Returns the label of a comment; ``author`` may be empty."""
+    return f"Comment by {' '.join(author.split())}" if author.strip() else "Comment"
+
+
 def plain_text(blocks: Iterable[Block]) -> str:
     """Returns the text of blocks in one line, without the notes and boxes that follow their paragraphs."""
     parts = []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from localctx.library.parsers.list_numbers import formatted
-from localctx.library.parsers.office.blocks import Block, labelled
+from localctx.library.parsers.office.blocks import Block, comment_label, labelled
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants, local, number
 
 _KINDS = {"footnote": "decimal", "endnote": "lowerRoman", "comment": ""}  # and how Word numbers them by default
@@ -49,13 +49,13 @@ class DocxNotes:
         kind = local(reference).removesuffix("Reference")
         key = kind, attribute(reference, "id")
         own_mark = attribute(reference, "customMarkFollows") in ("1", "true", "on")  # typed into the text
-        label = f"{kind.title()}{'' if own_mark or kind == 'comment' else ' ' + self._next(kind)}"
+        number = "" if own_mark or kind == "comment" else f" {self._next(kind)}"
         if key in self._told or key not in self._notes:
             return []
         self._told.add(key)
         note, reader = self._notes[key]
-        author = attribute(note, "author").strip()
-        return labelled(f"{label} by {author}" if author else label, reader(note))
+        label = comment_label(attribute(note, "author")) if kind == "comment" else f"{kind.title()}{number}"
+        return labelled(label, reader(note))
 
     def skip(self, element: Element) -> None:
         """Mark the notes that ``element``, which is left out of the text, refers to: they are left out, too."""

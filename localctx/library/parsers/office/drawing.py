@@ -12,7 +12,12 @@ from localctx.library.parsers.office.package import Package
 from localctx.library.parsers.office.smart_art import smart_art_blocks
 from localctx.library.parsers.office.xml_tree import Element, attribute, find
 
-_FILE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|emf|wmf|tiff?|svg|webp)", re.IGNORECASE)  # which programs put there
+_FILE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|emf|wmf|tiff?|svg|webp)", re.IGNORECASE)
+
+
+def is_description(text: str) -> bool:
+    """Returns True if a text describes a picture. Programs put the name of the picture's file there."""
+    return bool(text.strip()) and not _FILE_NAME.fullmatch(text.strip())
 
 
 class Drawings:
@@ -50,7 +55,7 @@ class Drawings:
         Counts a picture without one in ``pictures``, unless it is marked as decoration.
         """
         described = attribute(properties, "descr") or attribute(properties, "alt") or attribute(properties, "title")
-        if described.strip() and not _FILE_NAME.fullmatch(described.strip()):
+        if is_description(described):
             return [Paragraph(f"Picture: {' '.join(described.split())}")]
         decorative = find(properties, "decorative")
         self.pictures += decorative is None or attribute(decorative, "val") not in ("1", "true")

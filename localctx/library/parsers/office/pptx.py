@@ -10,7 +10,7 @@ from localctx.errors import DocumentError
 from localctx.library.parsers.archive import Archive
 from localctx.library.parsers.office.blocks import Block, Paragraph, labelled, write_blocks
 from localctx.library.parsers.office.package import REMEDY, Package
-from localctx.library.parsers.office.pptx_comments import slide_comments
+from localctx.library.parsers.office.pptx_comments import SlideComments
 from localctx.library.parsers.office.pptx_shapes import ShapeReader, placeholder
 from localctx.library.parsers.office.xml_tree import Element, attribute, descendants, find, local
 from localctx.library.parsers.text_builder import TextBuilder
@@ -28,11 +28,12 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
     if root is None:
         raise DocumentError("is damaged: its list of slides is not XML", REMEDY)
     slides, pictures, running = list(descendants(root, "sldId")), list[int](), set[str]()
+    comments = SlideComments(package, main)
     for number, slide in enumerate(slides, 1):
         relation = package.relations(main).get(_relation_of(slide))
         if relation is None:
             builder.note_unread(f"slide {number}, which is missing")
-        elif _Slide(package, main, relation.part, number, running).write():
+        elif _Slide(package, relation.part, number, comments, running).write():
             pictures.append(number)
         progress(number, len(slides))
     where = f"{'s' if len(pictures) > 1 else ''} {', '.join(map(str, pictures))}"
@@ -48,12 +49,12 @@ def _relation_of(slide: Element) -> str:
 class _Slide:
     """One slide, in the part ``part``.
 
-    ``main`` is the part that lists the slides. ``running`` collects the footers and dates of the slides before.
+    ``running`` collects the footers and dates of the slides before.
     """
 
-    def __init__(self, package: Package, main: str, part: str, number: int, running: set[str]) -> None:
+    def __init__(self, package: Package, part: str, number: int, comments: SlideComments, running: set[str]) -> None:
         self._package, self._part, self._number = package, part, number
-        self._main, self._running = main, running
+        self._comments, self._running = comments, running
         self._builder = package.builder
 
     def write(self) -> int:
@@ -69,7 +70,7 @@ class _Slide:
         self._shapes(list(shapes.shapes(find(root, "spTree"))), shapes)
         write_blocks(self._builder, self._notes(), 1)
         self._builder.line(2)
-        write_blocks(self._builder, slide_comments(self._package, self._main, self._part, self._number))
+        write_blocks(self._builder, self._comments.on(self._part, self._number))
         self._builder.line(2)
         return shapes.drawings.pictures
 

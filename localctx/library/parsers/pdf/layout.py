@@ -22,13 +22,11 @@ _ACROSS: _Axis = (attrgetter("left"), attrgetter("right"))
 _DOWN: _Axis = (attrgetter("top"), attrgetter("bottom"))
 
 
-def text_of(boxes: Sequence[Box]) -> str:
-    """Returns the text of OCR boxes in reading order. Lines end in one newline, paragraphs in two."""
-    return place(boxes)[0]
-
-
 def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
-    """Returns (the text as ``text_of`` returns it, a list of (start, end, box) that locates each box in it)."""
+    """Returns (the text of OCR boxes in reading order, a list of (start, end, box) that locates each box in it).
+
+    Lines end in one newline, paragraphs in two.
+    """
     if not boxes:
         return "", []
     rows = [row for block in _blocks(list(boxes)) for row in rows_of(block)]

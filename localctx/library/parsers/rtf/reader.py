@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from localctx.library.parsers.office import symbols
-from localctx.library.parsers.office.blocks import Block, labelled
+from localctx.library.parsers.office.blocks import Block, comment_label, labelled
 from localctx.library.parsers.rtf import destinations
 from localctx.library.parsers.rtf.settings import NO_LEVEL, RtfFonts, RtfFormField, RtfNotes, RtfState, RtfStyles
 from localctx.library.parsers.rtf.story import RtfStory, merge_of
@@ -151,7 +151,7 @@ class RtfReader:
             self.headers_and_footers.append((story.kind, blocks))
         elif story.kind == "annotation":
             author = self._author.strip()
-            self._story.after += labelled(f"Comment by {author}" if author else "Comment", blocks)
+            self._story.after += labelled(comment_label(author), blocks)
         elif label:
             self._story.after += labelled(label, blocks)
         else:
