@@ -7,20 +7,25 @@ each format ended how.
 
 import io
 import json
+import random
 import resource
 import sys
 import tempfile
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from made_files import docx, epub, pdf, zipped
 from office_files import RTF, mbox, odp, ods, odt, pptx, rent_message, rents
 
-from localctx.library.parsers import parse_child
-from localctx.library.parsers.sandbox import SandboxLimits
+from localctx.errors import DocumentError
+from localctx.library import read_document
+from localctx.library.parsers import parse_child, sandbox
+from localctx.library.parsers.sandbox import Parsed, SandboxLimits
+from localctx.library.parsers.text import decode_text
 
 WORDS = "Rivers are long and canals are short. " * 9
 LIMITS = SandboxLimits()
@@ -50,6 +55,32 @@ FORMATS = {
     "eml": ("eml", lambda: rent_message().as_bytes()),
     "mbox": ("mbox", lambda: mbox(Path(tempfile.mkdtemp()), [rent_message()] * 2)),
 }
+GROUPS = {
+    "pdf": ("pdf",),
+    "office": ("docx", "pptx", "xlsx"),
+    "opendocument": ("odt", "odp", "ods"),
+    "rtf": ("rtf",),
+    "mail": ("eml", "mbox"),
+    "text": ("html", "epub", "ipynb", "srt", "tex"),
+}
+"""Formats that share parsers."""
+
+_GERMAN = (
+    "Der Lotse fährt früh über die Förde, „weiß“ der Bürgermeister, und grüßt höflich. Öl für 20 €; Äpfel größer.\n"
+)
+_RUSSIAN = "Начальник порта сообщает, что башня была закрыта одиннадцать недель; буря сорвала крышу с балок.\n"  # noqa: RUF001
+_TABLE = "Größe;Straße;Maß\n" + "".join(f"{i};Hafenstraße {i * 7};früh über {i * 13} Öre\n" for i in range(40))
+TEXTS = {
+    "txt, utf-8": ("a.txt", (_GERMAN + _RUSSIAN) * 9, "utf-8"),
+    "txt, utf-16": ("a.txt", (_GERMAN + _RUSSIAN) * 9, "utf-16"),
+    "txt, cp1252": ("a.txt", _GERMAN * 20, "cp1252"),
+    "txt, koi8-r": ("a.txt", _RUSSIAN * 20, "koi8-r"),
+    "md, utf-8": ("a.md", f"# Straße\n\n{_GERMAN * 5}\n- Äpfel\n\n## Öl\n\n{_RUSSIAN * 5}", "utf-8"),
+    "csv, utf-8": ("a.csv", _TABLE, "utf-8"),
+    "csv, cp1252": ("a.csv", _TABLE, "cp1252"),
+}
+"""Texts whose letters are counted after damages: a file's name, its text, its encoding."""
+
 TOKENS = (
     *(
         b"%PDF-",
@@ -91,10 +122,8 @@ def edited(draw: st.DrawFn, data: bytes) -> bytes:
     return data
 
 
-def fuzz(name: str, inputs: int, number: int, file: Path) -> Counter[str]:
-    """Parses changed documents one after another. Returns how many were read, and how many refused in a sentence."""
-    ends, (what, make) = Counter[str](), FORMATS[name]
-    request = {
+def _request(what: str) -> dict[str, Any]:
+    return {
         "what": what,
         "ocr": "off",
         "characters": LIMITS.characters,
@@ -102,6 +131,57 @@ def fuzz(name: str, inputs: int, number: int, file: Path) -> Counter[str]:
         "seconds": LIMITS.seconds,
         "limits": (LIMITS.seconds, LIMITS.memory),
     }
+
+
+_DECODED = ("html", "ipynb", "subtitles", "latex")
+
+
+def _decoded(data: bytes) -> bytes:
+    try:
+        return decode_text(data, "it").text.encode()
+    except DocumentError:
+        return b""
+
+
+def read_here(name: str, data: bytes) -> Parsed:
+    """Reads a file as ``read_document`` does, but parses it in this process. Raises DocumentError."""
+
+    def parse(what: str, data: bytes) -> Parsed:
+        return sandbox._result(parse_child._result(_request(what) | {"bytes": len(data)}, data))
+
+    return read_document._parsed(data, name, name, parse)
+
+
+def letters_lost(name: str, inputs: int, number: int) -> list[tuple[int, int]]:
+    """Damages bytes of a text at random, ``inputs`` times. Returns how many bytes, and how many letters were lost."""
+    file, text, encoding = TEXTS[name]
+    whole, found, chance = text.encode(encoding), list[tuple[int, int]](), random.Random(number)
+    letters = _letters(read_here(file, whole).text)
+    first = whole.index(b"\n") if file.endswith(".csv") else 0  # every row repeats the names in the first line
+    assert letters.total() >= _letters(text).total()
+    for _ in range(inputs):
+        data = bytearray(whole)
+        places = chance.sample(range(first, len(data)), chance.choice((1, 1, 2, 5, 20)))
+        for place in places:
+            data[place] = chance.choice(
+                [byte for byte in (0, 0x1A, 0x80, 0xFF, chance.randrange(256)) if byte != data[place]]
+            )
+        try:
+            lost = letters - _letters(read_here(file, bytes(data)).text)
+        except DocumentError:
+            lost = letters
+        found.append((len(places), lost.total()))
+    return found
+
+
+def _letters(text: str) -> Counter[str]:
+    return Counter(letter for letter in text if letter.isalnum())
+
+
+def fuzz(name: str, inputs: int, number: int, file: Path) -> Counter[str]:
+    """Parses changed documents one after another. Returns how many were read, and how many refused in a sentence."""
+    ends, (what, make) = Counter[str](), FORMATS[name]
+    request = _request(what)
 
     @seed(number)
     @settings(
@@ -117,6 +197,8 @@ def fuzz(name: str, inputs: int, number: int, file: Path) -> Counter[str]:
         used = resource.getrusage(resource.RUSAGE_SELF)
         spent = int(used.ru_utime + used.ru_stime)
         resource.setrlimit(resource.RLIMIT_CPU, (spent + LIMITS.seconds + 1, resource.RLIM_INFINITY))
+        if what in _DECODED:  # damaged bytes are decoded before they come to the parser
+            data = _decoded(data)
         message = parse_child._result(request | {"bytes": len(data)}, data)
         json.dumps(message)
         assert ("text" in message) != ("problem" in message and "remedy" in message)

@@ -1,9 +1,12 @@
-"""Input changed at random: ``python measure_fuzz.py documents|api [options]``.
+"""Input changed at random: ``python measure_fuzz.py documents|letters|api [options]``.
 
-``documents [--format pdf] [--inputs 1000] [--seed 1]``: blocks of inputs are parsed by a process under the parsers'
-limits. An input that ends the process is parsed once more as the application does it: it must end in a sentence. Prints
-how many inputs were read, refused in a sentence, and ended their process; fails where the application would not have
-told a sentence.
+``documents [--format pdf | --group office] [--inputs 1000] [--seed 1]``: blocks of inputs are parsed by a process under
+the parsers' limits; ``--inputs`` counts those of a group, or of a format. An input that ends the process is parsed once
+more as the application does it: it must end in a sentence. Prints how many inputs were read, refused in a sentence, and
+ended their process; fails where the application would not have told a sentence.
+
+``letters [--inputs 1000] [--seed 1]``: damages 1 to 20 bytes of text files in several encodings. Prints how often more
+letters were lost than bytes damaged; exit code 1 if that was so at all.
 
 ``api [--requests 5000] [--seed 1]``: serves a tiny model on a free port of this machine, sends it requests made from
 ``/openapi.json`` by schemathesis, valid and invalid ones, and counts the statuses. Exit code 1: there was a 5xx, or an
@@ -21,7 +24,7 @@ from collections import Counter
 from pathlib import Path
 
 import harness
-from fuzz_documents import FORMATS
+from fuzz_documents import FORMATS, GROUPS, TEXTS, letters_lost
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.sandbox import ReadOptions, parse
@@ -65,15 +68,36 @@ def measure_documents(arguments: list[str]) -> None:
     """Parses the inputs of one format, or of all."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--format", choices=(*FORMATS, "all"), default="all")
+    parser.add_argument("--group", choices=(*GROUPS, "all"))
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    for name in FORMATS if given.format == "all" else (given.format,):
+    groups = GROUPS if given.group == "all" else {given.group: GROUPS[given.group]} if given.group else {}
+    chosen = {name: given.inputs // len(names) for names in groups.values() for name in names}
+    for name, inputs in (
+        chosen or dict.fromkeys(FORMATS if given.format == "all" else [given.format], given.inputs)
+    ).items():
         ends, start = Counter[str](), time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            for i in range(0, given.inputs, BLOCK):
-                ends += run_block(name, min(BLOCK, given.inputs - i), given.seed * 1_000_003 + i, Path(folder))[name]
+            for i in range(0, inputs, BLOCK):
+                ends += run_block(name, min(BLOCK, inputs - i), given.seed * 1_000_003 + i, Path(folder))[name]
         print(f"{name}: {dict(ends)}, {time.monotonic() - start:.0f} s", flush=True)
+
+
+def measure_letters(arguments: list[str]) -> int:
+    """Damages each text, and counts the letters that are lost."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--inputs", type=int, default=1000, help="of each text")
+    parser.add_argument("--seed", type=int, default=1)
+    given, worse = parser.parse_args(arguments), 0
+    for name in TEXTS:
+        found = letters_lost(name, given.inputs, given.seed)
+        more = [(damaged, lost) for damaged, lost in found if lost > damaged]
+        told = f"; worst: {max(more, key=lambda one: one[1] - one[0])}" if more else ""
+        damaged, lost = map(sum, zip(*found, strict=True))
+        print(f"{name}: {len(found)} inputs, {damaged} bytes damaged, {lost} letters lost, {len(more)} lost more{told}")
+        worse += len(more)
+    return int(worse > 0)
 
 
 # --- The API
@@ -145,4 +169,4 @@ def measure_api(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    harness.run(__doc__, documents=measure_documents, api=measure_api)
+    harness.run(__doc__, documents=measure_documents, letters=measure_letters, api=measure_api)
