@@ -8,8 +8,9 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
-from localctx.library.parsers.sheets.cells import NumberedRow, SheetCell
+from localctx.library.parsers.sheets.cells import NumberedRow, SheetCell, SheetRow
 from localctx.library.parsers.sheets.sheet_text import Sheet, write_sheet
 from localctx.library.parsers.sheets.values import value_of
 from localctx.library.parsers.text_builder import TextBuilder
@@ -21,6 +22,16 @@ _SEPARATORS = ",;\t|"
 _SAMPLE = 200  # rows that are examined
 _MAX_LINES = 100  # of one value; more are of a quotation mark that is not closed
 csv.field_size_limit(1 << 30)
+
+
+class _TextCell(SheetCell):
+    """A cell whose value is found when it is asked for: the search for a header asks for that of the first rows."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        return value_of(self.shown)
 
 
 def read_csv(text: str) -> TextBuilder | None:
@@ -40,7 +51,7 @@ def read_csv(text: str) -> TextBuilder | None:
 def _rows(text: str, separator: str, skipped: int) -> Iterator[NumberedRow]:
     for number, values in enumerate(_records(text, separator), 1):
         shown = ((column, " ".join(value.split())) for column, value in enumerate(values))
-        row = {column: SheetCell(value_of(value), value) for column, value in shown if value}
+        row: SheetRow = {column: _TextCell(value, value) for column, value in shown if value}
         if row and number > skipped:
             yield number, row
 
