@@ -175,6 +175,9 @@ def letters_lost(name: str, inputs: int, number: int) -> list[tuple[int, int]]:
 
 
 def _letters(text: str) -> Counter[str]:
+    """The letters of a text, without the names of columns that a row repeats."""
+    for name in _TABLE.partition("\n")[0].split(";"):
+        text = text.replace(f"{name}: ", "")
     return Counter(letter for letter in text if letter.isalnum())
 
 
