@@ -19,7 +19,8 @@ button {{ all: unset; cursor: pointer }}
 button:hover, button[aria-pressed=true] {{ text-decoration: underline }}
 button:focus-visible {{ outline: 2px solid #2563eb }}
 .unsure {{ background: #fff4cc; color: #6b5900 }}
-.number {{ text-align: right; font-variant-numeric: tabular-nums }}
+.number, .money {{ text-align: right; font-variant-numeric: tabular-nums }}
+.number, .money, .date {{ white-space: nowrap }}
 aside {{ position: fixed; inset: auto 0 0 0; padding: .8rem 1.2rem; background: #f6f6f8; border-top: 1px solid #d5d5da;
   max-height: 8rem; overflow: auto }}
 q {{ border-left: 3px solid #2563eb; padding-left: .6rem; display: block; quotes: none }}
@@ -66,7 +67,7 @@ def _cell(row: AnswerRow, cell: AnswerCell, kind: str) -> str:
     if cell.state == "unsure":
         return f'<td class="unsure"><span title="No quotation has it">unsure: {escape(cell.printed)}</span></td>'
     if not cell.quote:
-        return f"<td>{escape(cell.shown)}</td>"
+        return f'<td class="{kind}">{escape(cell.shown)}</td>'
     where = ", ".join(filter(None, (row.name, tell_part(cell.page) if cell.page else "")))
     button = f'<button data-where="{escape(where)}" data-quote="{escape(cell.quote)}">{escape(cell.shown)}</button>'
-    return f"<td{' class=number' * (kind in ('number', 'money'))}>{button}</td>"
+    return f'<td class="{kind}">{button}</td>'
