@@ -16,6 +16,7 @@ from localctx.ui.window import QUIET, AppWindow, Updates
 
 LIBRARY = "library"  # a scope; the others are "" for the chat's documents, and ids of collections
 
+_TOGGLE = "() => document.querySelector('#add-sources').classList.toggle('lc-open')"
 _THESE, _ALL = ("The ticked documents", ""), ("The whole library", LIBRARY)
 
 
@@ -35,7 +36,8 @@ class ChatDocuments:
         with gr.Accordion("Sources", elem_id="chat-about"):  # closable on narrow screens only
             self.listed = gr.State([])  # documents in the checklist, ticked or not
             self.list = gr.HTML("", elem_id="sources", js_on_load=source_list.ON_CHANGE)
-            with gr.Accordion("+ Add", open=False, elem_id="add-sources") as self.add:
+            self.more = gr.Button("+ Add", size="sm", elem_id="more-sources")
+            with gr.Column(elem_id="add-sources") as self.add:  # hidden by style.css: a closed accordion loses events
                 self.documents = gr.Dropdown([], value=[], multiselect=True, label="From the library", elem_id="about")
                 self.library = gr.Dropdown(
                     [_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False
@@ -60,6 +62,7 @@ class ChatDocuments:
 
     def wire(self, chat: gr.Textbox) -> None:
         """Connect the components. ``chat`` has the id of the open chat."""
+        self.more.click(None, js=_TOGGLE)
         self.documents.focus(self._choices, self.documents, self.documents, **QUIET)
         self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **QUIET)
         self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **QUIET)
@@ -83,12 +86,12 @@ class ChatDocuments:
             self.documents: gr.update(choices=self._window.document_choices(chosen), value=chosen),
             self.library: gr.update(choices=self._scopes(), value=scope),
             self.until: until,
-            self.add: gr.update(open=bool(scope or until)),  # what differs from the checklist is in sight
+            self.add: _opened(scope or until),  # what differs from the checklist is in sight
         }
 
     def read_until(self, until: str) -> Updates:
         """Returns updates that show the mark ``until``."""
-        return {self.until: until} | ({self.add: gr.update(open=True)} if until else {})
+        return {self.until: until} | ({self.add: _opened(until)} if until else {})
 
     def choose(self, documents: Sequence[str]) -> Updates:
         """Returns updates that choose these documents (ids) for a new chat."""
@@ -99,7 +102,7 @@ class ChatDocuments:
         """Returns updates that choose the collection with this id for a new chat."""
         return {
             self.library: gr.update(choices=self._scopes(), value=str(collection)),
-            self.add: gr.update(open=True),
+            self.add: _opened(True),
         }
 
     def _list(self, chosen: list[str] | None, listed: Sequence[str] = ()) -> tuple[str, list[str]]:
@@ -133,3 +136,7 @@ class ChatDocuments:
             with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
                 store.chats.set_documents(chat, documents)
                 store.chats.set(chat, {**chat_scope(library), "until": until})
+
+
+def _opened(is_open: object) -> Any:
+    return gr.update(elem_classes="lc-open" if is_open else "")
