@@ -37,9 +37,11 @@ _OTHER_WORDS = frozenset(
     )
 )
 
-_SIGNS = r"\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+SIGNS = r"\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+"""The ranges of Chinese characters, kana and Hangul, for a set in a pattern."""
+
 _SCRIPTS = r"\u0590-\u1dff"  # Hebrew, Arabic, the scripts of India and South-East Asia and others
-_RUN = re.compile(rf"(?P<signs>[{_SIGNS}]+)|(?P<script>[{_SCRIPTS}]+)|(?P<alphabet>[^\W\d_{_SIGNS}{_SCRIPTS}]+)")
+_RUN = re.compile(rf"(?P<signs>[{SIGNS}]+)|(?P<script>[{_SCRIPTS}]+)|(?P<alphabet>[^\W\d_{SIGNS}{_SCRIPTS}]+)")
 _LENGTHS = {"signs": 2, "script": 3, "alphabet": 4}
 _NOT_LATIN = re.compile("[\u0370-\u1dff\u3005-\ufaff]")
 _INVISIBLE = re.compile("[\xad\u200b\u2060\ufeff]")  # soft hyphens, zero-width spaces

@@ -149,3 +149,20 @@ def test_names_of_encodings_are_those_of_browsers():
     }
     names |= {"iso-8859-8-i": "iso8859-8", "iso88592": "iso8859-2", "gb2312": "gb18030", "nonsense": "", "hex": ""}
     assert {name: codec_name(name) for name in names} == names
+
+
+@pytest.mark.parametrize("control", [0x1B, 0x00, 0x1A, 0x0E, 0x80])
+@pytest.mark.parametrize("encoding", ["cp1252", "cp1251", "utf-16"])
+def test_a_control_character_costs_one_letter(encoding, control):
+    text = (RUSSIAN if encoding == "cp1251" else GERMAN) * 20
+    data = bytearray(text.encode(encoding))
+    data[402] = control
+    read = decode_mostly(bytes(data))
+    assert read.is_text
+    assert lost(text, read.text) == 1
+
+
+def test_utf_16_that_begins_with_nul_is_no_utf_32():
+    text = GERMAN * 9
+    assert decode_mostly(f"\0{text}".encode("utf-16")).text.endswith(text)
+    assert decode_mostly(text.encode("utf-32")).text == text

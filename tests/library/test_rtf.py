@@ -105,3 +105,18 @@ def test_a_note_called_in_hidden_or_deleted_text_is_hidden_too(read):
     document = read(r"Keep {\deleted gone{\footnote Secret one.}} and {\v gone{\footnote Secret two.}}end.\par")
     assert document.text.split() == ["Keep", "and", "end."]
     assert document.row.unread == "hidden text"
+
+
+@pytest.mark.parametrize(
+    ("code_page", "letters", "text"),
+    [
+        (20866, r"\'f0\'cf\'d2\'d4", "Порт"),
+        (28595, r"\'bf\'de\'e0\'e2", "Порт"),
+        (10007, r"\'8f\'ee\'f0\'f2", "Порт"),
+        (936, r"\'81\'a4", "仱"),
+        (1252, r"\'80 5", "€ 5"),
+        (99999, r"\'80 5", "€ 5"),
+    ],
+)
+def test_letters_of_the_files_code_page(read, code_page, letters, text):
+    assert read(rf"\pard {letters}\par", rf"\ansi\ansicpg{code_page}\deff9").text == text

@@ -60,6 +60,7 @@ _WESTERN = re.compile("(?:(?<=[A-Za-z])[\udc80-\udcff]|(?<![^\0-\x7f])[\udc80-\u
 _WESTERN_MARKS = {0x80, 0x85, 0x91, 0x92, 0x93, 0x94, 0x96, 0x97}  # in cp1252: the euro, dots, quotation marks, dashes
 _NOT_TEXT = re.compile("[\0-\x07\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd-\uffff]")
 _CONTROL = re.compile("[\0-\x1f]")
+_UNRATED = re.compile("[\0-\x08\x0e-\x1f\ufffd]")  # one ESC, and charset-normalizer excludes every single-byte encoding
 _HIGH_BYTES = re.compile(rb"[\x80-\xff]+")
 _HALF_WIDTH = re.compile("[\uff61-\uff9f]")
 _BEYOND = re.compile("[^\0-\x7f]")
@@ -100,8 +101,8 @@ def decode_mostly(data: bytes, declared: str = "") -> Decoded:
     cp1252 and sets ``encoding`` to "".
     """
     for bom, encoding in _BOMS:
-        if data.startswith(bom):
-            return _lenient(data, encoding)
+        if data.startswith(bom) and ((read := _lenient(data, encoding)).is_text or encoding != "utf-32"):
+            return read  # text in UTF-16 that begins with NUL has the mark of UTF-32
     name = codec_name(declared)
     return (
         _seven_bit(data, name)
@@ -237,8 +238,8 @@ def _likely(data: bytes) -> Decoded | None:
 
     matches = CharsetMatches()
     for name, text in _candidates(data[:_SAMPLE]):
-        clean = text.replace("\ufffd", "").encode(name, "ignore")
-        if match := from_bytes(clean, cp_isolation=[name], threshold=0.4).best():
+        clean = _UNRATED.sub("", text).encode(name, "ignore")
+        if clean and (match := from_bytes(clean, cp_isolation=[name], threshold=0.4).best()):
             matches.append(match)
     best, western = matches.best(), next((m for m in matches if m.encoding == "cp1252"), None)
     if best and western and best.coherence - western.coherence < 0.05 and western.chaos - best.chaos < 0.1:

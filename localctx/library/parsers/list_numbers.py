@@ -1,5 +1,7 @@
 """Formats numbers as lists and notes print them: 3, 03, III, c, 3rd, 三, ③. Names of formats are those of Word."""
 
+from collections.abc import Iterator, Sequence
+
 MARKERS = {"1": "decimal", "a": "lowerAlphabetic", "A": "upperAlphabetic", "i": "lowerRoman", "I": "upperRoman"}
 """The names of formats by the letters for them in HTML, LaTeX and OpenDocument."""
 
@@ -37,7 +39,7 @@ def formatted(value: int, form: str) -> str:
         case "lowerLetter" | "upperLetter":
             return _cased(_letters(value, _LATIN), form)
         case "lowerAlphabetic" | "upperAlphabetic":
-            return _cased(_alphabetic(value), form)
+            return _cased(alphabetic(value), form)
         case "russianLower" | "russianUpper":
             return _cased(_letters(value, _RUSSIAN), form)
         case "greekLower" | "greekUpper":
@@ -60,6 +62,15 @@ def marked(value: int, marker: str) -> str:
     return formatted(value, MARKERS[marker])
 
 
+def in_a_row(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yields the first and last number of each run in ascending numbers: (3, 7) for 3 to 7."""
+    start = 0
+    for i, number in enumerate(numbers):
+        if i + 1 == len(numbers) or numbers[i + 1] != number + 1:
+            yield numbers[start], number
+            start = i + 1
+
+
 def _cased(text: str, form: str) -> str:
     return text.upper() if form.startswith("upper") or form.endswith("Upper") else text
 
@@ -78,8 +89,8 @@ def _letters(value: int, alphabet: str) -> str:
     return alphabet[place] * (times + 1)
 
 
-def _alphabetic(value: int) -> str:
-    """After z comes aa, then ab: OpenDocument counts so by default."""
+def alphabetic(value: int) -> str:
+    """Returns a number from 1 in letters. After z comes aa, then ab: OpenDocument counts so, and columns of sheets."""
     text = ""
     while value:
         value, place = divmod(value - 1, len(_LATIN))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from localctx.library.wording.sentences import stripped
 from localctx.store.documents import Span
+from localctx.store.search_words import SIGNS
 
 MAX_CHUNK = 2200  # letters; a longer paragraph is divided
 TARGET = 1000  # letters; limit of the parts of a long paragraph, and of short paragraphs joined to one chunk
@@ -25,7 +26,7 @@ _LINE = re.compile(r"\s*\n\s*")
 _CLAUSE = re.compile(r"(?<=[，；：、])")  # noqa: RUF001
 _WORD = re.compile(r"\s+")
 _BREAKS = {False: (_SENTENCE, _LINE, _CLAUSE, _WORD), True: (_LINE, _CLAUSE, _WORD)}
-_SIGN = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_SIGN = re.compile(f"[{SIGNS}]")
 SAMPLE = 1_000_000  # characters of a section that say whether it is CJK
 SIGN_LETTERS = 3  # letters that one CJK character counts as
 

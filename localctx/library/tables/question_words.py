@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from localctx.store.search_words import SIGNS
+
 _WORDS = {
     "over or equal": (
         r"at least|or more|no less than|mindestens|au moins|al menos|almeno|pelo menos|minstens|co najmniej|"
@@ -68,7 +70,7 @@ _WORDS = {
 }
 _COMPARE = {"over or equal", "under or equal", "over", "under"}
 _COUNTED = 3  # words
-_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SPACELESS = re.compile(f"[{SIGNS}]")
 _SAY_LITTLE = {"group", "between", "most"}
 
 

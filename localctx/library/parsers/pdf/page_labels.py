@@ -1,6 +1,8 @@
 """Makes the page labels of a PDF unique, and names ranges of pages in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+from localctx.library.parsers.list_numbers import in_a_row
 
 MAX_LABEL = 100
 """The largest number of characters of a label."""
@@ -26,15 +28,7 @@ def name_pages(labels: Sequence[str], pages: Sequence[int]) -> str:
 
     ``labels`` are those of all pages; ``pages`` are numbers from 0, in ascending order.
     """
-    parts = [labels[a] if a == b else f"{labels[a]} to {labels[b]}" for a, b in _in_a_row(pages)]
+    parts = [labels[a] if a == b else f"{labels[a]} to {labels[b]}" for a, b in in_a_row(pages)]
     *before, last = parts if len(parts) <= _MOST_RANGES else [*parts[:_MOST_RANGES], "others"]
     listed = f"{', '.join(before)} and {last}" if before else last
     return f"page{'s' * (len(pages) > 1)} {listed}"
-
-
-def _in_a_row(pages: Sequence[int]) -> Iterator[tuple[int, int]]:
-    start = 0
-    for i, page in enumerate(pages):
-        if i + 1 == len(pages) or pages[i + 1] != page + 1:
-            yield pages[start], page
-            start = i + 1

@@ -1,9 +1,10 @@
 """Splits RTF into tokens, and finds Python's codecs for the code pages of its fonts."""
 
-import codecs
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from localctx.library.parsers.encodings import codec_name
 
 _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,40})(-?\d+)? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)|\\", re.DOTALL
@@ -14,16 +15,13 @@ _CHARSETS = {
 }
 """Windows code pages by the numbers of RTF's character sets of fonts."""
 
+_SYMBOLS = 42  # the code page of symbol fonts: its bytes are places in the font
 _OTHER_NAMES = {
-    936: "gbk",
-    949: "cp949",
-    950: "cp950",
-    1361: "johab",
-    10000: "mac_roman",
-    65001: "utf-8",
-    42: "latin-1",
+    **{10000: "mac-roman", 10006: "mac-greek", 10007: "mac-cyrillic", 10029: "mac-latin2", 10081: "mac-turkish"},
+    **{20866: "koi8-r", 21866: "koi8-u", 54936: "gb18030"},
+    **{28590 + part: f"iso-8859-{part}" for part in range(1, 17)},
 }
-
+"""Code pages that Python does not know by their numbers."""
 
 LARGEST = 1 << 31
 """The largest number of a control word. Larger ones, which are forged, are reduced to it."""
@@ -65,11 +63,9 @@ def _number(digits: bytes | None) -> int | None:
 
 def codec_of(code_page: int) -> str:
     """Returns the name of Python's codec for a Windows code page; cp1252 if the code page is unknown."""
-    name = _OTHER_NAMES.get(code_page, f"cp{code_page}")
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        return "cp1252"
+    if code_page == _SYMBOLS:
+        return "latin-1"
+    return codec_name(_OTHER_NAMES.get(code_page, f"cp{code_page}")) or "cp1252"
 
 
 def codec_of_charset(charset: int, default: str) -> str:

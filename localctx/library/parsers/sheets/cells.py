@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from localctx.library.parsers.list_numbers import alphabetic, in_a_row
+
 _MAX_EXPONENT = 30  # a number of more digits would be noise
 
 
@@ -64,22 +66,12 @@ def plain_number(value: float) -> str:
 
 def column_name(column: int) -> str:
     """Returns the letters of a column, counted from 0: A, B, ..., Z, AA."""
-    name = ""
-    while column >= 0:
-        name = chr(ord("A") + column % 26) + name
-        column = column // 26 - 1
-    return name
+    return alphabetic(column + 1).upper()
 
 
 def tell_ranges(numbers: Sequence[int]) -> str:
     """Returns ascending numbers as text, with ranges joined: ``3-7, 9``. After eight ranges, only counts the rest."""
-    runs = list[list[int]]()
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    told = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    told = [str(first) if first == last else f"{first}-{last}" for first, last in in_a_row(numbers)]
     return ", ".join(told[:8]) + (f" and {len(told) - 8} more" if len(told) > 8 else "")
 
 
