@@ -57,7 +57,7 @@ def in_order(pieces: Sequence[LinePiece]) -> list[TextLine]:
 
 def columns(pieces: list[LinePiece]) -> Iterator[list[LinePiece]]:
     """Yields the columns that the file writes one after another, and the text above and below them."""
-    if len(pieces) > _MAX_PIECES or not (gutter := _find_gutter(pieces, _are_written_apart)):
+    if len(pieces) > _MAX_PIECES or not (gutter := _find_gutter(pieces, _written_apart)):
         yield pieces
         return
     for part in filter(None, _parts(pieces, gutter)):
@@ -164,14 +164,14 @@ def _are_columns(pieces: Sequence[LinePiece], left: list[TextLine], right: list[
 
     ``width`` is the width of the text on the page.
     """
-    if _are_written_apart(pieces, left, right, width):
+    if _written_apart(pieces, left, right, width):
         return True
     if not (_is_gutter(left, right) and _is_running(left, width) and _is_running(right, width)):
         return False
     return not _are_cells(pieces, left, right)
 
 
-def _are_written_apart(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine], width: float) -> bool:
+def _written_apart(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine], width: float) -> bool:
     """Returns True if the file writes one side after the other, and each has full lines of text among its lines."""
     if not _is_gutter(left, right) or not (_has_text(left, width) and _has_text(right, width)):
         return False
