@@ -16,7 +16,7 @@ from tiny_models import save_sharp_model
 
 from localctx.kv.pages import page_names
 from localctx.shape import PAGE, record_layout
-from localctx.store.pages import page_reader, page_store, stored_pages
+from localctx.store.pages import page_checksum, page_store, stored_pages
 from localctx.store.store import Store
 
 pytestmark = pytest.mark.slow
@@ -280,7 +280,7 @@ def test_pages_of_another_codec_are_not_used_and_a_line_says_so(kept):
 
 @pytest.mark.parametrize(("page", "part"), PLACES[4:8])
 def test_without_checksums_the_flipped_bit_would_be_noticed_here(kept, page, part, monkeypatch):
-    monkeypatch.setattr(page_reader, "page_checksum", lambda payload: b"")
+    monkeypatch.setattr(page_checksum, "page_checksum", lambda payload: b"")
     with closing(sqlite3.connect(kept.home / "library.db")) as db, db:
         db.execute("UPDATE pages SET checksum = ?", (b"",))
     kept.flip(page, part)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from localctx.store.pages.page_checksum import page_checksum
+from localctx.store.pages.page_checksum import verified
 from localctx.store.pages.page_store import OpenedPage
 from localctx.store.pages.slot_file import EmptyFile, SlotFile, SlotWriter
 from localctx.system import sync
@@ -90,11 +90,6 @@ class PageReader:
             with suppress(FileNotFoundError, EmptyFile):  # other errors say nothing about the page and are raised
                 self._files[segment] = SlotFile(self._folder / f"{segment}.kv", row["slot_bytes"])
         return self._files[segment]
-
-
-def verified(payload: np.ndarray, checksum: bytes) -> np.ndarray | None:
-    """Returns ``payload`` if it has this checksum, else None."""
-    return payload if page_checksum(payload.data) == checksum else None
 
 
 def lock_of(file: Path, timeout: float = -1) -> FileLock:
