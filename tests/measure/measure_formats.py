@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import harness  # noqa: F401  (puts the helpers on the path)
-from known_words import office_makers, other_programs, plain_makers
+from known_words import odf_makers, office_makers, other_programs, plain_makers
 from known_words.score import Score, mean, right_places, score
 from known_words.source import Made, load, words
 
@@ -36,7 +36,8 @@ Reader = Callable[[Path, Made], tuple[str, tuple[int, int]]]
 def make_files() -> list[Made]:
     """Every file, and a line about those that this machine cannot make."""
     sources = load()
-    files = [made for source in sources for maker in (office_makers, plain_makers) for made in maker.make(source)]
+    makers = (office_makers, odf_makers, plain_makers)
+    files = [made for source in sources for maker in makers for made in maker.make(source)]
     if missing := other_programs.scripts_without_font(sources):
         print(f"no PDFs in these scripts, for want of a font (--fonts): {', '.join(missing)}")
     converted = list(other_programs.convert(files, sources)) if find_office() else []

@@ -64,6 +64,14 @@ def outcome(name: str, data: bytes) -> str:
     return "read"
 
 
+def chosen(form: str, group: str | None, inputs: int) -> dict[str, int]:
+    """How many inputs each format has, by its name: those of a group share the ``inputs`` of the group."""
+    if not group:
+        return dict.fromkeys(FORMATS if form == "all" else [form], inputs)
+    groups = GROUPS.values() if group == "all" else [GROUPS[group]]
+    return {name: inputs // len(names) for names in groups for name in names}
+
+
 def measure_documents(arguments: list[str]) -> None:
     """Parses the inputs of one format, or of all."""
     parser = argparse.ArgumentParser()
@@ -72,11 +80,7 @@ def measure_documents(arguments: list[str]) -> None:
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    groups = GROUPS if given.group == "all" else {given.group: GROUPS[given.group]} if given.group else {}
-    chosen = {name: given.inputs // len(names) for names in groups.values() for name in names}
-    for name, inputs in (
-        chosen or dict.fromkeys(FORMATS if given.format == "all" else [given.format], given.inputs)
-    ).items():
+    for name, inputs in chosen(given.format, given.group, given.inputs).items():
         ends, start = Counter[str](), time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             for i in range(0, inputs, BLOCK):
