@@ -61,7 +61,8 @@ def _cited(text: str, spans: Sequence, place: Place) -> set[str]:
 
 def mean(scores: Sequence[Score]) -> Score:
     """The mean of scores, and the sum of their places."""
-    sums = [
+    recall, precision, order = (
         sum(values) / len(scores) for values in zip(*((s.recall, s.precision, s.order) for s in scores), strict=True)
-    ]
-    return Score(*sums, (sum(s.places[0] for s in scores), sum(s.places[1] for s in scores)))
+    )
+    places = sum(s.places[0] for s in scores), sum(s.places[1] for s in scores)
+    return Score(recall, precision, order, places)
