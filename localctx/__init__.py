@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localctx.engine import events
     from localctx.engine.planning.capacity import Capacity
     from localctx.errors import Cancelled, UserError
-    from localctx.library.citations.support import AnswerSentence
+    from localctx.library.citations.sentence_sources import AnswerSentence
     from localctx.results import Answer, AnswerStats, Summary
     from localctx.session import Session
     from localctx.session_chat import SessionChat
@@ -29,7 +29,7 @@ _HOMES = {
     "Answer": "localctx.results",
     "AnswerCell": "localctx.batch.table.cells",
     "AnswerRow": "localctx.batch.table.cells",
-    "AnswerSentence": "localctx.library.citations.support",
+    "AnswerSentence": "localctx.library.citations.sentence_sources",
     "AnswerStats": "localctx.results",
     "Cancelled": "localctx.errors",
     "Citation": "localctx.document_parts",

@@ -9,7 +9,7 @@ from localctx.engine.coroutine import consume
 from localctx.engine.events import Done, Event, Note
 from localctx.engine.request_report import AnswerReport
 from localctx.library.citations.answer_groups import AnswerGroup
-from localctx.library.citations.support import AnswerSentence
+from localctx.library.citations.sentence_sources import AnswerSentence
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from localctx.document_parts import tell_part
 from localctx.errors import UsageError
-from localctx.library.citations.support import AnswerSentence, checked_summary, numbered_sources
+from localctx.library.citations.sentence_sources import AnswerSentence, checked_summary, numbered_sources
 from localctx.store.transcript import one_line, reference
 from localctx.workflows.summary_task import digest
 

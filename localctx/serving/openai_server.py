@@ -4,25 +4,24 @@ Requests need the API key. Pages of other sites cannot send it, nor read respons
 this machine is rejected (DNS rebinding).
 """
 
-import secrets
 import threading
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from localctx.engine.events import Event, Progress
 from localctx.serving.answer_endpoints import AnswerEndpoints
+from localctx.serving.api_access import ApiAccess, error_response
 from localctx.serving.api_description import describe_api
 from localctx.serving.api_error import ApiError, as_text
 from localctx.serving.api_metrics import CONTENT_TYPE, ApiMetrics
 from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.background_index import BackgroundIndexer
-from localctx.serving.http import LOOPBACK, App, access_key, host_name, listen, serve
+from localctx.serving.http import LOOPBACK, App, access_key, listen, serve
 from localctx.serving.library_endpoints import LibraryEndpoints
 from localctx.serving.open_servers import new_key, registered
 from localctx.serving.request_body import HEADERS
@@ -31,31 +30,6 @@ from localctx.session import Session
 from localctx.settings import Settings
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-class ApiKeyCheck:
-    """ASGI middleware: rejects requests without the ``key``, or with a Host header that is not in ``hosts``.
-
-    With empty ``hosts`` any Host is accepted. /health needs no key.
-    """
-
-    def __init__(self, app: Any, hosts: tuple[str, ...], key: str) -> None:
-        self._app, self._hosts, self._key = app, hosts, key.encode()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Let the wrapped application answer, or send an error response."""
-        refusal = self._refusal(scope, Headers(scope=scope)) if scope["type"] == "http" else None
-        await (_error_response(refusal) if refusal else self._app)(scope, receive, send)
-
-    def _refusal(self, scope: Any, headers: Headers) -> ApiError | None:
-        if self._hosts and host_name(headers.get("host", "")) not in self._hosts:
-            return ApiError("this server does not have that host name", status=421)
-        if scope["path"] == "/health":
-            return None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and secrets.compare_digest(given.strip().encode(), self._key):
-            return None
-        return ApiError("send the key that `localctx serve` printed, as Authorization: Bearer", None, 401, "no_key")
 
 
 class OpenAIServer:
@@ -181,7 +155,7 @@ def run(
     try:
         for event in server.load():
             on_event(event)
-        checked = ApiKeyCheck(server.app(), LOOPBACK if name in LOOPBACK else (), key)
+        checked = ApiAccess(server.app(), LOOPBACK if name in LOOPBACK else (), key)
         port, own_key = sock.getsockname()[1], new_key()
         app = server.answering(checked, own_key)
         with registered(settings.home, host, port, own_key):
@@ -190,21 +164,17 @@ def run(
         server.close()
 
 
-def _error_response(error: ApiError) -> Response:
-    return JSONResponse(error.body, error.status, HEADERS)
-
-
 async def _api_error(request: Request, error: ApiError) -> Response:
-    return _error_response(error)
+    return error_response(error)
 
 
 async def _not_found(request: Request, e: Exception) -> Response:
-    return _error_response(ApiError("this path does not exist; /openapi.json lists all paths", status=404))
+    return error_response(ApiError("this path does not exist; /openapi.json lists all paths", status=404))
 
 
 async def _wrong_method(request: Request, e: Exception) -> Response:
-    return _error_response(ApiError("this path does not have this method; /openapi.json lists the methods", status=405))
+    return error_response(ApiError("this path does not have this method; /openapi.json lists the methods", status=405))
 
 
 async def _internal_error(request: Request, e: Exception) -> Response:
-    return _error_response(ApiError("internal error in localctx; please report it, with its log", status=500))
+    return error_response(ApiError("internal error in localctx; please report it, with its log", status=500))

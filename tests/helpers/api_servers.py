@@ -9,8 +9,9 @@ from pathlib import Path
 import uvicorn
 from ask_in_process import session
 
+from localctx.serving.api_access import ApiAccess
 from localctx.serving.http import LOOPBACK, access_key, listen
-from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
+from localctx.serving.openai_server import OpenAIServer
 
 
 @contextmanager
@@ -20,7 +21,7 @@ def api_server(home: Path, model: Path, **settings) -> Iterator[tuple[str, str, 
     with session(home, model, **settings) as s, closing(OpenAIServer(s.settings, 8)) as server:
         list(server.load())
         key = access_key(home, "serve")
-        http = uvicorn.Server(uvicorn.Config(ApiKeyCheck(server.app(), LOOPBACK, key), log_level="warning", ws="none"))
+        http = uvicorn.Server(uvicorn.Config(ApiAccess(server.app(), LOOPBACK, key), log_level="warning", ws="none"))
         thread = threading.Thread(target=http.run, args=([sock],))
         thread.start()
         while not http.started:

@@ -12,7 +12,7 @@ from localctx.library.citations.cite import (
     nearest_sentence,
 )
 from localctx.library.citations.evidence import LONG_WORDS, MIN_WORDS, count_words, evidence_ranges
-from localctx.library.citations.support import check_quotes
+from localctx.library.citations.sentence_sources import check_quotes
 from localctx.library.search.search import Passage
 from localctx.library.wording.sentences import sentences
 from localctx.library.wording.yes_no import clause_after

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localctx.library.citations.sentence_sources import SupportFinder
 from localctx.library.citations.source_index import SourceText
-from localctx.library.citations.support import SupportFinder
 from localctx.library.wording.number_forms import NUMBER, number_at, number_form
 from localctx.library.wording.words import in_spaces, split_words
 

@@ -23,8 +23,9 @@ import uvicorn
 from clock import wait_until
 from tiny_models import save_sharp_model
 
+from localctx.serving.api_access import ApiAccess
 from localctx.serving.http import LOOPBACK, listen, server_config
-from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
+from localctx.serving.openai_server import OpenAIServer
 from localctx.settings import load_settings
 
 CHATS = 12
@@ -38,7 +39,7 @@ def served(home: Path, model: Path) -> Iterator[tuple[str, int]]:
     server = OpenAIServer(settings, 8)
     with closing(server), closing(listen("127.0.0.1", 0)) as sock:
         list(server.load())
-        http = uvicorn.Server(server_config(ApiKeyCheck(server.app(), LOOPBACK, "key")))
+        http = uvicorn.Server(server_config(ApiAccess(server.app(), LOOPBACK, "key")))
         thread = threading.Thread(target=http.run, args=([sock],), daemon=True)
         thread.start()
         wait_until(lambda: http.started)

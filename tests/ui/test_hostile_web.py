@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from localctx.serving.api_access import ApiAccess
 from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.http import LOOPBACK, access_key
-from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
+from localctx.serving.openai_server import OpenAIServer
 from localctx.settings import load_settings
 from localctx.ui import http_access
 from localctx.ui.app import mount
@@ -135,7 +136,7 @@ def test_no_stranger_gets_anything_from_the_api(window, tmp_path):
     try:
         inner = server.app()
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic a2V5"}):
-            app = AskEndpoint(ApiKeyCheck(inner, LOOPBACK, "key"), None, None, "own", threading.Event())
+            app = AskEndpoint(ApiAccess(inner, LOOPBACK, "key"), None, None, "own", threading.Event())
             for status, _, case in matrix(app, [*routes(inner), "/localctx/ask", "/localctx/cancel"], headers):
                 assert status in (401, 403, 421) or case[1] == "/health", case
     finally:
@@ -169,9 +170,9 @@ def test_no_other_host_name_gets_into_the_api_with_the_key(tmp_path):
     bearer = {"authorization": "Bearer key"}
     try:
         inner = server.app()
-        assert_no_other_host_gets_in(ApiKeyCheck(inner, LOOPBACK, "key"), ["/v1/models"], bearer)
+        assert_no_other_host_gets_in(ApiAccess(inner, LOOPBACK, "key"), ["/v1/models"], bearer)
         with pytest.raises(AssertionError, match=r"evil\.example"):  # without the check
-            assert_no_other_host_gets_in(ApiKeyCheck(inner, (), "key"), ["/v1/models"], bearer)
+            assert_no_other_host_gets_in(ApiAccess(inner, (), "key"), ["/v1/models"], bearer)
     finally:
         server.close()
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from localctx.library.citations.claims import claims_something
-from localctx.library.citations.support import AnswerSentence, check_by_citations, numbered_sources
+from localctx.library.citations.sentence_sources import AnswerSentence, check_by_citations, numbered_sources
 from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers import evidence, message_actions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from markdown_it import MarkdownIt
 
-from localctx.library.citations.support import AnswerSentence
+from localctx.library.citations.sentence_sources import AnswerSentence
 from localctx.ui.render import without_templates
 
 UNSUPPORTED = "No passage says this"

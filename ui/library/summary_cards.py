@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from localctx.document_parts import tell_part
-from localctx.library.citations.support import AnswerSentence, checked_summary
+from localctx.library.citations.sentence_sources import AnswerSentence, checked_summary
 from localctx.ui.answers.answer_card import answer_body, numbered_text
 from localctx.ui.answers.evidence import TextOf
 from localctx.ui.render import bar, duration, escape, note

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Done, Note
-from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
+from localctx.engine.prompt import NO_CONVERSATION, Conversation
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import prefill_request, run_request
@@ -26,6 +26,7 @@ from localctx.workflows.answer.everywhere import EverywhereWorkflow
 from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.answer.retrieval import RetrievalWorkflow
 from localctx.workflows.answer.several_documents import begin_together, in_best_order
+from localctx.workflows.answer.whole_or_passages import fits_alone, why_passages
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
 
@@ -152,28 +153,8 @@ class AskWorkflow:
         return make_answer(AnswerCase(self._builder, request, question, settings, cited))
 
     def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
-        """Returns the reason why answers come from passages of ``documents``, or None if they are read whole.
-
-        Whether they fit into the context window is tested later.
-        """
-        settings = self._runtime.settings
-        if documents is None:
-            return "the whole library was asked"
-        if settings.mode == "full" or not documents:
-            return None
-        if settings.mode in ("retrieve", "everywhere"):
-            return "passages were asked for"
-        return None if settings.keep != "full" else self._why_too_long(documents)
-
-    def _why_too_long(self, documents: Sequence[StoredDocument]) -> str | None:
-        """Returns the reason why ``documents`` are longer than the model reads well, or None if they are not."""
-        model, effective = self._builder.model, self._runtime.effective_context
-        texts = [document.text for document in documents]
-        tokens = estimate_tokens(model.tokenizer, texts, effective.whole, self._runtime.cancelled)
-        if tokens <= effective.whole:
-            return None
-        best = f"{model.name} answers best from up to {effective.description}"
-        return f"passages, because {best}, and the documents have about {tokens:,}"
+        """Returns the reason why answers come from passages of ``documents``, or None if they are read whole."""
+        return why_passages(self._builder, documents)
 
     def _open(
         self,
@@ -194,22 +175,17 @@ class AskWorkflow:
                 return (yield from self.open_whole(documents, question, persist, conversation))
             except TooLong as e:
                 only_full = self._runtime.settings.mode == "full"
-                if not documents or only_full or (conversation.history and self._fits_alone(documents, question)):
+                if (
+                    not documents
+                    or only_full
+                    or (conversation.history and fits_alone(self._builder, documents, question))
+                ):
                     raise
                 why = e.problem
         request = yield from self._retrieval.open(documents, question, persist, why, conversation)
         if may_need_table(request.prompt.passages, question):
             yield Note(NOT_COMPUTED)
         return request
-
-    def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:
-        """Returns True if the documents can be read whole without a history."""
-        texts = [document.text for document in documents]
-        try:
-            self._builder.build(documents, texts, question, persist=False).cache.drop()
-        except TooLong:
-            return False
-        return True
 
     def _read(
         self, sources: Sequence[str], reuse_stored: bool, until: str | None

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from localctx.engine.coroutine import EngineCoroutine, flat_map_events
 from localctx.engine.events import Event, SentenceChecked, Token
 from localctx.engine.request import Request
+from localctx.library.citations.sentence_sources import AnswerSentence, SupportFinder, check_quotes
 from localctx.library.citations.source_index import DocumentRange, SourceText
-from localctx.library.citations.support import AnswerSentence, SupportFinder, check_quotes
 from localctx.library.wording.sentences import sentences
 from localctx.workflows.answer.abstention import is_not_said
 from localctx.workflows.answer.answer_case import AnswerCase

@@ -17,8 +17,8 @@ from localctx.engine.events import Note, Progress
 from localctx.engine.runtime import Runtime
 from localctx.errors import NothingFound, TooLong
 from localctx.library.citations.cite import cite_passages
+from localctx.library.citations.sentence_sources import SupportFinder
 from localctx.library.citations.source_index import SourceIndex, SourceText
-from localctx.library.citations.support import SupportFinder
 from localctx.library.search.indexing import is_line_based
 from localctx.library.search.search import Passage
 from localctx.library.search.sections import Section, section_at, sections

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from localctx.library.citations.cite import Citation
 from localctx.library.citations.claims import claims_something
 from localctx.library.citations.excerpt import reflowed, words_to_mark
-from localctx.library.citations.source_index import SourceText
-from localctx.library.citations.support import (
+from localctx.library.citations.sentence_sources import (
     AnswerSentence,
     SupportFinder,
     check_by_citations,
@@ -18,6 +17,7 @@ from localctx.library.citations.support import (
     checked_summary,
     numbered_sources,
 )
+from localctx.library.citations.source_index import SourceText
 from localctx.library.wording.word_forms import form_of
 
 LEASE = """Lease
