@@ -136,6 +136,22 @@ def test_a_chat_whose_document_was_removed_says_so_and_invents_nothing(tabs, sto
     tab.read_share()
 
 
+def test_a_chat_is_renamed_and_deleted_by_its_menu_while_another_is_open(tabs, store):
+    opened = about(store, "Terns fish too.", "Who fishes?", "Terns.")
+    other = about(store, "Coots do not.", "Who swims?", "Coots.")
+    tab = tabs(opened)
+    tab.wait_for("Terns.", "#conversation")
+    tab.use_menu("Rename", f"[data-chat='{other}']")
+    tab.page.get_by_label("Title").fill("Coots of the pond")
+    tab.page.get_by_label("Title").press("Enter")
+    tab.page.locator(f"#chats [data-chat='{other}']", has_text="Coots of the pond").wait_for()
+    assert store.chats.get(other).title == "Coots of the pond"
+    tab.use_menu("Delete", f"[data-chat='{other}']")
+    tab.wait_for("Deleted “Coots of the pond”", "#undo-chat-line")
+    assert "Terns." in tab.conversation.inner_text()
+    assert chat_of(tab) == opened
+
+
 def test_an_export_leaves_no_dead_button(tabs, store):
     chat = about(store, "Gulls fish too.", "Who fishes?", "Gulls.")
     about(store, "Ducks do not.", "Who fishes?", "Ducks.")
