@@ -1,4 +1,4 @@
-"""What ``summarize`` and ``table`` share: flags of a batch, running it with its progress, and its exit code."""
+"""Shared by ``summarize`` and ``table``: the flags of a batch, its run with progress, and its exit code."""
 
 import sys
 from collections.abc import Callable, Sequence
