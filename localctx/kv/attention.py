@@ -80,10 +80,11 @@ def attend_cache(
     """Compute causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T,
     D].
 
-    ``window`` hides keys ``window`` or more positions back. ``softcap`` and ``sinks`` [Hq] are as in
-    ``localctx.kernels.reference``. In a latent layer (MLA), ``expand`` turns latents into keys and values; the new k, v
-    are already expanded. ``shared``: another layer of the model has attended over this layer of the cache in this step.
-    Returns [Hq, T, Dv]. The cache is read and not extended, but attention is reported to its keeper and recorded.
+    ``scale`` is the factor of scores. ``window`` hides keys ``window`` or more positions back. With ``softcap`` c > 0,
+    a score becomes c * tanh(score / c). ``sinks`` [Hq] are learned logits that take attention mass but add no value. In
+    a latent layer (MLA), ``expand`` turns latents into keys and values; the new k, v are already expanded. ``shared``:
+    another layer of the model has attended over this layer of the cache in this step. Returns [Hq, T, Dv]. The cache is
+    read and not extended, but attention is reported to its keeper and recorded.
     """
     call = _AttentionCall(cache, layer, q, scale, window, softcap, expand)
     path = call.path

@@ -64,7 +64,9 @@ class AttentionHistory:
         self.recorded += np.bincount(text_pages.ravel(), mass.ravel(), count)[:count]
 
     def fork(self, recording: bool = True) -> AttentionHistory:
-        """Returns a copy for a forked sequence. With ``recording``, both share ``recorded`` and add to it."""
+        """Returns a copy for a forked sequence. With ``recording``, the copy shares ``recorded``, and both sequences
+        add their attention mass to it.
+        """
         twin = AttentionHistory()
         twin.page_mass, twin.queries = self.page_mass.copy(), self.queries.copy()
         twin.recorded = self.recorded if recording else None

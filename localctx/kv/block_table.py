@@ -118,7 +118,7 @@ class BlockTable:
         return self._columns.by_part[part].bases
 
     def kinds(self, part: int) -> np.ndarray:
-        """Returns the kind (ORDINARY or SINK) of one ``part`` of each page, uint8."""
+        """Returns the kind (ORDINARY, or SINK: in full precision) of one ``part`` of each page, uint8."""
         return self._columns.by_part[part].kinds
 
     def for_kernels(self, layer: int) -> PageAddresses:
@@ -235,8 +235,8 @@ class BlockTable:
         self.placed.append(PlacedPage(parts, token, position))
 
     def release_unseen(self, position: int) -> None:
-        """Release sliding parts that no layer sees from ``position`` on. ``SLACK_PAGES`` pages
-        before the window stay.
+        """Release the sliding parts that no sliding layer sees from ``position`` on, except those of the last
+        ``SLACK_PAGES`` pages before the window.
         """
         if not (window := self.pool.shape.window):
             return
@@ -301,7 +301,7 @@ class BlockTable:
         self.pool, self.originals, self._cached = pool, originals, None
 
     def release_originals(self) -> None:
-        """Release ``originals``."""
+        """Release ``originals``, the sink pages as first computed."""
         self.pool.release(page for parts in self.originals for page in parts.ids)
         self.originals = []
 

@@ -105,8 +105,8 @@ class Cache:
         return self.history.recorded
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns the keys and values [kv_heads, tokens, dim] of the sealed pages ``first..stop``. See
-        ``BlockTable.read``.
+        """Returns the keys and values [kv_heads, tokens, dim] of the sealed pages ``first..stop``. The pages may be of
+        both kinds (ORDINARY and SINK) only if ``table.reads_mixed(layer)``.
         """
         return self.table.read(layer, first, stop, dtype)
 
@@ -121,15 +121,15 @@ class Cache:
         return self.open_page.payload()
 
     def sliding_payload(self, index: int) -> np.ndarray | None:
-        """Returns the bytes (uint8) of a sealed page's sliding part, or None if sliding layers no
-        longer see the page.
+        """Returns the bytes (uint8) of the part of a sealed page that sliding-window layers read, or None if sliding
+        layers no longer see the page.
         """
         page = self.placed_pages[index].parts.sliding
         return None if page is None else self.pool.payload(page).cpu().numpy()
 
     def bytes_with(self, tokens: int) -> int:
-        """Returns the size in bytes of the sequence with ``tokens`` more tokens: its pages in any tier, open page and
-        states.
+        """Returns the size in bytes of the sequence with ``tokens`` more tokens: its pages in any tier, its open page
+        and its recurrent states.
         """
         first, pool = self.num_pages, self.pool
         new = range(first, first + (self.tail + tokens) // PAGE)
@@ -143,7 +143,9 @@ class Cache:
     # --- The phases of a request
 
     def enter_phase(self, phase: Phase) -> None:
-        """Set the phase of the tokens processed from now on. Keepers depend on it."""
+        """Set the phase of the tokens processed from now on: ``reading`` (the document), ``asking`` (the question) or
+        ``answering``. Keepers evict and select differently in each phase.
+        """
         self.phase = phase
 
     def finish_prefill(self) -> None:
@@ -250,8 +252,8 @@ class Cache:
         self._evict()
 
     def share_pages(self, pages: Sequence[PageParts], states: States | None) -> None:
-        """Append pages that other sequences in the pool hold, shared as in ``fork``, and load the ``states`` after
-        these pages. The open page must be empty.
+        """Append pages that other sequences in the pool hold. They are shared by reference, not copied. Load the
+        recurrent ``states`` after these pages, if the model has any. The open page must be empty.
         """
         assert self.tail == 0
         assert not self._step
@@ -270,13 +272,13 @@ class Cache:
         self.length, self.position = self.length + self.tail, self.position + self.tail
 
     def adopt_states(self, snapshot: np.ndarray) -> None:
-        """Load a snapshot's bytes as the states after the adopted tokens."""
+        """Load the recurrent states in ``snapshot``, which are those after the adopted tokens."""
         self.states.adopt(snapshot, self.length)
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages, which
-        replace these. ``score`` rates the tokens for each head. A sliding layer keeps its last pages instead. Raises
-        OutOfKVMemory.
+        replace all pages between the sinks and ``stop``. ``score`` rates the tokens of a layer for each KV head; the
+        highest scores are best. A sliding layer keeps its last pages instead. Raises OutOfKVMemory.
         """
         pages, positions = pack_tokens_by_score(self.table, slots, stop, score)
         start, end = self.table.replace(SINK_PAGES, stop, pages, positions)
@@ -328,7 +330,8 @@ class Cache:
         return known if self._has_window(known) else 0
 
     def trim(self, length: int) -> None:
-        """Keep the first ``length`` tokens. A cut inside a sealed page reopens it at its codec's precision.
+        """Keep the first ``length`` tokens. If the cut is inside a sealed page, that page becomes the open page, at the
+        precision of the codec.
 
         Evicted tokens do not come back: only tokens after them can be trimmed.
         """
@@ -348,7 +351,7 @@ class Cache:
         self.length = length
 
     def drop(self) -> None:
-        """Release every page."""
+        """Release every page. The sequence must not be used afterwards."""
         self.rollback()
         self.trim(0)
         self.table.release_originals()

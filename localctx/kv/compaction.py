@@ -17,8 +17,9 @@ def pack_tokens_by_score(
     """Pack the best tokens of the pages ``SINK_PAGES..stop`` into ``slots`` new pages. The table does not change.
 
     Returns the new pages, and for each sliding layer the positions of the first keys of all its pages afterwards (None
-    for other layers). A sliding layer keeps its last pages. Keys stay at their positions. ``score`` is a
-    ``TokenScore``, see ``Keeper``. Raises OutOfKVMemory.
+    for other layers). A sliding layer keeps its last pages. Keys stay at their positions. ``score`` takes a layer and
+    its keys after the sinks, [kv_heads, tokens, k_dim]. It returns a score for each token, [kv_heads, tokens]; the
+    highest scores are kept. Raises OutOfKVMemory.
     """
     # A packed page mixes positions, so the bias of each key is unknown: such pages keep full precision.
     layers, last = range(len(table.pool.shape.layers)), table.placed[stop - slots : stop]

@@ -45,7 +45,9 @@ class OpenPage:
             buffer[:, self.filled : self.filled + new.shape[1]] = new
 
     def write_next(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Write the first tokens of the next page, into the separate buffers."""
+        """Write k and v [kv_heads, n, dim] as the first n tokens of the next page. They go to buffers of their own,
+        because a rollback still needs this page. ``commit`` makes these buffers the open page.
+        """
         self._next[layer] = fresh = self._empty(layer)
         for buffer, rest in zip(fresh, (k, v), strict=True):
             buffer[:, : rest.shape[1]] = rest
@@ -58,7 +60,7 @@ class OpenPage:
         self.filled = (self.filled + tokens) % PAGE
 
     def rollback(self) -> None:
-        """Discard the tokens of the next page."""
+        """Discard the buffers of the next page, which ``write_next`` filled."""
         self._next = {}
 
     def payload(self) -> np.ndarray:

@@ -118,11 +118,13 @@ class Pool:
         return page
 
     def kind_at(self, index: int) -> int:
-        """Returns the kind of the ``index``-th page of a sequence. See ``PageFormat``."""
+        """Returns the kind of the ``index``-th page of a sequence: SINK (in full precision) for the first pages if the
+        codec quantizes, else ORDINARY.
+        """
         return self.format.kind_at(index)
 
     def page_bytes(self, index: int, part: int = FULL) -> int:
-        """Returns the size in bytes of one part of the ``index``-th page of a sequence."""
+        """Returns the size in bytes of one ``part`` (FULL or SLIDING) of the ``index``-th page of a sequence."""
         return self.format.page_bytes(self.kind_at(index), part)
 
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
@@ -182,7 +184,7 @@ class Pool:
                 self._map_stored(page)
 
     def tier_of(self, page: int) -> str:
-        """Returns the name of a page's tier."""
+        """Returns the name of the tier that holds a page: ``device``, ``host`` or ``disk``."""
         return self._where[page].name
 
     def payload(self, page: int) -> Tensor:
@@ -207,7 +209,9 @@ class Pool:
         return self._prefetcher.take(pages, layer)
 
     def fetch_rows(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """Do the work of ``fetch``, with the records in any order."""
+        """Returns one layer's records of ``pages`` like ``fetch``, but in any order: the result says in which row the
+        record of each page is.
+        """
         return self._prefetcher.fetch(pages, layer)
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
@@ -268,8 +272,8 @@ class Pool:
         return sum(cache.bytes_with(tokens) for cache, tokens in requests) - repeated
 
     def allow(self, limits: TierLimits, caps: TierLimits, unused: int = 0) -> None:
-        """Let every tier take ``limits`` more bytes than it holds, but at most ``caps`` in all. ``unused`` is how many
-        bytes of the device can be released; they count as not held.
+        """Let every tier take ``limits`` more bytes than it holds, but at most ``caps`` bytes in all; None in either
+        means no limit. ``unused`` is how many bytes of the device can be released; they count as not held.
         """
         for tier, more, cap in zip(self.tiers, astuple(limits), astuple(caps), strict=True):
             held = tier.nbytes - (unused if tier is self.device_tier else 0)
@@ -310,14 +314,14 @@ class Pool:
         return before - len(self.device_tier)
 
     def counts(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """Returns the number of ``pages`` (None: all pages) in each tier."""
+        """Returns the number of ``pages`` (None: all pages) in each tier, by the name of the tier."""
         where = self._where.values() if pages is None else (self._where[page] for page in pages)
         found = Counter(tier.name for tier in where)
         return {tier.name: found[tier.name] for tier in self.tiers}
 
     def nbytes(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """Returns how many bytes ``pages`` (None: all) take in each tier. Pages that are read in the store's files
-        count as 0.
+        """Returns how many bytes ``pages`` (None: all) take in each tier, by the name of the tier. Pages that are read
+        in the store's files count as 0.
         """
         if pages is None:
             return {tier.name: tier.nbytes for tier in self.tiers}

@@ -29,7 +29,9 @@ class RecordSource(Protocol):
         """Returns the size in bytes of the record of ``layer`` in ``page``."""
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
-        """Copy one layer's records of ``pages``, all of one size, to ``rows`` of ``out``, in the current stream."""
+        """Copy one layer's records of ``pages``, all of one size, to ``rows`` of ``out`` [any, bytes of a record], in
+        the current stream.
+        """
 
 
 class Streams(Protocol):
@@ -39,7 +41,7 @@ class Streams(Protocol):
         """Returns a mark (an event): it is reached when all work launched so far in the current stream is done."""
 
     def wait(self, mark: Any) -> None:
-        """Make work launched later in the current stream wait until ``mark`` is reached."""
+        """Make work launched later in the current stream wait until ``mark``, which ``mark()`` returned, is reached."""
 
     def aside(self) -> Any:
         """Returns a context in which the second stream is the current one."""
@@ -141,7 +143,9 @@ class Prefetcher:
         return records[torch.from_numpy(rows).to(records.device)]
 
     def fetch(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """Do the work of ``take``, with the records in any order."""
+        """Returns the records of ``layer`` for ``pages`` like ``take``, but in any order: the result says in which row
+        the record of each page is.
+        """
         if not self._streams:
             stacked = torch.stack([self._source.record(page, layer) for page in pages])
             return FetchedRecords(stacked, np.arange(len(pages)))

@@ -45,10 +45,11 @@ def _rerotated_part(pool: Pool, page: int, part: int, by: int) -> int:
 
 
 def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
-    """Re-rotate the first ``sink_pages`` pages to the positions before the following page
-    (StreamingLLM, arXiv:2309.17453).
+    """Re-rotate the first ``sink_pages`` pages to the positions before the following page (StreamingLLM,
+    arXiv:2309.17453).
 
-    Starts from the originals, so that rounding errors do not add up. Raises OutOfKVMemory.
+    The sink pages as first computed are re-rotated each time, so that rounding errors do not add up. Raises
+    OutOfKVMemory.
     """
     window = table.placed[sink_pages].position
     for i in range(sink_pages):
@@ -56,10 +57,10 @@ def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
 
 
 def rebase_pages(table: BlockTable, sink_pages: int) -> None:
-    """Rebase positions to zero and re-rotate the keys, so that nothing exceeds the model's window. Sinks start from
-    their originals.
+    """Rebase positions to zero and re-rotate the keys, so that no position exceeds the model's window. Sinks are
+    re-rotated from the sink pages as first computed.
 
-    Raises OutOfKVMemory. The next call then continues with the pages not moved yet.
+    Raises OutOfKVMemory. The next call then continues with the pages that were not moved yet.
     """
     for i, placed in enumerate(table.placed):
         if placed.position == i * PAGE:

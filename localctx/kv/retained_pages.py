@@ -45,8 +45,11 @@ class RetainedPage:
 
 
 class RetainedPages:
-    """Retained pages by name, least recently used first. Holds one reference to each part of each page, and one to
-    their pool. Pages that are also in the store are not retained, because they are found there.
+    """Sealed pages that stay in memory after their sequence has ended, so that a later prompt with the same prefix can
+    reuse them. They are held by name, least recently used first. A retained page has one or two parts (FULL and
+    SLIDING), each with a reference that only this object releases.
+
+    Pages that are also in the store are not retained, because prompts find them there.
     """
 
     def __init__(self) -> None:
@@ -57,15 +60,15 @@ class RetainedPages:
         return len(self._pages)
 
     def unused_bytes(self, pool: Pool | None = None) -> int:
-        """Returns how many bytes of the device would be free after releasing all unused pages of ``pool`` (None: all
-        pools).
+        """Returns how many bytes of the device would be free after releasing all retained pages of ``pool`` (None: of
+        all pools) that no sequence uses.
         """
         pages = [page for page in self._pages.values() if page.is_unused and pool in (None, page.pool)]
         return sum(page.pool.nbytes(page.parts.ids)["device"] for page in pages)
 
     def find(self, pool: Pool, keys: Sequence[SharedKey], ends: Sequence[int]) -> list[RetainedPage]:
-        """Returns the retained pages of ``pool`` that are the longest prefix of ``keys``. The prefix ends at one of the
-        token counts ``ends``, and only where a sequence can continue.
+        """Returns the longest run of retained pages of ``pool`` whose names and tokens are the first of ``keys``. The
+        run ends where a sequence can continue: after one of ``ends``, which are numbers of tokens.
         """
         found = list[RetainedPage]()
         for name, tokens in keys:
@@ -80,8 +83,8 @@ class RetainedPages:
         return []
 
     def add(self, cache: Cache, keys: Sequence[SharedKey]) -> None:
-        """Retain the first pages of ``cache`` under the names ``keys``, with the states after the last one. A sliding
-        part is retained only if sliding layers still see it from the end of these pages.
+        """Retain the first pages of ``cache`` under the names ``keys``, with the recurrent states after the last of
+        these pages. A sliding part is retained only if sliding layers still see it from the end of these pages.
         """
         seen, pool, count = cache.pool.shape.pages_seen(len(keys) * PAGE), cache.pool, len(keys)
         states = cache.states.ends.get(count * PAGE)

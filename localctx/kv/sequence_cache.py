@@ -31,11 +31,13 @@ class SequenceMemory(Protocol):
         """The size in bytes of one more page."""
 
     def nbytes(self) -> dict[str, int]:
-        """Returns how many bytes are in use in each tier."""
+        """Returns how many bytes are in use in each tier, by the name of the tier: ``device`` and, for a pool of pages,
+        ``host`` and ``disk``.
+        """
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """Returns how many bytes all ``requests`` need together; each is (cache, number of more tokens). Shared bytes
-        count once.
+        """Returns how many bytes all ``requests`` need together; each is (cache, number of more tokens). Bytes that
+        several caches share count once.
         """
 
 
@@ -64,7 +66,7 @@ class SequenceCache(Protocol):
 
     @property
     def exact(self) -> bool:
-        """True if the cache is what its tokens give: nothing was evicted or lost."""
+        """True if the cache holds exactly the keys and values of its tokens: nothing was evicted or lost."""
 
     @property
     def evicted(self) -> Sequence[EvictedRange]:
@@ -84,7 +86,9 @@ class SequenceCache(Protocol):
         """
 
     def enter_phase(self, phase: Phase) -> None:
-        """Set the phase of the tokens processed from now on. Keepers depend on it."""
+        """Set the phase of the tokens processed from now on: ``reading`` (the document), ``asking`` (the question) or
+        ``answering``. Keepers evict and select differently in each phase.
+        """
 
     def finish_prefill(self) -> None:
         """End the prefill of a prompt. A keeper that compresses prompts now does so, if the prompt ends with a
@@ -95,7 +99,7 @@ class SequenceCache(Protocol):
         """Returns the longest length, up to ``length``, to which the sequence can be trimmed without loss."""
 
     def trim(self, length: int) -> None:
-        """Keep the first ``length`` tokens."""
+        """Keep the first ``length`` tokens. ``trimmable`` says to which lengths this is possible without loss."""
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> Self:
         """Returns a new sequence that shares the past of this one. It has this ``keeper`` (None: the same one). With
@@ -103,4 +107,4 @@ class SequenceCache(Protocol):
         """
 
     def drop(self) -> None:
-        """Release everything."""
+        """Release all memory of the sequence, which must not be used afterwards."""

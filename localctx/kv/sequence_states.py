@@ -79,8 +79,8 @@ class SequenceStates:
         self._next, self._next_ends = {}, {}
 
     def restorable(self, length: int, now: int) -> int:
-        """Returns the longest length, up to ``length`` tokens, after which the states are held. ``now`` is the current
-        length.
+        """Returns the longest length, up to ``length`` tokens, after which the states are held (0 if none are). ``now``
+        is the current length.
         """
         if not self._shapes or length == now:
             return length

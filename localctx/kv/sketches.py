@@ -75,8 +75,9 @@ class KeySketches:
         return self._once(lambda: arguments_of([tuple(x.numpy() for x in self.of_layer(layer)) for layer in layers]))
 
     def places(self, layers: Sequence[int]) -> np.ndarray:
-        """Returns the addresses of the sketches of ``layers`` for GPU kernels, as in ``TritonSketch``: [layers, 4]
-        int64. Every call must ask for the same layers.
+        """Returns for each of ``layers`` the addresses of the codes, scales and zeros of its sketch, and the number of
+        pages for which the sketch has room: [layers, 4] int64, for GPU kernels. Every call must ask for the same
+        layers.
         """
 
         def place(layer: int) -> list[int]:
@@ -92,7 +93,7 @@ class KeySketches:
         self._arguments = None
 
     def fork(self, table: BlockTable) -> "KeySketches":
-        """Returns the same sketches for a fork of the table."""
+        """Returns the same sketches for ``table``, a fork of this sequence's block table."""
         twin = KeySketches(table)
         twin._by_layer, twin._rooms = dict(self._by_layer), dict(self._rooms)
         return twin

@@ -67,8 +67,8 @@ class Backend(Protocol):
         """
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
-        """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages of this ``kind``. ``payloads`` is the
-        memory of the pages, which is written.
+        """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages of this ``kind`` (ORDINARY or SINK).
+        ``payloads`` is the memory of the new pages, into which the records are written.
         """
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -79,7 +79,7 @@ class Backend(Protocol):
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Returns keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, bytes of a record], all of
-        one kind.
+        one ``kind`` (ORDINARY or SINK).
         """
 
     def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
@@ -104,8 +104,10 @@ class Backend(Protocol):
         page_lse: bool = False,
     ) -> PageAttention:
         """Attend with each of the T tokens q [Hq, T, D] to n pages, which differ between tokens. ``indices`` into
-        ``pages`` are [T * n], or [H, T * n] if they differ between KV heads too. The first ``skip`` tokens of the first
-        page are hidden, for every token. ``extra`` [Hq, T * n * 64] is added to the scaled scores.
+        ``pages`` are [T * n], or [H, T * n] if they differ between KV heads too. ``scale`` is the factor of scores.
+        With ``softcap`` c > 0, a score becomes c * tanh(score / c). The first ``skip`` tokens of the first page are
+        hidden, for every token. ``extra`` [Hq, T * n * 64] is added to the scaled scores. With ``page_lse``, the result
+        includes the log-sum-exp of each page.
         """
 
     def prefill(
@@ -121,8 +123,9 @@ class Backend(Protocol):
         bias: KeyBias | None = None,
     ) -> Part:
         """Attend with the last T tokens q [Hq, T, D] to ``pages``, and causally to k, v [H, S, D] after the pages.
-        ``loss`` is the share of attention weights that a query may lose to skipped pages. ``bias`` is the bias of
-        k_proj that the keys of the pages lack; it cannot be combined with ``loss`` or rotated pages.
+        Returns (out [Hq, T, Dv], log-sum-exp [Hq, T]). ``loss`` is the share of attention weights that a query may lose
+        to skipped pages. ``bias`` is the bias of k_proj that the keys of the pages lack; it cannot be combined with
+        ``loss`` or rotated pages.
         """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:

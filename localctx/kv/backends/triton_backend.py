@@ -54,7 +54,9 @@ class TritonBackend(TorchBackend):
         return pages_triton.unseal(pages.bases, pages.kinds, self.layouts[layer], dtype, self._format.rotated)
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See ``Backend``. Decodes the records as if each were a page of its own."""
+        """Returns keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, bytes of a record], all of
+        one ``kind``. The kernel reads each record as if it were a page of its own.
+        """
         first = records.data_ptr() - int(self._format.offsets[kind, layer])
         bases = first + records.shape[1] * torch.arange(len(records), device=records.device)
         return self.unpack(layer, PageAddresses(bases, torch.full_like(bases, kind, dtype=torch.uint8)), dtype)

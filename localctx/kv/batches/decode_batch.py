@@ -59,7 +59,8 @@ class DecodeBatch:
         shared: bool = False,
     ) -> Tensor:
         """Compute ``attend_cache`` for each of the n rows: queries q [Hq, n, D] and new k, v [H, n, D], which are added
-        to the caches. With ``shared`` the caches already hold the new k, v. Returns [Hq, n, Dv].
+        to the caches. The options are those of ``attend_cache``. With ``shared``, another layer of the model has
+        already added k and v in this step. Returns [Hq, n, Dv].
         """
         rows = [x.transpose(0, 1).float().contiguous().numpy() for x in (q, k, v)]
         out = self._attend(layer, rows[0], rows[1], rows[2], scale, window, softcap, sinks)
@@ -70,8 +71,8 @@ class DecodeBatch:
     def attend_arrays(
         self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None
     ) -> np.ndarray:
-        """Compute ``attend`` with arrays in float32 and rows first: q [n, Hq, D], k and v [n, H, D]. Returns [n, Hq,
-        Dv]. For a short context, the overhead of tensors would exceed the arithmetic.
+        """Compute ``attend`` without its options, on float32 arrays with rows first: q [n, Hq, D], k and v [n, H, D].
+        Returns [n, Hq, Dv]. For a short context, the overhead of tensors would exceed the arithmetic.
         """
         out = self._attend(layer, q, k, v, scale, window)
         if self._filling:

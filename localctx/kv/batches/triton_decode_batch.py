@@ -58,8 +58,9 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The inputs by name. ``mass`` is an output: the attention mass that each page received. ``numbers`` and
-        ``sketches`` describe the page selection of the only sequence, as in ``TritonSketch``.
+        """The inputs by name. ``mass`` is an output: the attention mass that each page received. If the only sequence
+        of the batch selects pages, ``sketches`` has the addresses of its sketches (keys at two bits), and ``numbers``
+        the number of its pages and how many of these to choose.
         """
         arrays = {"mass": pad_to_power_of_two(np.zeros_like(self._mass))}
         for part in sorted({*self._pool.shape.parts}):

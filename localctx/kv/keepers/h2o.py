@@ -25,7 +25,7 @@ class H2O(TokenBudget):
     pages_may_persist: bool = False
 
     def max_tokens_held(self, tokens: int) -> int:
-        """Returns the budget."""
+        """Returns the smaller of ``tokens``, the length of the prompt, and the budget of this keeper."""
         return min(tokens, self.tokens)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
@@ -40,7 +40,7 @@ class H2O(TokenBudget):
         return sorted(order[:over].tolist())
 
     def observes(self, phase: Phase) -> Observation | None:
-        """See ``Keeper``: attention measures the mass of every page in every step."""
+        """Returns PAGE_MASS in every phase: attention measures the mass of every page in every step."""
         return Observation.PAGE_MASS
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:

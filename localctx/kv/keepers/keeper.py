@@ -42,8 +42,9 @@ class KeptSequence(Protocol):
         """The number of sealed pages."""
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
-        """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. A sliding
-        layer keeps its last pages. Raises OutOfKVMemory.
+        """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. ``score``
+        rates the tokens of a layer for each KV head; the highest scores are best. A sliding layer keeps its last pages.
+        Raises OutOfKVMemory.
         """
 
 
@@ -78,8 +79,8 @@ class Keeper:
         return cls()
 
     def max_tokens_held(self, tokens: int) -> int:
-        """Returns the most tokens that the cache holds at once for a prompt of ``tokens`` tokens, not counting one
-        chunk.
+        """Returns the most tokens that the cache holds at once for a prompt of ``tokens`` tokens, not counting the
+        chunk that is being prefilled.
         """
         return tokens
 
@@ -89,7 +90,7 @@ class Keeper:
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
         """Returns the indices of the sealed pages to evict after a step, ascending. There are ``pages`` sealed pages.
-        ``mean_mass`` [pages] is the attention mass that each got from a query on average.
+        ``mean_mass`` [pages] is the attention mass that each page got from a query on average. The default evicts none.
         """
         return []
 
@@ -118,7 +119,9 @@ class TokenBudget(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """Returns a keeper with this budget, or 2,048 tokens for None; at least four pages."""
+        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if at most 1, a
+        share of the prompt; None stands for 2,048 tokens. The keeper gets at least four pages.
+        """
         part = 2048.0 if budget is None else budget
         return cls(tokens=max(4 * PAGE, math.ceil(part * tokens) if part <= 1 else int(part)))
 
@@ -126,12 +129,15 @@ class TokenBudget(Keeper):
 @dataclass(frozen=True, kw_only=True)
 class PromptCompressor(TokenBudget):
     """A keeper that acts once, after the prompt was read. Each KV head then keeps the tokens with the best scores. A
-    tenth of the budget is reserved for the last pages of the prompt (arXiv:2605.18053).
+    tenth of ``tokens``, the budget, is reserved for the last pages of the prompt (arXiv:2605.18053).
     """
 
     def after_prefill(self, sequence: KeptSequence) -> None:
-        """Pack the sealed pages that ``score`` can score into fewer pages, within the budget. The sinks and the last
-        pages of the prompt stay whole.
+        """Pack sealed pages into fewer pages, so that the sequence keeps about ``tokens`` tokens, the budget of this
+        keeper.
+
+        The packed pages are those that ``pages_scored`` counts, without the sinks and the last pages of the prompt,
+        which stay whole. Each KV head keeps the tokens with the best ``score``. Raises OutOfKVMemory.
         """
         recent = max(1, self.tokens // PAGE // 10)
         slots = max(1, self.tokens // PAGE - recent - SINK_PAGES)
@@ -140,7 +146,9 @@ class PromptCompressor(TokenBudget):
             sequence.keep_tokens(slots, stop, lambda layer, keys: self.score(sequence.history, layer, keys))
 
     def pages_scored(self, sequence: KeptSequence) -> int:
-        """Returns the number of sealed pages that ``score`` can score."""
+        """Returns the number of sealed pages, from the first one on, whose tokens ``score`` can rate. The default is
+        all sealed pages.
+        """
         return sequence.num_pages
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:

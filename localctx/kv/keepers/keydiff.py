@@ -22,7 +22,9 @@ class KeyDiff(PromptCompressor):
     name: str = "keydiff"
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """Returns the negative cosine similarity between each key and the mean of all normalized keys."""
+        """Returns the negative cosine similarity between each of ``keys`` [kv_heads, tokens, k_dim] and the mean of all
+        normalized keys: [kv_heads, tokens]. ``history`` and ``layer`` are not used.
+        """
         from torch.nn.functional import cosine_similarity, normalize
 
         return -cosine_similarity(keys, normalize(keys, dim=-1).mean(1, keepdim=True), dim=-1)

@@ -21,12 +21,16 @@ class Select(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """Returns a keeper that shows a quarter of the pages if no budget is given."""
+        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if at most 1, a
+        share of the prompt; None stands for a quarter of the pages.
+        """
         part = 0.25 if budget is None else budget
         return cls(part=part if part <= 1 else part / max(part, tokens))
 
     def pages_seen(self, pages: int) -> int:
-        """Returns the share ``part`` of the pages, as a number: at least the sinks and three more."""
+        """Returns how many of ``pages`` sealed pages one query attends to: the share ``part``, but at least the sinks
+        and three more pages.
+        """
         return min(pages, max(SINK_PAGES + 3, math.ceil(pages * self.part)))
 
 

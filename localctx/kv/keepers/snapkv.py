@@ -24,8 +24,8 @@ class SnapKV(PromptCompressor):
     name: str = "snapkv"
 
     def observes(self, phase: Phase) -> Observation | None:
-        """See ``Keeper``: while the question is read, attention measures the votes of its last queries for each
-        token.
+        """Returns TOKEN_VOTES while the question is read: attention measures the votes of the question's last queries
+        for each token. Returns None in the other phases.
         """
         return Observation.TOKEN_VOTES if phase == "asking" else None
 
@@ -40,7 +40,9 @@ class SnapKV(PromptCompressor):
         return min((votes.shape[1] // PAGE for votes in sequence.history.token_votes.values()), default=0)
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """Returns the votes for each token, or the highest vote among its neighbours if that is higher."""
+        """Returns the votes for each token after the sinks, or the highest vote among its neighbours if that is higher:
+        [kv_heads, tokens]. ``keys`` [kv_heads, tokens, k_dim] only says how many tokens to score.
+        """
         from torch.nn.functional import max_pool1d
 
         votes = history.token_votes[layer][:, SINK_PAGES * PAGE :][:, : keys.shape[1]]
