@@ -15,7 +15,7 @@ _E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats (4 exponent
 
 def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     """Returns codes (uint8, shape of x), and scale and zero (float16, without the axis ``dim``), so that ``x ~ zero +
-    scale * codes``.
+    scale * codes``. ``kind`` is 8, 4 or 2 for integer codes of so many bits, or the kind of the 8-bit floats e4m3.
 
     All numbers along ``dim`` form a group with one scale and zero (KIVI: tokens for K, channels for V). For integer
     codes, ``zero`` and ``zero + levels * scale`` bound the group: both are rounded outward to float16, so only elements
@@ -52,7 +52,8 @@ def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
 
 
 def pack(codes: Tensor, kind: int) -> Tensor:
-    """Pack codes [..., n] into bytes [..., n * bits / 8]. Byte j holds the elements j, j + n * bits / 8, and so on.
+    """Pack codes [..., n], made by ``quantize`` with this ``kind``, into bytes [..., n * bits / 8]. Byte j holds the
+    elements j, j + n * bits / 8, and so on.
 
     With this stride, unpacking a row of bytes gives runs of neighbouring elements, which fit vector lanes.
     """

@@ -22,11 +22,12 @@ def attend(
     mask: Tensor | None = None,
     softcap: float = 0,
 ) -> Part:
-    """Returns the attention of q [Hq, T, D] over k [H, S, D], v [H, S, Dv]. Query head i reads KV head i // (Hq / H).
+    """Returns (out [Hq, T, Dv], log-sum-exp [Hq, T]): the attention of q [Hq, T, D] over k [H, S, D], v [H, S, Dv].
+    Query head i reads KV head i // (Hq / H). ``scale`` is the factor of scores.
 
-    ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key; a query that
-    sees none gets out 0 and lse -inf. The reference also takes a mask [Hq, T, S]. ``softcap`` c > 0 squashes scores to
-    c * tanh(score / c) (Gemma 2).
+    ``causal``: query t sees keys 0..t (T must equal S). ``mask`` [T, S] is True where a query sees a key; a query that
+    sees no key gets out 0 and lse -inf. The reference also takes a mask [Hq, T, S]. ``softcap`` c > 0 squashes scores
+    to c * tanh(score / c) (Gemma 2).
     """
     if q.device.type == "cpu" and not softcap and k.shape[2] >= v.shape[2]:
         # MLA's values are narrower than its keys: padding them with zeros is cheaper than computing all scores at once

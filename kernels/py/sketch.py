@@ -46,7 +46,8 @@ Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
 
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
     """Returns for each query and page the approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D]. ``extra``
-    [H, Q, n * 64] is added to the scores of single keys. This is the reference, for any device.
+    [H, Q, n * 64] is added to the scores of single keys. This is the reference for faster kernels, and runs on any
+    device.
     """
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)

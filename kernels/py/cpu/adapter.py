@@ -21,8 +21,8 @@ _NOTHING = np.empty((0, 0, 0), np.uint8)
 class Change(NamedTuple):
     """The change of a weight [out, in]: ``up`` [out, r] times ``down`` [r, in] is added to the weight.
 
-    Both matrices are stored as codes of ``cpu.linear.Blocks``, each with its number kind. ``down_codes`` is empty if
-    nothing changes.
+    Both matrices are stored as codes of ``cpu.linear.Blocks``. ``down_kind`` and ``up_kind`` are the number kinds of
+    the codes (FLOAT, BFLOAT or HALF). ``down_codes`` is empty if nothing changes.
     """
 
     down_kind: int
@@ -48,8 +48,8 @@ def change_of(down: Tensor, up: Tensor) -> Change:
 
 @njit
 def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
-    """Add the product of ``change`` with these ``rows`` of x [n, in] to the same rows of out [n, >= out]. The result of
-    a row does not depend on the other rows.
+    """Multiply some rows of x [n, in] by ``change``, and add the products to the same rows of out [n, >= out]. ``rows``
+    are the indices of these rows. The result of a row does not depend on the other rows.
     """
     if len(rows) == 0 or len(change.down_codes) == 0:
         return
@@ -64,8 +64,8 @@ def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
 
 
 def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.ndarray) -> None:
-    """Compute ``add_change`` with products in bf16, for the many rows of a chunk. torch chooses the order of sums, so a
-    result may depend on the number of rows.
+    """Compute ``add_change``, with the same arguments, in bf16 for the many rows of a chunk. torch chooses the order of
+    sums, so a result may depend on the number of rows.
     """
     if not len(rows) or not len(change.down_codes):
         return

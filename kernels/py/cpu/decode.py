@@ -98,7 +98,9 @@ def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=MATH)
 def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """Decode the values of a KV head into ``out`` [64, Dv]; the arguments are as in ``load_k``."""
+    """Decode the values of a KV head in the record at ``address`` into ``out`` [64, Dv]. ``row`` is the record's
+    format: a row of the layout's table.
+    """
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
@@ -141,8 +143,9 @@ def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
 
 @njit(**INLINED)
 def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
-    """Add ``extra`` to the scores [64] of a page's tokens, cap them, and hide all tokens except ``first..stop``, in
-    place. Returns the greatest score.
+    """Change the scores ``s`` [64] of a page's tokens in place: add ``extra`` (empty: nothing), cap each score to
+    softcap * tanh(score / softcap) if ``softcap`` > 0, and hide all tokens except ``first..stop``. Returns the greatest
+    score.
     """
     for t in range(len(extra)):
         s[t] += extra[t]
@@ -189,12 +192,12 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
 def attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
     """Attend with the query heads of one KV ``head`` to the pages of one ``part``. q [n, Hq, D] are scaled queries. The
     part is (query, first page, end page, number of hidden tokens in the first page). ``addresses`` and ``formats`` are
-    [1 or H, pages], with one row for all heads or one per head.
+    [1 or H, pages], with one row for all heads or one per head. ``lay`` is the layout of the records.
 
     Fills ``out`` [Hq, Dv] with weighted sums of values and ``totals`` [Hq] with sums of weights; the caller sets both
     to zero before. Weights are relative to ``tops`` [Hq], the greatest scores, which begin as ``HIDDEN``. ``extra``
-    [Hq, pages * 64] is added to scores, and ``masses`` [Hq, pages] gets the log-sum-exp of each page; both may be
-    empty.
+    [Hq, pages * 64] is added to scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``masses`` [Hq,
+    pages] gets the log-sum-exp of each page. ``extra`` and ``masses`` may be empty.
     """
     group, own = q.shape[1] // lay.heads, head % len(addresses)
     some = slice(head * group, head * group + group)

@@ -17,8 +17,8 @@ from localctx.kernels.llvm.vector_math import address_of, as_pointer, bits_of_fl
 class BatchPages(NamedTuple):
     """The sealed pages of all rows (new tokens). The pages of one row follow those of the row before.
 
-    ``parts`` [S, 4] are the ranges of pages that single tasks read, in the order of rows, as ``attend_part`` takes
-    them. ``addresses`` and ``formats`` of the records are [1 or H, pages].
+    ``parts`` [S, 4] are the ranges of pages that single tasks read, in the order of rows: (row, first page, end page,
+    number of hidden tokens in the first page). ``addresses`` and ``formats`` of the records are [1 or H, pages].
     """
 
     parts: np.ndarray
@@ -60,9 +60,10 @@ def attend_rows(
 
     Returns out [n, Hq, Dv] and, with ``masses``, the share of the row's attention that each page got, [Hq, pages] (else
     empty); both are float32. ``rotated``: pages were rotated by ``quant.rotate``. ``extra`` [Hq, pages * 64] is added
-    to the scaled scores of pages. ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and ``merge``. The result of a
-    row does not depend on the other rows. The context is split as in Flash-Decoding; all rows of a layer share one call
-    as in vLLM's PagedAttention (arXiv:2309.06180).
+    to the scaled scores of pages. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``sinks`` [Hq] are
+    learned logits that take attention mass but add no value. The result of a row does not depend on the other rows. The
+    context is split as in Flash-Decoding; all rows of a layer share one call as in vLLM's PagedAttention
+    (arXiv:2309.06180).
     """
     n, heads = q.shape[:2]
     q, cap = q * np.float32(scale), np.float32(softcap)
@@ -92,8 +93,9 @@ def attend_pages(
 
     ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] if each KV head has
     other pages. The first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is added to the
-    scaled scores. ``masses`` [Hq, n] is the log-sum-exp of each single page, or is empty if not requested. The context
-    is split as in Flash-Decoding, and a page is read once for all query heads of a KV head.
+    scaled scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``masses`` [Hq, n] is the log-sum-exp of
+    each single page, or is empty if not requested. The context is split as in Flash-Decoding, and a page is read once
+    for all query heads of a KV head.
     """
     heads, pages = q.shape[0], addresses.shape[-1]
     # copied, because numba compiles again for read-only arrays
@@ -115,8 +117,8 @@ def attend_pages(
 
 @njit
 def attend_plainly(q, k, v, pages, tails, layout, scale, result):  # type: ignore[no-untyped-def]
-    """Compute ``attend_rows`` without its options, as a function for compiled code. Writes to ``result`` [n, Hq,
-    Dv].
+    """Compute ``attend_rows`` without its keyword arguments, as a function for compiled code. Writes to ``result`` [n,
+    Hq, Dv].
     """
     heads = q.shape[1]
     scaled, none = q * np.float32(scale), np.empty((heads, 0), np.float32)

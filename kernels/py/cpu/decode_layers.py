@@ -21,10 +21,10 @@ from localctx.kernels.llvm.vector_math import as_pointer
 class PageSelection(NamedTuple):
     """Says how the only row of a batch selects pages in ``decode_layers``. Layers before layer ``dense`` see all pages.
 
-    In later layers each KV head selects ``selected`` pages, always including the first ``sinks`` pages. ``parts``
-    divide the selected pages among tasks, as in ``BatchPages``. ``sketches`` [selecting layers, 13] are the
-    ``arguments_of`` the Sketch of each selecting layer. Bounds rule out most pages, and only the sketches of
-    ``candidates`` pages are read.
+    In later layers each KV head selects ``selected`` pages, always including the first ``sinks`` pages. ``parts`` [S,
+    4] divide the selected pages among tasks: (0 for the only row, first page, end page, number of hidden tokens in the
+    first page). ``sketches`` [selecting layers, 13] are the ``arguments_of`` the Sketch of each selecting layer. Bounds
+    rule out most pages, and only the sketches of ``candidates`` pages are read.
     """
 
     dense: int
@@ -77,13 +77,14 @@ def _numbers(part: Any) -> Iterator[int]:
 
 @njit(cache=True)
 def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, pages):  # type: ignore[no-untyped-def]
-    """Run the rows x [n, hidden], one new token each, through all layers in place. Each layer computes ``enter``,
-    ``attend_rows`` and ``leave``.
+    """Run the new tokens x [n, hidden] through all layers in place. Each layer computes ``enter``, ``attend_rows`` and
+    ``leave``.
 
     ``weights`` are the ``arguments_of`` EntryWeights and ExitWeights. ``changes`` are the ``arguments_of``
-    LayerChanges, which apply to the rows ``changed``. ``queries`` is the number of query heads. Returns the new keys
-    [layers, n, H, D] and values [layers, n, H, Dv], which are also written to the open pages, and the indices of the
-    selected pages [selecting layers, H, count].
+    LayerChanges, which apply to the tokens whose indices are ``changed``. ``eps``, ``cos`` and ``sin`` are those of
+    ``enter``; ``scale`` is the factor of attention scores, and ``pages`` are LayerPages. ``queries`` is the number of
+    query heads. Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also written to the
+    open pages, and the indices of the selected pages [selecting layers, H, count].
     """
     layers, n = len(weights), len(x)
     sealed, tails, y, selection = pages

@@ -46,7 +46,9 @@ class ExitWeights(NamedTuple):
 
 
 class LayerChanges(NamedTuple):
-    """The changes that an adapter makes to the weights of a layer. ``qkv`` changes q, k and v as one weight."""
+    """The changes that an adapter makes to the weights of a layer. ``qkv`` changes the weights of q, k and v, which are
+    stored as one weight.
+    """
 
     qkv: Change = NO_CHANGE
     output: Change = NO_CHANGE
@@ -56,9 +58,11 @@ class LayerChanges(NamedTuple):
 
 @njit(cache=True)
 def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Compute the part of a layer before attention: q [n, Hq, D], k [n, H, D] and v [n, H, Dv] of the rows x [n,
-    hidden]. q and k are rotated by cos and sin [n, <= D / 2] (RoPE, arXiv:2104.09864). ``change`` changes the weight of
-    q, k and v for these ``rows``.
+    """Compute the part of a layer before attention: fill q [n, Hq, D], k [n, H, D] and v [n, H, Dv] for the tokens x
+    [n, hidden]. ``entry`` are the EntryWeights of the layer. ``eps`` is the small number in RMS norms that prevents a
+    division by zero. q and k are rotated by cos and sin [n, <= D / 2] (RoPE, arXiv:2104.09864).
+
+    ``change`` is an adapter's change of the weight of q, k and v. It applies to the tokens whose indices are ``rows``.
     """
     normed = normalize(x, entry.norm, eps)
     out = _times(normed, entry.qkv)
@@ -68,8 +72,10 @@ def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-un
 
 @njit(cache=True)
 def leave(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
-    """Compute the part of a layer after attention: add the projected attention output [n, Hq * Dv] to the rows x [n,
-    hidden], then the output of the gated MLP. ``changes`` are an adapter's changes of the weights for these ``rows``.
+    """Compute the part of a layer after attention: add the projected attention output, ``attended`` [n, Hq * Dv], to
+    the tokens x [n, hidden], and then add the output of the gated MLP. ``exits`` are the ExitWeights of the layer.
+    ``eps`` is the small number in RMS norms that prevents a division by zero. ``changes`` are an adapter's changes of
+    the weights. They apply to the tokens whose indices are ``rows``.
     """
     _add(x, attended, exits.output, changes.output, rows)
     normed = normalize(x, exits.norm, eps)
@@ -79,7 +85,7 @@ def leave(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-de
 
 
 def enter_chunk(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Compute ``enter`` for the many rows of a chunk, with its product in bf16."""
+    """Compute ``enter``, with the same arguments, for the many tokens of a chunk. The product is computed in bf16."""
     normed = normalize(x, entry.norm, eps)
     out = _times_in_bf16(normed, entry.qkv)
     add_change_in_bf16(out, normed, change, rows)
@@ -87,7 +93,7 @@ def enter_chunk(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore
 
 
 def leave_chunk(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
-    """Compute ``leave`` for the many rows of a chunk, with its products in bf16."""
+    """Compute ``leave``, with the same arguments, for the many tokens of a chunk. The products are computed in bf16."""
     added = _times_in_bf16(attended, exits.output)
     add_change_in_bf16(added, attended, changes.output, rows)
     x += added
@@ -106,8 +112,8 @@ def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
-    """Returns the rows of x [n, d] divided by the root of their mean square, times ``weight`` (RMSNorm,
-    arXiv:1910.07467).
+    """Returns the rows of x [n, d] divided by the root of their mean square, times ``weight`` [d] (RMSNorm,
+    arXiv:1910.07467). ``eps`` is added to the mean square, so that no division is by zero.
     """
     out = np.empty(x.shape, np.float32)
     if len(x) <= FEW:

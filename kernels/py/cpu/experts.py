@@ -100,7 +100,9 @@ def multiply_experts(x: Tensor, experts: Sequence[int], ends: Sequence[int], blo
 
 @njit(parallel=True, cache=True)
 def multiply_chosen(x, experts, ends, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Compute ``multiply_experts`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
+    """Compute ``multiply_experts`` as a function for compiled code: x [n, in], contiguous, into out [n, blocks * 32].
+    ``kind`` and ``codes`` are those of the ExpertBlocks.
+    """
     blocks, by_integers = codes.shape[1], kind in (SIGNED, NIBBLES)
     small = rounded(x if by_integers else x[:0])
     for task in prange(len(experts) * blocks):

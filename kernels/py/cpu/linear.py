@@ -110,7 +110,9 @@ def dense(blocks: Blocks) -> Tensor:
 
 
 def gather_rows(blocks: Blocks, rows: Tensor) -> Tensor:
-    """Returns some ``rows`` [n] of an exact weight as [n, in] float32: an embedding lookup."""
+    """Returns the rows of an exact weight whose indices are ``rows`` [n]: [n, in] float32. Embeddings are looked up in
+    this way.
+    """
     return _stored(blocks)[rows // WIDTH, :, rows % WIDTH].float()
 
 

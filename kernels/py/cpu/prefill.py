@@ -31,9 +31,10 @@ def attend_chunk(
     """Attend with the last T tokens q [Hq, T, D] to n sealed pages, and causally to the S >= T tokens after the pages.
 
     These S tokens have keys k [H, S, D] and values v [H, S, Dv]. Returns (out [Hq, T, Dv], lse [Hq, T]); all tensors
-    are float32. ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) of the pages are [n]. ``bias``
-    is the bias that their keys lack. Follows FlashAttention (arXiv:2205.14135) with pages as the blocks of keys. The
-    result of a token does not depend on the chunk's length.
+    are float32. ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) of the pages are [n]. ``scale``
+    is the factor of scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``bias`` is the bias that
+    their keys lack. Follows FlashAttention (arXiv:2205.14135) with pages as the blocks of keys. The result of a token
+    does not depend on the chunk's length.
     """
     return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, bias)
 
@@ -51,7 +52,7 @@ def compute_chunk(
     *more: Any,
 ) -> tuple[Tensor, Tensor]:
     """Run ``attend_chunk`` with the compiled function ``attend``. That function takes the arguments of ``_attend``,
-    then ``more``.
+    followed by ``more``.
     """
     heads, tokens, _ = q.shape
     scaled = (q * scale).reshape(layout.heads, -1, q.shape[2]).contiguous()
@@ -110,7 +111,8 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 @njit(**INNER)
 def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
-    """Set ``last`` [n] to the number of tokens of a page that each query sees, 0 to 64. ``before`` is the number of
+    """Set ``last`` [n] to the number of tokens of a page that each query sees, 0 to 64. The queries are those of one KV
+    head from index ``first`` on; each of its query heads has ``tokens`` queries in turn. ``before`` is the number of
     tokens from the page's beginning to the chunk's first token. Returns True if any token is seen.
     """
     max_seen = 0
@@ -123,7 +125,9 @@ def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
 @njit(**INNER)
 def attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # type: ignore[no-untyped-def]
     """Attend with the queries q [n, D] of a head, from ``first`` on, to the keys k [D, 64] and values v [64, Dv] of a
-    page. Query i sees the first ``last[i]`` tokens of the page.
+    page. Query i sees the first ``last[i]`` tokens of the page. Adds weighted values to ``out`` [queries, Dv] and
+    weights to ``totals`` [queries]. Weights are relative to ``tops`` [queries], the greatest scores so far. ``scores``
+    [n, 64] is scratch memory. With ``softcap`` c > 0, a score becomes c * tanh(score / c).
     """
     scores[:] = np.float32(0)
     floats, here = np.int64(32), np.int64(0)  # typed as in decoding: numba compiles again for literals

@@ -24,16 +24,19 @@ def choose(
 
     q [H, Q, D] are scaled queries. The first ``sinks`` pages and the last one are always chosen; ties go to the first
     page. The weight of a page for a query is exp of its approximately greatest q . key. The rank of a page is this
-    weight divided by the query's ``count``-th greatest weight, summed over the Q queries. (Ranking by the greatest
-    scores would let queries with large scores decide for all. Ranking by softmax shares would give a flat query's first
-    choices less than anything in a peaked query.)
+    weight divided by the query's ``count``-th greatest weight, summed over the Q queries.
 
-    With more than FEW pages, bounds on the keys (Quest, arXiv:2406.10774) rule out pages, whose sketches are not read.
-    A query is rounded to int8 for each sketch that is read. ``extra`` [H, Q, n * 64] is added to the scores of single
-    keys; then all sketches are read. With ``score``, and on devices other than the CPU, all sketches are read and no
-    query is rounded.
+    ``score`` is a function that takes q, ``sketch`` and ``extra``, and returns the approximately greatest q . key of
+    each page, [H, Q, n]. Without it (None), ``best_scores`` is used on devices other than the CPU, and compiled code on
+    the CPU.
+
+    The compiled code rounds a query to int8 for each sketch that it reads. With more than FEW pages, bounds on the keys
+    (Quest, arXiv:2406.10774) rule out pages, whose sketches are not read. ``extra`` [H, Q, n * 64] is added to the
+    scores of single keys; all sketches are read if it is given.
     """
     if score or q.device.type != "cpu":
+        # ranking by the greatest scores would let queries with large scores decide for all; ranking by softmax shares
+        # would give the first choices of a flat query less than any page of a peaked query
         weights = (score or best_scores)(q, sketch, extra).softmax(-1)
         each = (weights / weights.topk(count, -1).values[..., -1:].clamp_min(float(LEAST))).sum(1)
         each[:, :sinks] = each[:, -1] = float("inf")
@@ -55,8 +58,9 @@ def num_candidates(pages: int, count: int) -> int:
 
 @njit
 def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """Compute ``choose`` without its options, as a function for compiled code, into ``out`` [H, count]. Scales and
-    zeros are the bits of float16, as uint16.
+    """Compute ``choose`` without ``extra`` and ``score``, as a function for compiled code, into ``out`` [H, count].
+    ``codes``, ``scale`` and ``zero`` are the arrays of the sketch, with float16 numbers as uint16. Only the sketches of
+    ``max_pages`` pages of each head are read, as ``num_candidates`` says.
     """
     none = np.empty((len(q), q.shape[1], 0), np.float32)
     _choose(q, codes, scale, zero, none, max_pages, sinks, out)

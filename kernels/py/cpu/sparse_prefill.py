@@ -25,12 +25,12 @@ def attend_chunk_sparsely(
     softcap: float,
     loss: float,
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``attend_chunk``, but the 64 queries of each full page of the chunk skip sealed pages with little
-    attention, per query head.
+    """Attend with the tokens of a chunk like ``attend_chunk``, with the same shapes, but skip sealed pages that receive
+    little attention. The 64 queries of each full page of the chunk skip the same pages, chosen for each query head.
 
-    No sampled query loses more than the share ``loss`` of its attention. Follows SampleAttention (arXiv:2406.15486),
-    with pages instead of columns and a bound for each sampled query. Unsealed keys are never skipped. Queries that do
-    not fill a page see everything.
+    Some of the 64 queries are sampled to measure attention. No sampled query loses more than the share ``loss`` (0 to
+    1) of its attention. Follows SampleAttention (arXiv:2406.15486), with pages instead of columns and a bound for each
+    sampled query. Unsealed keys are never skipped. Queries that do not fill a page see everything.
     """
     return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, np.float32(loss))
 

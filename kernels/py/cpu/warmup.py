@@ -42,7 +42,9 @@ _LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4
 
 
 def compiled() -> bool:
-    """True if an earlier run compiled these kernels. ``decode_layers``, which needs the others, is the last one."""
+    """True if an earlier run compiled these kernels. ``decode_layers`` is compiled last, because it needs the other
+    kernels.
+    """
     return any(CACHE.rglob(f"decode_layers.decode_layers-*.py{sys.version_info[0]}{sys.version_info[1]}.nbi"))
 
 

@@ -68,8 +68,8 @@ def bytes_at(b: Any, op: DotInstruction, address: Any) -> Any:
 
 
 def four_everywhere(b: Any, op: DotInstruction, address: Any) -> Any:
-    """Generate code that loads the four bytes at ``address`` into every lane. Returns a vector of bytes, like
-    ``bytes_at``.
+    """Generate code, with LLVM's IR builder ``b``, that loads the four bytes at ``address`` into every lane. Returns a
+    vector of bytes, like ``bytes_at``.
     """
     four = b.load(b.inttoptr(address, I32.as_pointer()), align=1)
     return b.bitcast(everywhere(b, four, _words(op.lanes)), _bytes(op.lanes))

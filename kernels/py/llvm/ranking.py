@@ -59,7 +59,7 @@ def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
 @njit(**INNER)
 def take_greatest(values, places):  # type: ignore[no-untyped-def]
     """Set ``places`` to the indices of the greatest ``values``, ascending; ties go to the first. The values are
-    non-negative, fill whole vectors, and are at least as many as ``places``.
+    non-negative, fill whole vectors, and there are at least as many of them as ``places``.
     """
     at, size, count, taken = address_of(values), len(values), len(places), 0
     least = kth_greatest(at, size, count)

@@ -225,7 +225,9 @@ def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-
 @njit(**INNER)
 def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
     """Add x times a block of float weights (float32, bf16 or float16 by ``kind``) to out. The columns of the block fill
-    whole tiles. The other arguments are as in ``_in_tiles``.
+    whole tiles. ``codes``, ``x`` and ``out`` are addresses. The codes of the next input are ``step`` bytes further. The
+    next row of x is ``x_step`` numbers further, and that of out ``out_step`` numbers. Data ``ahead`` bytes further are
+    prefetched (0: none).
     """
     if kind == FLOAT:
         _floats(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
@@ -239,7 +241,7 @@ def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_st
 def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
     """Add x [rows, inputs] times one block [inputs, columns] of a record to out [rows, columns]. The block is at the
     address ``codes``, in the number ``kind`` of RECORD_KINDS. Codes below 8 bits are packed as by ``quant.pack``. Data
-    ``ahead`` bytes further are prefetched, as in ``_in_tiles``.
+    ``ahead`` bytes further are prefetched, because processors cannot predict the address of the next page.
     """
     rows, inputs = x.shape
     bits = kind & 255

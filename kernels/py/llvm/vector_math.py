@@ -1,6 +1,7 @@
 """Vector code for float32 that a compiler does not generate by itself: reductions in a fixed order, exp, and float16.
 
-Most functions take addresses. They process whole vectors, and leave the numbers after these to the caller.
+Most functions take addresses. A parameter ``b`` is LLVM's IR builder. They process whole vectors, and leave the numbers
+after these to the caller.
 """
 
 import math
@@ -121,8 +122,8 @@ def copy_into(target, source):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def value_of_code(kind, code):  # type: ignore[no-untyped-def]
-    """Returns the float32 value of one code of at most 8 bits in a record, before scale and zero. It does for one
-    number what ``widened`` does for a vector.
+    """Returns the float32 value of one code of at most 8 bits in a record, before scale and zero are applied. ``kind``
+    is a key of RECORD_KINDS.
     """
     if kind == 256 + 8:  # as in ``widened``
         bits = (np.int64(code & 0x80) << 24) | (np.int64(code & 0x7F) << 20)
@@ -147,7 +148,7 @@ byte_at, word_at, float_at = (_loader(kind) for kind in (types.uint8, types.uint
 
 @intrinsic
 def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
-    """Prefetch ``count`` bytes from an address on. They need not be allocated."""
+    """Prefetch ``count`` bytes from an address on. The memory there need not be allocated."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         address, count = args

@@ -110,9 +110,9 @@ def attend_rows(
     open page and itself.
 
     Returns out [n, Hq, Dv] in q's precision and, with ``masses``, the share of the row's attention that each page got,
-    [Hq, pages] (else None). The options are as in ``cpu.decode_batch.attend_rows``: ``rotated`` pages were rotated by
-    ``quant.rotate``, ``extra`` [Hq, pages * 64] is added to the scaled scores, ``softcap`` and ``sinks`` [Hq] are as in
-    ``reference``.
+    [Hq, pages] (else None). ``rotated``: pages were rotated by ``quant.rotate``. ``extra`` [Hq, pages * 64] is added to
+    the scaled scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``sinks`` [Hq] are learned logits
+    that take attention mass but add no value.
     """
     out, lse, each = _attend(q, (k, v, tails), pages, layout, scale, softcap, sinks, extra, rotated, masses)
     if each is None:
@@ -141,7 +141,8 @@ def attend_pages(
     """Attend with queries q [n, Hq, D] to their sealed pages only. Every query must see at least one page.
 
     Returns out [n, Hq, Dv] in q's precision, lse [n, Hq] float32 and, with ``masses``, the log-sum-exp of each single
-    page [Hq, pages] (else None).
+    page [Hq, pages] (else None). ``extra`` [Hq, pages * 64] is added to the scaled scores. With ``softcap`` c > 0, a
+    score becomes c * tanh(score / c). ``rotated``: pages were rotated by ``quant.rotate``.
     """
     return _attend(q, None, pages, layout, scale, softcap, None, extra, rotated, masses)
 

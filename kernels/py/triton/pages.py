@@ -86,7 +86,7 @@ def unseal(
 ) -> tuple[Tensor, Tensor]:
     """Returns the keys [H, n * 64, D] and values [H, n * 64, Dv] of records in ``dtype``, rotated back if ``rotated``.
 
-    The records are at ``addresses`` [n] in ``formats`` [n].
+    The records are at ``addresses`` [n] and have the ``formats`` [n] of the layout.
     """
     k, v = _keys_and_values(len(addresses), layout, dtype, addresses.device)
     if not rotated:

@@ -209,8 +209,8 @@ def _half(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns the scale and zero (float16) of groups whose numbers are from ``low`` to ``high``, as in
-    ``quant.quantize``.
+    """Returns the scale and zero (float16) of groups whose numbers are from ``low`` to ``high``, as ``quant.quantize``
+    computes them for codes 0 to LEVELS.
     """
     zero = (low - tl.abs(low) * 0.00048828125 - _STEP).to(tl.float16)
     scale = tl.div_rn(high - zero.to(tl.float32), LEVELS + 0.0) * 1.0009765625 + _STEP

@@ -10,7 +10,9 @@ from localctx.kernels.triton.records import block_of, half_of, launching
 
 @launching
 def rotate(x: Tensor, more: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Returns ``quant.rotate`` of x [..., n] in ``dtype``. If ``more`` is given, it is added to the rotated numbers."""
+    """Rotate x [..., n] by the Hadamard matrix, which is its own inverse, and return the result in ``dtype``. If
+    ``more`` is given, it is added to the rotated numbers.
+    """
     n = x.shape[-1]
     rows = x.reshape(-1, n)
     out = torch.empty(rows.shape, dtype=dtype, device=x.device)

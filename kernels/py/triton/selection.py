@@ -48,10 +48,13 @@ class ChosenPages(NamedTuple):
 def choose(
     q: Tensor, scale: float, sketch: TritonSketch, addresses: Tensor, formats: Tensor, sinks: int, room: int
 ) -> ChosenPages:
-    """Choose pages as ``cpu.selection.choose`` does, for q [H, Q, D] that is not scaled yet.
+    """Choose pages for q [H, Q, D], which is not scaled yet, by the ranks that ``cpu.selection.choose`` describes.
+    ``scale`` is the factor of scores. The first ``sinks`` pages and the last one are always chosen; ties go to the
+    first page.
 
-    ``addresses`` [most] and ``formats`` [most] belong to all pages. The sketch may have fewer pages, but not more.
-    ``room`` is at least the number of pages to choose. Ties go to the first page.
+    ``addresses`` and ``formats`` [pages] are those of all pages of the sequence. The sketch may have fewer pages, but
+    not more. ``sketch.numbers`` says how many pages to choose. ``room`` is the number of places for chosen pages in the
+    result, and must not be smaller.
     """
     scores, heads = best_scores(q, scale, sketch, len(addresses)), len(q)
     found = torch.empty(2, heads, room, dtype=torch.int64, device=q.device)
@@ -67,8 +70,8 @@ def choose(
 
 @launching
 def best_scores(q: Tensor, scale: float, sketch: TritonSketch, most: int) -> Tensor:
-    """Returns ``sketch.best_scores`` of ``q * scale``, [H, Q, most] float32. Scores beyond the pages of the sketch are
-    undefined.
+    """Returns for each query and page the approximately greatest q . key, times ``scale``: [H, Q, most] float32 from q
+    [H, Q, D]. Scores beyond the number of pages in the sketch are undefined; the sketch has at most ``most`` pages.
     """
     heads, queries, dim = q.shape
     assert q.stride(-1) == 1

@@ -22,7 +22,9 @@ from localctx.kernels.triton.records import (
 
 @launching
 def make_sketch(addresses: Tensor, formats: Tensor, layout: TritonLayerLayout) -> Sketch:
-    """Returns the sketch of the keys in the records at ``addresses`` [n], like ``sketch.make_sketch``."""
+    """Returns the sketch (keys at two bits) of the keys in the records at ``addresses`` [n], which have the ``formats``
+    [n] of the layout.
+    """
     n, h, d, device = len(addresses), layout.heads, layout.k_dim, addresses.device
     codes = torch.empty(h, n, d, PAGE.value * BITS // 8, dtype=torch.uint8, device=device)
     scale, zero = torch.empty(2, h, n, d, dtype=torch.float16, device=device).unbind()
@@ -55,8 +57,8 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
 
 @launching
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """Returns for each query and page the approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D], like
-    ``sketch.best_scores``.
+    """Returns for each query and page the approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D]. ``extra``
+    [H, Q, n * 64] is added to the scores of single keys.
 
     The sketch may be the first pages of a larger one.
     """
