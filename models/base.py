@@ -41,10 +41,14 @@ class Tokenizer(Protocol):
         """
 
     def encode(self, text: str) -> list[int]:
-        """Returns the tokens of ``text``, without control tokens."""
+        """Returns the tokens of ``text``. No control tokens are added, and control tokens spelled out in ``text`` are
+        encoded as plain text.
+        """
 
     def encode_text(self, text: str) -> list[int]:
-        """Returns the tokens of a standalone text, with the special tokens that the model adds around it."""
+        """Returns the tokens of a standalone text, with the special tokens that the model adds around a text. Control
+        tokens spelled out in ``text`` are encoded as plain text.
+        """
 
     def stream(self) -> Callable[[int], str]:
         """Returns a function that takes the next token and returns the text completed by it (may be empty)."""
@@ -66,7 +70,8 @@ class ForwardRequest(NamedTuple, Generic[AnyCache]):
 class Model(Protocol):
     """A decoder model. ``context`` is its window in tokens, and ``trained`` the window without RoPE scaling. ``nbytes``
     is the size of the weights in bytes, and ``parameters`` the number of parameters; tied weights count once.
-    ``kv_nbytes`` is the size of keys and values in bytes, by tier, if the engine holds them itself; else empty.
+    ``kv_nbytes`` is the size in bytes of keys and values by the name of the tier, if llama.cpp holds them; it is empty
+    if they are in our pages.
     """
 
     name: str
@@ -127,8 +132,8 @@ class Model(Protocol):
     ) -> list[Tensor]:
         """Run ``forward`` for several sequences in one pass, which reads the weights once.
 
-        On any exception every cache is as before. On a CPU in f32, a sequence's result does not depend on the others.
-        Elsewhere its last digits depend on the total number of tokens.
+        On any exception every cache is as before. On a CPU in f32, the result of a sequence does not depend on the
+        other sequences. On a GPU or in bf16, its last digits depend on the total number of tokens.
         """
 
 
@@ -149,7 +154,9 @@ class PagedModel(Model, Protocol):
     def rope(self) -> Rope | None: ...
 
     def with_prefill_loss(self, loss: float) -> Any:
-        """Returns a view whose ``prefill_loss`` is ``loss``."""
+        """Returns a view of this model in which a query of a prompt may lose the share ``loss`` (0 to 1) of its
+        attention to skipped pages.
+        """
 
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """Returns the keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.

@@ -83,7 +83,9 @@ ModelSource = PipSource | HubSource | MirrorSource
 
 @dataclass(frozen=True)
 class ContextWindow:
-    """A tested context window of ``context`` tokens with RoPE scaling ``rope`` (see ``Model.scale_rope``)."""
+    """A tested context window of ``context`` tokens with the RoPE scaling ``rope``: a method and a factor, such as
+    ``yarn:2``, or ``auto`` for the trained window.
+    """
 
     context: int
     rope: str = "auto"
@@ -96,19 +98,20 @@ class CatalogEntry:
     the ``model_type`` of the config. ``strength`` says in a short line what the model is good for. ``languages`` are
     the ISO 639-1 codes that its makers list (empty: unknown). ``longer`` are windows beyond ``context`` in which it
     passed a needle test, shortest first. ``terms`` states the conditions of a licence that is not open source, with the
-    address of its text (empty for all others).
+    address of its text (empty for an open-source licence).
 
     Three sizes in bytes are for a GPU, as computed by ``plan`` (0: unknown). ``nf4`` is the size of the weights in nf4.
-    ``working`` is what a forward pass needs besides. ``kv`` is the size of a token's keys and values in int8.
-    ``active`` is the number of parameters per token in a mixture of experts (0: all).
+    ``working`` is the size of the memory that a forward pass needs besides weights, keys and values. ``kv`` is the size
+    of a token's keys and values in int8. ``active`` is the number of parameters per token in a mixture of experts (0:
+    all).
 
     ``weights`` is the format that ``auto`` selects on a CPU (empty: ``full``).
 
     ``passages`` is the best number of retrieved passages. ``effective`` is the effective context in tokens, up to which
-    answers from whole documents are at least as good. Both are 0 if not measured. ``reader`` is the adapter in
-    ``models/readers`` for answering questions (empty: none). ``summaries`` is ``extract`` if extracted sentences were
-    measured to be better summaries than the model's own. ``query_prefix`` and ``passage_prefix`` are the prefixes that
-    an embedder was trained with.
+    answers from whole documents are at least as good as answers from passages. Both are 0 if not measured. ``reader``
+    is the adapter in ``models/readers`` for answering questions (empty: none). ``summaries`` is ``extract`` if
+    extracted sentences were measured to be better summaries than the model's own. ``query_prefix`` and
+    ``passage_prefix`` are the prefixes that an embedder was trained with.
     """
 
     name: str

@@ -55,7 +55,7 @@ class Embedder(Protocol):
 
     @property
     def longest(self) -> int:
-        """The most tokens of a text; the rest of a longer one is left out."""
+        """The most tokens of a text that the embedder reads. The rest of a longer text is left out."""
 
     def is_cut(self, text: str) -> bool:
         """Returns True for a text of more than ``longest`` tokens."""
@@ -78,8 +78,8 @@ def load_embedder(
 
 
 class TransformerEmbedder:
-    """The embedder in ``folder``, a BERT-like encoder; see ``Embedder``. It was trained with the given prefixes of
-    queries and passages. It is loaded at first use.
+    """An ``Embedder`` in ``folder``: a BERT-like encoder. It was trained with the given prefixes of queries and
+    passages. It is loaded at first use.
     """
 
     def __init__(self, folder: Path, name: str, query_prefix: str = "", passage_prefix: str = "") -> None:
@@ -94,7 +94,7 @@ class TransformerEmbedder:
         return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """See ``Embedder``. Raises ModelError if the folder has no encoder."""
+        """Returns a unit vector for each passage, float32 [n, d]. Raises ModelError if the folder has no encoder."""
         return self.embed_and_count([self._passage_prefix + text for text in texts])[0]
 
     def embed_query(self, query: str) -> np.ndarray:
@@ -186,8 +186,8 @@ def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.d
 
 
 class LlamaEmbedder:
-    """The embedder in the GGUF ``path``, run by llama.cpp; see ``Embedder``. It pools tokens as the file says, and is
-    loaded at first use.
+    """An ``Embedder`` in the GGUF ``path``, run by llama.cpp. It pools tokens as the file says, and is loaded at first
+    use.
 
     Raises ModelError if the GGUF is not an embedding model, or if llama.cpp is not installed.
     """

@@ -39,8 +39,9 @@ def load_model(
 ) -> LocalModel:
     """Load the model in ``folder`` (config.json, *.safetensors, tokenizer). Downloads nothing and runs no model code.
 
-    ``threads`` 0 leaves the number to torch and numba. ``rope`` is as in ``Model.scale_rope``, ``weights`` as in the
-    settings. Raises ModelError for a folder that does not load, and for a family that would be computed incorrectly.
+    ``threads`` 0 leaves the number to torch and numba. ``rope`` is a RoPE scaling: a method and a factor, such as
+    ``yarn:2``, or ``auto`` for none. ``weights`` is the format of the weights: full, int8, int4 or nf4. Raises
+    ModelError for a folder that does not load, and for a family that would be computed incorrectly.
     """
     check_config(folder / "config.json")
     check_headers(folder)

@@ -20,7 +20,7 @@ class MemoryNeed:
 
     @property
     def total(self) -> float:
-        """The sum of all three, in bytes."""
+        """The sum of weights, working memory and KV, in bytes."""
         return self.weights + self.working + self.kv
 
     def __add__(self, other: "MemoryNeed") -> "MemoryNeed":
@@ -56,8 +56,8 @@ class MemoryFit:
 
 
 def largest_context(fit: Callable[[int], MemoryFit], block: int, most: float = inf) -> int:
-    """Returns the largest context, in tokens, for which ``fit`` finds room. It is a multiple of ``block`` tokens, and
-    below ``most``.
+    """Returns the largest context, in tokens, for which ``fit`` finds room: a multiple of ``block`` tokens below
+    ``most``, or 0 if none fits.
     """
 
     def too_large(blocks: int) -> bool:

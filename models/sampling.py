@@ -14,8 +14,8 @@ COLDEST = 1e-6  # lower temperatures are greedy, because float32 cannot divide b
 class Sampler:
     """Chooses tokens. With a ``temperature`` of 0 (or below COLDEST) it takes the likeliest token (greedy). ``top_k`` 0
     and ``top_p`` 1 switch these filters off. The same ``seed`` gives the same tokens. ``processors`` change the logits
-    first. With ``top``, ``logprobs`` holds the logprobs of the last token and its alternatives (see ``likeliest``),
-    computed from the unchanged logits.
+    first. If ``top`` is given, ``logprobs`` holds the log-probability of the last token, and the ``top`` likeliest
+    tokens at its step with theirs. These are computed from the unchanged logits.
     """
 
     def __init__(

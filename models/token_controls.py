@@ -37,7 +37,7 @@ class LogitsProcessor(Protocol):
 
 
 class Penalties:
-    """Applies the penalties and biases of ``controls``, as OpenAI's API defines them; see ``LogitsProcessor``."""
+    """A LogitsProcessor that applies the penalties and biases of ``controls``, as OpenAI's API defines them."""
 
     def __init__(self, controls: TokenControls) -> None:
         self._frequency, self._presence = controls.frequency_penalty, controls.presence_penalty
@@ -60,7 +60,9 @@ class Penalties:
 
 
 def likeliest(logits: Tensor, token: int, top: int) -> tuple[float, list[tuple[int, float]]]:
-    """Returns the log-probability of ``token``, and the ``top`` likeliest tokens with theirs."""
+    """Returns the log-probability of ``token``, and the ``top`` likeliest tokens as pairs of token and log-probability,
+    likeliest first.
+    """
     logs = logits.float().log_softmax(-1)
     best = logs.topk(min(top, len(logs)))
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)

@@ -35,8 +35,8 @@ class LayerMap:
     values.
 
     ``cached_layer`` maps the index of each model layer that has pages to the cached layer that it attends over, in the
-    model's order. The first model layer of a cached layer computes the keys and values. The other ones compute only
-    queries and store nothing.
+    model's order. The first model layer of a cached layer computes the keys and values. The other model layers of the
+    cached layer compute only queries and store nothing.
     """
 
     cached_layer: Mapping[int, int]

@@ -6,7 +6,10 @@ from localctx.errors import ModelError
 
 
 def pick_device(device: str) -> torch.device:
-    """Returns the torch device; ``auto`` is the first GPU, else the CPU. Raises ModelError for a missing device."""
+    """Returns the torch device for the setting ``device``: ``cpu``, ``cuda`` (or one GPU, such as ``cuda:1``) or
+    ``auto``, which is the first GPU, or the CPU if there is none. Raises ModelError for a missing device, and for any
+    other name.
+    """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():

@@ -28,8 +28,8 @@ from localctx.settings import Settings
 @dataclass(frozen=True)
 class Advice:
     """The recommendation for a machine. ``models`` has the estimates of all known chat models by name; ``best`` is the
-    one to recommend. ``is_installed`` and ``is_selected`` (in the settings) are about the best model. ``machine`` has
-    the rates on which the estimates are based, corrected by measured speeds.
+    estimate of the recommended model. ``is_installed`` and ``is_selected`` (in the settings) are about the best model.
+    ``machine`` has the rates on which the estimates are based, corrected by measured speeds.
     """
 
     machine: Machine
@@ -74,9 +74,10 @@ def advise(
     remeasure: bool = False,
     measured: Mapping[str, MeasuredSpeed] | None = None,
 ) -> Advice:
-    """Returns advice for this machine under ``settings``, without using the network. ``own_bytes`` and ``remeasure``
-    are as in ``measure_machine``. ``measured`` are speeds by model name. They replace the estimates for these models,
-    and correct the estimates for others. Raises ModelError for a device or precision that does not exist.
+    """Returns advice for this machine under ``settings``, without using the network. ``own_bytes`` that this process
+    uses count as free memory. With ``remeasure``, the rates of the machine are measured again. ``measured`` are speeds
+    by model name. They replace the estimates for these models, and correct the estimates for all other models. Raises
+    ModelError for a device or precision that does not exist.
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)

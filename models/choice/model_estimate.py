@@ -32,9 +32,9 @@ class MeasuredSpeed:
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """The estimate of how a known model runs on a machine, with ``weights`` as in the settings. ``fit`` says whether
-    there is enough free memory for it. Speeds are in tokens per second (0: unknown). ``measured``: both speeds were
-    measured here. ``reason`` says why the model is recommended.
+    """The estimate of how a known model runs on a machine, with its weights in the format ``weights``: full, int8, int4
+    or nf4. ``fit`` says whether there is enough free memory for it. Speeds are in tokens per second (0: unknown).
+    ``measured``: both speeds were measured here. ``reason`` says why the model is recommended.
     """
 
     entry: CatalogEntry
@@ -77,7 +77,7 @@ class ModelEstimate:
 
     @property
     def bytes(self) -> int:
-        """The approximate size of the download."""
+        """The approximate size of the download in bytes."""
         return self.entry.bytes
 
 
@@ -117,8 +117,8 @@ def usefulness(e: ModelEstimate | None) -> tuple[int, float]:
 
 
 def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Estimate how ``entry`` runs on ``machine`` with these ``weights``. If the model is only good, or only fits, with
-    fewer bits per weight, then the estimate is for fewer bits.
+    """Estimate how ``entry`` runs on ``machine`` with its weights in the format ``weights``. If only weights of fewer
+    bits make the model good, or make it fit, the estimate is for fewer bits.
     """
     names = [weights, *_fewer_bits(machine)] if weights == "full" else [weights]
     choices = [_estimate(entry, machine, name) for name in names]

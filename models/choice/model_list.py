@@ -54,7 +54,7 @@ class ListedModel:
 
 def list_models(settings: Settings, advice: Advice) -> list[ListedModel]:
     """Returns the catalogue's chat models, best for this machine first, then other models on this machine, then the
-    one named in the settings. Estimates for other models use the machine in ``advice``.
+    model named in the settings. Models that ``advice`` does not cover are estimated for its machine.
     """
     local = {model.name: model for model in list_installed(settings.models)}
     known = [_known(e, local.pop(folder_name(e.name), None), advice) for e in load_catalog().values()]

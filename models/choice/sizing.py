@@ -61,8 +61,8 @@ class Sizing:
 def sizing_of(
     config_file: Path, dtype: torch.dtype, weights: str = "full", device: torch.device = _PROCESSOR
 ) -> Sizing:
-    """Returns the sizes of the model in ``config_file`` for ``dtype`` on ``device``, with ``weights`` as in the
-    settings. Takes seconds, mostly for imports.
+    """Returns the sizes of the model in ``config_file`` for ``dtype`` on ``device``, with its weights in the format
+    ``weights``: full, int8, int4 or nf4. Takes seconds, mostly for imports.
 
     Raises ModelError for a file that is not the config of a decoder that transformers supports.
     """

@@ -90,8 +90,8 @@ class ForwardBatch(AttentionPass):
         return [token for request in self.requests for token in request.tokens]
 
     def positions(self, start: int | None = None) -> list[int]:
-        """Returns the position of each of ``tokens``. Each request begins at the position of its cache, or at ``start``
-        if given.
+        """Returns the position of each of ``tokens``. The tokens of a request begin at the position of its cache, or at
+        ``start`` if given.
         """
         starts = [request.cache.position if start is None else start for request in self.requests]
         return [at + i for at, request in zip(starts, self.requests, strict=True) for i in range(len(request.tokens))]
@@ -131,8 +131,9 @@ class ForwardBatch(AttentionPass):
     ) -> Tensor:
         """Attend with the queries q [Hq, T, D] of each sequence over its cache and its new k and v [H, T, D]. The cache
         appends k and v, or the latents that a latent layer gave to ``update``, unless they are shared. ``layer`` is the
-        index in the model; ``how`` is as in ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``,
-        and UnsupportedModel.
+        index in the model, and ``scale`` the factor of scores. ``how`` has the options ``window``, ``softcap``,
+        ``sinks`` and ``shared`` of ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and
+        UnsupportedModel.
         """
         cached, new, shared = self.enter_layer(layer, k, v, expand)
         how |= {"window": self.shape.layers[cached].window, "shared": shared}

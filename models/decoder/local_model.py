@@ -27,9 +27,10 @@ _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a conf
 
 
 class LocalModel(ABC):
-    """Base of the models in this process; see ``localctx.models.base.Model``. ``config`` has the attributes of
-    transformers' configs. ``hashes`` are the content hashes of the weight files. ``rope`` is as in ``scale_rope``.
-    ``stored`` is the format of the weights: full, int8, int4 or nf4.
+    """Base of the models that torch or our kernels compute in this process. They have the methods of ``PagedModel``.
+    ``config`` has the attributes of transformers' configs. ``hashes`` are the content hashes of the weight files.
+    ``rope`` is the RoPE scaling: a method and a factor, such as ``yarn:2``, or ``auto`` for none. ``stored`` is the
+    format of the weights: full, int8, int4 or nf4.
     """
 
     engine: EngineName = "torch"
@@ -76,7 +77,7 @@ class LocalModel(ABC):
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
-        """See ``Model``. Empty, because pools hold keys and values."""
+        """Empty, because keys and values are in our pages, and pools count these."""
         return {}
 
     @property
@@ -84,7 +85,10 @@ class LocalModel(ABC):
         return self._config.vocab_size
 
     def scale_rope(self, rope: str) -> None:
-        """See ``Model``. Also raises UsageError for a model with recurrent states, which have no positions."""
+        """Scale the window by RoPE scaling. ``rope`` is a method and a factor, such as ``yarn:2``, or ``auto`` for
+        none. Raises UsageError for an invalid value, and for a model with recurrent states, which have no positions.
+        Raises ModelError if positions are not rotary, or are scaled already.
+        """
         if self.shape.states and rope != "auto":
             what = f"{self.name} has layers that remember in states, which a longer window does not change"
             raise UsageError(what, "use --rope auto")

@@ -44,7 +44,7 @@ MAX_LOADING = 4  # layers blocked at a time, because each needs memory for a tem
 
 
 class NativeDecoder(LocalModel):
-    """A plain decoder computed by our own CPU kernels; see ``localctx.models.base.Model``. ``how`` are the keyword
+    """A plain decoder computed by our own CPU kernels, with the methods of ``PagedModel``. ``how`` are the keyword
     arguments of ``LocalModel``.
 
     Keys, values and activations are float32. With ``precision`` bf16, full-precision weights multiply prefill chunks in

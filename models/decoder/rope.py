@@ -58,12 +58,13 @@ def _scale(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor: f
 
 
 class ModelRope:
-    """The RoPE of a model; see ``localctx.kv.rotary.Rope``. In a latent layer the values v rotate, so ``rerotate`` is
-    given v [1, T, v_dim].
+    """The rotary embedding of one model. A key rotated by d is the key d positions later. In a latent layer the values
+    v rotate, so ``rerotate`` is given v [1, T, v_dim].
 
-    ``positions`` are the config's attributes. The others are by layer. ``angles`` are the rotations. ``biases`` are the
-    biases that k_proj adds to every key before RoPE, [H, D] float32 or None. ``layouts`` is called when first needed
-    and returns which channels rotate as pairs, None where that is unknown.
+    ``positions`` are the attributes of the config that concern positions. The other arguments have an item for each
+    layer. ``angles`` are the rotations. ``biases`` are the biases that k_proj adds to every key before RoPE, [H, D]
+    float32 or None. ``layouts`` is called when first needed and returns which channels rotate as pairs, None where that
+    is unknown.
     """
 
     def __init__(
@@ -76,8 +77,9 @@ class ModelRope:
         self.positions, self.angles, self._biases, self._find_layouts = positions, angles, biases, layouts
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """See ``Rope``. Computed in float32, returned in ``k``'s dtype. Raises ModelError if the layer's layout is
-        unknown.
+        """Returns the rotated keys k [kv_heads, T, k_dim], moved ``by`` positions forward (back if negative). Computes
+        in float32, and returns ``k``'s dtype. Raises ModelError if it is unknown which channels of the layer rotate as
+        pairs.
         """
         pairs = self._layouts[layer]
         if pairs is None:
@@ -86,7 +88,9 @@ class ModelRope:
         return pairs.rotate(k.float(), angle.cos().float(), angle.sin().float()).to(k.dtype)
 
     def has_bias(self, layer: int) -> bool:
-        """See ``Rope``. False if a norm follows the bias, because its effect then differs between keys."""
+        """Returns True if this layer's k_proj adds a bias to every key. False if a norm follows the bias, because the
+        effect of the bias then differs between keys.
+        """
         return self._biases[layer] is not None and self._layouts[layer] is not None
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
@@ -96,7 +100,9 @@ class ModelRope:
         return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
     def key_bias(self, layer: int, starts: Tensor) -> KeyBias:
-        """See ``Rope``. Within a page, the rotation is given by the angles of the positions 0 to 63."""
+        """Returns the bias of k_proj, as it is in rotated keys, for whole pages whose first keys are at the positions
+        ``starts`` [n] int64. Within a page, the rotation is given by the angles of the positions 0 to 63.
+        """
         _, pairs = self._biased(layer)
         keys = self.bias_keys(layer, starts)
         cos, sin = self.angles[layer].in_page
@@ -109,7 +115,9 @@ class ModelRope:
         )
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
-        """See ``Rope``. q R(p) b = cos(p) (q b) + sin(p) (q rot(b)): two products of small matrices."""
+        """Returns the dot products of q [Hq, D] with the rotated bias of k_proj at ``positions`` [T]: [Hq, T] float32,
+        not scaled. As q R(p) b = cos(p) (q b) + sin(p) (q rot(b)), two products of small matrices suffice.
+        """
         bias, pairs = self._biased(layer)
         q, bias = q.float(), bias.repeat_interleave(len(q) // len(bias), 0)
         cos, sin = self.angles[layer].at(positions)

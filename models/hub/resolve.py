@@ -82,9 +82,9 @@ def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind:
 
 
 def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Returns the path of the GGUF ``name`` for llama.cpp: of its first part, if it is split. ``name`` is a file, a
-    folder with one GGUF, or ``owner/name:pattern`` on the hub (GGUF_ON_HUB), which is downloaded if needed. Raises like
-    ``resolve_model``.
+    """Returns the path of the GGUF ``name`` for llama.cpp; if the GGUF is split, the path of its first part. ``name``
+    is a file, a folder with one GGUF, or ``owner/name:pattern`` on the hub (GGUF_ON_HUB), which is downloaded if
+    needed. Raises ModelError for any failure, and any exception from ``progress``.
     """
     if path := find_gguf(name):
         return path.absolute()  # symlinks not resolved, because only the links may be named like parts
@@ -104,7 +104,7 @@ def _gguf_folder(name: str) -> str:
 
 def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
     """Download a model if it is not installed, and return its folder. ``name`` is a catalogue name, a hub id, or
-    ``owner/name:pattern`` (GGUF_ON_HUB). Raises like ``resolve_model``.
+    ``owner/name:pattern`` (GGUF_ON_HUB). Raises ModelError for any failure, and any exception from ``progress``.
     """
     if GGUF_ON_HUB.fullmatch(name):
         return resolve_gguf(name, models_dir, progress).parent

@@ -85,16 +85,20 @@ class LlamaCache:
         return twin
 
     def snapshot(self, start: int) -> np.ndarray:
-        """Returns a snapshot (state as bytes) of the tokens from ``start`` to the end; see ``LlamaMemory.snapshot``."""
+        """Returns a snapshot as bytes: the keys and values of the tokens from ``start`` to the end, and the recurrent
+        states after the last token. Raises StateRefused, OutOfKVMemory.
+        """
         return self.memory.snapshot(self.sequence, start)
 
     def append(self, stop: int, state: np.ndarray) -> None:
-        """Append a snapshot of the tokens up to ``stop``; see ``LlamaMemory.append``."""
+        """Append ``state``, a snapshot of the tokens from the end of this sequence to ``stop``. Raises StateRefused,
+        with the sequence empty; OutOfKVMemory.
+        """
         self.memory.append(self.sequence, stop, state)
 
     def begin_with(self, name: bytes) -> bool:
-        """Make this empty cache start with the retained prefix ``name``. Returns False if that prefix is no longer in
-        memory.
+        """Make this empty cache start with the tokens of the retained prefix ``name``. Returns False if the prefix with
+        this name is no longer in memory.
         """
         if not (sequence := self.memory.fork_retained(name)):
             return False

@@ -48,7 +48,9 @@ class LlamaMemory:
 
     @property
     def rope(self) -> object:
-        """See ``SequenceMemory``. Returns the memory itself: a pass computes only sequences of one memory."""
+        """Returns this memory. Sequences with the same ``rope`` may be computed in one pass, so a pass computes only
+        sequences of one memory.
+        """
         return self
 
     @property
@@ -56,7 +58,9 @@ class LlamaMemory:
         return self.page_bytes
 
     def nbytes(self) -> dict[str, int]:
-        """See ``SequenceMemory``. Counts the keys and values of the tokens of resident sequences."""
+        """Returns ``{"device": size}``: the size in bytes of the keys and values of all resident sequences. Tokens that
+        sequences share count for each. Preempted sequences, which wait in RAM, do not count.
+        """
         return {"device": self._residents.held * self.page_bytes // PAGE}
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
@@ -96,8 +100,8 @@ class LlamaMemory:
     ) -> list[Tensor]:
         """Append ``tokens`` to each of ``sequences``. Returns for each the logits of its last ``num_logits`` tokens.
 
-        On any exception the sequences are as before, except that a sequence that cannot be trimmed becomes ``lost``.
-        Raises Cancelled, OutOfKVMemory.
+        On any exception the sequences are as before, but a sequence that cannot be trimmed becomes ``lost``: its state
+        in native memory is unknown. Raises Cancelled, OutOfKVMemory.
         """
         done = dict[int, Tensor]()
         with self._lock:
@@ -194,8 +198,9 @@ class LlamaMemory:
                 sequence.mark = SequenceMark(sequence.length, self._native.state(native_id(sequence), partial=True))
 
     def can_trim(self, sequence: NativeSequence, length: int) -> bool:
-        """Returns True if the sequence can be trimmed to ``length`` tokens (see ``MemoryKind``), or has its mark there.
-        A sequence cannot be trimmed into its evicted range.
+        """Returns True if the sequence can be trimmed to ``length`` tokens. That depends on the model's sliding windows
+        and recurrent states (``MemoryKind``), but a sequence can always return to its mark. It cannot be trimmed into
+        its evicted range.
         """
         if any(0 < length < evicted.stop for evicted in evicted_ranges(sequence)):
             return False
@@ -244,9 +249,9 @@ class LlamaMemory:
     # --- Retained sequences
 
     def retain(self, sequence: NativeSequence, ends: Mapping[bytes, int], length: int) -> None:
-        """Retain the first ``length`` tokens of a sequence for later sequences, while there is room. ``ends`` is as in
-        ``RetainedSequence``. Does nothing if the sequence is not resident, not exact, or cannot be trimmed to
-        ``length``.
+        """Retain the first ``length`` tokens of a sequence for later sequences, while there is room. ``ends`` maps the
+        names of prefixes to their lengths in tokens; the last prefix has ``length`` tokens. Does nothing if the
+        sequence is not resident, not exact, or cannot be trimmed to ``length``.
         """
         with self._lock:
             if sequence.id is None or sequence.lost or sequence.dropped or not self.can_trim(sequence, length):

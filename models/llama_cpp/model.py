@@ -61,7 +61,7 @@ class LlamaWeights:
 
 
 class LlamaModel:
-    """A GGUF that llama.cpp computes; see ``localctx.models.base.Model``. ``sizes`` are the result of ``try_gguf``.
+    """A GGUF that llama.cpp computes, with the methods of ``Model``. ``sizes`` are the result of ``try_gguf``.
     ``batch`` is the number of tokens of a native batch. ``layers`` are the layers on the device.
     """
 
@@ -99,7 +99,8 @@ class LlamaModel:
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
-        """See ``Model``: the sizes of the native contexts in bytes."""
+        """The size in bytes of the keys, values and recurrent states in all native contexts, as ``{"device": size}``.
+        """
         sizes = (self.sizes.at(codec, memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
         return {"device": round(sum(size.kv + size.states for size in sizes))}
 
@@ -115,7 +116,9 @@ class LlamaModel:
         raise ModelError(f"llama.cpp cannot compute the adapter {adapter.name}", "use --adapter none or --engine torch")
 
     def fingerprint(self, codec: str) -> bytes:
-        """See ``Model``. Covers the content of the GGUF and of llama.cpp's libraries, KV types, RoPE and device."""
+        """Returns 32 bytes that identify everything that a snapshot in ``codec`` depends on, except its tokens: the
+        content of the GGUF and of llama.cpp's libraries, KV types, RoPE and device.
+        """
         parts = {
             "engine": self.engine,
             "build": llama_build(),

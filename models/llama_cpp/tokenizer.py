@@ -17,8 +17,8 @@ _ENCODED = 8  # cached encoded conversations, because each question encodes some
 
 
 class LlamaTokenizer:
-    """See ``localctx.models.base.Tokenizer``. ``model`` is a pointer to a model that ``owner`` keeps loaded.
-    ``template`` is its chat template (empty: none).
+    """Converts text to the tokens of a GGUF's vocabulary and back. ``model`` is a pointer to a model that ``owner``
+    keeps loaded. ``template`` is its chat template (empty: none).
     """
 
     def __init__(self, model: Any, owner: object, template: str = "") -> None:
@@ -30,7 +30,7 @@ class LlamaTokenizer:
 
     @cached_property
     def stop_ids(self) -> frozenset[int]:
-        """See ``Tokenizer``. The tokens that end generation."""
+        """The tokens that end an answer."""
         ends = self._library.llama_vocab_is_eog
         return frozenset(i for i in range(self.size) if ends(self._vocabulary, i))
 
@@ -39,7 +39,9 @@ class LlamaTokenizer:
         return has_tools(self._template)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
-        """See ``Tokenizer``. Without a chat template the messages are joined by blank lines."""
+        """Returns the conversation in the model's chat format, ready for an answer that may call ``tools``. Without a
+        chat template the messages are joined by blank lines.
+        """
         if not self._template:
             return self._tokenize("\n\n".join([*(m["content"] for m in messages), ""]), bounds=True)
         template = NO_DATE + self._template if "strftime_now" in self._template else self._template
@@ -52,7 +54,7 @@ class LlamaTokenizer:
         return self._tokenize(text)
 
     def encode_text(self, text: str) -> list[int]:
-        """See ``Tokenizer``. Adds the special tokens that the model puts around a text."""
+        """Returns the tokens of a standalone text, with BOS and EOS as the model requires them."""
         return self._tokenize(text, bounds=True)
 
     def stream(self) -> Callable[[int], str]:

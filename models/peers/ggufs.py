@@ -36,8 +36,9 @@ class PeerGgufs:
     _found: dict[tuple[str, bool], Path | None] = field(default_factory=dict)
 
     def find(self, weights: str, fetch: bool = False) -> Path | None:
-        """Returns the file with ``weights`` as in ``LlamaCppOptions``; None, usually after a warning, if there is none.
-        The published file is downloaded only with ``fetch``. Raises Cancelled.
+        """Returns the GGUF file with ``weights``: 16 bits (empty), PUBLISHED, or ``weights-`` and a format of
+        GGUF_WEIGHTS. Returns None, usually after a warning, if there is no such file. The published file is downloaded
+        only with ``fetch``. Raises Cancelled.
         """
         if (weights, fetch) not in self._found:
             self._found[weights, fetch] = self._find(weights, fetch)

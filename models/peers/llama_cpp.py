@@ -127,7 +127,9 @@ class LlamaCppPeer:
         return self._lib.llama_state_seq_save_file(self._llama.ctx, bytes(path), 0, ids, len(tokens)) > 0
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Clear the cache and restore that of ``tokens`` from ``path``. Returns False if the file does not hold it."""
+        """Clear the cache, and restore the cache of ``tokens`` that ``save`` wrote to ``path``. Returns False if the
+        file does not hold the cache of exactly these tokens.
+        """
         self.reset()
         ids, count = (ctypes.c_int32 * len(tokens))(), ctypes.c_size_t()
         arguments = self._llama.ctx, bytes(path), 0, ids, len(tokens), ctypes.byref(count)
@@ -139,7 +141,7 @@ class LlamaCppPeer:
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes of the cache's keys and values, with a small header."""
+        """The size in bytes of the cache's keys and values, including a small header."""
         return self._lib.llama_state_seq_get_size(self._llama.ctx, 0)
 
     def close(self) -> None:

@@ -22,8 +22,9 @@ class DequantizedExperts(ExpertWeights):
         self.nbytes, self.size = codes.nbytes + scales.nbytes, shape.numel()
 
     def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
-        """See ``ExpertWeights``. Dequantizes one matrix per row. For many rows it dequantizes each chosen matrix once,
-        which requires waiting for the device to read the chosen experts.
+        """Multiply each row of x [n, in] by the matrix of its expert, to [n, out]. ``experts`` [n] are sorted. Few rows
+        have their matrices dequantized one by one. For many rows, each chosen matrix is dequantized once, which
+        requires waiting for the device to read the chosen experts.
         """
         if len(x) <= len(self._codes) or not may_wait():
             parts = zip(x.split(_TOGETHER), experts.split(_TOGETHER), strict=True)

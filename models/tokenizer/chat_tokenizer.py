@@ -51,7 +51,9 @@ class ChatTokenizer:
         return has_tools(self._template)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
-        """See ``Tokenizer``. Without a chat template the messages are joined by blank lines."""
+        """Returns the conversation in the model's chat format, ready for an answer that may call ``tools``. Without a
+        chat template the messages are joined by blank lines.
+        """
         if not self._template:
             text = "\n\n".join([*(m["content"] for m in messages), ""])
             return self._encode(text, split=True, bounds=True)
@@ -75,7 +77,9 @@ class ChatTokenizer:
         return LLTokenizer(self._backend.to_str(), eos_token=sorted(self.stop_ids))
 
     def stream(self) -> Callable[[int], str]:
-        """See ``Tokenizer``. The text is empty while a character's bytes are incomplete."""
+        """Returns a function that takes the next token and returns the text that it completes. The text is empty while
+        a character's bytes are incomplete.
+        """
         from tokenizers.decoders import DecodeStream
 
         decoder, backend = DecodeStream(skip_special_tokens=True), self._backend

@@ -41,8 +41,8 @@ _QWEN_SPLIT = (
 
 
 def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> ChatTokenizer | None:
-    """Returns the tokenizer in ``folder``; None if transformers could build a different one. ``stops`` is as in
-    ``chat_tokenizer_of``.
+    """Returns the tokenizer in ``folder``; None if transformers could build a different one. ``stops`` are the stop
+    tokens in the model's configs.
     """
     from tokenizers import Tokenizer
 
