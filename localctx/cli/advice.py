@@ -20,8 +20,8 @@ MARK = "advised"  # file in the data folder that marks the advice as printed
 def advise_once(settings: "Settings", terminal: "Terminal") -> None:
     """Print what this machine can run, if the smallest model is used and the advice was not printed before.
 
-    Uses no network. If the mark cannot be written, as on a full disk, nothing is printed, because it would repeat every
-    time.
+    Uses no network. A file in the data folder records that the advice was printed. If this file cannot be written, as
+    on a full disk, nothing is printed, because the advice would then be printed every time.
     """
     from localctx.models.catalog import FALLBACK
 

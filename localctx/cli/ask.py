@@ -166,10 +166,11 @@ def session_shown(settings: "Settings", terminal: "Terminal") -> "Iterator[Sessi
 def open_answer(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal", alone: bool
 ) -> "Iterator[tuple[Generator[Event, None, None], str]]":
-    """Have an open server answer a question, or else a session. Yields (events, who answers).
+    """Have an open server answer a question or, if there is none, a session of this process. Yields (events, who
+    answers).
 
-    Who answers is the server's address, or ``command``. ``how`` has further arguments of ``Session.stream``. With
-    ``alone`` no server is asked. Ctrl-C cancels the answer.
+    Who answers is the server's address, or ``command`` for this process. ``how`` has further arguments of
+    ``Session.stream``. With ``alone`` no server is asked. Ctrl-C cancels the answer.
     """
     from localctx.cli.terminal import cancel_on_interrupt
 

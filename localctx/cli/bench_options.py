@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class BenchOptions:
     """The measurements ``what`` of ``engines``, at ``contexts`` (in tokens) and in ``repeat`` rounds.
 
-    localctx is measured with each of ``codecs`` and ``keeps``. ``gguf`` is the file for the peer llama.cpp, if it is
-    not the model itself.
+    localctx is measured with each of ``codecs`` and ``keeps``. ``gguf`` is the file for the peer llama.cpp (None: a
+    file found for the model or made from it).
     """
 
     what: list[str]
@@ -31,9 +31,10 @@ class BenchOptions:
 
 
 def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
-    """Returns the options that the flags ``how`` ask for.
+    """Returns the options that the flags ``how`` ask for: ``what``, ``engines``, ``context``, ``codecs``, ``keeps``,
+    ``repeat`` and ``gguf``.
 
-    By default they are all measurements that the engine of the settings' model supports. Raises UserError.
+    By default these are all measurements that the engine of the settings' model supports. Raises UserError.
     """
     from localctx.bench import CONTEXTS, ENGINES, OTHER_FILES, OWN_VARIANTS, PEER_VARIANTS
     from localctx.models.choice.engine_choice import choose_engine

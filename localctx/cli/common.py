@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def flags_of(commands: Commands) -> tuple[str, ...]:
-    """Returns the names of the settings that are flags of the commands of a kind, such as ``load``."""
+    """Returns the names of the settings that are flags of a kind of ``commands``, such as ``load``: commands that load
+    a model.
+    """
     return tuple(name for name, setting in SETTINGS.items() if setting.commands == commands)
 
 

@@ -143,8 +143,9 @@ def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
 def models_use(name: str, weights: str | None) -> None:
     """Use model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
 
-    The choice is saved in settings.toml, which the window uses too. A model that is not on this machine is downloaded
-    with the next question, unless its licence is not open source.
+    The choice is saved in settings.toml, which the window uses too; so is the format of the weights, if --weights names
+    one. A model that is not on this machine is downloaded with the next question. If its licence is not open source,
+    that question fails, and names the command that shows the terms and downloads the model.
 
     \b
     localctx models use qwen3-1.7b

@@ -15,7 +15,7 @@ _BAR = "{desc} {bar:24} {percentage:3.0f} %, {remaining} left {postfix}"
 
 
 class BatchProgress:
-    """Shows the progress of a batch: a bar with the time left on a terminal, else a line per document.
+    """Shows the progress of a batch: on a terminal a bar with the time left, else a line per document.
 
     Failures are always printed.
     """
@@ -40,7 +40,7 @@ class BatchProgress:
     def show(self, job: DocumentJob | None, event: Event) -> None:
         """Show an event of a document, or of the whole batch (``job`` None).
 
-        If several documents run, shows their number instead of the progress of one.
+        If several documents run, the bar shows how many, instead of the progress of one.
         """
         if job:
             self._running.add(job)

@@ -24,14 +24,16 @@ class SectionOption(click.Option):
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Returns what --help prints in brackets after an option, without ranges, which errors name."""
+        """Returns the text in brackets that --help prints after an option. It leaves out ranges of numbers, because
+        errors name them.
+        """
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
 
 
 class SectionedCommand(click.Command):
-    """A command whose --help lists the most used options first, and the others under headings."""
+    """A command whose --help lists the most used options first, and all other options under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each section. Their help begins at the same column."""
@@ -67,12 +69,14 @@ class SettingType(click.ParamType):
 
 
 def option(*names: str, section: str = FIRST, **options: Any) -> Callable:
-    """Returns the decorator that adds an option which is no setting, under the heading ``section``."""
+    """Returns the decorator that adds an option which is not a setting, under the heading ``section``. ``options`` are
+    arguments of ``click.option``.
+    """
     return click.option(*names, cls=SectionOption, section=section, **options)
 
 
 def address_options(port: int) -> Callable:
-    """Returns the decorator that adds --host and --port, which is ``port`` by default."""
+    """Returns the decorator that adds --host and --port. The default port is ``port``."""
 
     def add(command: Callable) -> Callable:
         ports, free = click.IntRange(0, 65535), f"Port; 0 takes a free one ({port})."

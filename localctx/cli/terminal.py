@@ -32,10 +32,10 @@ _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
 class Terminal:
-    """Prints events. ``as_json`` hides the text of answers, ``quiet`` hides everything else.
+    """Prints events. ``as_json`` hides the text of answers, ``quiet`` hides everything but the answers.
 
-    With several ``answers``, each has a number and lines of its own. ``quoted`` is the citation that was printed before
-    the last answer. If ``numbers`` is True, each sentence gets the number of its source.
+    If there are several ``answers``, each has a number and lines of its own. ``quoted`` is the citation that was
+    printed before the last answer. If ``numbers`` is True, each sentence gets the number of its source.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
@@ -50,7 +50,7 @@ class Terminal:
         self.quoted: dict[str, Any] | None = None
 
     def show(self, event: Event) -> None:
-        """Print one event. Done only removes the bar, because the command itself prints the report."""
+        """Print one event. The event Done only removes the bar, because the command itself prints the report."""
         match event:
             case Progress():
                 self._progress(event)
@@ -80,7 +80,7 @@ class Terminal:
             print_error(f"localctx: {text}")
 
     def hint(self, text: str) -> None:
-        """Print a line on stderr, but only if stderr is a terminal."""
+        """Print a line on stderr, but only if stderr is a terminal and the command is not quiet."""
         self.clear()
         if self.interactive:
             print_error(text)

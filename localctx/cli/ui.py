@@ -18,6 +18,8 @@ from localctx.cli.sections import SectionedCommand, address_options, option
 def ui(host: str, port: int, browser: bool, together: int, **flags: Any) -> None:
     """Open the window: chat, library, memory and settings, in the browser. Ctrl-C ends it.
 
+    Up to --together questions are answered at a time, and later ones wait.
+
     \b
     localctx ui
     localctx ui --port 0 --no-browser

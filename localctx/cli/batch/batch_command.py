@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The values of ``batch_options``."""
+    """The values of the flags that ``batch_options`` adds to a command."""
 
     force: bool
     workers: str | None
@@ -43,7 +43,9 @@ class BatchOptions:
 
     @classmethod
     def take(cls, flags: dict[str, Any]) -> "BatchOptions":
-        """Returns the options in ``flags``, and removes them there. Raises UsageError for flags that exclude others."""
+        """Returns the options in ``flags``, and removes them there. Raises UsageError for flags that cannot be
+        combined.
+        """
         options = cls(**{field.name: flags.pop(field.name) for field in fields(cls)})
         if options.server:
             refuse_local_flags({**flags, "keep_pages": options.keep_pages or None, "workers": options.workers})
@@ -51,7 +53,9 @@ class BatchOptions:
 
 
 def batch_options(command: Callable) -> Callable:
-    """Add the flags that say where a batch is computed, and again or not."""
+    """Add the flags that say on which machines a batch is computed, and whether documents that are done are computed
+    again.
+    """
     elsewhere: dict[str, Any] = {"section": "Other machines"}
     folder = click.Path(path_type=Path)
     for add in (
@@ -82,7 +86,9 @@ class BatchEnd:
     error: UserError | None
 
     def exit(self) -> None:
-        """End the command with the exit code that tells how the batch ended, if it did not end well."""
+        """End the command after a batch that did not end well. The exit code is 130 if the batch was stopped, 1 or 2
+        after an ``error``, and 3 if some documents failed.
+        """
         if self.report.stopped:
             print_error("localctx: stopped; run it again to continue")
             sys.exit(INTERRUPTED)
@@ -100,7 +106,11 @@ def run_batch(
     options: BatchOptions,
     terminal: "Terminal",
 ) -> BatchEnd:
-    """Do ``task`` on the documents in ``paths``, and show the progress. Raises UserError before the work begins."""
+    """Do ``task`` on the documents in ``paths``, write the outputs that ``make_outputs`` returns, and show the
+    progress.
+
+    Raises UserError before the work begins. A later error is in the result.
+    """
     from localctx.batch.jobs import IgnoredFile, plan_jobs
     from localctx.batch.run_batch import Batch, Report
     from localctx.cli.progress import BatchProgress

@@ -71,9 +71,9 @@ def empty() -> None:
 
 
 def removed_line(store: "Store", kind: "Kind", item: str, name: str, now: bool) -> str:
-    """Delete a document or chat: move it to the trash or, with ``now``, erase it.
+    """Delete the document or chat (``kind``) with the id ``item``: move it to the trash or, with ``now``, erase it.
 
-    Returns the line that reports it to the user.
+    Returns the line that reports the deletion of ``name`` to the user.
     """
     from localctx.store.deletions import TRASH_DAYS
 

@@ -21,9 +21,10 @@ def refuse_few_bits(settings: "Settings") -> None:
 def measure_bits(
     session: "Session", terminal: "Terminal", gate: "QualityGate", reference: "QualityResult"
 ) -> list["WeightsResult"]:
-    """Measure all kinds of weights, and print each result.
+    """Measure all kinds of weights, of localctx and of llama.cpp, and print each result.
 
-    Returns the results, first the ``reference``: the model with its full weights, which the others are compared with.
+    Returns the results. ``reference`` is the quality of full weights, with which all others are compared; it becomes
+    the first result. ``gate`` measures the divergence.
     """
     from localctx.quality.weights_quality import WeightsComparison, WeightsResult
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 def measure_blending(
     session: "Session", setup: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
 ) -> None:
-    """Measure every blending on ``count`` passages of ``text``, store which ones passed, and print the results.
+    """Measure the quality of blending: prompts made of passages that were read separately. Each of BLENDINGS, which
+    differ in how many tokens of a passage are read again, is measured on ``count`` passages of ``text`` in ``codec``.
 
-    Raises UsageError for a model that cannot blend.
+    The store records for each blending whether it passed, and the results are printed. Raises UsageError for a model
+    with layers that do not keep every token (recurrent states or sliding windows), because such a model cannot blend.
     """
     from localctx.cli.terminal import print_json, table
     from localctx.engine.blending import no_blending

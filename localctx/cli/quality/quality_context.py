@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def measure_context(session: "Session", terminal: "Terminal", text: str, max_tokens: int | None, as_json: bool) -> None:
-    """Measure up to which length the model answers well, store it as the effective context, and print it."""
+    """Measure up to which length the model answers as well from the whole ``text`` as from its passages. Store this
+    length as the effective context, and print it. Texts have at most ``max_tokens`` tokens (None: the trained window).
+    """
     import hashlib
 
     from localctx.cli.terminal import print_json, table
@@ -85,7 +87,7 @@ class temporary_asker:
 
 
 def refuse_other_measurements(**given: object) -> None:
-    """Raise UsageError for flags of other measurements."""
+    """Raise UsageError if one of the flags ``given`` is set, because ``--context`` cannot be combined with it."""
     if any(given.values()):
         flags = ", ".join(f"--{name}" for name, value in given.items() if value)
         raise UsageError(f"--context cannot be combined with {flags}", "run them one after the other")
