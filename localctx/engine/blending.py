@@ -42,7 +42,9 @@ class Blending:
 
     @property
     def name(self) -> str:
-        """The short description, such as ``none``, ``32`` or ``32+15%``: ``recompute``, then ``deviate``."""
+        """The short description: ``recompute`` and the share ``deviate``, such as ``32+15%``, or ``32`` if ``deviate``
+        is 0. It is ``none`` if nothing is recomputed.
+        """
         return f"{self.recompute or 'none'}" + (f"+{self.deviate:.0%}" if self.deviate else "")
 
     def key(self, fingerprint: bytes) -> bytes:
@@ -77,15 +79,18 @@ class PassageSpan:
 def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> Blending | None:
     """Returns the blending that the setting ``blend`` selects, or None for no blending.
 
-    ``off``: None. ``auto``: the cheapest that passed ``localctx quality --blend``, None if none did. ``on``: the same,
-    but DEFAULT_BLENDING if none did.
+    ``off``: None. ``auto``: the cheapest that passed ``localctx quality --blend``, None if none did. ``on``: the
+    cheapest that passed, DEFAULT_BLENDING if none did. ``passed`` returns True or False for a measured blending, None
+    for one that was never measured.
     """
     best = next((blending for blending in BLENDINGS if setting != "off" and passed(blending)), None)
     return best or (DEFAULT_BLENDING if setting == "on" else None)
 
 
 def no_blending(model: str) -> UsageError:
-    """Returns the error that refuses blending for a model with layers that do not keep every token."""
+    """Returns the error that refuses to blend passages with ``model``, because it has layers that do not keep every
+    token.
+    """
     what = f"{model} has layers that do not keep every token: texts that were read alone cannot be put together"
     return UsageError(what, "use --blend off")
 

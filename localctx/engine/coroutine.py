@@ -35,7 +35,9 @@ EngineCoroutine = Generator[Event | AwaitedForward, Any, Result]
 
 
 def requests_of(forward: AwaitedForward) -> list[ForwardRequest]:
-    """Returns the forward requests of ``forward`` as a list: the members of a group, or the one request."""
+    """Returns the forward requests of ``forward`` as a list: all requests of a ForwardGroup, or a single
+    ForwardRequest.
+    """
     return list(forward.requests) if isinstance(forward, ForwardGroup) else [forward]
 
 

@@ -62,7 +62,7 @@ class Planned:
 @dataclass(frozen=True)
 class Progress:
     """Reports that ``done`` of ``total`` units of a phase are done, ``reused`` of them without computing. ``rate`` is
-    in units per second and ``eta`` in seconds, None if unknown.
+    in units per second, and ``eta`` is the remaining time in seconds; both are None if unknown.
     """
 
     phase: str
@@ -108,7 +108,7 @@ class Evicted:
 
 @dataclass(frozen=True)
 class Quoted:
-    """Shows a quotation that supports the answer, before the answer. ``citation`` has the form of
+    """Shows a quotation that supports the answer, before the answer. ``citation`` has the form of an item of
     ``AnswerReport.citations``.
     """
 
@@ -128,7 +128,7 @@ class NearestPassage:
 @dataclass(frozen=True)
 class PassageAnswered:
     """Shows the ``answer`` of one passage, when a question is put to every passage. A report that groups all answers
-    follows later. ``citation`` has the form of ``AnswerReport.citations``.
+    follows later. ``citation`` has the form of an item of ``AnswerReport.citations``.
     """
 
     answer: str
@@ -170,7 +170,7 @@ class Done:
 @dataclass(frozen=True)
 class InUse:
     """The memory in use, in bytes: ``weights`` of the model on ``device``, weights of its ``adapter``, and the ``kv``
-    of open caches by tier.
+    of open caches by the name of the tier.
     """
 
     device: str = ""

@@ -66,7 +66,7 @@ class KVEngine(ABC):
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
         """Returns the token counts at which the prefill of ``prompt`` is cut; a chunk ends at each. The first cut is
-        where the documents end. The prompt is persisted up to the last cut.
+        where the documents and the history of a chat end. The prompt is persisted up to the last cut.
         """
         return (prompt.shared,)
 
@@ -83,20 +83,20 @@ class KVEngine(ABC):
 
     @abstractmethod
     def open_cache(self, planned: Any) -> SequenceCache:
-        """Returns a new, empty cache as planned."""
+        """Returns a new, empty cache for ``planned``, a result of ``plan_cache``."""
 
     @abstractmethod
     def plan(self, planned: Any, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
         """Plan a prompt of ``tokens``, of which the first ``reused`` come from the store, and an answer of at most
-        ``answer`` tokens.
+        ``answer`` tokens. ``planned`` is a result of ``plan_cache``.
 
-        ``per_second`` is the measured prefill rate in tokens per second, None if unknown. Raises TooLong if there is no
-        room.
+        ``per_second`` is the measured prefill rate in tokens per second, None if unknown. Raises TooLong if memory has
+        no room for the cache.
         """
 
     @abstractmethod
     def oom_recovery(self, planned: Any) -> OomRecovery:
-        """Returns the steps to try when memory runs out."""
+        """Returns the steps to try when memory runs out for the cache ``planned``, a result of ``plan_cache``."""
 
     @abstractmethod
     def persister(
@@ -112,12 +112,16 @@ class KVEngine(ABC):
         """
 
     def sharing(self, planned: Any, tokens: Sequence[int]) -> Sharing | None:
-        """Returns the in-memory prefix cache for a raw prompt of ``tokens``; None if this prompt shares no pages."""
+        """Returns the in-memory prefix cache for a raw prompt of ``tokens`` and its cache ``planned``, a result of
+        ``plan_cache``. Returns None if this prompt shares no pages.
+        """
         return None
 
     @abstractmethod
     def report(self, cache: Any, *, window: int, chunk: int, restored: int) -> KVReport:
-        """Returns the report on an open cache, whose first ``restored`` tokens came from the store."""
+        """Returns the report on an open cache, whose first ``restored`` tokens came from the store. ``window`` is the
+        context window in tokens, and ``chunk`` the most tokens prefilled in one step.
+        """
 
     @abstractmethod
     def max_tokens_at_once(self, cache: Any) -> int:

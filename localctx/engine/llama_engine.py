@@ -59,7 +59,7 @@ class NoRecovery(OomRecovery):
 
 
 class LlamaEngine(KVEngine):
-    """See ``KVEngine``."""
+    """The engine of a GGUF that llama.cpp computes, with the methods of ``KVEngine``."""
 
     always_cuts = False  # llama.cpp's last digits depend on the batch anyway
 
@@ -70,8 +70,8 @@ class LlamaEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """See ``KVEngine``: the codec of the settings, or llama.cpp's own for ``auto``. If its own does not fit,
-        ``plan_cache`` takes SMALLER.
+        """The codec of new caches: that of the settings, or llama.cpp's own for ``auto``. If llama.cpp's own codec does
+        not fit in memory, ``plan_cache`` takes SMALLER.
         """
         kv = self.runtime.settings.kv
         if kv != "auto":
@@ -91,9 +91,10 @@ class LlamaEngine(KVEngine):
         return planned
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
-        """See ``KVEngine``: also cuts where the question begins, because most questions have the same wording before
-        it. A model that cannot be trimmed anywhere (with recurrent states or sliding windows) has no such cut, which
-        would store all its states once more.
+        """Returns the token counts at which the prefill of ``prompt`` is cut: where the documents and the history of a
+        chat end, and where the question begins, because most questions have the same wording before it. A model whose
+        sequences cannot be trimmed anywhere (with recurrent states or sliding windows) has no cut at the question,
+        because it would store all its states once more.
         """
         return sorted({prompt.shared, prompt.question}) if self.model.kind.rewinds else [prompt.shared]
 
@@ -143,7 +144,9 @@ class LlamaEngine(KVEngine):
         end: int,
         remote: bool,
     ) -> SnapshotPersister:
-        """See ``KVEngine``. Snapshots stay local: another machine may have another build of llama.cpp."""
+        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. ``remote`` has
+        no effect: snapshots stay local, because another machine may have another build of llama.cpp.
+        """
         settings = self.runtime.settings
         return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], end)
 
@@ -172,8 +175,8 @@ class LlamaEngine(KVEngine):
         )
 
     def max_tokens_at_once(self, cache: LlamaCache) -> int:
-        """See ``KVEngine``: always 1, because llama.cpp's results for several tokens at once differ in the last digits.
-        So nothing is drafted.
+        """Returns 1, because llama.cpp's results for several tokens at once differ in the last digits. So nothing is
+        drafted.
         """
         return 1
 

@@ -51,7 +51,9 @@ class ModelLoader:
         return self._model.view(), time.perf_counter() - start
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool]) -> list[Tensor]:
-        """Compute one forward pass over sequences of several sessions. See ``Model.forward_each``."""
+        """Compute one forward pass over sequences of several sessions. Returns for each request the logits of its last
+        tokens. On any exception every cache is as before.
+        """
         assert self._model, "a session with a sequence has loaded the model"
         return self._model.forward_each(requests, cancelled)
 

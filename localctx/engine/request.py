@@ -210,7 +210,10 @@ class Request:
         return replace(report, kept=self._kept(), seconds=self._seconds(), kv=self._recorded_kv())
 
     def chat_stats(self) -> dict[str, Any]:
-        """Returns the statistics that a chat stores with the answer, as JSON; valid while the cache is open."""
+        """Returns the statistics that a chat stores with the answer, as JSON: ``model``, ``adapter``, ``mode``,
+        ``tokens``, ``seconds``, ``kv`` and ``sentences``, and a few more if they apply. Call it while the cache is
+        open.
+        """
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         kv |= {"evicted": [asdict(evicted) for evicted in self.cache.evicted]}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
@@ -223,7 +226,9 @@ class Request:
         return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered, **query}
 
     def token_counts(self) -> TokenCounts:
-        """Returns the numbers of tokens counted so far. For an answer made from many prompts, returns their totals."""
+        """Returns the numbers of tokens counted so far. For an answer made from many prompts, returns the totals over
+        these prompts.
+        """
         if totals := self.result.everywhere.tokens if self.result.everywhere else self.result.token_totals:
             return TokenCounts(**totals, longest=0)
         return TokenCounts(

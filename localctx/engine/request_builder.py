@@ -97,9 +97,10 @@ class RequestBuilder:
     ) -> Request:
         """Build the request to ask ``question`` of ``texts``, or to prefill them (``question`` None).
 
-        ``part`` names the part of ``documents`` that ``texts`` are, empty for the whole. ``persist``: restore pages
-        from the store and write new ones to it. Raises TooLong before anything is persisted. Raises UsageError for a
-        document that is only prefilled, under a keeper that would leave nothing to persist.
+        ``part`` names the part of ``documents`` that ``texts`` are, empty for the whole. ``conversation`` is the
+        conversation that the question continues. ``persist``: restore pages from the store and write new ones to it.
+        Raises TooLong before anything is persisted. Raises UsageError for a document that is only prefilled, under a
+        keeper that would leave nothing to persist.
         """
         started, settings = time.perf_counter(), self._settings_of(conversation)
         spec = _PromptSpec(documents, texts, question, part, conversation)
@@ -154,7 +155,9 @@ class RequestBuilder:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """The most tokens that a prompt may have, with RoPE scaling if the settings allow it; may be infinite."""
+        """The most tokens that a prompt may have, with RoPE scaling if the settings allow it. It is infinite if the
+        keeper evicts tokens and bounds the positions, so that a prompt of any length can be read.
+        """
         return longest_prompt(self.runtime.settings, self.model)
 
     @property

@@ -33,9 +33,11 @@ class TokenCounts:
 
 @dataclass(frozen=True)
 class KVReport:
-    """The KV cache at the end of a request. ``pages`` and ``bytes`` are numbers by tier. ``window`` is in tokens;
-    ``chunk`` is the most tokens prefilled in one step. ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap``
-    as JSON. ``engine`` names the engine that holds the cache, ``reading`` is the setting (full or sparse prefill).
+    """The KV cache at the end of a request. ``pages`` and ``bytes`` map the name of each tier to the number of pages
+    there and their size in bytes. ``window`` is in tokens; ``chunk`` is the most tokens prefilled in one step.
+    ``evicted`` are the ranges ``start..stop`` of the prompt that the keeper evicted; ``kept`` is the share (0 to 1)
+    that each KV head still keeps. ``map`` is a ``PageMap`` as JSON. ``engine`` names the engine that holds the cache,
+    ``reading`` is the setting (full or sparse prefill).
     """
 
     codec: str
@@ -56,8 +58,8 @@ class KVReport:
 class EverywhereReport:
     """The report on a question put to every passage. There are ``passages`` passages in all; ``asked`` were asked so
     far, and ``reused_answers`` had a stored answer. ``groups`` are equal answers with their count and the indices of
-    their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers. ``persist``: pages and answers
-    are kept.
+    their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers. ``persist``: True if pages and
+    answers are kept in the store.
     """
 
     passages: int
@@ -80,9 +82,9 @@ class AnswerReport:
     ``confidence`` is the probability that the text answers the question, None if no adapter rates it. ``withheld`` is
     an answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None if
     none did. ``nearest`` is the passage nearest to a question that nothing answers, in the form of a citation; it is no
-    answer, and not among the ``citations``. ``chat`` and ``message`` are ids, set in a chat. ``until`` (``ReadUntil``)
-    is set if only the beginning of a document was read, ``everywhere`` if every passage was asked, and ``query`` (SQL)
-    if the answer was computed over a table.
+    answer, and not among the ``citations``. ``chat`` and ``message`` are ids, set in a chat. ``until`` (``ReadUntil``
+    as JSON) is set if only the beginning of a document was read, ``everywhere`` if every passage was asked, and
+    ``query`` (SQL) if the answer was computed over a table.
     """
 
     answer: str
@@ -124,8 +126,9 @@ class AnswerReport:
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """The report on one document that was prefilled ahead of questions, as ``prepare --json`` prints it. ``kept`` has
-    the numbers of stored pages, tokens and bytes.
+    """The report on one document that was prefilled ahead of questions, as ``prepare --json`` prints it. ``tokens`` has
+    the numbers of ``prompt``, ``reused`` and ``prefilled`` tokens. ``kept`` has the numbers of stored ``pages``,
+    ``tokens`` and ``bytes``. ``seconds`` are by phase.
     """
 
     document: str

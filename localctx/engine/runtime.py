@@ -130,7 +130,7 @@ class Runtime:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The embedder of the settings, None if they name none. Raises ModelError."""
+        """The embedder that the settings name, None if the setting is ``none``. Raises ModelError."""
         s = self.settings
         if self._embedder is None or self._embedder[0] != s.embedder:
             self._embedder = s.embedder, load_embedder(s.embedder, s.models, self.report, s.home / "tried")
@@ -143,7 +143,7 @@ class Runtime:
 
     @property
     def in_use(self) -> InUse:
-        """Memory in use now; all zero while no model is loaded."""
+        """The memory in use now, in bytes; all sizes are 0 while no model is loaded."""
         if self._model is None:
             return InUse()
         adapter = self._adapter[1] if self._adapter else None
@@ -155,7 +155,7 @@ class Runtime:
         return read_store(self.settings.home, lambda: self.store, read)
 
     def report(self, phase: str, done: int, total: int) -> None:
-        """Report the progress of a phase."""
+        """Report that ``done`` of ``total`` units of a ``phase`` are done (``total`` 0: unknown)."""
         self.on_progress(Progress(phase, done, total))
 
     def load(self) -> float:

@@ -39,10 +39,11 @@ Scheduled = tuple[Sequence, AwaitedForward]
 
 class Batcher:
     """Chooses the forward requests of each pass. All prefill requests of a pass have at most ``max_prefill_tokens``
-    tokens together; a larger one is the only prefill request of its pass.
+    tokens together; a larger request is the only prefill request of its pass.
 
-    With ``in_order``, sequences prefill in the order in which they were added. No long chunk is then prefilled while
-    FULL_DECODE_BATCH others decode, so that long work ends piece by piece and not all at once.
+    With ``in_order``, sequences prefill in the order in which they were added. While FULL_DECODE_BATCH sequences or
+    more are decoding, no request of ``max_prefill_tokens`` tokens or more is computed. Long sequences then end one
+    after another: otherwise all would be prefilled first, and would end at nearly the same time.
     """
 
     def __init__(self, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
@@ -88,8 +89,8 @@ class Batcher:
 
     @property
     def is_preempting(self) -> bool:
-        """True while sequences are preempted (left out of passes) because memory is short. Start no other sequence
-        then.
+        """True while sequences are preempted (left out of passes) because memory is short. Start no new sequence while
+        it is True.
         """
         waiting = [sequence for sequence in self.sequences if sequence.forward_request]
         return len(self._resident()) < len(waiting)
@@ -154,19 +155,25 @@ class Batcher:
 
 
 class Scheduler(Batcher):
-    """Runs sequences together and computes their passes with ``compute``; see ``Batcher``."""
+    """Runs sequences together, and computes each pass that ``Batcher`` chooses with ``compute``. ``max_prefill_tokens``
+    and ``in_order`` are arguments of ``Batcher``.
+    """
 
     def __init__(self, compute: ForwardFunction, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
         super().__init__(max_prefill_tokens, in_order)
         self._compute = compute
 
     def run(self) -> Iterator[tuple[Sequence, Event]]:
-        """Step until every sequence has ended; yields events. Sequences may be added and removed meanwhile."""
+        """Step until every sequence has ended. Yields pairs of a sequence and its event. Sequences may be added and
+        removed between two events.
+        """
         while self.sequences:
             yield from self.step()
 
     def step(self) -> Iterator[tuple[Sequence, Event]]:
-        """Yield the events before the next forward pass, then compute that pass. Ended sequences are removed."""
+        """Yield pairs of a sequence and its event, up to the next forward pass. Then compute that pass. Ended sequences
+        are removed.
+        """
         yield from self.collect_events()
         run_to_end(self.forward(), lambda forward: self._compute(requests_of(forward), self.cancelled))
 

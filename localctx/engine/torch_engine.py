@@ -26,7 +26,7 @@ PROMPTS_DIVISOR = 4  # pages of earlier prompts may take free memory divided by 
 
 
 class TorchEngine(KVEngine):
-    """See ``KVEngine``."""
+    """The engine of models that torch or our own kernels compute, with the methods of ``KVEngine``."""
 
     @property
     def model(self) -> PagedModel:
@@ -35,7 +35,9 @@ class TorchEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """See ``KVEngine``: the setting, or the smallest codec that passed the quality gate."""
+        """The codec of new caches: that of the settings or, for ``auto``, the smallest codec that passed the quality
+        gate.
+        """
         kv = self.runtime.settings.kv
         if kv != "auto" and kv not in FORMATS:
             raise UsageError(f"torch has no {kv} KV", f"use one of: auto, {', '.join(FORMATS)}")

@@ -99,8 +99,7 @@ class LlamaModel:
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
-        """The size in bytes of the keys, values and recurrent states in all native contexts, as ``{"device": size}``.
-        """
+        """The size in bytes of all native contexts, with keys, values and recurrent states: ``{"device": size}``."""
         sizes = (self.sizes.at(codec, memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
         return {"device": round(sum(size.kv + size.states for size in sizes))}
 

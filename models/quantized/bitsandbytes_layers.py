@@ -28,7 +28,8 @@ _TABLE = 16  # entries of the nf4 code table, stored per layer
 
 
 def is_packed(weights: str, device: torch.device) -> bool:
-    """Returns True if bitsandbytes quantizes weights in the format ``weights`` (full, int8, int4, nf4) on ``device``.
+    """Returns True if bitsandbytes quantizes weights to the format ``weights`` on ``device``. The formats are full,
+    int8, int4 and nf4.
     """
     return weights != "full" and device.type in DEVICES
 

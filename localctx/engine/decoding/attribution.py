@@ -12,8 +12,11 @@ from localctx.shape import PAGE, SINK_PAGES
 
 
 class AttentionShare(NamedTuple):
-    """The characters ``start..end`` of the document with index ``document``, which lie on one page of the cache, and
-    the ``share`` (0 to 1) of the attention mass that the page got. Neighbouring pages with share 0 are one range.
+    """The attention that an answer paid to one page of a document. ``share`` (0 to 1) is the page's share of all
+    attention mass on the documents. The page holds the characters ``start..end`` of the document with index
+    ``document``.
+
+    Neighbouring pages with share 0 are joined, so such a range may hold several pages.
     """
 
     document: int
@@ -28,8 +31,8 @@ def attention_by_text(
     """Returns the characters of ``texts``, cut at page boundaries, with the share of the recorded attention mass of
     each page, largest share first.
 
-    ``tokens``: the part of the prompt that contains the texts, in order. The share is 0 where it carries no
-    information: on sink pages, which get attention whatever they contain, on evicted and incomplete pages, and
+    ``tokens``: the part of the prompt that contains the texts, in order. The share is 0 where the attention mass says
+    nothing: on sink pages, which get attention whatever they contain, on evicted pages and an incomplete last page, and
     everywhere if no attention was recorded. If the decoded tokens do not contain a text, that text and all later ones
     are left out.
     """

@@ -12,9 +12,10 @@ _TIERS = {"device": "d", "host": "h", "disk": "s"}
 
 @dataclass(frozen=True)
 class PageMap:
-    """Shows the pages of a prompt and its answer. ``where`` has one letter of ``events.WHERE`` for each page, such as
-    ``d`` for device. The first ``reused`` pages came from the store. ``looks`` is the share (0 to 1) of the answer's
-    attention that each page of the prompt got; it is empty if no attention was recorded.
+    """Shows the pages of a prompt and its answer. ``where`` has one letter for each page: ``d`` (device), ``h`` (host)
+    or ``s`` (disk) for the tier, ``p`` if KV heads keep only some of its tokens, ``x`` if the page was dropped, ``o``
+    if it is the open page. The first ``reused`` pages came from the store. ``looks`` is the share (0 to 1) of the
+    answer's attention that each page of the prompt got; it is empty if no attention was recorded.
     """
 
     where: str

@@ -158,8 +158,8 @@ class PagePersister(Persister[Cache]):
             self._upload(list(self._writer.mapped(range(min(stored, len(self._tokens) // PAGE)))))
 
     def stops(self, cache: Cache) -> Sequence[int]:
-        """See ``Persister``: chunks end where snapshots of recurrent states are due, because the states are known only
-        at the end of a forward pass. Empty for other models.
+        """Returns the token counts at which chunks end because a snapshot of recurrent states is due: the states are
+        known only at the end of a forward pass. Empty for a model without states.
         """
         shape, end = cache.pool.shape, len(self._tokens)
         if not shape.recurrent:

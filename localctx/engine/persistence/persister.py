@@ -66,8 +66,8 @@ class Persister(ABC, Generic[AnyCache]):
         self._writer: PageWriter | None = None
 
     def restore(self, cache: AnyCache) -> list[str]:
-        """Restore the longest stored prefix into ``cache``, which is empty. Returns notes for the user that say why no
-        longer prefix was restored.
+        """Restore the longest stored prefix into ``cache``, which is empty. Returns notes for the user that say why the
+        restored prefix is not longer.
         """
         notes = list[str]()
         self._try(lambda store: notes.extend(self._restore(store, cache)))
@@ -88,7 +88,9 @@ class Persister(ABC, Generic[AnyCache]):
             self._try(self._commit)
 
     def extend(self, cache: AnyCache, tokens: Sequence[int], branch: int) -> None:
-        """Persist ``tokens``, a longer sequence that continues the one in ``cache``, as a ``branch`` of the chat."""
+        """Persist ``tokens``, a longer sequence that continues the one in ``cache``, as the ``branch`` with this number
+        of the chat.
+        """
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: AnyCache, rate: float | None = None) -> None:

@@ -64,7 +64,9 @@ class PromptSharing(Sharing[Cache]):
         self._shared = cache.length
 
     def after_chunk(self, cache: Cache, chunk_is_planned: bool) -> None:
-        """See ``Sharing``: retains nothing more once a chunk was smaller than planned."""
+        """Retain the prefix prefilled so far for later prompts, in whole pages. Retain nothing more once a chunk was
+        smaller than planned.
+        """
         if not chunk_is_planned or not cache.exact:
             self._shared = None
         if self._shared is not None and cache.length in self.ends:
@@ -108,8 +110,8 @@ def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Ite
 
 class LlamaSharing(Sharing[LlamaCache]):
     """Shares prompts for llama.cpp, which keeps only the last prompt in memory. A prompt of ``tokens`` starts from the
-    whole pages that it shares with the last prompt. If that memory cannot be cut, it must share the last prompt up to
-    its end. Names of pages begin with ``root``.
+    whole pages that it shares with the last prompt. If llama.cpp's memory cannot be cut, the prompt must begin with the
+    whole last prompt. Names of pages begin with ``root``.
     """
 
     def __init__(self, root: bytes, tokens: Sequence[int]) -> None:

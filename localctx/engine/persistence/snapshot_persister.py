@@ -120,7 +120,10 @@ class SnapshotPersister(Persister[LlamaCache]):
             cache.mark()
 
     def close(self, cache: LlamaCache, rate: float | None = None) -> None:
-        """See ``Persister``. The rest of an interrupted sequence becomes a snapshot."""
+        """Write the rest and commit. If the cache is complete, it is marked ready; of an interrupted sequence, the rest
+        becomes a snapshot. ``rate`` is the measured prefill rate in tokens per second, which is stored for the next
+        plan. Does nothing unless ``register`` was called.
+        """
         self._closing = cache.length - self._at >= MIN_TOKENS
         super().close(cache, rate)
         if self._keys and not self.failed and cache.exact:

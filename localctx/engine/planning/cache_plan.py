@@ -84,14 +84,14 @@ class PoolSet:
 
     @property
     def page_counts(self) -> dict[str, int]:
-        """The number of pages in each tier."""
+        """The number of pages in each tier, by the name of the tier: ``device``, ``host`` and ``disk``."""
         tiers = [tier for pool in list(self._pools.values()) for tier in pool.tiers]
         return {name: sum(len(tier) for tier in tiers if tier.name == name) for name in ("device", "host", "disk")}
 
     @property
     def nbytes(self) -> dict[str, int]:
-        """The size in bytes, by tier, of the KV of open caches and retained pages. ``kept`` is the size of the store's
-        pages that are read in place.
+        """The size in bytes, by the name of the tier, of the KV of open caches and retained pages. ``kept`` is the size
+        of the store's pages that are read in place.
         """
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
@@ -132,7 +132,7 @@ def refuse_eviction(model: Model, keeper: str) -> None:
 
 
 def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
-    """Returns the smallest codec that passed the quality gate: int8 if none was measured, f32 if none passed.
+    """Returns the smallest codec that passed the quality gate: int8 if no codec was measured, f32 if none passed.
 
     ``passed`` returns True or False for a measured codec, None for one that was never measured.
     """
@@ -142,7 +142,9 @@ def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
 
 
 def longest_prompt(settings: Settings, model: Model) -> float:
-    """Returns the most tokens a prompt may have under these settings; infinite if the keeper bounds the positions."""
+    """Returns the most tokens that a prompt may have under these settings. The result is infinite if the keeper evicts
+    tokens and bounds the positions, so that a prompt of any length can be read.
+    """
     if make_keeper(settings.keep, 0).unbounded_positions:
         return inf
     entry = load_catalog().get(settings.model) if settings.rope == "auto" else None
@@ -153,9 +155,9 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
     """Returns the context window for a prompt of ``prompt`` tokens, of which ``documents`` tokens are documents.
 
     If the setting ``rope`` is not ``auto``, this is the model's window under that scaling. Else it is the trained
-    window, if that has room for the prompt, and for the documents with MARGIN. Else it is the smallest tested longer
-    window with that room, or else with room for the prompt; the trained window if there is none. A keeper that bounds
-    the positions needs no longer window.
+    window, if that has room for the prompt, and for the documents with MARGIN. Else it is the smallest longer window
+    that was tested and has this room. If none has, it is the smallest with room for the prompt alone, or the trained
+    window. With a keeper that bounds the positions it is the trained window.
     """
     plain = ContextWindow(model.trained)
     if settings.rope != "auto":
@@ -214,6 +216,8 @@ def out_of_memory(e: BaseException) -> bool:
 
 
 def smaller_codec(shape: KVShape, passed: Callable[[str], bool | None], codec: str) -> str | None:
-    """Returns the codec that ``choose_codec`` would choose, if it is smaller than the current ``codec``; else None."""
+    """Returns the codec that ``choose_codec`` would choose, if its pages are smaller than those of the current
+    ``codec``; else None. ``passed`` returns True or False for a measured codec, None for one that was never measured.
+    """
     best = choose_codec(shape, passed)
     return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None

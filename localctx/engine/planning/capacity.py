@@ -20,9 +20,11 @@ class Capacity:
 
     ``kv`` describes the cache of ``context`` tokens in the chosen codec. ``codecs`` describes the same cache in every
     codec, and ``fits`` is the longest context that fits in each. ``window`` is the context window of the model, None if
-    its config has none; ``longer`` are tested windows beyond it. ``adapter_bytes`` is the size of the adapter that
-    answers (0: none). ``limits`` are how many bytes KV may take in each tier now. ``unfit`` says why this version
-    cannot run the model, None if it can. ``gpu`` is set for a GGUF on a GPU: the ``GpuLayers`` that fit there, as JSON.
+    its config has none. ``longer`` lists windows beyond ``window`` that were tested: ``context`` is their size, and
+    ``rope`` the RoPE scaling that gives it. ``adapter_bytes`` is the size of the adapter with which questions are
+    answered (0: no adapter). ``limits`` maps each tier to the number of bytes that KV may take there now (None: no
+    limit). ``unfit`` says why this version cannot run the model, None if it can. ``gpu`` is set for a GGUF on a GPU:
+    the ``GpuLayers`` that fit there, as JSON.
     """
 
     model: str
@@ -61,10 +63,11 @@ def plan_memory(
     device_memory: int | None = None,
     passed: Callable[[str], bool | None] = lambda codec: None,
 ) -> Capacity:
-    """Plan the memory of a model and a ``context`` (None: the model's window) for the engine that runs it.
+    """Plan the memory of a model and a ``context`` (None: the model's window) for the engine that runs the model.
 
-    The model is ``settings.model``, or the one the file ``config`` describes. ``device_memory`` replaces the measured
-    free memory. ``passed`` says which codecs passed the quality gate. Raises UserError.
+    The model is ``settings.model``, or the model that the file ``config`` describes. ``device_memory`` replaces the
+    measured free memory, in bytes. ``passed`` takes a codec and returns True or False if its quality was measured, None
+    if not. Raises UserError.
     """
     settings = replace(settings, weights="full") if config and settings.weights == "auto" else choose_model(settings)
     by_llama = config is None and choose_engine(settings.model, settings.engine) == "llama.cpp"

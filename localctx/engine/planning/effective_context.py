@@ -24,9 +24,9 @@ models.
 
 @dataclass(frozen=True)
 class EffectiveContext:
-    """How long documents are read whole. A question attends to all of up to ``tokens`` tokens; ``source`` says where
-    that number comes from. Longer documents of up to ``focused`` tokens are read whole too, but a question attends only
-    to their best passages (0: not measured).
+    """The length up to which documents are read whole, in tokens. For documents of up to ``tokens`` tokens, a question
+    attends to the whole text; ``source`` says where this number comes from. Documents of up to ``focused`` tokens are
+    read whole too, but a question attends only to their best passages (0: not measured).
     """
 
     tokens: int
@@ -35,7 +35,7 @@ class EffectiveContext:
 
     @property
     def whole(self) -> int:
-        """The most tokens of documents that are read whole, by either way."""
+        """The most tokens of documents that are read whole: the greater of ``tokens`` and ``focused``."""
         return max(self.tokens, self.focused)
 
     @property

@@ -85,7 +85,9 @@ class TorchSizes(ModelSizes):
         self.longer = entry.longer if entry else ()
 
     def codec(self, passed: Callable[[str], bool | None]) -> str:
-        """Returns the codec that the settings name, or that ``auto`` chooses. Raises UsageError for an unknown one."""
+        """Returns the codec that the settings name, or that ``auto`` chooses. ``passed`` returns True or False for a
+        codec whose quality was measured, None for any other. Raises UsageError for an unknown codec.
+        """
         return choose_codec(self._sizing.shape, passed) if self.settings.kv == "auto" else self.settings.kv
 
     def need(self, codec: str, tokens: int) -> MemoryNeed:
@@ -104,9 +106,10 @@ class TorchSizes(ModelSizes):
         return largest_context(fit, PAGE)
 
     def kv(self, codec: str, tokens: int) -> dict[str, Any]:
-        """Returns the memory of keys, values and states of ``tokens`` tokens, as JSON. ``state_bytes`` is the size of
-        one snapshot of the states, taken every ``snapshot_step`` tokens. ``later_bytes_per_token`` is the size of a
-        token that sliding layers no longer see.
+        """Returns the memory of keys, values and states of ``tokens`` tokens, as JSON: ``codec``, ``bytes`` (the size
+        of the cache) and ``bytes_per_token``. ``later_bytes_per_token`` is the size of a token that sliding layers no
+        longer see. For a model with recurrent states, ``state_bytes`` is the size of one snapshot of the states, taken
+        every ``snapshot_step`` tokens.
         """
         shape, itemsize = self._sizing.shape, self._sizing.itemsize
         kv = {
@@ -121,8 +124,9 @@ class TorchSizes(ModelSizes):
         return kv | {"state_bytes": shape.state_bytes(itemsize), "snapshot_step": step}
 
     def attention(self, codec: str) -> dict[str, Any]:
-        """Returns as JSON how many query heads share each KV head, and the size in bytes of a token with sharing and
-        without.
+        """Returns the kind of attention as JSON: ``kind`` (multi-head, grouped-query, multi-query or latent), the
+        number of query ``heads`` and of ``kv_heads``, ``multihead_bytes_per_token`` (the size of a token if every query
+        head had its own KV head), and ``saves``, how many times smaller a token is.
         """
         shape, multihead = self._sizing.shape, self._sizing.multihead
         layer, heads = shape.layers[0], multihead.layers[0].kv_heads
@@ -131,9 +135,9 @@ class TorchSizes(ModelSizes):
         return found | ({"kind": "latent"} if layer.kind == "latent" else {})
 
     def sliding(self, codec: str, tokens: int) -> dict[str, Any] | None:
-        """Returns as JSON how much memory sliding layers save; None for a model without them. ``uncut_bytes`` is the
-        size of a cache with every page of every layer. The windows of sliding layers are stored every ``window_step``
-        tokens.
+        """Returns as JSON how much memory sliding layers save; None for a model without sliding layers. ``layers`` of
+        ``of`` layers slide, with a ``window`` in tokens. ``uncut_bytes`` is the size of a cache with every page of
+        every layer. The windows of sliding layers are stored every ``window_step`` tokens.
         """
         shape = self._sizing.shape
         if not shape.window:

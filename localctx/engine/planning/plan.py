@@ -27,7 +27,8 @@ _SHORTER = {
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "", what: str = QUESTION) -> None:
-    """Raise TooLong if a prompt of ``tokens`` leaves no room for an answer in ``context`` tokens.
+    """Raise TooLong if a prompt of ``tokens`` leaves no room for an answer in ``context`` tokens (infinite: any prompt
+    fits).
 
     ``model`` is named in the message. ``about`` is ``"about "`` if ``tokens`` is an estimate. ``what`` says what the
     prompt consists of: QUESTION, MESSAGES or RAW.
