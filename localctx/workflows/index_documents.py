@@ -18,7 +18,8 @@ WORDS_ALONE = "the index of so long a text is not complete yet: it is searched b
 def make_searchable(
     runtime: Runtime, store: Store, documents: Collection[str], awaited: float = AWAITED, batch: int = BATCH
 ) -> EngineCoroutine[str | None]:
-    """Index the words of ``documents`` (ids), and their vectors unless more than ``awaited`` characters lack them.
+    """Index the words of ``documents`` (ids), and their vectors unless more than ``awaited`` characters (infinite: no
+    limit) lack vectors.
 
     Returns a warning if vectors are missing at the end. Yields the progress after each step of ``batch`` chunks. Raises
     Cancelled; finished steps are kept.
@@ -36,7 +37,7 @@ def index_words(runtime: Runtime, store: Store, documents: Collection[str]) -> E
 
 
 def progress_of(step: IndexStep) -> Progress:
-    """Returns the progress of indexing as an event."""
+    """Returns the progress after ``step`` as an event."""
     return Progress("indexing", step.done, step.total, eta=step.eta)
 
 

@@ -36,7 +36,8 @@ class LibraryWorkflow:
     def add(self, sources: Iterable[str], ocr: str | None = None) -> Iterator[Added]:
         """Parse and store the files ``sources`` one by one, and yield the result of each.
 
-        When a result is yielded, the document is durably stored. ``ocr`` None takes the setting.
+        When a result is yielded, the document is durably stored. ``ocr`` is ``auto``, ``on`` or ``off`` (None: the
+        setting).
         """
         runtime = self._runtime
         with store_errors(runtime.store.home):
@@ -52,7 +53,9 @@ class LibraryWorkflow:
         return self._drive(self.index_steps(documents))
 
     def index_short(self, documents: Sequence[str] | None) -> None:
-        """Index the words of these documents (ids), or of all, if the missing ones are short together."""
+        """Index the words of those of ``documents`` (ids; None: all) that are not indexed yet, if they have at most
+        INSTANT characters in total.
+        """
         store = self._runtime.store
         with store_errors(store.home):
             new = [row for d in unsearchable(store, documents) if (row := store.documents.get(d.document))]
@@ -62,7 +65,8 @@ class LibraryWorkflow:
     def index_steps(self, documents: Collection[str] | None = None, batch: int = BATCH) -> EngineCoroutine[str | None]:
         """Make these documents (ids), or all, searchable, ``batch`` chunks at a time.
 
-        Yields the progress after each step. Returns the warning of ``index``, or None.
+        Yields the progress after each step. Returns a warning if there is no embedder, so that search finds words only,
+        else None.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -75,8 +79,8 @@ class LibraryWorkflow:
         """Returns the ``top`` passages for ``words`` in these documents (ids) or in all, and a warning or None.
 
         The warning names documents that were not searched, or only by their words. With ``wait``, documents not indexed
-        yet are indexed first, as far as a question would wait for it. Without, only the words of a few short documents
-        are indexed.
+        yet are indexed first, as far as a question would wait for it. Without ``wait``, only their words are indexed,
+        and only if they are short together.
         """
         store, warnings = self._runtime.store, list[str | None]()
         with store_errors(store.home):

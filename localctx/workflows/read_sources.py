@@ -11,7 +11,9 @@ from localctx.store.store import store_errors
 
 
 def read_options(runtime: Runtime, source: str, ocr: str | None = None) -> ReadOptions:
-    """Returns the options of reading the file ``source`` in this runtime. ``ocr`` None takes the setting."""
+    """Returns the options of reading the file ``source`` in this runtime. ``ocr`` is ``auto``, ``on`` or ``off`` (None:
+    the setting).
+    """
 
     def report(done: int, total: int) -> None:
         runtime.report(f"pages of {source}" if total else source, done, total)

@@ -47,7 +47,8 @@ def read_until(
 ) -> tuple[DocumentBeginning, ReadUntil]:
     """Returns (the one document up to ``mark``, its description). The end is rounded down to a token.
 
-    Raises UsageError like ``locate_mark``, and if nothing comes before the mark.
+    Raises UsageError if the document does not have the mark or begins with it, and for several documents or the library
+    (None).
     """
     end = locate_mark(documents, mark)
     assert documents

@@ -15,7 +15,7 @@ class SummaryMethod:
     """How a summary is made.
 
     If ``extracts`` is True, it consists of the document's own sentences, else the model writes it. ``why`` is the
-    reason, or "".
+    reason for extracting, or "".
     """
 
     extracts: bool
@@ -30,9 +30,9 @@ class SummaryMethod:
 def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
     """Returns the method that the settings choose.
 
-    ``auto`` extracts for models whose own summaries were measured to be worse (see the catalogue). ``rewords`` names a
-    given option that an extract cannot follow, or is "": then the model writes. Raises UsageError for such an option if
-    extracts are requested.
+    ``auto`` extracts for models whose own summaries were measured to be worse (see the catalogue). ``rewords`` names an
+    option of the task that an extract cannot follow, or is "". If it names one, the model writes. Raises UsageError for
+    such an option if extracts are requested.
     """
     if settings.summaries == "extract":
         if rewords:
@@ -48,5 +48,7 @@ def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
 
 
 def extract_words(length: str) -> int:
-    """Returns the number of words of an extract of this ``length``: a key of EXTRACT_WORDS, or a number as text."""
+    """Returns the number of words of an extract of this ``length``: ``short``, ``medium``, ``long``, or a number as
+    text.
+    """
     return EXTRACT_WORDS[length] if length in EXTRACT_WORDS else int(length)

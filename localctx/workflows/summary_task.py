@@ -58,8 +58,9 @@ _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 class SummaryTask:
     """A summary of this ``length``, ``style`` and ``language``, or the answers to ``questions``.
 
-    ``length`` is a key of LENGTHS, or a number of words. With ``refine``, the summary of a long document is carried
-    from section to section. Raises UsageError for an unknown value.
+    ``length`` is ``short``, ``medium``, ``long`` or a number of words. ``style`` is ``prose``, ``bullets`` or
+    ``simple``. With ``refine``, the summary of a long document is carried from section to section. Raises UsageError
+    for an unknown value.
     """
 
     length: str = "medium"
@@ -125,7 +126,7 @@ class SummaryTask:
         return replace(self, questions=(question,))
 
     def recipes(self, settings: Settings) -> list[str]:
-        """Returns the recipes of the task and of each of its questions alone."""
+        """Returns the ``recipe`` of the task, and the recipe of each of its questions asked alone."""
         return [task.recipe(settings) for task in (self, *map(self.of_question, self.questions))]
 
     def recipe(self, settings: Settings) -> str:

@@ -32,7 +32,9 @@ def zero_token_counts() -> Counter[str]:
 
 
 def without_text(event: Event) -> Event | None:
-    """Returns ``event``, or None for an event of a text that is only an intermediate result."""
+    """Returns ``event``, or None if it is a Token, Quoted or Planned: the text of these is only an intermediate
+    result.
+    """
     return None if isinstance(event, Token | Quoted | Planned) else event
 
 
@@ -62,19 +64,21 @@ class TextGenerator(Protocol):
 
     @property
     def window(self) -> int:
-        """The number of tokens that the model was trained to read at once, as far as known."""
+        """The number of tokens that the model was trained to read at once. If a server does not report it, an assumed
+        number.
+        """
 
     def count(self, text: str) -> int:
         """Returns the number of tokens of a text, approximately."""
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """Raise TooLong if the texts do not fit in one prompt."""
+        """Raise TooLong if ``texts`` and the ``instruction`` do not fit in one prompt."""
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
         """Generate a text of at most ``max_tokens`` that follows an instruction about parts of the document."""
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
-        """Generate a text that follows an instruction about the whole document.
+        """Generate a text of at most ``max_tokens`` that follows an instruction about the whole document.
 
         With ``persist``, the document's pages are kept, if there is a store for them.
         """
@@ -94,21 +98,24 @@ class LocalGenerator:
         self._ask, self._runtime = ask, builder.runtime
 
     def count(self, text: str) -> int:
-        """See ``TextGenerator``. This count is exact."""
+        """Returns the exact number of tokens of a text."""
         self._runtime.check_cancelled()
         return len(self._builder.model.tokenizer.encode(text))
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """See ``TextGenerator``. A text that does not fit in memory is too long as well."""
+        """Raise TooLong if the texts do not fit in one prompt, or if the prompt does not fit in memory."""
         self._build(texts, instruction).cache.drop()
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
-        """See ``TextGenerator``. Pages are not persisted: each is used once, and would fill the disk budget."""
+        """Generate a text of at most ``max_tokens`` that follows an instruction about parts of the document. Pages are
+        not persisted: each is used once, and would fill the disk budget.
+        """
         return (yield from self._follow(_limited(max_tokens, self._build(texts, instruction))))
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
-        """See ``TextGenerator``. Kept pages are reused. New ones are persisted only if ``persist``, because a batch of
-        documents would evict the pages of those that a user asks about.
+        """Generate a text of at most ``max_tokens`` that follows an instruction about the whole document. Kept pages
+        are reused. New pages are persisted only if ``persist``, because a batch of documents would evict the pages of
+        documents that a user asks about.
         """
         request = _limited(max_tokens, self._build([self._document.text], instruction, persist=True))
         if persist:
@@ -118,7 +125,9 @@ class LocalGenerator:
         return (yield from self._follow(request))
 
     def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
-        """See ``TextGenerator``. As ``ask`` does: the first of several questions prefills the part they share."""
+        """Answer a question about the document as ``ask`` does. The first of several questions prefills the part of the
+        prompt that they share. Raises NothingFound if no passage matches the question.
+        """
         request = yield from self._ask.open([self._document], question, True)
         text = yield from self._run(request, self._ask.answer(request, question, self._settings))
         answered = request.result.stopped != "unanswered" and not is_no_answer(text)

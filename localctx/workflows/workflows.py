@@ -105,7 +105,9 @@ class Workflows:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """The largest number of tokens that a prompt may have. Loads the model."""
+        """The largest number of tokens that a prompt may have. It is infinite if the keeper evicts tokens and bounds
+        the positions, so that a prompt of any length can be read. Loads the model.
+        """
         with self.runtime.running():
             self.runtime.load()
             return self._builder.max_prompt_tokens

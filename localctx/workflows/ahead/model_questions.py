@@ -35,8 +35,8 @@ def model_questions(
 ) -> EngineCoroutine[list[str]]:
     """Returns questions about ``document`` that the model suggests, filled up with questions made by rules.
 
-    The model reads the ``whole`` document or its beginning. The questions are generated once and stored. Raises
-    Cancelled.
+    The model reads the whole document if ``whole``, else its beginning. The questions are generated once and stored.
+    Raises Cancelled.
     """
     runtime = builder.runtime
     recipe = digest(["suggested questions", str(VERSION), runtime.settings.model])

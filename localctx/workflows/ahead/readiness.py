@@ -33,9 +33,9 @@ class Readiness:
     """The state of documents that are ready for questions.
 
     ``whole`` is True if they are read whole, False if answers come from passages. ``starts`` is the number of seconds
-    until an answer starts, ``saved`` the number of seconds of prefill it avoids; None if nothing was measured. ``read``
-    is the number of seconds of prefill now, 0 if all pages were kept. ``failed`` says why pages could not be persisted.
-    ``questions`` are the model's suggestions, if it is large enough.
+    until an answer starts, and ``saved`` is how many seconds of prefill the kept pages save; both are None if nothing
+    was measured. ``read`` is the number of seconds that prefill took now, 0 if all pages were kept. ``failed`` says why
+    pages could not be persisted, or is "". ``questions`` are suggested by the model, if it is large enough.
     """
 
     whole: bool
@@ -55,7 +55,8 @@ class ReadinessWorkflow:
     def make_ready(self, documents: Sequence[str], until: str = "") -> EngineCoroutine[Readiness]:
         """Prefill stored documents (ids) together, as a question would, or make them searchable.
 
-        ``until`` is a mark: the text after it is not read. Raises UserError, Cancelled.
+        ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the text after it is not
+        read. Raises UserError, Cancelled.
         """
         with self._runtime.running():
             self._runtime.load()
@@ -72,7 +73,8 @@ class ReadinessWorkflow:
     def suggest(self, documents: Sequence[str], until: str = "") -> list[str]:
         """Returns questions, made by rules, that stored documents (ids) answer. Loads no model.
 
-        ``until`` is a mark: the text after it is not used.
+        ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the text after it is not
+        used.
         """
         stored = read_sources(self._runtime, documents)
         if until:

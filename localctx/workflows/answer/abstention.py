@@ -37,7 +37,8 @@ def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> Engi
 def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """Run ``answering``, but hold its tokens and quotations back until the answer's confidence is known.
 
-    Emits them if the confidence reaches the threshold, else says that nothing answers the question.
+    Emits these events if the confidence reaches the threshold of the calibration, else says that nothing answers the
+    question.
     """
     request, evidence = case.request, (yield from _gather(case))
     held = list[Event]()
@@ -65,7 +66,7 @@ def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
 def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """Run ``answering``. If it says that nothing answers, clear the citations and emit an event NearestPassage.
 
-    The passage is also set as the result's ``nearest``.
+    The passage nearest to the question, which the event shows, is also set as the result's ``nearest``.
     """
     yield from answering
     request = case.request
@@ -77,7 +78,9 @@ def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineC
 
 
 def calibration_of(request: Request) -> Calibration:
-    """Returns the calibration for the request's adapter and decoding."""
+    """Returns the calibration stored with the request's adapter for the way in which the answer was decoded (``free``
+    or ``quote``). Returns UNCALIBRATED if there is none.
+    """
     measured = calibrations(request.adapter) if request.adapter else {}
     return measured.get(request.result.decoding, UNCALIBRATED)
 

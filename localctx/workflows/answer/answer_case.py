@@ -46,10 +46,12 @@ class AnswerCase:
         return bool(self.request.prompt.passages)
 
     def focuses(self) -> bool:
-        """Returns True if the question may be shown only a part of the documents' pages.
+        """Returns True if the question attends only to the pages with its best passages, and all other pages are hidden
+        from it.
 
-        That is so if the documents were read whole but are longer than what the model uses at once, and the question is
-        about parts of them.
+        That is so if documents of more than ``EffectiveContext.tokens`` tokens were read whole in the mode ``auto``,
+        because the model was measured to answer well in this way. The question must be about parts of the documents,
+        and the cache must have all their pages and no recurrent states.
         """
         request = self.request
         if (
@@ -73,9 +75,9 @@ class AnswerCase:
         return not is_instruction(self.question)
 
     def quotes(self) -> bool:
-        """Returns True if the answer is to be made of the documents' words: the setting says so, or was measured so.
+        """Returns True if the answer is to be made of the documents' words, as the setting ``answers`` says.
 
-        With ``auto``, quoting must be measured to be better for the adapter.
+        If the setting is ``auto``, quoting must have been measured to be better for the adapter.
         """
         chosen, adapter = self.settings.answers, self.request.adapter
         if chosen == "auto":
@@ -85,7 +87,8 @@ class AnswerCase:
     def may_abstain(self) -> bool:
         """Returns True if the answer may say that nothing answers the question.
 
-        It may not for a question that follows others: that may be only a word or two, which is too little to judge.
+        It may not if the question follows another one in a chat: such a question may be only a word or two, which is
+        too little to judge.
         """
         return self.settings.careful != "off" and not self.request.continues
 

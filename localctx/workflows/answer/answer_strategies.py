@@ -98,7 +98,7 @@ def make_answer(case: Case) -> Answering:
 def answer_passage(case: Case) -> Answering:
     """Returns the coroutine that answers from one of many passages.
 
-    The only stage it uses is RECORD: the caller does the work of the others.
+    Its only stage is RECORD, because the caller does the work of all other stages.
     """
     strategy = choose_strategy(case)
     return through_stages(case, strategy.run(case), [stage for stage in strategy.stages if stage is RECORD])

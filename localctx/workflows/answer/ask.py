@@ -43,10 +43,10 @@ class AskWorkflow:
     ) -> EngineCoroutine[None]:
         """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``.
 
-        The last event is Done. ``until`` is a mark in the one document (``find_mark``): the text after it is not read.
-        Without ``persist`` the store is not touched. Raises UserError before any work that would be wasted. If the
-        store cannot be written, the answer is given, but no pages are kept (``Done.failed``). Raises Cancelled if
-        cancelled before prefill began.
+        The last event is Done. ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it:
+        the text after it is not read. Without ``persist`` the store is not touched. Raises UserError before any work
+        that would be wasted. If the store cannot be written, the answer is given, but no pages are kept
+        (``Done.failed``). Raises Cancelled if cancelled before prefill began.
         """
         damage: StoreError | None = None
         with self._runtime.running():
@@ -91,8 +91,9 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build the request that answers from ``documents``, or from passages of the whole library (None).
 
-        Raises TooLong if the documents do not fit and the mode forbids passages. Raises ChatFull if the question would
-        fit without the history, and UsageError if the one document does not have the mark ``until``.
+        ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the text after it is not
+        read. Raises TooLong if the documents do not fit and the mode forbids passages. Raises ChatFull if the question
+        would fit without the history, and UsageError if the document does not have the mark.
         """
         if until:
             beginning, told = read_until(self._builder.model.tokenizer, documents, until)

@@ -15,7 +15,7 @@ from localctx.workflows.answer.answer_case import AnswerCase
 def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """Run ``answering`` with an event SentenceChecked after each sentence of its first answer.
 
-    At its end the request's result has the checked sentences, even if it was cancelled or failed.
+    When it ends, even by a cancel or an error, the request's result has the checked sentences.
     """
     checker = _Checker(case.request, case.question)
     try:

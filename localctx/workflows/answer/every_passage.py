@@ -76,7 +76,8 @@ def estimate_cost(
 ) -> EverywhereCost:
     """Estimate the cost of asking ``question`` of each of ``passages``.
 
-    Tokens of kept passages are counted. The others are estimated from ``sample``, the texts of some passages.
+    Tokens of passages with kept pages are counted. Those of all other passages are estimated from ``sample``, the texts
+    of some passages.
     """
     template, fingerprint = builder.prompt([""], question, Conversation(form=RANKING)), builder.fingerprint
     asking = len(template.tokens) - template.shared + 1
@@ -99,10 +100,10 @@ def offer_whole(
     sample: Sequence[str],
     question: str,
 ) -> WholeOffered | None:
-    """Returns an offer to read all of ``documents`` (None: of the library) for ``question``, or None.
+    """Returns an offer to read all of ``documents`` (None: of the library) for ``question``. The offer has the time
+    that reading takes. Returns None if passages are enough for the question.
 
-    The offer has the time that it takes. It is None if passages are enough. ``sample`` are the texts of some passages,
-    from which the cost is estimated.
+    ``sample`` are the texts of some passages, from which the cost is estimated.
     """
     if asks_for_summary(question):
         return _offer_summary(builder, documents)

@@ -90,8 +90,8 @@ class EverywhereWorkflow:
 def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> EngineCoroutine[None]:
     """Ask each passage without a stored answer by ``answer_passage``, and yield all answers as text.
 
-    Also puts the answers into the report, in groups. Raises Cancelled; the answers so far are then in the report and
-    the store.
+    Also puts the answers into the report, in groups. Raises Cancelled; the report and the store then have the answers
+    given so far.
     """
     request = case.request
     compared = case.settings.careful != "off" and not request.adapter

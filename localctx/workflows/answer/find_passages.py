@@ -37,7 +37,8 @@ class FoundPassages:
 def passage_count(runtime: Runtime) -> int:
     """Returns the number of passages that an answer is made from.
 
-    It is the setting, else the number measured with the adapter, else the catalogue's number for the model, else 1.
+    It is the setting ``passages``, else the number measured with the adapter, else the catalogue's number for the
+    model, else 1.
     """
     settings, adapter = runtime.settings, runtime.adapter
     measured = adapter.measured_count("passages") if adapter else 0

@@ -162,10 +162,11 @@ def may_be_english(text: str) -> bool:
 
 
 def with_adapter(runtime: Runtime, conversation: Conversation, question: str = "") -> Conversation:
-    """Returns ``conversation`` with the adapter of the settings, and with the adapter's form of question.
+    """Returns ``conversation`` with the adapter of the settings, and with the wording of questions that the adapter was
+    trained on.
 
-    Returns it unchanged if there is no adapter, or if ``question`` is about the whole text. Raises ModelError for an
-    adapter that does not fit.
+    Returns ``conversation`` unchanged if there is no adapter, or if ``question`` is about the whole text. Raises
+    ModelError for an adapter that does not fit the model.
     """
     adapter = None if asks_of_the_whole(question) else runtime.adapter
     return replace(conversation, adapter=adapter, form=adapter.form or READER) if adapter else conversation

@@ -31,8 +31,9 @@ MAX_RUNS = 8  # of an answer that is a list
 class QuotingStyle:
     """How to make a model quote.
 
-    Its answer begins after ``prefix``, and any of the texts ``ends`` ends it, like a stop token. A higher
-    ``length_penalty`` favours longer answers (see ``SpanSearch``).
+    Its answer begins after the text ``prefix``, and any of the texts ``ends`` ends it, like a stop token. Answers are
+    compared by their log-likelihood divided by ``(tokens + 1) ** length_penalty``, so a higher ``length_penalty``
+    favours longer answers (0: the likeliest answer wins).
     """
 
     prefix: str = ""

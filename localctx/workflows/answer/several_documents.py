@@ -21,10 +21,11 @@ MIN_SAVED = 0.1  # share of the prompt that blending must save to be used, becau
 
 
 def measured_blending(builder: RequestBuilder) -> Blending | None:
-    """Returns the blending that ``choose_blending`` selects, or None if everything is to be prefilled again.
+    """Returns the blending that the setting ``blend`` and the measurements select, or None if everything is to be
+    prefilled again.
 
-    It is None for a model whose layers do not keep every token (``Runtime.can_blend``). Raises UsageError if the
-    setting demands blending for such a model.
+    It is None for a model with recurrent states or sliding windows, whose layers do not keep every token. Raises
+    UsageError if the setting demands blending for such a model.
     """
     runtime = builder.runtime
     if not runtime.can_blend:
@@ -83,7 +84,9 @@ def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], req
 def combine(
     builder: RequestBuilder, request: Request, apart: Sequence[Request], blending: Blending
 ) -> EngineCoroutine[None]:
-    """Fill the cache of ``request`` from the caches of the requests that read its texts ``apart``."""
+    """Fill the cache of ``request`` with pages from the caches of the requests ``apart``, each of which read one of its
+    texts alone. ``blending`` says which tokens are prefilled again.
+    """
     cached = [CachedPassage(one.prompt.tokens[: one.cache.length], one.paged_cache) for one in apart]
     cached = [passage for passage in cached if passage.tokens]
     model, tokens = builder.runtime.paged_model, request.prompt.tokens

@@ -83,8 +83,9 @@ class ChatWorkflow:
             yield from self._answer(question, before, self._runtime.settings, until)
 
     def make_room(self, chat: str, action: FullChatAction, until: str = "") -> EngineCoroutine[None]:
-        """Make room in a full chat by ``action``, then answer its last question. ``new`` answers in another chat, which
-        Done's report names. Raises ChatError.
+        """Make room in a full chat by ``action``, then answer its last question. ``sink-window`` evicts the middle of
+        the chat, ``summarize`` replaces the history by a summary, and ``new`` answers in a new chat, which Done's
+        report names. Raises ChatError.
         """
         with self._runtime.running():
             yield from self._make_room(chat, action, until)
@@ -92,15 +93,16 @@ class ChatWorkflow:
     def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
         """Answer the last question again, on a new branch. Each answer gets the next seed.
 
-        ``temperature`` None takes the setting. Raises ChatError; UsageError if the answer would be the same.
+        ``temperature`` None stands for the setting. Raises ChatError; UsageError if the answer would be the same.
         """
         with self._runtime.running():
             yield from self._regenerate(chat, temperature, until)
 
     def ask_whole(self, chat: str, way: WholeWay, until: str = "") -> EngineCoroutine[None]:
-        """Answer the last question again, on a new branch, from the whole of the chat's documents.
+        """Answer the last question again, on a new branch, from the whole of the chat's documents. ``way`` is
+        ``summarize`` (write a summary), ``extract`` (extract key sentences) or ``everywhere`` (ask every passage).
 
-        Raises ChatError; UsageError if ``way`` is not possible.
+        Raises ChatError; UsageError if this way is not possible.
         """
         with self._runtime.running():
             self._documents_asked(chat)

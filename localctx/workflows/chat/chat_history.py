@@ -28,10 +28,10 @@ def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[
 
 
 def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
-    """Returns the messages of a branch that know only the first ``end`` characters of the document.
+    """Returns the messages of a branch that depend only on the first ``end`` characters of the document.
 
-    Leaves out answers that read more, with their questions, and summaries of such answers. Small talk read nothing, so
-    it stays.
+    Leaves out answers for which more of the document was read, with their questions, and summaries of such answers.
+    Small talk stays, because nothing was read for it.
     """
     known, question, further = list[Message](), list[Message](), False
     for message in messages:

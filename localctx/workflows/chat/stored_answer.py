@@ -21,7 +21,9 @@ class StoreOutcome:
 
 
 def citations_of(answer: Message | None) -> list[Citation]:
-    """Returns the citations of a stored answer, [] for None. Citations of a summary have their place in it."""
+    """Returns the citations of a stored answer, [] for None. The citations of a summary are SummaryCitations, which
+    also have the place of the cited sentence in the summary.
+    """
     stored = answer.citations if answer else ()
     return [(SummaryCitation if "at" in c else Citation).from_json(c) for c in stored]
 
@@ -34,7 +36,10 @@ def answer_and_store(
     stored: StoreOutcome,
     begun: Message | None,
 ) -> EngineCoroutine[None]:
-    """Run ``answering``, and store what was generated, also if it is cancelled or the coroutine is closed."""
+    """Run ``answering``, and store what was generated as the answer to ``question``, or as the continuation of the
+    answer ``begun``. It is stored even if ``answering`` is cancelled or the coroutine is closed. The id of the message,
+    or the error, is set in ``stored``.
+    """
     try:
         yield from answering
     finally:

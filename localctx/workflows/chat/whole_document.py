@@ -42,7 +42,8 @@ class WholeDocumentWorkflow:
         self, documents: Sequence[StoredDocument] | None, question: str, way: WholeWay, until: str = ""
     ) -> EngineCoroutine[Request]:
         """Build the request that answers ``question`` from the whole of ``documents`` (None: the library), or from the
-        part before the mark ``until`` in the one document. Raises UsageError, NothingFound.
+        part before the mark ``until`` in the one document. ``way`` is ``summarize`` (write a summary), ``extract``
+        (extract key sentences) or ``everywhere`` (ask every passage). Raises UsageError, NothingFound.
         """
         if way not in get_args(WholeWay):
             raise UsageError(f"there is no way {way!r}", f"use one of: {', '.join(get_args(WholeWay))}")
@@ -65,7 +66,8 @@ class WholeDocumentWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """Answer a request, whether or not ``open`` built it, as ``AskWorkflow.answer`` does.
+        """Answer ``request``, which ``open`` or any other workflow has built. ``cited`` are the citations of the
+        beginning of a continued answer.
 
         Raises Cancelled, OutOfKVMemory.
         """

@@ -53,7 +53,8 @@ class SummarizeWorkflow:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool = False
     ) -> EngineCoroutine[dict[str, Any]]:
-        """Do ``task`` on a document, and return the result as JSON.
+        """Do ``task`` on a document, and return the result as JSON: ``summary``, ``answers``, ``sections``,
+        ``citations``, ``mode``, ``model``, ``tokens`` and ``seconds``.
 
         With ``persist``, the pages of a document that is read whole are kept. Raises DocumentError, TooLong or
         OutOfKVMemory if the task cannot be done on this document; Cancelled.
