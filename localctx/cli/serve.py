@@ -18,8 +18,8 @@ from localctx.cli.sections import SectionedCommand, address_options, option, set
 def serve(host: str, port: int, together: int, **flags: Any) -> None:
     """Serve the model over an OpenAI-compatible HTTP API. Ctrl-C ends it.
 
-    Up to --together requests are answered at a time; flags are the defaults of requests. Each request needs the printed key.
-    While it is open, `localctx ask` with the same model and settings is answered here.
+    Up to --together requests are answered at a time; flags are the defaults of requests. Each request needs the
+    printed key. While it is open, `localctx ask` with the same model and settings is answered here.
 
     \b
     localctx serve

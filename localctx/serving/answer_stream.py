@@ -48,7 +48,8 @@ class StopTexts:
 class AnswerPart:
     """The next ``text`` of the answer number ``index``.
 
-    If requested, ``likely`` has the step's likeliest tokens, which begin at character ``offset`` of the answer.
+    If requested, ``likely`` has the likeliest tokens of the step that generated the text. They begin at character
+    ``offset`` of the answer.
     """
 
     index: int
@@ -66,7 +67,8 @@ class Heartbeat:
 
 @dataclass
 class AnswerState:
-    """One answer so far: its ``text`` without tool calls, its number of ``tokens``, and its logprobs ``likely``.
+    """One answer so far: its ``text`` without tool calls, its number of ``tokens``, and ``likely``, the likeliest
+    tokens of each step.
 
     ``offset`` is the number of characters of the tokens in ``likely``.
     """

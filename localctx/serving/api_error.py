@@ -34,7 +34,9 @@ class Fields:
         return self._left.pop(name, default)
 
     def number(self, name: str, low: float, high: float) -> float | None:
-        """Take a number from ``low`` to ``high``. Returns None if it is missing."""
+        """Take a number from ``low`` to ``high``. Returns None if it is missing. Raises ApiError for any other
+        value.
+        """
         value = self.take(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise self.error(name, "must be a number")
@@ -43,14 +45,16 @@ class Fields:
         return value
 
     def integer(self, name: str, low: int, high: int) -> int | None:
-        """Take a whole number, as in ``number``."""
+        """Take a whole number from ``low`` to ``high``. Returns None if it is missing. Raises ApiError for any other
+        value.
+        """
         value = self.number(name, low, high)
         if value is not None and not isinstance(value, int):
             raise self.error(name, "must be a whole number")
         return value
 
     def flag(self, name: str) -> bool:
-        """Take True or False. Returns False if the field is missing."""
+        """Take True or False. Returns False if the field is missing. Raises ApiError for any other value."""
         return self.choice(name, (True, False), False)
 
     def text(self, name: str, default: str = "") -> str:
@@ -76,7 +80,9 @@ class Fields:
         return Fields(self.take(name, {}), f"{self._prefix}{name}.")
 
     def labels(self) -> Mapping[str, Any]:
-        """Take the fields in LABELS. Returns ``metadata``, or {} if it is missing."""
+        """Take the fields that label a request: ``user``, ``metadata``, ``prompt_cache_key`` and ``safety_identifier``.
+        Returns ``metadata``, or {} if it is missing.
+        """
         for name in LABELS:
             kind = dict if name == "metadata" else str
             if not isinstance(self._left.get(name, kind()), kind):

@@ -98,7 +98,7 @@ def ask_open_server(
     """Ask the servers that are open in the data folder ``home``, newest first.
 
     Returns the answer of the first server that accepts the question, or None. Calls ``tell`` with the reason of each
-    refusal. ``given`` is as in DelegatedAnswer.
+    refusal. ``given`` maps absolute paths of sources to the paths that the user wrote.
     """
     for server in open_servers(home):
         try:
@@ -113,7 +113,7 @@ def ask_open_server(
 def given_paths(sources: list[str]) -> dict[str, str]:
     """Returns the sources as the user wrote them, by their absolute paths.
 
-    Leaves out a source that the user wrote as an absolute path or that is no file.
+    Leaves out a source that the user wrote as an absolute path or that is not a file.
     """
     return {absolute_source(source): source for source in sources if absolute_source(source) != source}
 

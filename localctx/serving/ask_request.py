@@ -30,8 +30,9 @@ PATHS = ("model", "adapter", "embedder")
 class AskRequest:
     """A ``question`` about ``sources`` (absolute paths, or ids of stored documents) or about the ``library``.
 
-    ``persist`` and ``until`` are as in ``Session.ask``. ``settings`` are those of the command; ``places`` are the
-    resolved paths of its settings in PATHS.
+    With ``persist``, the pages of the documents are kept. ``until`` is a mark in the one document, such as ``40%``: the
+    text after it is not read. ``settings`` are those of the command; ``places`` are the resolved paths of its settings
+    ``model``, ``adapter`` and ``embedder``.
     """
 
     question: str
@@ -45,7 +46,9 @@ class AskRequest:
 
     @classmethod
     def of(cls, question: str, sources: Sequence[str], settings: Settings, **how: Any) -> "AskRequest":
-        """Returns the request for a question asked in this process under ``settings``."""
+        """Returns the request for a question asked in this process under ``settings``. ``how`` has the fields
+        ``persist``, ``library`` and ``until``.
+        """
         values = {name: value for name, value in asdict(settings).items() if name not in UNUSED_SETTINGS}
         return cls(question, tuple(map(absolute_source, sources)), settings=values, places=places_of(settings), **how)
 
@@ -77,8 +80,8 @@ class AskRequest:
         return asdict(self)
 
     def adapted(self, current: Settings) -> Settings:
-        """Returns a server's ``current`` settings with those of the question. Raises UsageError if other settings
-        differ.
+        """Returns a server's ``current`` settings with those of the question. Raises UsageError if the two sides differ
+        in a setting on which they must agree.
         """
         shared = {name: value for name, value in asdict(current).items() if name not in UNUSED_SETTINGS}
         places, asked = places_of(current), dict(self.settings)
@@ -100,6 +103,8 @@ def absolute_source(source: str) -> str:
 
 
 def places_of(settings: Settings) -> dict[str, str]:
-    """Returns the resolved path of each setting in PATHS, or "" where no such file exists."""
+    """Returns the resolved path of each setting that may be a path (``model``, ``adapter`` and ``embedder``), or ""
+    where no such file exists.
+    """
     given = {name: getattr(settings, name) for name in PATHS}
     return {name: str(Path(value).resolve()) if Path(value).exists() else "" for name, value in given.items()}

@@ -56,7 +56,7 @@ class BackgroundIndexer:
         self.status = IndexStatus()
 
     def wake(self) -> None:
-        """Index what is not indexed yet, also after a stop."""
+        """Index the documents that are not indexed yet. Indexing continues even if ``stop`` had stopped it."""
         with self._changed:
             self._wanted, self.status = self._open, IndexStatus(self.status.progress)
             if self._open and not self._thread.is_alive():

@@ -88,13 +88,15 @@ class FilePipeline:
         return {path: stamp for path, stamp in scan_folders(folders).items() if not _is_below(path, ours)}
 
     def look(self) -> None:
-        """Scan all files to learn which are new, without changing anything."""
+        """Scan all files to learn which are new, without changing the store."""
         known = {file.path: file for file in self._store.watch_list.files()}
         found = self._found(self.folders_there())
         self._new.see({p: s for p, s in found.items() if not _is_same(known.get(p), s)}, 0.0)
 
     def next_task(self, settings: Settings, now: float) -> Task | None:
-        """Returns the most urgent task, or None: index a file, parse a settled one, or read one ahead."""
+        """Returns the most urgent task, or None if nothing is to be done: index a file, parse a settled file, or read a
+        file ahead. ``now`` is the current time.
+        """
         waiting = [file for file in self._store.watch_list.files() if self._is_active(file.path)]
         rows = {row.id: row for row in self._store.documents.all()}
         for file in waiting:

@@ -29,7 +29,7 @@ ELSEWHERE = "another localctx watches these folders"
 class FolderWatcher:
     """Watches the folders in the store of ``settings()``.
 
-    One process watches at a time; others wait until it ends. ``library_worker`` parses and indexes files,
+    One process watches at a time; all other processes wait until it ends. ``library_worker`` parses and indexes files,
     ``answer_worker`` reads them ahead. ``on_event`` is called with the events of every file, in the watcher's thread.
     ``read_machine``, ``settle`` (seconds that a file must stay unchanged) and ``quiet`` (seconds without a question)
     are for tests.

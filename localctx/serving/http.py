@@ -152,14 +152,14 @@ class RequestTimeoutProtocol(H11Protocol):
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to wait for a request."""
+        """Start the timeout of a new connection, which must send a request in time."""
         super().connection_made(transport)
         self._since: float | None = self.loop.time()
         self._received = 0
         self._timer = self.loop.call_later(REQUEST_SECONDS, self._look)
 
     def data_received(self, data: bytes) -> None:
-        """Receive part of a request."""
+        """Receive part of a request, and extend the timeout."""
         if self._since is None:
             self._since, self._received = self.loop.time(), 0
         self._received += len(data)
@@ -168,7 +168,7 @@ class RequestTimeoutProtocol(H11Protocol):
             self._since = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """End the timeout of a closed connection."""
         self._timer.cancel()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)

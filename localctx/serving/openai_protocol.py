@@ -33,9 +33,9 @@ MAX_DOCUMENTS = 64  # per request
 class CompletionRequest:
     """A parsed request: the reply ``asked`` for, and how to send it.
 
-    An answer ends before the first ``stop`` text. With ``forced`` it is one tool call. With ``stream`` it is sent in
-    chunks, and ``include_usage`` adds a last chunk with token counts. ``echo`` is the prompt if it is to be repeated at
-    the start of each answer, else "". ``labels`` is the metadata of the request.
+    An answer ends before the first ``stop`` text. With ``forced`` the answer is one tool call. With ``stream`` the
+    answer is sent in chunks, and ``include_usage`` adds a last chunk with token counts. ``echo`` is the prompt if it is
+    to be repeated at the start of each answer, else "". ``labels`` is the metadata of the request.
     """
 
     asked: ReplyRequest
@@ -87,7 +87,10 @@ class CompletionResponse:
     def choice(
         self, index: int, text: str, finish: str, likely: Sequence[Any] | None, calls: Sequence[ToolCall], cited: Any
     ) -> dict[str, Any]:
-        """Returns one answer, with its tool ``calls`` and citations ``cited``."""
+        """Returns answer number ``index`` as a choice, with its tool ``calls`` and citations ``cited``. ``finish`` is
+        the reason why it ended: stop, length or tool_calls. ``likely`` are the likeliest tokens of each step, None if
+        not requested.
+        """
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         if calls:
             message["tool_calls"] = [tool_call(call) for call in calls]
@@ -99,7 +102,10 @@ class CompletionResponse:
     def chunk(
         self, delta: dict[str, Any], finish: str | None = None, index: int = 0, likely: Sequence[Any] | None = None
     ) -> dict[str, Any]:
-        """Returns a part of an answer as a ``chat.completion.chunk`` object."""
+        """Returns a part of answer number ``index`` as a ``chat.completion.chunk`` object. ``delta`` is the part of the
+        message, and ``finish`` the reason why the answer ended, None before its end. ``likely`` are the likeliest
+        tokens of the part, None if not requested.
+        """
         logprobs = None if likely is None else {"content": [*likely], "refusal": None}
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
         return {**self._header("chat.completion.chunk"), "choices": [choice]}
@@ -113,9 +119,9 @@ class CompletionResponse:
 
 
 def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
-    """Returns the token counts of an answer, ``generated`` of them new.
+    """Returns the token counts of an answer to a prompt with this ``plan``; ``generated`` tokens are the answer.
 
-    ``cached_tokens`` is the number of tokens that were not prefilled, because their KV pages were stored.
+    ``cached_tokens`` is the number of tokens of the prompt that were not prefilled, because their KV pages were stored.
     """
     return {
         "prompt_tokens": plan.tokens,
@@ -132,7 +138,9 @@ def tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def logprob(token: Token) -> dict[str, Any]:
-    """Returns a token's probabilities in the form of ``logprobs``."""
+    """Returns the log-probability of ``token``, and those of the likeliest tokens at its step, in the form of
+    ``logprobs``.
+    """
     assert token.logprobs, "probabilities were asked for"
     own, *top = (
         {"token": text, "logprob": max(value, -9999.0), "bytes": [*text.encode()]} for text, value in token.logprobs

@@ -27,7 +27,7 @@ async def json_body(request: Request) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse JSON into values that a response can contain too. Lone surrogates are replaced, infinite numbers are
+    """Parse JSON into values that a response can contain as well. Lone surrogates are replaced, infinite numbers are
     rejected. Raises ApiError.
     """
     try:

@@ -134,7 +134,9 @@ class ResponseObject:
         }
 
     def event(self, kind: str, **more: Any) -> dict[str, Any]:
-        """Returns the next event of the stream, of type ``kind`` and with the next sequence number."""
+        """Returns the next event of the stream, with the type ``kind`` and the next sequence number. ``more`` are its
+        other fields.
+        """
         self._count += 1
         return {"type": kind, "sequence_number": self._count, **more}
 

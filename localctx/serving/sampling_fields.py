@@ -19,8 +19,8 @@ _NUMBERS = {"temperature": float, "top_p": float, "top_k": int, "seed": int}
 def read_settings(fields: Fields, settings: Settings, *limits: str) -> Settings:
     """Returns ``settings`` with the sampling parameters of a request.
 
-    ``limits`` names the parameters that may limit the answer's tokens; the first one that is given counts. Raises
-    ApiError.
+    ``limits`` names the parameters that may limit the answer's tokens; the first of these that the request has counts.
+    Raises ApiError.
     """
     wanted = [fields.integer(name, -(1 << 40), 1 << 40) for name in limits]
     given: dict[str, Any] = {"max_tokens": next((one for one in wanted if one is not None), None)}
@@ -45,7 +45,10 @@ def _check(settings: Settings, name: str, value: Any) -> None:
 
 
 def read_controls(fields: Fields, grammar: str, top: int | None) -> TokenControls:
-    """Returns the token controls of a request. Raises ApiError."""
+    """Returns the token controls of a request: its penalties and logit biases, the ``grammar`` that the answer must
+    follow ("": none), and ``top``, the number of likeliest tokens to report at each step (None: no logprobs). Raises
+    ApiError.
+    """
     return TokenControls(
         fields.number("frequency_penalty", -2, 2) or 0.0,
         fields.number("presence_penalty", -2, 2) or 0.0,
@@ -64,7 +67,9 @@ def read_top(fields: Fields) -> int | None:
 
 
 def read_grammar(fields: Fields, name: str) -> str:
-    """Returns the grammar of the answer format ``name``: text, json_object or json_schema."""
+    """Returns the grammar of the field ``name``, which describes the format of the answer; "" if there is none. Its
+    type is ``text`` (no grammar), ``json_object`` or ``json_schema``. Raises ApiError.
+    """
     if not (given := fields.take(name)):
         return ""
     form = Fields(given, f"{name}.")
@@ -91,7 +96,7 @@ def grammar_of(schema: Mapping[str, Any], name: str) -> str:
 
 
 def read_stop(fields: Fields) -> tuple[str, ...]:
-    """Returns the stop texts. An answer ends before the first of them."""
+    """Returns the stop texts; the answer ends before the first that appears in it. Raises ApiError."""
     stop = fields.take("stop")
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):

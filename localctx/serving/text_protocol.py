@@ -70,8 +70,8 @@ class TextResponse:
     ) -> dict[str, Any]:
         """Returns a part of answer number ``index`` as a ``text_completion`` object.
 
-        ``finish`` is the reason why the answer ended, None before its end. ``likely`` are the step's likeliest tokens,
-        which begin at character ``offset`` of the answer.
+        ``finish`` is the reason why the answer ended, None before its end. ``likely`` are the likeliest tokens of the
+        step that generated ``text`` (None: not requested). They begin at character ``offset`` of the answer.
         """
         logprobs = _logprobs([likely], offset) if likely else None
         choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}

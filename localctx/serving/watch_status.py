@@ -14,9 +14,12 @@ FileNews = Literal["found", "ready", "searchable", "moved", "copy", "deleted", "
 class FileEvent:
     """An event of one file; ``news`` says which.
 
-    ``found``: it was parsed and indexed, and waits to be read ahead. ``ready``: it was read ahead. ``searchable``: it
-    will not be read ahead. ``moved``, ``copy``, ``deleted`` and ``failed`` mean what they say. ``why`` is the reason,
-    or the other path, or "".
+    ``found``: the file was parsed and indexed, and waits to be read ahead; ``why`` is a warning of the index, or "".
+    ``ready``: it was read ahead. ``searchable``: it will not be read ahead, for the reason ``why``. ``failed``: ``why``
+    is the error.
+
+    ``moved``: ``why`` is its earlier path. ``copy``: ``why`` is the path of a file with the same bytes. ``deleted``:
+    its document stays in the library, and ``why`` is the path of another file with the same text, or "".
     """
 
     path: str
@@ -86,7 +89,9 @@ def folder_statuses(store: Store, recipe: str, new: Collection[str], missing: Co
 
 
 def is_ready(file: WatchedFile, recipe: str) -> bool:
-    """Returns True if nothing is left to do for a file."""
+    """Returns True if nothing is left to do for a file. ``recipe`` identifies the read-ahead settings, "" if read-ahead
+    is off.
+    """
     return file.indexed and (not recipe or file.recipe == recipe)
 
 

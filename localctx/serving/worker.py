@@ -140,7 +140,8 @@ class EngineWorker:
     ) -> EventStream:
         """Append ``job`` to the queue. Returns the stream of its events.
 
-        The flags are those of EventStream.
+        An ``exclusive`` job runs alone. A ``background`` job lets later jobs overtake it in the queue, and leaves one
+        slot free for them. A ``yielding`` job runs alone and is cancelled when another job arrives.
         """
         stream = EventStream(job, self, exclusive, background, yielding)
         if not yielding:
@@ -160,7 +161,7 @@ class EngineWorker:
 
     @property
     def load(self) -> tuple[int, int]:
-        """(number of waiting jobs, number of running jobs)."""
+        """The pair (number of waiting jobs, number of running jobs)."""
         with self._changed:
             return len(self._queue), len(self._running)
 
