@@ -38,7 +38,8 @@ class Added:
 def add_document(store: Store, source: str, options: ReadOptions = READ_OPTIONS, disk: int | None = None) -> Added:
     """Read and store the file ``source``. The document is durably stored when this returns.
 
-    ``disk`` is as in ``store_document``. Raises StoreError if the store cannot be written, and Cancelled.
+    ``disk`` is the disk budget in bytes, for keeping an uploaded file (None: the default). Raises StoreError if the
+    store cannot be written, and Cancelled.
     """
     start, path = time.perf_counter(), stored_path(source)
     try:
@@ -61,9 +62,11 @@ def _add(store: Store, source: str, options: ReadOptions, disk: int | None) -> t
 
 
 def store_document(store: Store, document: Document, source: str, disk: int | None = None) -> str:
-    """Store a document that was read from the path ``source``, and its word boxes. Returns the status of the result.
+    """Store a document that was read from the path ``source``, and its word boxes. Returns ``added``, ``unchanged``
+    (the same text was stored before) or ``new version`` (the path had another text before).
 
-    An uploaded file is kept, too, if it fits into the disk budget (``disk`` bytes; None: the default).
+    If ``source`` is a temporary file in the store's folder of uploads, the file is kept, too, if it fits into the disk
+    budget (``disk`` bytes; None: the default).
     """
     with store.db.atomic():
         status = store.documents.add(document.row, document.text, document.spans)
@@ -77,10 +80,10 @@ def store_document(store: Store, document: Document, source: str, disk: int | No
 
 
 def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:
-    """Returns the stored document with the id ``source``, or the one stored for the file ``source``.
+    """Returns the stored document with the id ``source``, or the document stored for the file ``source``.
 
-    Returns None if the file must be read. That is so if it is not stored or has changed, if this ``ocr`` would read it
-    differently, or if its stored text is damaged.
+    Returns None if the file must be read: if it is not stored or has changed, if the setting ``ocr`` (auto, on or off)
+    would read it differently, or if its stored text is damaged.
     """
     documents = store.documents
     row = documents.find(source) if documents.has(source) else _stored_and_unchanged(store, source, ocr)

@@ -70,7 +70,7 @@ def recorded_path(source: str) -> str:
 def matches_ocr(form: str, ocr: str) -> bool:
     """Returns True if a document stored with the format ``form`` need not be read again for the setting ``ocr``.
 
-    ``auto`` accepts every format. ``on`` and ``off`` require a PDF to be read by OCR, or without.
+    ``auto`` accepts every format. For ``on``, a PDF must have been read by OCR, for ``off`` without OCR.
     """
     wanted = {"on": OPTICAL, "off": "pdf"}.get(ocr)
     return wanted in (None, form) or not form.startswith("pdf")

@@ -105,7 +105,12 @@ def words_of_query(query: str) -> list[str]:
 
 
 def parts_of_word(word: str) -> list[str]:
-    """Returns the parts of a query word that the index may contain, each once."""
+    """Returns the parts of a query word that the index may contain, each once: all runs of two Chinese, Japanese or
+    Korean signs, of three letters of scripts such as Hebrew, Arabic and Thai, or of four letters of other alphabets.
+
+    The index holds such parts of the words of texts. Words in Latin letters have parts there only if their text is not
+    in English. A word with fewer letters has no parts.
+    """
     return list(dict.fromkeys(_parts(word, latin=True)))
 
 

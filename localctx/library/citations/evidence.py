@@ -50,8 +50,9 @@ class ScoredRange(NamedTuple):
     """A run of sentences or clauses, at characters ``start..end`` of a text, with its score as evidence.
 
     ``contains`` is True if the run has the answer word for word. ``answer`` is the weighted share of the answer's terms
-    that the run has, ``question`` that of the question's terms. For yes or no, ``answer`` is ``question``, averaged
-    with the share of the words after the yes or no. The higher ``score``, the better the evidence.
+    that the run has, and ``question`` the weighted share of the question's terms. If the answer is yes or no,
+    ``answer`` is the mean of ``question`` and the share of the words after the yes or no. The higher ``score``, the
+    better the evidence.
     """
 
     start: int
@@ -87,7 +88,7 @@ def evidence_ranges(text: str, start: int, end: int) -> Iterator[tuple[int, int]
 def terms_of(text: str, only_content: bool = False) -> frozenset[str]:
     """Returns the normalized words of a text, and each pair of adjacent characters in scripts without spaces.
 
-    ``only_content`` leaves out words such as "the", unless there are no others.
+    ``only_content`` leaves out words such as "the", unless the text has only such words.
     """
     forms = list(word_forms(text))
     pairs = (a.form + b.form for a, b in pairwise(forms) if a.end == b.start and _is_character(a) and _is_character(b))

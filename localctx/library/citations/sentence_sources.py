@@ -72,7 +72,9 @@ class SupportFinder:
         return found
 
     def check_sentence(self, answer: str, start: int, end: int, near: Sequence[DocumentRange] = ()) -> AnswerSentence:
-        """Returns one checked sentence of an answer; see ``check``."""
+        """Returns the sentence at characters ``start..end`` of an answer, checked. If several passages support it
+        equally, one that overlaps a range ``near`` is preferred.
+        """
         sentence = answer[start:end]
         if not claims_something(sentence):
             return AnswerSentence(start, end, "unchecked")

@@ -22,10 +22,10 @@ DEPTH = 20  # hits of each list that are fused
 class Passage:
     """Characters ``start..end`` of a document, found by a search.
 
-    ``heading`` and ``page`` (or another part: see Citation) are those at its start, or None. ``parts`` are the starts
-    and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` has its rank (from 1) in each
-    list that contains it, ``words`` or ``vectors``. ``score`` orders the passages of one search. ``superseded`` is the
-    id of the document's next version, or None.
+    ``heading`` and ``page`` (or another part, such as ``row 7``) are the labels at its start, or None. ``parts`` are
+    the starts and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` has the rank of the
+    passage (from 1) in the lists of ``words`` and of ``vectors`` that contain it. ``score`` orders the passages of one
+    search. ``superseded`` is the id of the document's next version, or None.
     """
 
     document: str
@@ -60,7 +60,9 @@ class SearchResult:
 
 
 def search_library(store: Store, query: str, embedder: Embedder | None, top: int = 10) -> SearchResult:
-    """Search all documents as ``search`` does. Passages of older versions come after all others."""
+    """Returns the ``top`` passages for ``query`` in all documents, by BM25 and vectors fused by rank. Passages of older
+    versions of documents come after all others.
+    """
     rows = store.documents.all()
     if not any(row.superseded for row in rows):
         return search(store, query, embedder, None, top)
@@ -154,7 +156,9 @@ def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[
 
 
 def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
-    """Returns each chunk's score by weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)."""
+    """Returns each chunk's score by weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009). ``lists``
+    has the ids of chunks, best first, by the name of the list: ``words`` or ``vectors``.
+    """
     scores = dict[int, float]()
     for name, ranked in lists.items():
         for rank, chunk in enumerate(ranked, 1):

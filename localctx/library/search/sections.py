@@ -41,7 +41,8 @@ def sections(
 ) -> list[Section]:
     """Returns the sections of ``text``, each of at most ``max_tokens`` tokens. ``count`` counts the tokens of a text.
 
-    ``lines`` is as for ``chunks``. A piece of at most VIEW characters is not divided, even if it has more tokens.
+    With ``lines`` (source code, tables), long paragraphs are divided at line ends, else at sentence ends. A piece of at
+    most VIEW characters is not divided, even if it has more tokens.
     """
     heads = [s.start for s in spans if s.kind == "heading"]
     pieces = (

@@ -23,7 +23,9 @@ class TableQuestion:
         return wanted(self.question)
 
     def columns(self, *kinds: str) -> list[str]:
-        """Returns the columns of these ``kinds`` that the question names; all of these kinds if it names none."""
+        """Returns the columns of these ``kinds`` (``number``, ``text``, ``day``) that the question names. If it names
+        none, returns all columns of these kinds.
+        """
         found = [name for name in self.table.names if self.table.columns[name].kind in kinds]
         return best_named(self.question, found) or found
 
@@ -35,9 +37,12 @@ class TableQuestion:
         return best_named(self.question, found) or found or self.columns("number")
 
     def measures_beside(self, where: str) -> list[str]:
-        """Returns the number columns to compute with, likeliest first, given the condition ``where``.
+        """Returns the number columns to compute with, likeliest first, given ``where``, an SQL condition on the rows.
 
-        Columns in the condition come last, unless the question names no others, or names one of them twice.
+        The free columns are the number columns that are not in the condition and do not number the rows. If there is no
+        condition, if all number columns are free, or if the question names a measure twice, returns ``measures``.
+        Otherwise returns the free columns that the question names or, if it names none, all free columns and then
+        ``measures``.
         """
         numbers = [name for name in self.table.names if self.table.columns[name].kind == "number"]
         others = [n for n in numbers if quoted(n) not in where and not counts_rows(self.table, n)]

@@ -35,7 +35,7 @@ def ends_in_repeats(text: str, number: int) -> bool:
 def repeats(words: Sequence[str], earlier: Sequence[str]) -> bool:
     """Returns True if a sentence of these ``words`` repeats an ``earlier`` one: it has nearly the same words.
 
-    Of other words it may have only common ones, such as "the".
+    All its other words must be common, such as "the".
     """
     if list(words) == list(earlier):
         return True
