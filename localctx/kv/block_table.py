@@ -205,7 +205,7 @@ class BlockTable:
         return self.pool.fetch(self._ids_of(layer, first, stop), layer)
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Decode the run of pages ``first..stop``. Returns keys and values, [kv_heads, tokens, dim]."""
+        """Decode the run of pages ``first..stop``. Returns keys and values [kv_heads, tokens, dim] in ``dtype``."""
         column, backend = self._column(layer), self.pool.backend
         kind, unbiased = column.kinds[first], self.pool.unbiased(layer)
         assert not unbiased or (column.kinds[first:stop] == kind).all(), "the bias is added to pages of one kind"
@@ -231,7 +231,9 @@ class BlockTable:
     # --- Changing the table
 
     def append(self, parts: PageParts, token: int, position: int) -> None:
-        """Append a page. The table takes over the references to its parts."""
+        """Append a page, whose first token has the index ``token`` in the text and whose first key is at ``position``.
+        The table takes over the references to its ``parts``.
+        """
         self.placed.append(PlacedPage(parts, token, position))
 
     def release_unseen(self, position: int) -> None:
@@ -286,8 +288,8 @@ class BlockTable:
         return start, end
 
     def move(self, index: int, parts: PageParts, position: int) -> None:
-        """Put ``parts``, re-rotated copies, in place of the page at ``index``. The references to the old parts pass to
-        the caller.
+        """Put ``parts``, re-rotated copies, in place of the page at ``index``. The first key is then at ``position``.
+        The references to the old parts pass to the caller.
         """
         self.placed[index] = PlacedPage(parts, self.placed[index].token, position)
         self._cached = None

@@ -43,8 +43,8 @@ class Codec:
         return records
 
     def decode(self, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] of ``records`` [pages, bytes of a
-        record], not rotated.
+        """Returns k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] in ``dtype``, decoded from
+        ``records`` [pages, bytes of a record]. They are rotated back if the codec rotates.
         """
         s, f, y = self.shape, self.format, self.layout
         k = _decode(records, f.k_kind, (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE))
@@ -56,15 +56,17 @@ class Codec:
         return k.to(dtype), v.to(dtype)
 
     def stored_keys(self, records: Tensor) -> Tensor:
-        """Returns the stored keys, still rotated if the codec rotates: [pages, kv_heads, k_dim, 64] float32."""
+        """Returns the keys in ``records`` [pages, bytes of a record] as they are stored, still rotated if the codec
+        rotates: [pages, kv_heads, k_dim, 64] float32.
+        """
         s, y = self.shape, self.layout
         starts, shape = (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE)
         return _decode(records, self.format.k_kind, starts, shape).float()
 
 
 def make_codec(name: str, shape: LayerShape, rotated: bool | None = None) -> Codec:
-    """Returns the codec ``name`` of FORMATS for one layer. ``rotated`` says whether K and V are stored rotated (None:
-    as the format says).
+    """Returns the codec ``name`` of FORMATS for one layer with this ``shape``. ``rotated`` says whether K and V are
+    stored rotated (None: as the format says).
     """
     f = FORMATS[name]
     return Codec(f, shape, record_layout(shape, name), f.hadamard if rotated is None else rotated)

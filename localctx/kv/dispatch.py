@@ -33,7 +33,7 @@ class Path(Enum):
 class AttentionCase:
     """The facts that decide the path: ``tokens`` is the number of new tokens of ``layer``, with queries of ``dtype``,
     over ``cache``. ``window`` is the sliding window of the layer. ``latent``: keys and values are expanded from latents
-    (MLA). ``alone``: the sequence is not batched with others.
+    (MLA). ``alone``: the sequence is not batched with other sequences.
     """
 
     cache: Cache
@@ -131,7 +131,7 @@ def attention_path(case: AttentionCase) -> Path:
 
 def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
     """Returns True if ``tokens`` new tokens of this sequence join a decode batch. The answer is the same in every
-    layer.
+    layer. ``latent``: keys and values are expanded from latents (MLA).
     """
     case = AttentionCase(cache, 0, tokens, None, cache.dtype, latent, alone=False)
     return attention_path(case) is Path.DECODE_BATCH
@@ -145,8 +145,8 @@ def batch_key(cache: Cache) -> tuple[str, int]:
 
 
 def max_tokens_at_once(cache: Cache) -> int:
-    """Returns how many tokens one step may compute so that the results equal those of one token a step. All but the
-    first can be trimmed again (``Cache.trim``) without a trace.
+    """Returns how many tokens one step may compute so that the results equal those of one token a step. All tokens but
+    the first can be trimmed again (``Cache.trim``) without a trace.
     """
     if cache.dtype != torch.float32 or cache.pool.shape.states:
         return 1  # only float32 is computed row by row; states cannot be trimmed by a token
@@ -155,8 +155,8 @@ def max_tokens_at_once(cache: Cache) -> int:
 
 
 def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
-    """Returns True if a query sees only the pages that it selects in this layer. The first layers and sliding ones see
-    all.
+    """Returns True if a query sees only the pages that it selects in this layer. In the first layers, and in layers
+    with a sliding ``window``, a query sees all pages.
     """
     return window is None and layer >= DENSE_LAYERS and cache.selects_pages()
 

@@ -40,7 +40,9 @@ class OpenPage:
         return k[:, : self.filled], v[:, : self.filled]
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Write new tokens after the committed ones. The caller ensures that they fit into the page."""
+        """Write k and v [kv_heads, n, dim] of new tokens after the committed tokens. The caller ensures that they fit
+        into the page.
+        """
         for buffer, new in zip(self._layers[layer], (k, v), strict=True):
             buffer[:, self.filled : self.filled + new.shape[1]] = new
 
@@ -79,7 +81,9 @@ class OpenPage:
                 flat = flat[x.numel() :]
 
     def reopen(self, table: BlockTable, index: int, filled: int) -> None:
-        """Load the first ``filled`` tokens of the sealed page at ``index``. They are only as precise as its codec."""
+        """Load the first ``filled`` tokens of the sealed page at ``index`` of ``table``. They are only as precise as
+        the codec.
+        """
         self.filled = filled
         for layer in range(len(self._layers)) if filled else ():
             k, v = table.read(layer, index, index + 1, self.dtype)

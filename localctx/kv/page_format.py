@@ -1,7 +1,7 @@
 """PageFormat: the memory layout of one model's pages in one codec. A page has a record for each layer.
 
-If some layers attend to everything and others to a window, a page has two parts: FULL has the records of layers that
-attend to everything, and SLIDING has the records of the others. Otherwise all records are in FULL.
+If some layers attend to everything and some to a window, a page has two parts. FULL has the records of layers that
+attend to everything, and SLIDING has the records of sliding-window layers. Otherwise all records are in FULL.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ class PageFormat:
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
 
     def layers_of(self, part: int) -> list[int]:
-        """Returns the layers whose records are in this part (FULL or SLIDING) of a page."""
+        """Returns the layers whose records are in one ``part`` (FULL or SLIDING) of a page."""
         return np.flatnonzero(self.parts == part).tolist()
 
     def kind_at(self, index: int) -> int:

@@ -174,7 +174,8 @@ class Pool:
         return page
 
     def add_stored_copy(self, page: int, stored: StoredBytes) -> None:
-        """Record that the store holds a copy of ``page``. When the page must leave memory, it then need not be written.
+        """Record that the store holds a copy of ``page``, whose bytes ``stored`` returns. When the page must leave
+        memory, it then need not be written.
 
         A page that was already spilled frees its slot at once. Ids of released pages are ignored.
         """
@@ -418,7 +419,9 @@ class Pool:
 
 
 def make_backend(page_format: PageFormat, device: torch.device, in_place: bool, triton: bool) -> Backend:
-    """Returns the backend for pages of this format on ``device``."""
+    """Returns the backend for pages of this format on ``device``. ``in_place``: attention reads records where they are,
+    in any tier. ``triton``: use the TritonBackend if it has kernels for the codec.
+    """
     if triton and FORMATS[page_format.codec].on_triton:
         from localctx.kv.backends.triton_backend import TritonBackend  # which imports Triton
 

@@ -10,8 +10,8 @@ from localctx.shape import PAGE
 
 
 def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Returns k and v of a layer with the keys moved ``by`` positions forward. In a latent layer, v holds the rotary
-    part of the keys and is rotated instead.
+    """Returns k and v of a ``layer`` with the keys moved ``by`` positions forward (back if negative). In a latent
+    layer, v holds the rotary part of the keys and is rotated instead of k.
     """
     assert pool.rope, "this model has no rotary positions"
     if pool.shape.layers[layer].kind == "latent":
@@ -45,7 +45,7 @@ def _rerotated_part(pool: Pool, page: int, part: int, by: int) -> int:
 
 
 def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
-    """Re-rotate the first ``sink_pages`` pages to the positions before the following page (StreamingLLM,
+    """Re-rotate the first ``sink_pages`` pages of ``table`` to the positions before the following page (StreamingLLM,
     arXiv:2309.17453).
 
     The sink pages as first computed are re-rotated each time, so that rounding errors do not add up. Raises
@@ -57,8 +57,8 @@ def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
 
 
 def rebase_pages(table: BlockTable, sink_pages: int) -> None:
-    """Rebase positions to zero and re-rotate the keys, so that no position exceeds the model's window. Sinks are
-    re-rotated from the sink pages as first computed.
+    """Move all pages of ``table`` to positions from zero on, and re-rotate their keys, so that no position exceeds the
+    model's window. The first ``sink_pages`` pages are re-rotated from the sink pages as first computed.
 
     Raises OutOfKVMemory. The next call then continues with the pages that were not moved yet.
     """

@@ -24,8 +24,9 @@ def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: i
 def split_rows_evenly(
     starts: np.ndarray, seen: Sequence[tuple[int, int]], wanted: int, kinds: np.ndarray
 ) -> np.ndarray:
-    """Split like ``split_rows``, but into about ``wanted`` parts per row, each with pages of one kind. ``kinds`` is
-    [pages], or [H, pages] if KV heads have their own pages. The parts of a row depend only on that row.
+    """Split the pages of n rows, given by ``starts`` and ``seen`` as for ``split_rows``, into about ``wanted`` parts
+    per row, each with pages of one kind. ``kinds`` is [pages], or [H, pages] if KV heads have their own pages. The
+    parts of a row depend only on that row.
     """
     kinds = np.atleast_2d(kinds)
     changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(0)) + 1

@@ -45,8 +45,8 @@ class SequenceCache(Protocol):
     """The KV cache of one sequence, in our pages or in llama.cpp.
 
     ``activation`` says which adapter computes tokens of the sequence, and from which token on (None: no adapter).
-    ``joins_chunks``: prefill chunks of this sequence may share a pass with those of others, which can change the last
-    digits. It is True only if nothing of the sequence will be persisted.
+    ``joins_chunks``: prefill chunks of this sequence may share a pass with chunks of other sequences, which can change
+    the last digits. It is True only if nothing of the sequence will be persisted.
     """
 
     activation: Activation | None

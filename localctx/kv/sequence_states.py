@@ -51,11 +51,13 @@ class SequenceStates:
         return self._next[key]
 
     def put(self, key: StateKey, state: Tensor) -> None:
-        """Store ``state`` [1, ...] as the one after the open step."""
+        """Store ``state`` [1, ...] under the name ``key``, as the state after the open step."""
         self._next[key] = state
 
     def put_end(self, length: int, key: StateKey, state: Tensor) -> None:
-        """Store ``state`` [1, ...] as the one at a page end inside the open step, after ``length`` tokens in total."""
+        """Store ``state`` [1, ...] under the name ``key``, as the state at a page end inside the open step, after
+        ``length`` tokens in total.
+        """
         self._next_ends.setdefault(length, {})[key] = state
 
     @property

@@ -35,7 +35,7 @@ class Tier(Protocol):
     limit: int | None
 
     def put(self, page: int, payload: Tensor) -> None:
-        """Copy the page into this tier. Raises OSError if the disk refuses the write."""
+        """Copy ``payload``, the bytes of ``page``, into this tier. Raises OSError if the disk refuses the write."""
 
     def get(self, page: int) -> Tensor:
         """Returns the page's bytes without copying them."""

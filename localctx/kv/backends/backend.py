@@ -72,14 +72,14 @@ class Backend(Protocol):
         """
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns keys and values [kv_heads, pages * 64, dim] of pages for which ``unpacks`` is True."""
+        """Returns keys and values [kv_heads, pages * 64, dim] in ``dtype``, of pages for which ``unpacks`` is True."""
 
     def unpacks(self, on_device: np.ndarray) -> bool:
         """Returns True if ``unpack`` can read the pages. ``on_device`` [n] is True for each page in the device tier."""
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, bytes of a record], all of
-        one ``kind`` (ORDINARY or SINK).
+        """Returns keys and values [kv_heads, pages * 64, dim] in ``dtype``, of fetched ``records`` [pages, bytes of a
+        record], all of one ``kind`` (ORDINARY or SINK).
         """
 
     def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
@@ -88,7 +88,9 @@ class Backend(Protocol):
         """
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
-        """Returns the addresses and kinds of pages in the form that the kernels take."""
+        """Returns the addresses ``bases`` and the ``kinds`` of pages, both [pages], in the form that the kernels
+        take.
+        """
 
     def attend(
         self,
@@ -123,9 +125,10 @@ class Backend(Protocol):
         bias: KeyBias | None = None,
     ) -> Part:
         """Attend with the last T tokens q [Hq, T, D] to ``pages``, and causally to k, v [H, S, D] after the pages.
-        Returns (out [Hq, T, Dv], log-sum-exp [Hq, T]). ``loss`` is the share of attention weights that a query may lose
-        to skipped pages. ``bias`` is the bias of k_proj that the keys of the pages lack; it cannot be combined with
-        ``loss`` or rotated pages.
+        Returns (out [Hq, T, Dv], log-sum-exp [Hq, T]). ``scale`` is the factor of scores. With ``softcap`` c > 0, a
+        score becomes c * tanh(score / c). ``loss`` is the share of attention weights that a query may lose to skipped
+        pages. ``bias`` is the bias of k_proj that the keys of the pages lack; it cannot be combined with ``loss`` or
+        rotated pages.
         """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:

@@ -73,8 +73,8 @@ class NumbaBackend(TorchBackend):
         loss: float = 0,
         bias: KeyBias | None = None,
     ) -> Part:
-        """Compute in float32. (For bf16 without skipped pages torch is faster, so ``dispatch`` does not call this
-        then.)
+        """Compute ``Backend.prefill`` in float32, with its arguments and its result. (For bf16 without skipped pages
+        torch is faster, so ``dispatch`` does not call this method for these.)
         """
         assert bias is None or not (loss or self._format.rotated), "dispatch does not ask for it"
         dtype = q.dtype

@@ -35,8 +35,8 @@ class TritonBackend(TorchBackend):
         self.layouts = _shared_layouts(page_format, device)
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """Returns False if keys are ``unbiased``: torch then computes the scores that the bias adds, from positions on
-        the CPU.
+        """Returns False for more than MAX_PAGES ``pages``, which the selection kernel cannot rank. Also returns False
+        if their keys are ``unbiased``: torch then computes the scores that the bias adds, from positions on the CPU.
         """
         return pages <= selection_triton.MAX_PAGES and not unbiased
 

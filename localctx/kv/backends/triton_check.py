@@ -41,8 +41,8 @@ def describe(device: torch.device) -> str:
 
 @cache
 def doubt_about(ordinary: Codec, sink: Codec, device: torch.device) -> str:
-    """Returns why the kernel ``word_attention`` must not be used on ``device`` for pages of these codecs; empty if it
-    may be used.
+    """Returns why the kernel ``word_attention`` must not be used on ``device`` for ``ordinary`` and ``sink`` pages in
+    these codecs; "" if the kernel may be used.
     """
     try:
         off = max(_difference(ordinary, sink, device, full) for full in (False, True))

@@ -29,8 +29,8 @@ class H2O(TokenBudget):
         return min(tokens, self.tokens)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """Returns the indices of the pages with the least attention mass. Sinks and the last pages are never among
-        them.
+        """Returns the indices of the sealed pages to evict, so that ``tokens`` tokens stay: those with the least
+        ``mean_mass`` [pages], their attention mass. Sinks and the last pages are never among them.
         """
         over = pages - max(SINK_PAGES + 2, self.tokens // PAGE)
         if over <= 0:
@@ -44,7 +44,9 @@ class H2O(TokenBudget):
         return Observation.PAGE_MASS
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Add up the mass of all layers."""
+        """Add ``weights`` [pages], the attention mass of the sealed pages in one layer, to the ``history``. So the
+        masses of all layers add up.
+        """
         history.add_page_mass(np.asarray(weights))
 
 

@@ -30,7 +30,9 @@ class SnapKV(PromptCompressor):
         return Observation.TOKEN_VOTES if phase == "asking" else None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Replace the votes of earlier steps: only the last step of the question counts."""
+        """Store ``weights`` [kv_heads, tokens], the votes of the queries of one step, in the ``history``. They replace
+        the votes of earlier steps: only the last step of the question counts.
+        """
         import torch
 
         history.token_votes[layer] = torch.as_tensor(weights)
