@@ -47,7 +47,9 @@ def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
-    """Returns the float32 values of codes that ``quantize`` made along ``dim``."""
+    """Returns the float32 values of ``codes`` that ``quantize`` made along ``dim``, with their ``scale`` and
+    ``zero``.
+    """
     return torch.addcmul(zero.float().unsqueeze(dim), codes.float(), scale.float().unsqueeze(dim))
 
 
@@ -68,7 +70,9 @@ def pack(codes: Tensor, kind: int) -> Tensor:
 
 
 def unpack(packed: Tensor, kind: int) -> Tensor:
-    """Returns the codes that ``pack`` has packed; 8-bit floats as torch.float8_e4m3fn."""
+    """Returns the codes that ``pack`` has packed with this ``kind``: uint8, but torch.float8_e4m3fn for 8-bit
+    floats.
+    """
     bits = kind & 255
     if kind == _E4M3:
         return packed.view(torch.float8_e4m3fn)

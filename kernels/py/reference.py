@@ -48,7 +48,7 @@ def attend_reference(
     mask: Tensor | None = None,
     softcap: float = 0,
 ) -> Part:
-    """Compute ``attend`` as its reference does: all scores at once, softmax in float32."""
+    """Compute ``attend``, with the same arguments, in the simplest way: all scores at once, softmax in float32."""
     group = q.shape[0] // k.shape[0]
     k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
     scores = (q @ k.transpose(1, 2)).float() * scale
@@ -78,7 +78,9 @@ def _flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask
 
 
 def flash_runs(q: Tensor, k_dim: int, v_dim: int) -> bool:
-    """True if torch's FlashAttention supports these heads; it needs an NVIDIA GPU, Ampere or newer."""
+    """Returns True if torch's FlashAttention supports queries q [Hq, T, D] with keys of ``k_dim`` and values of
+    ``v_dim`` channels. It needs an NVIDIA GPU, Ampere or newer.
+    """
     fits = q.dtype in (torch.bfloat16, torch.float16) and k_dim == v_dim <= FLASH_WIDTH and k_dim % 8 == 0
     return fits and q.device.type == "cuda" and torch.cuda.get_device_capability(q.device) >= (8, 0)
 
@@ -104,8 +106,8 @@ def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> 
 
 
 def merge(parts: Sequence[Part], sinks: Tensor | None = None) -> Part:
-    """Merge attention over disjoint sets of keys exactly into one result (out [Hq, T, Dv], lse [Hq, T]), as in
-    Flash-Decoding's last step.
+    """Merge ``parts``, the attention over disjoint sets of keys, exactly into one result (out [Hq, T, Dv], lse [Hq,
+    T]), as in Flash-Decoding's last step.
 
     ``sinks`` [Hq] are learned logits that take attention mass but add no value (gpt-oss).
     """

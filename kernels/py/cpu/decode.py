@@ -90,7 +90,7 @@ def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ig
 @njit(fastmath=MATH)
 def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
     """Decode the keys of a KV head in the record at ``address`` into ``out`` [D, 64]. ``row`` is the record's format: a
-    row of the layout's table.
+    row in the table of the layout ``lay``.
     """
     t = lay.table[row]
     _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
@@ -99,7 +99,7 @@ def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 @njit(fastmath=MATH)
 def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
     """Decode the values of a KV head in the record at ``address`` into ``out`` [64, Dv]. ``row`` is the record's
-    format: a row of the layout's table.
+    format: a row in the table of the layout ``lay``.
     """
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
@@ -235,7 +235,8 @@ def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-d
 
 
 def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the decoded keys [H, n * 64, D] and values [H, n * 64, Dv] of n records in float32.
+    """Returns the decoded keys [H, n * 64, D] and values [H, n * 64, Dv] of n records in float32. The records are at
+    ``addresses`` [n] and have the ``formats`` [n], rows in the layout's table.
 
     Rotated records stay rotated.
     """

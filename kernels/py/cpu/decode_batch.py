@@ -55,8 +55,8 @@ def attend_rows(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Attend with one new token per row: q [n, Hq, D], k [n, H, D] and v [n, H, Dv]. A row sees its sealed pages, its
-    open page and itself.
+    """Attend with one new token per row: q [n, Hq, D], k [n, H, D] and v [n, H, Dv]. A row sees its sealed ``pages``,
+    its open page (``tails``) and itself. ``scale`` is the factor of scores.
 
     Returns out [n, Hq, Dv] and, with ``masses``, the share of the row's attention that each page got, [Hq, pages] (else
     empty); both are float32. ``rotated``: pages were rotated by ``quant.rotate``. ``extra`` [Hq, pages * 64] is added

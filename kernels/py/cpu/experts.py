@@ -26,8 +26,8 @@ from localctx.kernels.llvm.weight_groups import WIDTH
 
 
 class ExpertBlocks(NamedTuple):
-    """The weights [experts, out, in] of several experts. Like ``Blocks``, but ``codes`` have one more dimension before
-    the others, for the expert.
+    """The weights [experts, out, in] of several experts. Like ``Blocks``, but ``codes`` have one more dimension for the
+    expert, which comes first.
     """
 
     kind: int
@@ -42,7 +42,7 @@ class ExpertBlocks(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of elements of the weights."""
+        """The number of weights of all experts."""
         return len(self.codes) * self.outputs * self.inputs
 
     @property

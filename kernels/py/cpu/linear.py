@@ -102,7 +102,7 @@ def int4_blocks(weight: Tensor) -> Blocks:
 
 
 def dense(blocks: Blocks) -> Tensor:
-    """Returns the weight [out, in] in float32."""
+    """Returns the weight stored in ``blocks`` as [out, in] float32. A quantized weight is dequantized."""
     if blocks.exact:
         return _stored(blocks).float().transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
     weight = unpack(blocks.kind, torch.from_numpy(blocks.codes))
@@ -249,7 +249,7 @@ def multiply_block(x, kind, codes, out):  # type: ignore[no-untyped-def]
 @njit
 def multiply_rounded(x, first, kind, codes, out):  # type: ignore[no-untyped-def]
     """Compute ``multiply_blocks`` for one block at 8 or 4 bits. ``codes`` are its records [groups, bytes]; x are
-    ``rounded`` rows, of which those from ``first`` on are multiplied, into out [n, 32].
+    ``rounded`` rows; the n rows from ``first`` on are multiplied, into out [n, 32].
     """
     if len(out) <= ALONE:
         out[:] = np.float32(0)

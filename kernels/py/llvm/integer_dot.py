@@ -76,8 +76,9 @@ def four_everywhere(b: Any, op: DotInstruction, address: Any) -> Any:
 
 
 def dot(b: Any, op: DotInstruction, codes_are: str, pairs: Sequence[tuple[Any, Any]], start: Any = None) -> Any:
-    """Generate code that sums, in each int32 lane, ``start`` (None: 0) and the products of all ``pairs`` (codes, x). A
-    pair is two vectors of bytes, and each lane gets four products of it. ``codes_are`` is SMALL or SIGNED.
+    """Generate code for the instruction ``op`` that sums, in each int32 lane, ``start`` (None: 0) and the products of
+    all ``pairs`` (codes, x). A pair is two vectors of bytes, and each lane gets four products of it. ``codes_are`` is
+    SMALL or SIGNED.
     """
     assert codes_are != SMALL or len(pairs) <= 16, "sums of 16 bits would overflow"
     if op.name == "avx2" and codes_are == SMALL:

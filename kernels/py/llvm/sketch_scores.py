@@ -118,8 +118,8 @@ def _sum_groups(typingctx, spread, x, groups, step, base, scores):  # type: igno
 
 @njit(**INLINED)
 def spread_codes(codes, dim, out):  # type: ignore[no-untyped-def]
-    """Spread the packed codes [dim, 16] of a page to the bytes [dim, 64] that ``score_keys`` takes. Both are
-    addresses.
+    """Spread the packed codes [dim, 16] of a page to ``out`` [dim, 64], the bytes that ``score_keys`` takes. ``codes``
+    and ``out`` are addresses.
     """
     _spread_groups(codes, dim // _GROUP, out)
 
@@ -137,7 +137,8 @@ def score_keys(q, dim, spread, scale, zero, room, scores):  # type: ignore[no-un
 @njit(**INLINED)
 def add_channel(q, codes, scale, zero, scores):  # type: ignore[no-untyped-def]
     """Add the products of one channel to ``scores`` [64]: one number q of a query times the 64 keys of a page in that
-    channel, whose packed ``codes`` are [16].
+    channel, whose packed ``codes`` are [16]. A code c stands for ``zero`` + c * ``scale``, which are given by the bits
+    of float16.
     """
     for t in range(PAGE):
         code = (codes[t % STEP] >> (t // STEP * BITS)) & LEVELS

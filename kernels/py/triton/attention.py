@@ -64,9 +64,9 @@ class TritonOpenPages(NamedTuple):
 
 
 def parts_wanted(layout: TritonLayerLayout) -> int:
-    """Returns the best number of parts into which a row's pages are split, in layers like this one.
+    """Returns the best number of parts into which the pages of a row are split, in layers with this ``layout``.
 
-    It is large enough to give a GPU enough programs, and small enough for a quick merge.
+    The number is large enough to give a GPU enough programs, and small enough for a quick merge.
     """
     return max(128, 1024 // layout.heads) if attends_by_words(layout) else max(64, 512 // layout.heads)
 
@@ -106,8 +106,8 @@ def attend_rows(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend with one new token per row: q [n, Hq, D], k [n, H, D] and v [n, H, Dv]. A row sees its sealed pages, its
-    open page and itself.
+    """Attend with one new token per row: q [n, Hq, D], k [n, H, D] and v [n, H, Dv]. A row sees its sealed ``pages``,
+    its open page (``tails``) and itself. ``scale`` is the factor of scores.
 
     Returns out [n, Hq, Dv] in q's precision and, with ``masses``, the share of the row's attention that each page got,
     [Hq, pages] (else None). ``rotated``: pages were rotated by ``quant.rotate``. ``extra`` [Hq, pages * 64] is added to

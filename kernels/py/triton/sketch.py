@@ -88,6 +88,8 @@ def _best(q, codes, scale, zero, extra, out, queries, head_stride, DIM: tl.const
 
 @triton.jit
 def sketch_scores(query, codes, scale, zero, DIM: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns the approximate products of queries [Q, BLOCK], float32, with the 64 keys of a page's sketch."""
+    """Returns the approximate products of ``query`` [Q, BLOCK], float32, with the 64 keys of a page's sketch, which is
+    at the addresses ``codes``, ``scale`` and ``zero``.
+    """
     keys, a, b = decode(codes, scale, zero, DIM, PAGE, 2, BLOCK, PAGE)
     return tl.dot(half_of(query * a[None]), keys) + tl.sum(query * b[None], 1)[:, None]

@@ -46,7 +46,9 @@ def attend_parts(  # type: ignore[no-untyped-def]
     scale, softcap, q_row, q_head, k_row, k_head, v_row, v_head,
     HEADS: tl.constexpr, GROUP: tl.constexpr, K_BITS: tl.constexpr, V_BITS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """Attend with a KV head's query heads to a part of a row's pages, or (from ``count`` on) to its open page."""
+    """Attend with a KV head's query heads to a part of a row's pages, or (from ``count`` on) to the open page of a row.
+    ``triton.attention`` launches this kernel, and its own, slower kernel for pages that this kernel cannot read.
+    """
     mma: tl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, 1], instr_shape=[16, 8])
     right: tl.constexpr = gl.DotOperandLayout(1, mma, 2)
     part, head = gl.program_id(0).to(tl.int64), gl.program_id(1)
