@@ -58,7 +58,9 @@ def adapter_content(folder: Path) -> str:
 
 
 def damaged(adapter: Path | str, reason: str) -> ModelError:
-    """Returns the error for damaged files; ``adapter`` is the adapter's folder or name."""
+    """Returns the error for damaged files, with the ``reason`` in its message. ``adapter`` is the adapter's folder or
+    name.
+    """
     return ModelError(
         f"the adapter {adapter} does not load ({reason})", "fetch or train it again, or use --adapter none"
     )

@@ -105,8 +105,8 @@ class Model(Protocol):
         """
 
     def view(self) -> Any:
-        """Returns another model object with the same weights and a window of its own: scaling one does not affect the
-        other.
+        """Returns another model object with the same weights and a window of its own: scaling the RoPE of one object
+        does not affect the other object.
 
         Any view can extend a cache that another one made, because the cache's own RoPE applies.
         """

@@ -94,7 +94,9 @@ class TransformerEmbedder:
         return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns a unit vector for each passage, float32 [n, d]. Raises ModelError if the folder has no encoder."""
+        """Returns a unit vector for each of ``texts``, which are passages: float32 [n, d]. Raises ModelError if the
+        folder has no encoder.
+        """
         return self.embed_and_count([self._passage_prefix + text for text in texts])[0]
 
     def embed_query(self, query: str) -> np.ndarray:

@@ -118,7 +118,9 @@ def read_native_config(folder: Path) -> DecoderConfig | None:
 
 
 def parse_native_config(raw: dict[str, Any]) -> DecoderConfig | None:
-    """Parse the content of a config.json. Returns None for a model that NativeDecoder may not compute correctly."""
+    """Parse ``raw``, the content of a config.json. Returns None for a model that NativeDecoder may not compute
+    correctly.
+    """
     family = raw.get("model_type")
     if not isinstance(family, str) or family not in _DEFAULTS or not _understood(raw, family):
         return None

@@ -220,8 +220,8 @@ def largest_chunk(
     itemsize: int = 4,
     device: str = "cpu",
 ) -> int:
-    """Returns the largest prefill chunk, in tokens, whose working memory fits into ``free`` bytes. The chunk is whole
-    pages, at least one, and at most ``wanted`` tokens.
+    """Returns the largest prefill chunk, in tokens, whose working memory (as ``geometry`` gives it) fits into ``free``
+    bytes. The chunk is whole pages, at least one, and at most ``wanted`` tokens.
 
     ``context`` is the length of the whole prompt in tokens, ``itemsize`` the number of bytes per element in the model's
     precision.

@@ -144,8 +144,9 @@ def decoder_parameters(folder: Path) -> int:
 
 
 def find_config(name: str, models_dir: Path) -> Path:
-    """Returns the config.json of the model ``name``, resolved like ``resolve_model`` but without downloading. For a
-    known model that is not installed, returns the catalogue's copy.
+    """Returns the config.json of the model ``name``, without downloading anything. ``name`` is a catalogue name, a
+    folder, a GGUF file, a hub id, or the name of a model in the folder ``models_dir``. For a known model that is not
+    installed, returns the catalogue's copy.
 
     Raises ModelError, with a remedy, if the config is not on this machine.
     """

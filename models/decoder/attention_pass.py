@@ -77,8 +77,9 @@ class AttentionPass(StatePass):
         self.check_states()
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Store the new latents of a layer, which transformers passes to its cache, and return only these. (The history
-        is expanded later, run by run.) Layers without latents also pass their keys and values to attention.
+        """Store the new latents ``k`` and ``v`` of a layer, which transformers passes to its cache, and return only
+        these. (The history is expanded later, run by run.) Layers without latents also pass their keys and values
+        through this method; they are returned unchanged.
         """
         self._latents = k[0], v[0]
         return k, v
@@ -89,7 +90,8 @@ class AttentionPass(StatePass):
         raise NotImplementedError
 
     def enter_layer(self, layer: int, k: Tensor, v: Tensor, expand: Expand | None) -> EnteredLayer:
-        """Enter the next layer of the model, with keys and values k and v [H, T, D] of the new tokens.
+        """Enter the next layer of the model, with keys and values k and v [H, T, D] of the new tokens. In a latent
+        layer, ``expand`` turns latents into keys and values; it is None in other layers.
 
         A latent layer caches the latents given to ``update``: k [1, T, rank] and v [1, T, rope_dim]. Raises
         UnsupportedModel.

@@ -130,10 +130,10 @@ class ForwardBatch(AttentionPass):
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
         """Attend with the queries q [Hq, T, D] of each sequence over its cache and its new k and v [H, T, D]. The cache
-        appends k and v, or the latents that a latent layer gave to ``update``, unless they are shared. ``layer`` is the
-        index in the model, and ``scale`` the factor of scores. ``how`` has the options ``window``, ``softcap``,
-        ``sinks`` and ``shared`` of ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and
-        UnsupportedModel.
+        appends k and v, or the latents that a latent layer gave to ``update``, unless they are shared. In a latent
+        layer, ``expand`` turns latents into keys and values. ``layer`` is the index in the model, and ``scale`` the
+        factor of scores. ``how`` has the options ``window``, ``softcap``, ``sinks`` and ``shared`` of ``attend_cache``.
+        Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and UnsupportedModel.
         """
         cached, new, shared = self.enter_layer(layer, k, v, expand)
         how |= {"window": self.shape.layers[cached].window, "shared": shared}
@@ -155,7 +155,9 @@ class ForwardBatch(AttentionPass):
         return out
 
     def attend_arrays(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> np.ndarray:
-        """Attend with arrays that have tokens first: q [T, Hq, D], k and v [T, H, D]. Returns [T, Hq * Dv] float32."""
+        """Attend with arrays that have tokens first: q [T, Hq, D], k and v [T, H, D]. ``layer`` is the index in the
+        model, and ``scale`` the factor of scores. Returns [T, Hq * Dv] float32.
+        """
         whole = self._whole_batch
         if not whole or self.until is not None:
             tensors = [torch.from_numpy(x).transpose(0, 1) for x in (q, k, v)]

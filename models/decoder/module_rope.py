@@ -14,7 +14,9 @@ _PROBE = 17  # positions between the two keys that show how a layer rotates
 
 
 def apply_positions(module: Any, config: Any, positions: Positions) -> None:
-    """Set ``positions`` in ``config``, and rebuild the rotary embeddings of ``module`` if they changed."""
+    """Set ``positions`` (attributes of a config that concern positions) in ``config``, and rebuild the rotary
+    embeddings of ``module`` if they changed.
+    """
     if positions == positions_of(config):
         return
     for name, value in deepcopy(positions).items():

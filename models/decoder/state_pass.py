@@ -35,12 +35,14 @@ class StatePass:
             raise UnsupportedModel("states")
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> Tensor | None:
-        """Returns a convolution's last inputs [1, channels, width]; None before the first token."""
+        """Returns the last inputs [1, channels, width] of convolution number ``state_idx`` in a layer; None before the
+        first token.
+        """
         return self.states.get((layer, "convolution", state_idx))
 
     def update_conv_state(self, inputs: Tensor, layer: int, state_idx: int = 0, **how: Any) -> Tensor:
-        """Store the new ``inputs`` [1, channels, n] of a convolution. Returns the inputs that it remembered, followed
-        by the new ones.
+        """Store the new ``inputs`` [1, channels, n] of convolution number ``state_idx`` in a layer. Returns the inputs
+        that it remembered, followed by the new ones.
         """
         known, width = (
             self.states.get((layer, "convolution", state_idx)),
@@ -62,11 +64,13 @@ class StatePass:
         return self._widths[layer, state_idx]
 
     def get_recurrent_state(self, layer: int, state_idx: int = 0) -> Tensor | None:
-        """Returns the state [1, ...] of a recurrence; None before the first token."""
+        """Returns the state [1, ...] of recurrence number ``state_idx`` in a layer; None before the first token."""
         return self.states.get((layer, "recurrent", state_idx))
 
     def update_recurrent_state(self, state: Tensor, layer_idx: int, state_idx: int = 0, **_: Any) -> Tensor:
-        """Store the ``state`` [1, ...] of a recurrence after this pass, and return it."""
+        """Store ``state`` [1, ...], that of recurrence number ``state_idx`` in a layer after this pass, and return
+        it.
+        """
         self.states.put((layer_idx, "recurrent", state_idx), state.clone())  # it may be a view of a larger tensor
         return state
 

@@ -137,8 +137,8 @@ def _to_device(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[s
 
 
 def load_module(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> tuple[Any, ChatTokenizer]:
-    """Load the decoder in ``folder`` with transformers on the device ``place``, with its weights in the format
-    ``weights``: full, int8, int4 or nf4. Returns the module and its tokenizer.
+    """Load the decoder in ``folder`` with transformers on the device ``place`` in ``precision``, with its weights in
+    the format ``weights``: full, int8, int4 or nf4. Returns the module and its tokenizer.
 
     Raises ModelError.
     """

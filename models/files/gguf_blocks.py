@@ -72,8 +72,8 @@ class GgufBlocks:
 
     @cached_property
     def finer(self) -> frozenset[str]:
-        """The names of layer modules that need 8 bits when 4-bit weights are requested: those that a 4-bit file stores
-        with more bits, and those that are concatenated with them.
+        """The names of layer modules that need 8 bits when 4-bit weights are requested: modules that a 4-bit file
+        stores with more bits, and modules that are concatenated with such a module.
         """
         kinds = {name.removesuffix(".weight"): kind for name, kind in self._kinds.items() if ".layers." in name}
         if not _FOUR_BITS.intersection(kinds.values()):
@@ -88,9 +88,9 @@ class GgufBlocks:
 
 
 def groups_of(blocks: Tensor, ggml_type: int) -> Groups:
-    """Returns the weight that is stored in ``blocks`` [out, blocks, bytes] uint8 of a GGUF. It is exact, with one
-    exception: scales and minima of Q4_K, which are products of two numbers, are rounded to float16 (by at most one part
-    in 2,048).
+    """Returns the weight that is stored in ``blocks`` [out, blocks, bytes] uint8 of a GGUF, in the format ``ggml_type``
+    (ggml's number). It is exact, with one exception: scales and minima of Q4_K, which are products of two numbers, are
+    rounded to float16 (by at most one part in 2,048).
     """
     codes, scales, minima = _parts(blocks, ggml_type)
     inputs = codes.shape[1] * GROUP

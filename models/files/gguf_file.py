@@ -100,7 +100,9 @@ def _number(file: Path) -> int | None:
 
 
 def per_layer(header: GgufHeader, name: str, layers: int, default: int = 0) -> tuple[int, ...]:
-    """Returns the metadata ``name`` for each layer, whether stored as one value or an array. Raises ModelError."""
+    """Returns the metadata ``name`` for each layer, whether it is stored as one value or an array. ``default`` stands
+    for a missing one. Raises ModelError.
+    """
     value = header.get(name, default)
     values = value if isinstance(value, tuple) else (value,) * layers
     if len(values) < layers or not all(isinstance(v, int) and 0 <= v <= header.weights for v in values[:layers]):

@@ -41,8 +41,8 @@ class GgufHeader:
     tensors: dict[str, GgufTensor]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns the metadata ``name`` without the file's architecture, such as ``context_length`` for
-        ``llama.context_length``.
+        """Returns the metadata ``name``, which is without the file's architecture: ``context_length`` stands for
+        ``llama.context_length``. Returns ``default`` if it is missing.
         """
         return self.meta.get(f"{self.meta['general.architecture']}.{name}", default)
 

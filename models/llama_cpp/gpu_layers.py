@@ -51,8 +51,8 @@ def fitting_layers(layers: Sequence[float], output: float, compute: float, room:
 
 
 def gpu_layers(gguf: GgufFile, sizes: LlamaSizes, free: float) -> GpuLayers:
-    """Returns the layers that go to a GPU with ``free`` bytes, which must hold their weights, KV of CONTEXT tokens, and
-    buffers.
+    """Returns the layers of ``gguf`` that go to a GPU. ``sizes`` are the result of ``try_gguf``. The ``free`` bytes of
+    the GPU must hold the weights of the layers, KV of CONTEXT tokens, and buffers.
     """
     context = sizes.at(NATIVE_CODEC, min(CONTEXT, sizes.trained or CONTEXT))
     weights, output = _weights(gguf)

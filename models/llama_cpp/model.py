@@ -192,7 +192,8 @@ def load_llama_model(
     path: Path, name: str, tried: Path, *, device: str = "auto", threads: int = 0, chunk: int = 512, rope: str = "auto"
 ) -> LlamaModel:
     """Load the GGUF whose first part is ``path``. A file that was not tried before is loaded in a child process first;
-    ``tried`` is the folder with records of trials. ``threads`` 0 uses torch's number.
+    ``tried`` is the folder with records of trials. ``threads`` 0 uses torch's number. ``rope`` is a RoPE scaling, such
+    as ``yarn:2``, or ``auto`` for the file's own.
 
     Raises ModelError, UsageError; OSError if the file cannot be read.
     """

@@ -40,8 +40,9 @@ class MemoryKind:
 @dataclass(frozen=True)
 class ContextOptions:
     """The options of a native context. ``cells`` is the capacity in tokens, ``sequences`` the maximum number of
-    sequences (the last is for copies). ``kv`` is the codec, ``rope`` the scaling as in the settings, and ``batch`` the
-    number of tokens per batch. ``threads`` is the number of threads. ``offload``: keys and values are on the GPU.
+    sequences (the last is for copies). ``kv`` is the codec, ``rope`` the RoPE scaling (such as ``yarn:2``, or ``auto``
+    for the file's own), and ``batch`` the number of tokens per batch. ``threads`` is the number of threads.
+    ``offload``: keys and values are on the GPU.
     """
 
     cells: int

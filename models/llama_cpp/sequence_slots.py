@@ -34,8 +34,8 @@ class NativeSequence:
     can return to if it cannot be trimmed. Forks of a sequence have the same ``family`` and share cells.
 
     ``keeper`` is the eviction policy. ``dropped`` is the number of tokens that were evicted after the sinks. Later
-    tokens still have to move by ``gap`` positions (see ``sink_windows``). ``shares``: other sequences of the family may
-    have the same cells.
+    tokens still have to move by ``gap`` positions before the next tokens are computed. ``shares``: other sequences of
+    the family may have the same cells.
     """
 
     length: int = 0
@@ -98,8 +98,9 @@ class SequenceSlots:
         return sum(sequence.held for sequence in self._resident.values())
 
     def retain(self, ends: Mapping[bytes, int], sequence: NativeSequence) -> None:
-        """Retain a resident ``sequence`` until a new one starts. Only one is retained, because llama.cpp's attention
-        scans everything that is resident.
+        """Retain a resident ``sequence`` until a new sequence starts. ``ends`` maps the names of its prefixes to their
+        lengths in tokens. Only one sequence is retained, because llama.cpp's attention scans everything that is
+        resident.
         """
         self.forget()
         self._retained = RetainedSequence(ends, sequence)
@@ -216,8 +217,8 @@ class SequenceSlots:
         return free
 
     def make_room(self, need: int, keep: Sequence[NativeSequence]) -> None:
-        """Make room in a full context: release the retained sequence, grow, or preempt a sequence not in ``keep``.
-        Raises OutOfKVMemory if none of these is possible.
+        """Make room in a full context, whose sequences need ``need`` tokens in all: release the retained sequence,
+        grow, or preempt a sequence not in ``keep``. Raises OutOfKVMemory if none of these is possible.
         """
         if self.forget():
             return

@@ -65,7 +65,8 @@ def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], No
 
 def quantize_gguf(gguf: Path, path: Path, weights: str, threads: int) -> None:
     """Quantize the 16-bit file ``gguf`` to ``path`` with a format ``weights`` of GGUF_WEIGHTS, by llama.cpp without an
-    importance matrix. Ctrl-C works meanwhile. Raises ModelError for a file that llama.cpp does not quantize.
+    importance matrix. Uses ``threads`` threads. Ctrl-C can interrupt it. Raises ModelError for a file that llama.cpp
+    does not quantize.
     """
     library = llama_library()
     options = library.llama_model_quantize_default_params()

@@ -35,7 +35,7 @@ def is_packed(weights: str, device: torch.device) -> bool:
 
 
 def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
-    """Returns the ``BitsAndBytesConfig`` arguments for ``weights`` on a GPU; empty in other cases.
+    """Returns the ``BitsAndBytesConfig`` arguments for ``weights`` on a GPU; empty for full weights, and on a CPU.
 
     Raises ModelError if bitsandbytes is needed but not installed, or does not load.
     """
