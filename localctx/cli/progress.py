@@ -53,7 +53,9 @@ class BatchProgress:
                 self._terminal.say(event.text)
 
     def ended(self, line: str, outcome: Outcome) -> None:
-        """Advance the bar for a finished document, or print its ``line``."""
+        """Advance the bar for a finished document. Its ``line`` is printed if the document failed, or if there is no
+        terminal to show the bar.
+        """
         self._running.discard(outcome.job)
         self._ended += 1
         if outcome.status == "done":

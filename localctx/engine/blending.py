@@ -1,8 +1,8 @@
 """Blending: fills the cache of a prompt made of passages with pages from prefilling each passage alone.
 
 The first tokens of each passage are recomputed in the context of the prompt (EPIC, arXiv:2410.15332), and so are tokens
-whose keys and values would change most (after CacheBlend, arXiv:2405.16444). The others are copied and re-rotated to
-their new positions.
+whose keys and values would change most (after CacheBlend, arXiv:2405.16444). All other tokens are copied, and their
+keys are re-rotated to the new positions.
 """
 
 import hashlib

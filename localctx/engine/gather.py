@@ -18,9 +18,9 @@ def gather(
     """Run the coroutine that ``start`` returns for each of ``items``, at most ``limit`` at a time. Yields the events of
     all coroutines, and returns their results in the order of ``items``.
 
-    While memory is short for the running coroutines, no other is started. A coroutine that raises OutOfKVMemory beside
-    others starts again after another has ended. Any other exception of a coroutine, Cancelled too, is raised here, and
-    all coroutines are closed.
+    While memory is short for the running coroutines, no new coroutine is started. A coroutine that raises OutOfKVMemory
+    while other coroutines run starts again after one of these has ended. Any other exception of a coroutine, Cancelled
+    too, is raised here, and all coroutines are closed.
     """
     batcher, waiting = Batcher(in_order=True), deque(enumerate(items))
     running, results = dict[Sequence[Result], tuple[int, Item]](), dict[int, Result]()

@@ -62,8 +62,8 @@ class ProcessorPreparation:
     """Compiles the CPU kernels in a background thread, unless an earlier run did it or ``needed`` is False (a GPU
     computes).
 
-    A command that ends meanwhile does not wait for this thread. It waits only for the last kernels, those for decoding,
-    if their compilation has begun: numba caches them for the next run.
+    A command that ends during the compilation does not wait for this thread. It waits only for the last kernels, which
+    decode, if their compilation has begun: numba caches them for the next run.
     """
 
     def __init__(self, needed: bool = True) -> None:

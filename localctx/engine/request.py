@@ -140,7 +140,7 @@ class Request:
 
     @property
     def not_said(self) -> str:
-        """The words that say that nothing answers the question: those of the adapter, or else localctx's own."""
+        """The sentence that says that nothing answers the question: that of the adapter, or else localctx's own."""
         return (self.adapter.not_said if self.adapter else "") or NOT_SAID
 
     @property

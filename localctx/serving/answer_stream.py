@@ -154,7 +154,7 @@ class AnswerStream:
             pass
 
     def finish(self, index: int) -> str:
-        """Returns why an answer ended: stop, length or tool_calls."""
+        """Returns why answer number ``index`` ended: ``stop``, ``length`` or ``tool_calls``."""
         answer = self.answers[index]
         if answer.calls:
             return "tool_calls"

@@ -120,7 +120,9 @@ class FilePipeline:
             yield from self._note_indexed(task)
 
     def fail(self, task: Task, why: str) -> FileEvent:
-        """Record that a task failed because of its file. It is not retried until the file changes."""
+        """Record that a task failed because of its file, for the reason ``why``. The file is not tried again until it
+        changes.
+        """
         if task.stamp:
             return self._note_failed(task.path, task.stamp, why)
         self._store.watch_list.note_indexed(task.document)

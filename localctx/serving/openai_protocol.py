@@ -81,7 +81,7 @@ class CompletionResponse:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def completion(self, choices: Sequence[Mapping[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
-        """Returns the answers as one ``chat.completion`` object."""
+        """Returns the answers, as ``choices``, in one ``chat.completion`` object with the token counts ``usage``."""
         return {**self._header("chat.completion"), "choices": [*choices], "usage": usage}
 
     def choice(
@@ -111,7 +111,9 @@ class CompletionResponse:
         return {**self._header("chat.completion.chunk"), "choices": [choice]}
 
     def usage_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
-        """Returns the last chunk of a request with ``include_usage``: token counts and no choices."""
+        """Returns the last chunk of a request with ``include_usage``, which has the token counts ``usage`` and no
+        choices.
+        """
         return {**self._header("chat.completion.chunk"), "choices": [], "usage": usage}
 
     def _header(self, kind: str) -> dict[str, Any]:
@@ -179,7 +181,9 @@ def read_messages(fields: Fields) -> list[dict[str, Any]]:
 
 
 def read_message(given: Any, param: str) -> dict[str, Any]:
-    """Returns a message in the form that chat templates take. Raises ApiError."""
+    """Returns the message ``given`` in the form that chat templates take. Raises ApiError; ``param`` is the name of the
+    message in the error.
+    """
     if not isinstance(given, dict) or given.get("role") not in list(ROLES):
         raise ApiError(f"{param} must have a role: {', '.join(ROLES)}", param)
     message: dict[str, Any] = {"role": ROLES[given["role"]]}

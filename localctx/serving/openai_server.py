@@ -144,7 +144,7 @@ def run(
     on_event: Callable[[Event], None],
     on_ready: Callable[[str, str], None],
 ) -> None:
-    """Load the model and serve it until Ctrl-C.
+    """Load the model and serve it on ``host`` and ``port`` until Ctrl-C, for up to ``max_parallel`` requests at a time.
 
     ``on_event`` gets the progress of loading. ``on_ready`` is called with the base URL and the API key once requests
     are answered. Raises UsageError, ModelError.

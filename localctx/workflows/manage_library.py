@@ -106,8 +106,8 @@ class LibraryWorkflow:
     def check_bundle(
         self, bundle: Bundle, caches: Sequence[BundleCache], count: int | None = CHECKED_PAGES
     ) -> CheckedPages:
-        """Recompute ``count`` random pages of these caches (None: all). Raises DocumentError if one differs: the file
-        was altered, and its pages must not be imported.
+        """Recompute ``count`` random pages of these ``caches`` of an exported document (None: all pages). Raises
+        DocumentError if a page differs: the file was altered, and its pages must not be imported.
         """
         return check_pages(
             self._runtime,

@@ -30,7 +30,7 @@ def estimate_summary_seconds(builder: RequestBuilder, documents: Sequence[Stored
 
 
 def note_summary_seconds(builder: RequestBuilder, document: StoredDocument, seconds: float) -> None:
-    """Store the rate at which ``document`` was summarized, for the next estimate.
+    """Store the rate at which ``document`` was summarized, in ``seconds`` seconds, for the next estimate.
 
     Does nothing if the store cannot be written.
     """

@@ -16,6 +16,7 @@ def measure_blending(
 ) -> None:
     """Measure the quality of blending: prompts made of passages that were read separately. Each of BLENDINGS, which
     differ in how many tokens of a passage are read again, is measured on ``count`` passages of ``text`` in ``codec``.
+    ``setup`` has the model, its prefill chunk, the limits of its caches, and the folder for spilled pages.
 
     The store records for each blending whether it passed, and the results are printed. Raises UsageError for a model
     with layers that do not keep every token (recurrent states or sliding windows), because such a model cannot blend.

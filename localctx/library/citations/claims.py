@@ -53,7 +53,7 @@ class Claim:
 
 
 def claim_of(sentence: str) -> Claim:
-    """Returns the claim of a ``sentence``. Skips a yes or no at its start, as in "No, pets are not allowed"."""
+    """Returns the claim of a ``sentence``. Skips a yes or no at the start, as in "No, pets are not allowed"."""
     sentence = _without_yes_or_no(sentence)
     forms = list(word_forms(sentence))
     content = [word for word in forms if word.is_content]

@@ -59,12 +59,12 @@ class SettlingFiles:
         self._seen = dict[str, tuple[FileStamp, float]]()  # with the time when this stamp was first seen
 
     def see(self, files: Mapping[str, FileStamp], now: float) -> None:
-        """Record the new and changed ``files`` at the time ``now``, and forget all others."""
+        """Record the new and changed ``files`` at the time ``now``, and forget all other files."""
         seen = self._seen
         self._seen = {p: seen[p] if p in seen and seen[p][0] == s else (s, now) for p, s in files.items()}
 
     def settled(self, now: float) -> list[tuple[str, FileStamp]]:
-        """Returns the files that have settled, latest modified first."""
+        """Returns the files that have settled at the time ``now``, latest modified first."""
         ready = [(path, stamp) for path, (stamp, since) in self._seen.items() if now - since >= self._seconds]
         return sorted(ready, key=lambda one: (-one[1].modified, one[0]))
 

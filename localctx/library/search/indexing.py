@@ -75,7 +75,7 @@ def index_steps(
 
 
 def index(store: Store, document: DocumentRow, embedder: Embedder | None) -> None:
-    """Index one stored document completely."""
+    """Index one stored document completely: its words and, with an ``embedder``, its vectors."""
     for _ in index_steps(store, [document], embedder):
         pass
 

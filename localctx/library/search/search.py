@@ -82,8 +82,9 @@ def search(
 ) -> SearchResult:
     """Returns the ``top`` passages for ``query`` in ``documents`` (ids; None: all), by BM25 and vectors fused by rank.
 
-    Searches only indexed chunks. Chunks without a vector are found by words alone; ``words_only`` counts them. With
-    ``before``, only chunks that begin before this character of their document are returned.
+    Searches only indexed chunks. Without an ``embedder`` (None), only words are searched. Chunks without a vector are
+    found by words alone; ``words_only`` counts them. With ``before``, only chunks that begin before this character of
+    their document are returned.
     """
     total, embedded = store.index.coverage(embedder.name if embedder else None, documents)
     depth = max(top, DEPTH) if before is None else total

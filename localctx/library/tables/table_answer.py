@@ -14,7 +14,7 @@ _NAMES = {"SUM": "total", "AVG": "average"}
 def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult) -> str:
     """Returns the result of a query as an answer in English, with the number of rows it is based on.
 
-    Names the rows that were left out as totals. Lists at most MAX_SHOWN results.
+    Names the rows of ``table`` that were left out as totals. Lists at most MAX_SHOWN results.
     """
     counted = f"{len(result.rows):,} of {len(table.rows):,} rows"
     left_out = f"; row {', '.join(table.totals[:3])} is left out as a total" if table.totals else ""

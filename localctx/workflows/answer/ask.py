@@ -91,9 +91,10 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build the request that answers from ``documents``, or from passages of the whole library (None).
 
-        ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the text after it is not
-        read. Raises TooLong if the documents do not fit and the mode forbids passages. Raises ChatFull if the question
-        would fit without the history, and UsageError if the document does not have the mark.
+        With ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
+        question continues. ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the
+        text after it is not read. Raises TooLong if the documents do not fit and the mode forbids passages. Raises
+        ChatFull if the question would fit without the history, and UsageError if the document does not have the mark.
         """
         if until:
             beginning, told = read_until(self._builder.model.tokenizer, documents, until)
@@ -121,7 +122,8 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build the request that reads documents whole, with ``question`` if it is not None.
 
-        Several documents are put in the order in which most kept pages are reused. Raises TooLong.
+        With ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
+        question continues. Several documents are put in the order in which most kept pages are reused. Raises TooLong.
         """
         if question is not None and documents:
             conversation = with_adapter(self._runtime, conversation, question)
@@ -140,7 +142,9 @@ class AskWorkflow:
     def open_everywhere(
         self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
     ) -> EngineCoroutine[Request]:
-        """Build the request that asks every passage of ``documents``, or of the library (None). Raises NothingFound."""
+        """Build the request that asks every passage of ``documents``, or of the library (None). With ``persist``, kept
+        pages and answers are reused, and new ones are kept. Raises NothingFound if there is no passage.
+        """
         return (yield from self._everywhere.open(documents, question, persist))
 
     def answer(

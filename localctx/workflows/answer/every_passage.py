@@ -48,7 +48,7 @@ class EverywhereCost:
 
 @contextmanager
 def open_store(runtime: Runtime, persist: bool) -> Iterator[Store]:
-    """Open the session's store, or a temporary one if nothing is persisted."""
+    """Open the session's store or, without ``persist``, a temporary store."""
     if persist:
         yield runtime.store
         return

@@ -47,7 +47,8 @@ class EverywhereWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build the request that asks every passage of ``documents`` (None: of the whole library).
 
-        The prompt of this request is the question alone. Raises NothingFound if there is no passage.
+        With ``persist``, kept pages and answers are reused, and new ones are kept. The prompt of this request is the
+        question alone. Raises NothingFound if there is no passage.
         """
         start = time.perf_counter()
         with open_store(self._runtime, persist) as store, store_errors(store.home):

@@ -58,8 +58,9 @@ class RetrievalWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build and prefill the request that answers from the best passages of ``documents`` (None: of the library).
 
-        ``why`` is the reason why the documents are not read whole. In a chat, the history stands between passages and
-        question, and does not influence the ranking. Raises UserError, Cancelled.
+        With ``persist``, kept pages are reused and new pages are kept. ``why`` is the reason why the documents are not
+        read whole. In a chat, the history stands between passages and question, and does not influence the ranking.
+        Raises UserError, Cancelled.
         """
         with open_store(self._runtime, persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))

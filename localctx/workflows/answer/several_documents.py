@@ -43,7 +43,8 @@ def measured_blending(builder: RequestBuilder) -> Blending | None:
 def in_best_order(
     builder: RequestBuilder, documents: Sequence[StoredDocument], question: str, conversation: Conversation
 ) -> Sequence[StoredDocument]:
-    """Returns the documents in the order with the most kept tokens. A chat that has begun keeps its order.
+    """Returns the documents in the order with the most kept tokens. If ``conversation`` has a history, the given order
+    stays.
 
     Raises TooLong.
     """

@@ -39,8 +39,9 @@ class ChatWorkflow:
     """Answers questions in the chats of the store.
 
     A chat whose settings have ``library`` is about the whole library; ``collection``, an id, adds the documents of that
-    collection. Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents
-    fit into the prompt only without the history; ``make_room`` then answers the question.
+    collection. Methods with ``until``, a mark in the one document such as ``40%``, do not read the text after it.
+    Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit into the
+    prompt only without the history; ``make_room`` then answers the question.
     """
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
@@ -66,7 +67,9 @@ class ChatWorkflow:
                 self._chats.add_document(chat, document)
 
     def ask(self, chat: str, text: str, until: str = "") -> EngineCoroutine[None]:
-        """Answer ``text`` after the last answer of the chat's current branch."""
+        """Answer ``text`` after the last answer of the chat's current branch. ``until`` is a mark in the one document,
+        such as ``40%``, ``page 12`` or words in it: the text after it is not read.
+        """
         with self._runtime.running():
             yield from self._ask_next(chat, text, until)
 

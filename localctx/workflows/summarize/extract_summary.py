@@ -17,7 +17,9 @@ EXTRACTED = "sentences of the document"
 
 
 def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, Any]:
-    """Returns an extracted summary in the JSON form of ``SummarizeWorkflow.summarize``. Every sentence is cited."""
+    """Returns an extracted summary of the length and style of ``task``, in the JSON form of
+    ``SummarizeWorkflow.summarize``. Every sentence is cited.
+    """
     start = time.perf_counter()
     (row, text, spans), before = document, "- " if task.style == "bullets" else ""
     page, heading = part_labels(spans), labels(spans, "heading")

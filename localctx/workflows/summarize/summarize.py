@@ -249,7 +249,7 @@ class _DocumentSummary:
 
 
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
-    """Returns the citations of a ``summary`` as JSON.
+    """Returns the citations of a ``summary`` as JSON. ``parts`` are the summaries of the sections.
 
     For each sentence it is the words of the document that support the sentence best, if any; ``at`` is the end of the
     sentence in the summary. A sentence leads to the sections whose summaries have its words, and from there to their
