@@ -67,7 +67,7 @@ class ModelEstimate:
 
     @property
     def name(self) -> str:
-        """The value for ``--model``."""
+        """The name of the model, which is the value for ``--model``."""
         return self.entry.name
 
     @property

@@ -15,7 +15,7 @@ from localctx.models.quantized.blocked_linear import BlockedLinear, RowByRow
 
 class ModuleAdapters:
     """The adapters that were added to a transformers ``module``. ``row_by_row`` is the switch that its blocked linear
-    layers share.
+    layers share: while it is on, the result of a row does not depend on other rows.
     """
 
     def __init__(self, module: Any, row_by_row: RowByRow) -> None:

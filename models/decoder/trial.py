@@ -185,7 +185,9 @@ class _TrialPass(AttentionPass):
         return 0, _TOKENS
 
     def conv_width(self, inputs: Tensor, layer: int, state_idx: int, conv_kernel_size: int = 0, **_: Any) -> int:
-        """See ``StatePass``. Returns the layer's kernel size, else the number of its inputs."""
+        """Returns the number of inputs that a convolution remembers: the kernel size of the layer, else the number of
+        its inputs.
+        """
         return conv_kernel_size or inputs.shape[-1]
 
     def get_query_offset(self, layer: int = 0) -> int:
@@ -216,7 +218,7 @@ class _TrialPass(AttentionPass):
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **_: Any
     ) -> Tensor:
-        """See ``ForwardBatch``. Returns a tensor of the right size."""
+        """Check the shapes in the attention call of a layer. Returns a tensor of the right size, without values."""
         entered = self.enter_layer(layer, k, v, expand)
         self.positioned |= _POSITIONS in self._numbers.sources_of(q)
         k, v = expand(*entered.new) if expand else (k, v)
@@ -239,7 +241,7 @@ class _TrialStates:
         self.found[key] = state
 
     def put_end(self, length: int, key: StateKey, state: Tensor) -> None:
-        """See ``SequenceStates``. Does nothing, because so few tokens complete no page."""
+        """Do nothing, because the few tokens of the trial complete no page."""
 
     def shapes(self, dtype: torch.dtype) -> tuple[StateShape, ...]:
         """Returns the shapes of stored states for layers that compute in ``dtype``. Raises UnsupportedModel for states

@@ -28,7 +28,7 @@ class GgufFile:
 
     @property
     def path(self) -> Path:
-        """The first part, from which llama.cpp finds the others."""
+        """The first part, from which llama.cpp finds the other parts."""
         return self.parts[0]
 
     @property

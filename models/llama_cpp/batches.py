@@ -11,7 +11,7 @@ Piece = tuple[int, int, int, int]
 
 def passes(counts: Sequence[int], most: int) -> list[list[int]]:
     """Returns for each pass the indices of its sequences. ``counts`` has the number of new tokens of each sequence. A
-    sequence with a prefill chunk has a pass alone; then come decoding sequences, at most ``most`` in a pass.
+    sequence with a prefill chunk has a pass alone. The decoding sequences follow, at most ``most`` in a pass.
     """
     long = [[i] for i, count in enumerate(counts) if count > MAX_DECODE_TOKENS]
     short = [i for i, count in enumerate(counts) if count <= MAX_DECODE_TOKENS]

@@ -45,8 +45,8 @@ def evict(residents: SequenceSlots, sequences: Sequence[NativeSequence]) -> None
 
 def close_gaps(native: LlamaContext, sequences: Sequence[NativeSequence]) -> list[NativeSequence]:
     """Move the tokens after evicted ranges of resident sequences forward to the sinks. Returns the changed sequences,
-    which must not share cells with others. The next batch re-rotates their keys, and nothing may read these keys before
-    that.
+    which must not share cells with other sequences. The next batch re-rotates their keys, and nothing may read these
+    keys before that.
     """
     moved = [sequence for sequence in sequences if sequence.gap]
     for sequence in moved:

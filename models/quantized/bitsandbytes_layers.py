@@ -52,7 +52,8 @@ def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
 
 
 def packed_bytes(module: Any, weights: str) -> int:
-    """Returns the size in bytes that the parameters of ``module`` will have after quantization; tied ones count once.
+    """Returns the size in bytes that the parameters of ``module`` will have after quantization to the format
+    ``weights``; tied parameters count once.
 
     ``module`` is a transformers decoder that is not quantized yet. It may be on torch's meta device.
     """

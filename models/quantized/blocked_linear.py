@@ -27,7 +27,7 @@ _EXPERTS = {"full": exact_expert_blocks, "int8": int8_expert_blocks, "int4": int
 
 class RowByRow:
     """A switch that all linear layers of a model share. While it is on, products are batch-invariant: the result of a
-    row does not depend on other rows. In bf16 this is too slow for a prefill chunk, so it is then off and torch
+    row does not depend on other rows. In bf16 this is too slow for a prefill chunk. The switch is then off, and torch
     multiplies.
     """
 
@@ -36,8 +36,8 @@ class RowByRow:
 
 
 class BlockedLinear(torch.nn.Module):
-    """A linear layer whose weight exists only in blocks. ``row_by_row`` is the switch of its model. ``dtype`` is the
-    dtype of its placeholder ``weight``, which some model families read.
+    """A linear layer whose weight exists only in blocks. ``row_by_row`` is the switch (RowByRow) of its model.
+    ``dtype`` is the dtype of its placeholder ``weight``, which some model families read.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BlockedLinear(torch.nn.Module):
 
 
 class BlockedExperts(ExpertWeights):
-    """Expert weights that exist only in blocks. ``row_by_row`` is the model's switch."""
+    """Expert weights that exist only in blocks. ``row_by_row`` is the switch (RowByRow) of their model."""
 
     def __init__(self, blocks: ExpertBlocks) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def _is_supported(weight: Tensor) -> bool:
 
 def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
     """Replace plain CPU linear layers of ``module`` by BlockedLinear, and experts by BlockedExperts, unless already
-    done. Returns the switch that they share.
+    done. ``weights`` is the format of their weights: full, int8 or int4. Returns the switch that they share.
     """
     row_by_row, output = RowByRow(), output_layer(module)
     pack_experts(module, expert_packer(weights))

@@ -160,6 +160,6 @@ def without_padding(backend: Any) -> Any:
 
 
 def stop_ids(backend: Any, stops: int | list[int] | None, specials: Mapping[str, str]) -> frozenset[int]:
-    """Returns the stop tokens: those in the model's configs and the tokenizer's EOS token."""
+    """Returns the stop tokens: ``stops``, the tokens in the model's configs, and the EOS token among ``specials``."""
     own = backend.token_to_id(specials["eos_token"]) if "eos_token" in specials else None
     return frozenset(i for i in (*(stops if isinstance(stops, list) else [stops]), own) if i is not None)
