@@ -144,9 +144,10 @@ def blend(
     """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many tokens were not prefilled.
 
     ``passages`` are in the order of the prompt. The tokens after the last passage, with the question, are left to
-    ``prefill``. Copied keys and values differ from prefilled ones, so ``cache.exact`` becomes False and the pages are
-    never persisted. Raises ModelError for a model whose keys cannot be re-rotated. Raises Cancelled and OutOfKVMemory,
-    with the tokens done so far in the cache.
+    ``prefill``. ``blending`` says which tokens are recomputed, and ``chunk`` is the most tokens of a chunk of these, or
+    an OomRecovery. Copied keys and values differ from prefilled ones, so ``cache.exact`` becomes False and the pages
+    are never persisted. Raises ModelError for a model whose keys cannot be re-rotated. Raises Cancelled and
+    OutOfKVMemory, with the tokens done so far in the cache.
     """
 
     def prefill_to(stop: int) -> EngineCoroutine[None]:

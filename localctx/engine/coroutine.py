@@ -113,7 +113,7 @@ def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Gener
 
 
 def run_to_end(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Result:
-    """Run a coroutine, drop its events and return its result."""
+    """Run a coroutine, whose forward requests ``compute`` computes. Drop its events and return its result."""
     return consume(drive(coroutine, compute), lambda event: None)
 
 

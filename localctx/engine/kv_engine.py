@@ -107,8 +107,8 @@ class KVEngine(ABC):
         end: int,
         remote: bool,
     ) -> Persister:
-        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. With ``remote``
-        it uses the remote store too, if there is one.
+        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. ``identity`` is
+        the identity under which its pages are stored. With ``remote`` it uses the remote store too, if there is one.
         """
 
     def sharing(self, planned: Any, tokens: Sequence[int]) -> Sharing | None:

@@ -144,8 +144,9 @@ class LlamaEngine(KVEngine):
         end: int,
         remote: bool,
     ) -> SnapshotPersister:
-        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. ``remote`` has
-        no effect: snapshots stay local, because another machine may have another build of llama.cpp.
+        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. ``identity`` is
+        the identity under which its snapshots are stored. ``remote`` has no effect: snapshots stay local, because
+        another machine may have another build of llama.cpp.
         """
         settings = self.runtime.settings
         return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], end)

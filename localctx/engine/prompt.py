@@ -84,7 +84,8 @@ class Prompt:
 def make_prompt(
     tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Exchange] = (), form: str = ASK
 ) -> Prompt:
-    """Returns the prompt: documents first, then earlier questions and answers, the question last.
+    """Returns the prompt in the wording ``form``: documents (``texts``) first, then earlier questions and answers, the
+    question last.
 
     File names are left out, so that a renamed file has the same pages. The end of the documents and the beginning of
     the question are found by comparing with the prompts of two probe questions, so this works with any chat template.

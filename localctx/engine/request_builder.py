@@ -166,7 +166,8 @@ class RequestBuilder:
         return self.engine.fingerprint(self.engine.codec)
 
     def prompt(self, texts: Sequence[str], question: str, conversation: Conversation = NO_CONVERSATION) -> Prompt:
-        """Build the prompt, and scale the model's RoPE as its length needs.
+        """Build the prompt that asks ``question`` of ``texts``, continuing ``conversation``, and scale the model's RoPE
+        as its length needs.
 
         Raises TooLong; a text that is far too long is not tokenized whole.
         """

@@ -42,8 +42,8 @@ class Batcher:
     tokens together; a larger request is the only prefill request of its pass.
 
     With ``in_order``, sequences prefill in the order in which they were added. While FULL_DECODE_BATCH sequences or
-    more are decoding, no request of ``max_prefill_tokens`` tokens or more is computed. Long sequences then end one
-    after another: otherwise all would be prefilled first, and would end at nearly the same time.
+    more are decoding, no request of ``max_prefill_tokens`` tokens or more is computed. Long sequences then end a few at
+    a time. Otherwise all would be prefilled first, and would end at nearly the same time.
     """
 
     def __init__(self, max_prefill_tokens: int = 512, in_order: bool = False) -> None:

@@ -139,7 +139,7 @@ def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
 
 def batch_key(cache: Cache) -> tuple[str, int]:
     """Returns a key that is equal for sequences that may share a decode batch: the name of their codec and a number.
-    The number is 0, but differs for each sequence that selects pages.
+    The number is 0 or, for a sequence that selects pages, one that no other sequence has.
     """
     return cache.pool.codec, id(cache) if cache.selects_pages() else 0
 

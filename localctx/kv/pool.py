@@ -189,8 +189,8 @@ class Pool:
         return self._where[page].name
 
     def payload(self, page: int) -> Tensor:
-        """Returns the bytes of a page (one part) where they are: the records of the part's layers in order, as in a
-        slot of a file.
+        """Returns the bytes of a page (one part) where they are: the records of the part's layers in order, as they are
+        in the slot of a spill file.
         """
         return self._where[page].get(page)
 

@@ -26,7 +26,7 @@ class _SketchRoom:
 
     @property
     def place(self) -> list[int]:
-        """Its address for kernels: the addresses of its parts, and the number of pages it can hold."""
+        """The addresses of the codes, scales and zeros for kernels, and the number of pages that the room can hold."""
         return [*(part.data_ptr() for part in self._whole), self._whole.codes.shape[1]]
 
     def takes(self, first: int, stop: int) -> bool:

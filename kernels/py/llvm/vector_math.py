@@ -1,7 +1,7 @@
 """Vector code for float32 that a compiler does not generate by itself: reductions in a fixed order, exp, and float16.
 
-Most functions take addresses. A parameter ``b`` is LLVM's IR builder. They process whole vectors, and leave the numbers
-after these to the caller.
+Most functions take addresses, process whole vectors, and leave the numbers after these vectors to the caller. A
+parameter ``b`` is LLVM's IR builder.
 """
 
 import math

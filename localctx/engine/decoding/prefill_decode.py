@@ -91,11 +91,11 @@ def decode(
 ) -> EngineCoroutine[None]:
     """Yield the tokens of an answer, up to a stop token or ``limit`` tokens.
 
-    ``logits`` [vocabulary] follow the tokens in ``cache``. ``answer`` is the index of the answer, for its tokens.
-    ``lookup`` drafts tokens, which are verified in the same pass as the token before them; a greedy answer does not
-    change. ``repetition`` withholds tokens that may be a repetition, and ends the answer once it is one. ``at_once``
-    returns how many tokens of a cache may be verified in one pass. Raises Cancelled or OutOfKVMemory; tokens yielded
-    before remain valid.
+    ``logits`` [vocabulary] follow the tokens in ``cache``. ``sampler`` chooses the tokens. ``answer`` is the index of
+    the answer, for its tokens. ``lookup`` drafts tokens, which are verified in the same pass as the token before them;
+    a greedy answer does not change. ``repetition`` withholds tokens that may be a repetition, and ends the answer once
+    it is one. ``at_once`` returns how many tokens of a cache may be verified in one pass. Raises Cancelled or
+    OutOfKVMemory; tokens yielded before remain valid.
     """
     text_of, withheld = tokenizer.stream(), deque[Token]()
     drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)
@@ -162,8 +162,8 @@ class _DraftedLogits:
 def decode_each(
     cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
 ) -> EngineCoroutine[None]:
-    """Yield one answer for each sampler, one answer after the other. Each answer decodes in a fork of ``cache``, which
-    shares the sealed pages and has its own open page. Raises Cancelled.
+    """Yield one answer of at most ``limit`` tokens for each sampler, one answer after the other. Each answer decodes in
+    a fork of ``cache``, which shares the sealed pages and has its own open page. Raises Cancelled.
     """
     for i, sampler in enumerate(samplers):
         own = cache.fork(recording=not i)  # only the attention of the first answer is cited

@@ -24,7 +24,9 @@ class Repetition:
         self._withheld = deque[int]()  # indices of withheld tokens
 
     def add(self, token: int, ends_line: bool = False) -> int:
-        """Add the next token, and set ``found``. Returns how many withheld tokens, oldest first, may be shown now."""
+        """Add the next token, and set ``found``. ``ends_line`` is True if the token's text ends a line. Returns how
+        many withheld tokens, oldest first, may be shown now.
+        """
         at = len(self._ids)
         self._ids.append(token)
         self._ends.append(ends_line)

@@ -98,7 +98,7 @@ class SpanIndex:
         return SpanState(np.concatenate([self._rows[form] for form in forms]), 0)
 
     def next_tokens(self, state: SpanState) -> np.ndarray:
-        """Returns the allowed next token ids, each once, in ascending order."""
+        """Returns the token ids that may follow the tokens chosen in ``state``, each once, in ascending order."""
         tokens = np.unique(self._at(0, state.rows, state.depth))
         return tokens[tokens >= 0]
 
@@ -107,8 +107,8 @@ class SpanIndex:
         return SpanState(state.rows[self._at(0, state.rows, state.depth) == token], state.depth + 1)
 
     def places(self, state: SpanState) -> list[Place]:
-        """Returns where the texts have the words of the tokens chosen so far, in order. Empty if no run may end
-        here.
+        """Returns where the texts have the words of the tokens chosen in ``state``, in order. Empty if no run may end
+        there.
         """
         if not state.depth:
             return []

@@ -194,8 +194,9 @@ class SpanSearch:
 def likelihood_of(
     cache: SequenceCache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
 ) -> EngineCoroutine[float]:
-    """Returns the log-likelihood, in nats, of an answer of these ``tokens`` and a stop token after ``cache``, which is
-    not changed. ``logits`` [vocabulary] follow the tokens in ``cache``. Raises Cancelled, OutOfKVMemory.
+    """Returns the log-likelihood, in nats, of an answer of these ``tokens`` and a stop token (one of ``stop_ids``)
+    after ``cache``, which is not changed. ``logits`` [vocabulary] follow the tokens in ``cache``. Raises Cancelled,
+    OutOfKVMemory.
     """
     fork = cache.fork(recording=False)
     try:

@@ -64,8 +64,8 @@ class PromptSharing(Sharing[Cache]):
         self._shared = cache.length
 
     def after_chunk(self, cache: Cache, chunk_is_planned: bool) -> None:
-        """Retain the prefix prefilled so far for later prompts, in whole pages. Retain nothing more once a chunk was
-        smaller than planned.
+        """Retain the prefix prefilled so far for later prompts, if it ends where a forward pass must end. Retain
+        nothing more once ``chunk_is_planned`` is False, because a chunk was then smaller than planned.
         """
         if not chunk_is_planned or not cache.exact:
             self._shared = None
@@ -98,7 +98,7 @@ def sharing_root(fingerprint: bytes, chunk: int) -> bytes:
 
 def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Iterator[SharedKey]:
     """Yields the (name, packed tokens) of each page up to the last of ``ends``. Each name is a hash of the previous
-    name, the tokens, and where the forward pass begins and ends.
+    name (``root`` for the first page), the tokens, and where the forward pass begins and ends.
     """
     name = root
     for start, end in pairwise((0, *ends)):

@@ -46,7 +46,9 @@ class CachePlan:
     caps: TierLimits = NO_CAPS
 
     def new_cache(self, model: PagedModel, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
-        """Create an empty cache by this plan. Its pool is one of ``pools`` if given, else a new one."""
+        """Create an empty cache by this plan. Its pool is one of ``pools`` if given, else a new one, whose disk tier is
+        in the folder ``spill`` (None: the system's).
+        """
         pool = (pools or PoolSet()).pool_for(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
 
@@ -132,7 +134,8 @@ def refuse_eviction(model: Model, keeper: str) -> None:
 
 
 def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
-    """Returns the smallest codec that passed the quality gate: int8 if no codec was measured, f32 if none passed.
+    """Returns the codec with the smallest pages of this ``shape`` that passed the quality gate: int8 if no codec was
+    measured, f32 if none passed.
 
     ``passed`` returns True or False for a measured codec, None for one that was never measured.
     """

@@ -93,8 +93,8 @@ def _refuse_over(name: str, need: MemoryNeed, free: int) -> None:
 def plan(
     model: PagedModel, cache_plan: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
 ) -> Planned:
-    """Plan a prompt of ``tokens``, of which the first ``reused`` come from kept pages, and an answer of at most
-    ``answer`` tokens.
+    """Plan a prompt of ``tokens`` tokens for the cache ``cache_plan``. Of the prompt, the first ``reused`` tokens come
+    from kept pages. The answer has at most ``answer`` tokens.
 
     ``per_second`` is the measured prefill rate in tokens per second, None if unknown. Raises TooLong if the tiers
     together have no room for the pages of the prompt.

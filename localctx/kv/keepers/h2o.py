@@ -25,7 +25,7 @@ class H2O(TokenBudget):
     pages_may_persist: bool = False
 
     def max_tokens_held(self, tokens: int) -> int:
-        """Returns the smaller of ``tokens``, the length of the prompt, and the budget of this keeper."""
+        """Returns the budget of this keeper, or ``tokens``, the length of the prompt, if that is smaller."""
         return min(tokens, self.tokens)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:

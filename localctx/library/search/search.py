@@ -22,10 +22,10 @@ DEPTH = 20  # hits of each list that are fused
 class Passage:
     """Characters ``start..end`` of a document, found by a search.
 
-    ``heading`` and ``page`` (or another part, such as ``row 7``) are the labels at its start, or None. ``parts`` are
-    the starts and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` has the rank of the
-    passage (from 1) in the lists of ``words`` and of ``vectors`` that contain it. ``score`` orders the passages of one
-    search. ``superseded`` is the id of the document's next version, or None.
+    ``heading`` and ``page`` (or another part: slide, row or message) are the labels at its start, or None. ``parts``
+    are the starts and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` has the rank of
+    the passage (from 1) in the lists of ``words`` and of ``vectors`` that contain it. ``score`` orders the passages of
+    one search. ``superseded`` is the id of the document's next version, or None.
     """
 
     document: str

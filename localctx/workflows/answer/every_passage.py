@@ -101,7 +101,7 @@ def offer_whole(
     question: str,
 ) -> WholeOffered | None:
     """Returns an offer to read all of ``documents`` (None: of the library) for ``question``. The offer has the time
-    that reading takes. Returns None if passages are enough for the question.
+    that reading takes, if it is known. Returns None if passages are enough for the question.
 
     ``sample`` are the texts of some passages, from which the cost is estimated.
     """
