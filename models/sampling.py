@@ -40,7 +40,7 @@ class Sampler:
 
     @property
     def likelihood(self) -> float:
-        """The mean log-likelihood, in nats, of the tokens chosen greedily."""
+        """The mean log-likelihood, in nats, of the tokens chosen greedily; 0 if none were."""
         return self._total / max(1, self._tokens)
 
     def __call__(self, logits: Tensor) -> int:

@@ -155,7 +155,7 @@ class Request:
 
     @property
     def cited(self) -> list[dict[str, Any]]:
-        """The citations as JSON, for reports and chats."""
+        """The citations as JSON, for reports and chats: a list with the fields of each ``Citation``."""
         return [citation.to_json() for citation in self.result.citations]
 
     @property

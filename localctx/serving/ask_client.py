@@ -111,7 +111,7 @@ def ask_open_server(
 
 
 def given_paths(sources: list[str]) -> dict[str, str]:
-    """Returns the sources as the user wrote them, by their absolute paths.
+    """Returns a map from the absolute path of each source to the path that the user wrote.
 
     Leaves out a source that the user wrote as an absolute path or that is not a file.
     """

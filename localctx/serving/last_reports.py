@@ -26,7 +26,9 @@ class LastReports:
                     del self._reports[next(iter(self._reports))]
 
     def last(self, chat: str) -> dict[str, Any] | None:
-        """Returns the report of the last answer in ``chat``, or else of the last answer in any chat."""
+        """Returns the report of the last answer in ``chat``, or else of the last answer in any chat; None if there was
+        no answer yet.
+        """
         with self._lock:
             return self._reports.get(chat) or next(reversed(self._reports.values()), None)
 

@@ -184,7 +184,9 @@ class EngineWorker:
                     slot.session.cancel()
 
     def last_report(self, chat: str = "") -> dict[str, Any] | None:
-        """Returns the report of the last answer in ``chat``, or else of the last answer in any chat."""
+        """Returns the report of the last answer in ``chat``, or else of the last answer in any chat; None if there was
+        no answer yet.
+        """
         return self._reports.last(chat)
 
     @contextmanager

@@ -133,7 +133,10 @@ def estimate_packed(entry: CatalogEntry, machine: Machine) -> ModelEstimate:
 
 
 def estimate_to_json(e: ModelEstimate | None) -> dict[str, Any]:
-    """Returns an estimate for ``--json``. All values are None for a model that is not a known chat model."""
+    """Returns an estimate for ``--json``: ``weights``, ``memory_bytes``, ``needed_bytes``, ``fits_here``, and
+    ``read_per_second`` and ``answer_per_second`` in tokens. All values are None for a model that is not a known chat
+    model.
+    """
     names = "weights", "memory_bytes", "needed_bytes", "fits_here", "read_per_second", "answer_per_second"
     values = (
         (e.weights, e.memory, e.needed, e.fits, round(e.prefill_per_second, 1), round(e.decode_per_second, 1))

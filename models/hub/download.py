@@ -109,7 +109,7 @@ def from_hub(
     source: HubSource, folder: Path, progress: ProgressCallback, patience: float | None = None
 ) -> tuple[Path, dict[str, str]]:
     """Download files of the repository: safetensors, config and tokenizer, or the GGUF files that match its pattern.
-    Returns their folder inside ``folder``, and the commit and licence by name.
+    Returns their folder inside ``folder``, and a dict with the repository's commit and licence.
 
     Each file resumes where an earlier attempt ended, and its hash is checked. The hub counts as unreachable if it does
     not respond within ``patience`` seconds. Reports ``fetching`` in bytes. Raises SourceFailed, ModelError if the disk

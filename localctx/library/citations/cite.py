@@ -54,10 +54,10 @@ def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Cita
 
 
 def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:
-    """Returns the one of ``ranges`` whose sentence or clause has the most words of the question.
+    """Find the range among ``ranges`` whose sentence or clause has the most words of the question.
 
-    The result is (weighted share of the question's words in it, the range, the characters of all sentences that the
-    range overlaps).
+    Returns (weighted share of the question's words in that sentence or clause, the range, the characters of all
+    sentences that the range overlaps).
     """
     known = evidence_of(text) or (EvidenceRange(0, len(text), frozenset(), ""),)
     starts, scorer = [one.start for one in known], EvidenceScorer("", question, known)

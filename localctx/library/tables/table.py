@@ -48,7 +48,7 @@ class DataTable:
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """The notation of each column: numbers, days or text."""
+        """The Column of each column's name: its kind (number, day or text), and a function that reads its values."""
         return {name: column_of([row.texts.get(name, "") for row in self.rows]) for name in self.names}
 
     @cached_property

@@ -119,7 +119,7 @@ class _DocumentSummary:
         self._section_tokens = 0  # the most tokens of a section
 
     def answers(self) -> EngineCoroutine[dict[str, Any]]:
-        """Answer every question as if it were asked alone, except those whose answers are stored."""
+        """Answer every question as if it were asked alone, except questions whose answers are stored."""
         answers, questions = list[dict[str, Any]](), self._task.questions
         for i, question in enumerate(questions):
             yield Progress("questions", i, len(questions))
@@ -251,9 +251,9 @@ class _DocumentSummary:
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
     """Returns the citations of a ``summary`` as JSON. ``parts`` are the summaries of the sections.
 
-    For each sentence it is the words of the document that support the sentence best, if any; ``at`` is the end of the
-    sentence in the summary. A sentence leads to the sections whose summaries have its words, and from there to their
-    text and its page. (A small model that had to carry page numbers along would garble them.)
+    The citation of a sentence has the words of the document that support the sentence best, if any; ``at`` is the end
+    of the sentence in the summary. A sentence leads to the sections whose summaries have its words, and from there to
+    their text and its page. (A small model that had to carry page numbers along would garble them.)
     """
     citations = list[dict[str, Any]]()
     summaries = [_passage(str(i), document.name, 0, part.summary) for i, part in enumerate(parts)]
