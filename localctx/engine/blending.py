@@ -34,7 +34,7 @@ BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a fo
 @dataclass(frozen=True)
 class Blending:
     """Says which tokens of a passage are recomputed: its first ``recompute`` tokens, and the share ``deviate`` (0 to 1)
-    of the rest, namely the blocks whose keys and values would change most.
+    of its other tokens, in the blocks whose keys and values would change most.
     """
 
     recompute: int = 32
@@ -144,9 +144,9 @@ def blend(
     """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many tokens were not prefilled.
 
     ``passages`` are in the order of the prompt. The tokens after the last passage, with the question, are left to
-    ``prefill``. ``blending`` says which tokens are recomputed, and ``chunk`` is the most tokens of a chunk of these, or
-    an OomRecovery. Copied keys and values differ from prefilled ones, so ``cache.exact`` becomes False and the pages
-    are never persisted. Raises ModelError for a model whose keys cannot be re-rotated. Raises Cancelled and
+    ``prefill``. ``blending`` says which tokens are recomputed, and ``chunk`` is the most tokens that are recomputed in
+    one step, or an OomRecovery. Copied keys and values differ from prefilled ones, so ``cache.exact`` becomes False and
+    the pages are never persisted. Raises ModelError for a model whose keys cannot be re-rotated. Raises Cancelled and
     OutOfKVMemory, with the tokens done so far in the cache.
     """
 

@@ -41,8 +41,8 @@ def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCor
 
 
 def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Prefill the rest of the prompt and generate the answer, or several. The cache records their attention for
-    attribution.
+    """Prefill the rest of the prompt and generate the answer, or as many answers as ``settings`` say. The cache records
+    their attention for attribution.
 
     Raises Cancelled, OutOfKVMemory; tokens generated before remain.
     """
@@ -100,9 +100,9 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
-    """Score a passage: prefill it, and return the log-likelihood, in nats, of the question after it. The adapter does
-    not compute this. The question is scored in a fork, so the request's cache then ends with the passage. Raises
-    Cancelled, OutOfKVMemory.
+    """Score a passage: prefill it, and return the log-likelihood, in nats, of the question after it. The adapter is not
+    used. The question is scored in a fork, so the request's cache then ends with the passage. Raises Cancelled,
+    OutOfKVMemory.
     """
     assert request.prompt.ranking, "only passages are ranked"
     yield from prefill_request(request, request.prompt.boundary)
@@ -136,9 +136,9 @@ def emit_text(request: Request, text: str) -> Iterator[Token]:
 def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> None:
     """Prefill up to where a next question would begin, and persist that prefix as a ``branch`` of the chat.
 
-    The answer's pages are reused as far as its text is tokenized the same way again; the rest is prefilled as the chat
-    template has it. If the keeper evicted something or memory is short, nothing is done, and the next question prefills
-    more.
+    The answer's pages are reused as far as its text is tokenized the same way again; all further tokens are prefilled
+    as the chat template has them. If the keeper evicted something or memory is short, nothing is done, and the next
+    question prefills more.
     """
     tokens, cache = request.prompt.next_tokens(request.text), request.cache
     if not request.persister or request.persist_error or not cache.exact or len(tokens) > request.model.context:

@@ -81,7 +81,7 @@ class BlockTable:
     table.
 
     The table holds one reference to each part of a page. It also holds the ``originals``: the sink pages as first
-    computed. Re-rotated sink pages are made from these.
+    computed, from which re-rotated sink pages are made.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:

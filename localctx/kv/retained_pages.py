@@ -100,7 +100,7 @@ class RetainedPages:
         return self._release(next(found, None))
 
     def shrink_to(self, nbytes: int) -> None:
-        """Release pages, least recently used first, until the rest takes at most ``nbytes``."""
+        """Release pages, least recently used first, until all retained pages take at most ``nbytes``."""
         while self.nbytes > nbytes:
             self._release(next(iter(self._pages)))
 

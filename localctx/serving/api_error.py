@@ -99,7 +99,7 @@ class Fields:
                 raise self.error(name, "is not supported")
 
     def finish(self) -> None:
-        """Reject the fields that were not taken, with an error that names the first."""
+        """Reject the fields that were not taken, with an error that names one of them."""
         for name in self._left:
             raise self.error(as_text(str(name)), "is not a parameter of this server")
 

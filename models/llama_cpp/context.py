@@ -113,7 +113,9 @@ class LlamaContext:
         self._library.llama_memory_seq_cp(self._memory, source, target, start, stop)
 
     def remove(self, sequence: int, start: int = -1, stop: int = -1) -> bool:
-        """Remove tokens ``start..stop`` of a sequence (-1: all). Returns False if the memory does not support that."""
+        """Remove tokens ``start..stop`` of a sequence (-1: all). Returns False if the memory cannot remove these
+        tokens, as with recurrent states.
+        """
         return self._library.llama_memory_seq_rm(self._memory, sequence, start, stop)
 
     def shift(self, sequence: int, start: int, by: int) -> None:

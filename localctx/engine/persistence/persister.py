@@ -43,9 +43,9 @@ class CacheIdentity:
 class Persister(ABC, Generic[AnyCache]):
     """Restores and persists ``tokens``, the common beginning of every question on ``documents`` or in a chat.
 
-    The store may take at most ``disk`` bytes (None: the share that ``budget`` grants). ``notes`` are lines for the
-    user: caches that were evicted, and tokens that found no room. ``nbytes`` is the number of bytes restored and
-    written. ``rate`` is the last measured prefill rate of this model here, in tokens per second.
+    The store may take at most ``disk`` bytes (None: what ``measure_store_budget`` grants by default). ``notes`` are
+    lines for the user: caches that were evicted, and tokens that found no room. ``nbytes`` is the number of bytes
+    restored and written. ``rate`` is the last measured prefill rate of this model here, in tokens per second.
     """
 
     def __init__(
@@ -94,8 +94,9 @@ class Persister(ABC, Generic[AnyCache]):
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: AnyCache, rate: float | None = None) -> None:
-        """Write the rest and commit. If the cache is complete, it is marked ready. ``rate`` is the measured prefill
-        rate in tokens per second, which is stored for the next plan. Does nothing unless ``register`` was called.
+        """Write what is not written yet, and commit. If the cache is complete, it is marked ready. ``rate`` is the
+        measured prefill rate in tokens per second, which is stored for the next plan. Does nothing unless ``register``
+        was called.
         """
         if not self._writer:
             return

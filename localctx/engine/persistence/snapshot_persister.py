@@ -120,9 +120,10 @@ class SnapshotPersister(Persister[LlamaCache]):
             cache.mark()
 
     def close(self, cache: LlamaCache, rate: float | None = None) -> None:
-        """Write the rest and commit. If the cache is complete, it is marked ready; of an interrupted sequence, the rest
-        becomes a snapshot. ``rate`` is the measured prefill rate in tokens per second, which is stored for the next
-        plan. Does nothing unless ``register`` was called.
+        """Write the tokens that no snapshot holds yet as a last snapshot, and commit. Of an interrupted sequence, at
+        least MIN_TOKENS such tokens are needed for a snapshot. If the cache is complete, it is marked ready. ``rate``
+        is the measured prefill rate in tokens per second, which is stored for the next plan. Does nothing unless
+        ``register`` was called.
         """
         self._closing = cache.length - self._at >= MIN_TOKENS
         super().close(cache, rate)

@@ -74,7 +74,7 @@ class NumbaBackend(TorchBackend):
         bias: KeyBias | None = None,
     ) -> Part:
         """Compute ``Backend.prefill`` in float32, with its arguments and its result. (For bf16 without skipped pages
-        torch is faster, so ``dispatch`` does not call this method for these.)
+        torch is faster, so ``dispatch`` does not call this method.)
         """
         assert bias is None or not (loss or self._format.rotated), "dispatch does not ask for it"
         dtype = q.dtype

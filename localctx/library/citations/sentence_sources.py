@@ -51,7 +51,7 @@ class AnswerSentence:
 class SupportFinder:
     """Checks the sentences of one answer to a ``question`` in order, and numbers their sources.
 
-    ``texts`` are all texts that were read. If ``partial``, they are only some of them: then no sentence is
+    ``texts`` are the texts that were read. If ``partial`` is True, more texts were read than these, so no sentence is
     ``unsupported``.
     """
 

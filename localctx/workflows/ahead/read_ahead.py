@@ -1,7 +1,7 @@
 """Reads documents before anyone asks about them: prefills their tokens and persists the pages.
 
-The whole document is prefilled, or each of its passages if answers come from passages. No kept pages are evicted for
-this. If the disk budget is used up, the rest is prefilled when a question needs it.
+The whole document is prefilled, or each of its passages if answers come from passages. Reading ahead evicts no kept
+pages. If the disk budget is used up, the remaining tokens are prefilled when a question needs them.
 """
 
 from dataclasses import dataclass
