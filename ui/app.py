@@ -15,10 +15,10 @@ from localctx.serving.http import LOOPBACK, access_key, listen, serve
 from localctx.serving.open_servers import new_key, registered
 from localctx.settings import Settings
 from localctx.ui import event_errors, event_stream, uploads
+from localctx.ui.browser_access import BrowserAccess
 from localctx.ui.chat.chat_page import ChatPage
-from localctx.ui.http_access import BrowserAccess
 from localctx.ui.library.library_page import LibraryPage
-from localctx.ui.request_check import RequestCheck
+from localctx.ui.malformed_requests import RequestCheck
 from localctx.ui.settings.memory_page import MemoryPage
 from localctx.ui.settings.settings_page import SettingsPage
 from localctx.ui.theme import window_theme

@@ -7,7 +7,7 @@ import gradio as gr
 from localctx.error_log import log_error
 from localctx.errors import Cancelled
 from localctx.ui.job_events import error_text
-from localctx.ui.request_check import NOT_UNDERSTOOD, note_misread
+from localctx.ui.malformed_requests import NOT_UNDERSTOOD, note_misread
 
 
 def tell_in_one_line(page: gr.Blocks) -> None:

@@ -26,7 +26,7 @@ def ui(host: str, port: int, browser: bool, together: int, **flags: Any) -> None
     """
     settings = settings_from(flags)
     from localctx.ui.app import run
-    from localctx.ui.http_access import open_browser
+    from localctx.ui.browser_access import open_browser
 
     def open_page(url: str) -> None:
         print_line(f"localctx is at {url}")

@@ -48,7 +48,7 @@ def served_in_process(window: "AppWindow", around: Callable[[Any, int], Any] = l
 def served_with_key(window: "AppWindow") -> Iterator[str]:
     """As ``served_in_process``; whoever has no key is refused, as in the real command."""
     from localctx.serving.http import LOOPBACK
-    from localctx.ui.http_access import BrowserAccess
+    from localctx.ui.browser_access import BrowserAccess
 
     with served_in_process(window, lambda app, port: BrowserAccess(app, LOOPBACK, "key", port)) as address:
         yield f"{address}?key=key"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from localctx.library.citations.extract import MAX_WORDS, MIN_SUMMARY, OVER, extract
+from localctx.library.citations.summary_sentences import MAX_WORDS, MIN_SUMMARY, OVER, extract
 from localctx.library.wording.repeated_sentences import ends_in_repeats, repeats, without_repeated_sentences
 from localctx.library.wording.sentences import sentences
 from localctx.library.wording.words import split_words

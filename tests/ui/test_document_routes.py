@@ -13,7 +13,7 @@ from localctx.serving.http import LOOPBACK
 from localctx.settings import load_settings
 from localctx.store.word_places import PageBoxes
 from localctx.ui.app import mount
-from localctx.ui.http_access import BrowserAccess
+from localctx.ui.browser_access import BrowserAccess
 from localctx.ui.viewer.drawn_pages import MAX_BYTES, DrawnPages
 from localctx.ui.viewer.viewer_parts import SECTION, DocumentPart, part_called
 from localctx.ui.window import AppWindow

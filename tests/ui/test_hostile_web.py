@@ -17,9 +17,9 @@ from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.http import LOOPBACK, access_key
 from localctx.serving.openai_server import OpenAIServer
 from localctx.settings import load_settings
-from localctx.ui import http_access
+from localctx.ui import browser_access
 from localctx.ui.app import mount
-from localctx.ui.http_access import BrowserAccess
+from localctx.ui.browser_access import BrowserAccess
 from localctx.ui.window import AppWindow
 
 pytestmark = pytest.mark.slow
@@ -160,7 +160,7 @@ def test_no_other_host_name_gets_into_the_window_with_the_key(window, pages, mon
     key = access_key(window.settings.home)
     app, cookie = BrowserAccess(pages, LOOPBACK, key, 7860), {"cookie": f"localctx-7860={key}"}
     assert_no_other_host_gets_in(app, ["/config"], cookie)
-    monkeypatch.setattr(http_access, "host_name", lambda host: LOOPBACK[0])
+    monkeypatch.setattr(browser_access, "host_name", lambda host: LOOPBACK[0])
     with pytest.raises(AssertionError, match=r"evil\.example"):  # without the check
         assert_no_other_host_gets_in(app, ["/config"], cookie)
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from localctx.library.citations.cite import Citation
-from localctx.library.citations.extract import extract
+from localctx.library.citations.summary_sentences import extract
 from localctx.library.search.sections import section_at
 from localctx.store.documents import StoredDocument, labels, part_labels
 from localctx.workflows.summary_method import extract_words

@@ -14,7 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 from localctx.serving.http import LOOPBACK, access_key
 from localctx.settings import load_settings
 from localctx.ui.app import mount
-from localctx.ui.http_access import ALLOWED_PATHS, HEADERS, REMOTE_FILES, BrowserAccess
+from localctx.ui.browser_access import ALLOWED_PATHS, HEADERS, REMOTE_FILES, BrowserAccess
 from localctx.ui.window import AppWindow
 
 pytestmark = pytest.mark.slow
