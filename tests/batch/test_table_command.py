@@ -10,7 +10,7 @@ import pytest
 from fake_server import fake_server
 from openpyxl import load_workbook
 
-from localctx.batch.table.table_file import FORMATS
+from localctx.batch.table.table_file import FORMATS, TableFile
 from localctx.settings import write_atomically
 
 RENT, DATE, PETS = "How much is the rent?", "When does it begin?", "May pets be kept?"
@@ -171,6 +171,17 @@ def test_mistakes_cost_a_line(run, leases, there, tmp_path, monkeypatch, argumen
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert there.asked == []
+
+
+def test_a_stopped_run_replaces_no_complete_table_and_begins_a_new_one(tmp_path):
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    old.write_text("complete\n")
+    for file in (old, new):
+        TableFile(file, [], lambda document, name: {}).save([], complete=False)
+    assert old.read_text() == "complete\n"
+    assert new.read_text() == "\ufeffdocument\n"
+    TableFile(old, [], lambda document, name: {}).save([], complete=True)
+    assert old.read_text() == "\ufeffdocument\n"
 
 
 def test_a_full_disk_leaves_the_table_before(tmp_path, monkeypatch):

@@ -61,13 +61,15 @@ class AnswerTable:
 
 
 class TableFile(AnswerTable):
-    """Rows that are also written to ``file``, every few seconds and at the end. Raises UsageError for a suffix that no
-    format has, or a folder that does not exist.
+    """Rows that are also written to ``file``, at the end and, if the file is new, every few seconds.
+
+    A table of an earlier run is replaced only by a complete one. Raises UsageError for a suffix that no format has, or a
+    folder that does not exist.
     """
 
     def __init__(self, file: Path, columns: Sequence[TableColumn], corrections: Corrections) -> None:
         super().__init__(columns, corrections)
-        self._file, self._saved = file, time.monotonic()
+        self._file, self._saved, self._is_new = file, time.monotonic(), not file.exists()
         if file.suffix.lower() not in FORMATS:
             raise UsageError(f"no table is written as {file.name}", f"name a file of {', '.join(FORMATS)}")
         if not file.absolute().parent.is_dir():
@@ -76,11 +78,15 @@ class TableFile(AnswerTable):
     def write(self, entry: ResultEntry) -> None:
         """Add the row of a document. Raises OSError if the file cannot be written."""
         super().write(entry)
-        if time.monotonic() - self._saved >= PAUSE:
-            self.save(self.all())
+        if self._is_new and time.monotonic() - self._saved >= PAUSE:
+            self.save(self.all(), complete=False)
 
-    def save(self, rows: Sequence[AnswerRow]) -> None:
-        """Write these rows, or leave the file as it was. Raises OSError."""
+    def save(self, rows: Sequence[AnswerRow], complete: bool) -> None:
+        """Write these rows. If they are not ``complete``, or writing fails, a table of an earlier run stays as it was.
+        Raises OSError.
+        """
+        if not (complete or self._is_new):
+            return
         write_atomically(self._file, FORMATS[self._file.suffix.lower()](self.columns, rows))
         self._saved = time.monotonic()
 

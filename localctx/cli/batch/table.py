@@ -115,7 +115,7 @@ def _finish(rows: "AnswerTable", end: BatchEnd, out: Path | None, as_json: bool,
 
     made = rows.in_order(end.jobs)
     if isinstance(rows, TableFile):
-        rows.save(made)
+        rows.save(made, complete=not (end.report.stopped or end.error))
     if as_json:
         columns = [column.to_json() for column in rows.columns]
         print_json({"columns": columns, "rows": [row.to_json() for row in made], "report": end.report.to_json()})
