@@ -63,8 +63,8 @@ class AnswerTable:
 class TableFile(AnswerTable):
     """Rows that are also written to ``file``, at the end and, if the file is new, every few seconds.
 
-    A table of an earlier run is replaced only by a complete one. Raises UsageError for a suffix that no format has, or a
-    folder that does not exist.
+    A table of an earlier run is replaced only by a complete one. Raises UsageError for a suffix that no format has,
+    or a folder that does not exist.
     """
 
     def __init__(self, file: Path, columns: Sequence[TableColumn], corrections: Corrections) -> None:
