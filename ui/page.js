@@ -40,7 +40,10 @@
   window.lcDrafts = {
     keep(chat, value) {
       if (!isEmpty(value)) localStorage.setItem(place(chat), JSON.stringify(value))
-      else for (const asked of [chat, typedIn && chat]) localStorage.removeItem(place(asked))
+      else {
+        localStorage.removeItem(place(chat))
+        if (!typedIn) localStorage.removeItem(place(""))  // what was asked began this chat
+      }
       typedIn = chat
     },
     back: (chat, value) => [isEmpty(value) ? kept(typedIn = chat) ?? EMPTY : value],  // the page was opened
