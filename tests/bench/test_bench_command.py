@@ -153,7 +153,7 @@ def test_no_gguf_is_made_of_what_is_no_plain_llama(tiny_model, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["rope_parameters"] = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"no plain Llama.*--gguf"):
+    with pytest.raises(ModelError, match=r"not a plain Llama.*--gguf"):
         write_gguf(folder, tmp_path / "odd.gguf")
     assert not (tmp_path / "odd.gguf").exists()
 

@@ -270,7 +270,7 @@ def test_streaming_tells_memory_and_perplexity(run, document):
         (["--lengths", "1,x"], 2, "not a list of numbers"),
         (["--tokens", "20"], 1, "16 tokens are too few"),
         (["--stream", "20"], 1, "20 tokens are too few"),
-        (["--stream", "300", "--kv", "f32", "--kv", "int8"], 2, "one cache"),
+        (["--stream", "300", "--kv", "f32", "--kv", "int8"], 2, "one codec"),
     ],
 )
 def test_what_cannot_be_measured_is_told_in_one_line(run, document, arguments, code, said):
