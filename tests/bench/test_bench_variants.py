@@ -259,8 +259,8 @@ def test_the_command_measures_variants_and_names_the_processor(run, monkeypatch,
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (["--engines", "llama.cpp:weights-q4_1"], "llama.cpp:weights-q4_1 does not compute"),
-        (["--engines", "localctx:weights-int8"], "localctx:weights-int8 does not compute"),
+        (["--engines", "llama.cpp:weights-q4_1"], "llama.cpp:weights-q4_1 cannot run"),
+        (["--engines", "localctx:weights-int8"], "localctx:weights-int8 cannot run"),
         (["--what", "parallel"], "is not measured side by side"),
     ],
 )

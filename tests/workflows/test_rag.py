@@ -197,7 +197,7 @@ def test_a_question_about_everything_is_told_that_passages_were_read(open_sessio
 def test_nothing_like_the_question_in_the_library_is_said(open_session, lands):
     with open_session() as s:
         s.workflows.store([str(lands)])
-        with pytest.raises(DocumentError, match="nothing in the documents is like"):
+        with pytest.raises(DocumentError, match="no passage of the documents matches"):
             list(s.stream("xyzzy plugh", [], library=True))
 
 
