@@ -28,6 +28,8 @@ CHOICES = ("paid", "paid late")
         ("date", "01.02.2026", "en", ["2026-02-01"]),
         ("date", "23/04/2026", "en", ["2026-04-23"]),
         ("date", "04/23/2026", "en", ["2026-04-23"]),
+        ("date", "21March 2026 or 1August2026", "en", ["2026-03-21", "2026-08-01"]),
+        ("date", "clause 12 May apply 2026", "en", []),
         ("date", "03/04/2026", "en", []),
         ("date", "with four weeks' notice", "en", []),
         ("date", "in March", "en", []),

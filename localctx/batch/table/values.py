@@ -20,10 +20,11 @@ _MONTH = r"[^\W\d_]{3,}\.?"
 _DATE = re.compile(
     rf"(?<!\d)(?:\d{{4}}-\d{{1,2}}-\d{{1,2}}|\d{{1,2}}([./-])\d{{1,2}}\1(?:\d{{4}}|\d{{2}})"
     r"|\d{4}\s?[年년]\s?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日일]?"
-    rf"|\d{{1,2}}(?:\.|st|nd|rd|th|er|º)?\s+(?:(?:day\s+)?of\s+|de\s+)?{_MONTH},?\s+(?:de\s+)?\d{{4}}"
+    rf"|\d{{1,2}}(?:\.|st|nd|rd|th|er|º)?\s*(?:(?:day\s+)?of\s+|de\s+)?{_MONTH},?\s*(?:de\s+)?\d{{4}}"
     rf"|(?<!\w){_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?,?\s+\d{{4}})(?!\d)",
     re.IGNORECASE,
 )
+_JOINED = re.compile(r"(?<=\d)(?=[^\W\d_]{3})|(?<=[^\W\d_]{3})(?=\d)")  # 3 June2026, as OCR reads it
 _WHOLE_DATES = {"REQUIRE_PARTS": ["day", "month", "year"], "PARSERS": ["absolute-time"], "STRICT_PARSING": True}
 _CURRENCIES = {
     **{"€": "EUR", "euro": "EUR", "euros": "EUR", "£": "GBP", "pound": "GBP", "pounds": "GBP", "$": "USD"},
@@ -122,7 +123,7 @@ def _dates(text: str, language: str, day_first: bool | None) -> Iterator[Value]:
         if first is None and _NUMERIC_DATE.search(found[0]):
             continue  # 03/04/2026 may be in March or in April
         settings = {**_WHOLE_DATES, "DATE_ORDER": "MDY" if first is False else "DMY"}
-        if day := parse(found[0], languages=languages, settings=settings):
+        if day := parse(_JOINED.sub(" ", found[0]), languages=languages, settings=settings):
             yield Value(day.date().isoformat(), day.date().isoformat(), found[0])
 
 
