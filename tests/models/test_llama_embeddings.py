@@ -77,7 +77,7 @@ def test_what_makes_no_vectors_is_refused(module, tmp_path):
     silent = write_bert_gguf(tmp_path / "silent.gguf", module, pooling=None)
     ranks = write_bert_gguf(tmp_path / "ranks.gguf", module, pooling=4)
     for path in (chat, silent, ranks):
-        with pytest.raises(ModelError, match=r"makes no vectors.*--embedder none"):
+        with pytest.raises(ModelError, match=r"cannot make vectors.*--embedder none"):
             load_embedder(str(path), tmp_path, lambda *p: None)
     (tmp_path / "text.gguf").write_text("hello")
     with pytest.raises(ModelError, match="not a complete GGUF"):
