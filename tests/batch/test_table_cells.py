@@ -20,6 +20,7 @@ CHOICES = ("paid", "paid late")
         ("money", "$1,200.50 and £30", "en", ["1200.50 USD", "30.00 GBP"]),
         ("money", "1 250,00 €", "fr", ["1250.00 EUR"]),
         ("money", "CHF 3'400", "de", ["3400.00 CHF"]),
+        ("money", "1,200 of these, and later for 200 euros", "en", ["1200", "200.00 EUR"]),
         ("money", "about 12", "en", ["12"]),
         ("date", "on 4 March 2026 and on March 5, 2026", "en", ["2026-03-04", "2026-03-05"]),
         ("date", "am 1. Februar 2026", "de", ["2026-02-01"]),
@@ -89,6 +90,8 @@ def test_the_passage_that_supports_a_sentence_is_a_quotation_too():
     ("kind", "text", "quote"),
     [
         ("money", "EUR 1,300", "The rent is EUR 1,200."),
+        ("money", "EUR 1,200", "The rent is £1,200."),
+        ("money", "EUR 30", "It is paid within 30 days."),
         ("date", "4 March 2027", "It ends on 4 March 2026."),
         ("date", "in spring", "It ends in spring."),
         ("text", "Hart Ltd", "The tenant is Lucy Hart."),

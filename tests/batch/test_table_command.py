@@ -99,6 +99,7 @@ def test_a_corrected_cell_stays_so_until_its_text_changes(table, leases):
     table(*COLUMNS, "--set", "hart.txt:Begin=2026-04-01")
     made = rows(table(*COLUMNS, "--json", "--force"))
     assert (made["hart.txt"]["begin"]["state"], made["hart.txt"]["begin"]["shown"]) == ("corrected", "2026-04-01")
+    assert made["hart.txt"]["begin"]["quote"] == "", "no sentence of the document says so"
     assert made["silent.txt"]["begin"]["state"] == "missing"
     (leases / "hart.txt").write_text(LEASE.format(rent="£950", day="1 June 2026"))
     assert rows(table(*COLUMNS, "--json"))["hart.txt"]["begin"]["shown"] == "2026-06-01"

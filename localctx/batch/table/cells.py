@@ -80,8 +80,8 @@ def _cell(column: TableColumn, answer: Mapping[str, Any]) -> AnswerCell:
     language, day_first = language_of(everything) or "en", day_comes_first(everything)
     for value in read_values(column.kind, answer["answer"], language, day_first, column.choices):
         for quote in quotes:
-            if _holds(column, quote["quote"], value, language, day_first):
-                return _found(column, value, quote, answer["confidence"])
+            if held := _held(column, quote["quote"], value, language, day_first):
+                return _found(column, held, quote, answer["confidence"])
     printed = " ".join(answer["answer"].split())
     return AnswerCell(column.name, "unsure", printed=printed, confidence=answer["confidence"])
 
@@ -108,15 +108,16 @@ def _found(column: TableColumn, value: Value, quote: Mapping[str, Any], confiden
     )
 
 
-def _holds(column: TableColumn, quote: str, value: Value, language: str, day_first: bool | None) -> bool:
-    """Returns True if ``quote`` has the value: its words, or words of the same value. Yes and no need any quotation."""
-    if column.kind == "yes/no":
-        return True
-    if column.kind == "list":
-        return all(_plain(part) in _plain(quote) for part in value.value)
+def _held(column: TableColumn, quote: str, value: Value, language: str, day_first: bool | None) -> Value | None:
+    """Returns the value as ``quote`` has it, or None if it does not have it. Yes and no need any quotation.
+
+    A number, an amount or a date may be printed in another form than in the answer, but not in another currency.
+    """
     if column.kind in ("number", "money", "date"):
-        return value.value in [other.value for other in read_values(column.kind, quote, language, day_first)]
-    return _plain(value.printed) in _plain(quote)
+        others = read_values(column.kind, quote, language, day_first)
+        return next((o for o in others if o.value == value.value and value.unit in ("", o.unit)), None)
+    parts = value.value if column.kind == "list" else [value.printed]
+    return value if column.kind == "yes/no" or all(_plain(part) in _plain(quote) for part in parts) else None
 
 
 def _plain(text: str) -> str:

@@ -4,7 +4,6 @@ import csv
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from localctx.batch.jobs import DocumentJob
@@ -18,7 +17,6 @@ from localctx.settings import write_atomically
 
 PAUSE = 5.0  # seconds between two writings of the file
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a text that begins so
-
 
 Corrections = Callable[[str, str], Mapping[str, str]]
 
@@ -129,4 +127,4 @@ def _safe(text: str) -> str:
 
 def _corrected(cell: AnswerCell, corrections: Mapping[str, str]) -> AnswerCell:
     shown = corrections.get(cell.column)
-    return cell if shown is None else replace(cell, state="corrected", shown=shown, value=shown)
+    return cell if shown is None else AnswerCell(cell.column, "corrected", shown, shown)

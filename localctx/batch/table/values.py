@@ -99,9 +99,11 @@ def _numbers(text: str) -> Iterator[Value]:
 def _amounts(text: str) -> Iterator[Value]:
     from price_parser import Price
 
+    end = 0
     for number in _numbers(text):
-        start = text.index(number.printed)
-        around = text[max(0, start - 8) : start + len(number.printed) + 12]
+        start = text.index(number.printed, end)
+        end = start + len(number.printed)
+        around = text[max(0, start - 8) : end + 12]
         unit = _currency(Price.fromstring(around).currency or "", around)
         digits = f"{Decimal(number.shown):.2f}" if unit else number.shown
         yield Value(number.value, f"{digits} {unit}".strip(), number.printed, unit)
