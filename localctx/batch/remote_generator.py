@@ -102,7 +102,7 @@ class RemoteGenerator:
         cited = [
             replace(c, page=page(c.start), heading=heading(c.start)) for c in cite_passages(answer, question, passages)
         ]
-        return GeneratedAnswer(answer, mode, cited, not is_no_answer(answer))
+        return GeneratedAnswer(answer, mode, cited, bool(answer.strip()) and not is_no_answer(answer))
 
     def _ask(self, texts: Sequence[str], question: str, form: str, max_tokens: int) -> Generator[Event, None, str]:
         prompt = content(texts, question, form)

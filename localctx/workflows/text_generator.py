@@ -130,7 +130,7 @@ class LocalGenerator:
         """
         request = yield from self._ask.open([self._document], question, True)
         text = yield from self._run(request, self._ask.answer(request, question, self._settings))
-        answered = request.result.stopped != "unanswered" and not is_no_answer(text)
+        answered = request.result.stopped != "unanswered" and bool(text.strip()) and not is_no_answer(text)
         result = request.result
         return GeneratedAnswer(text, request.plan.mode, result.citations, answered, result.confidence)
 

@@ -17,7 +17,7 @@ NO_ANSWER = {
 """The sentence in each language, by the language's ISO 639-1 code."""
 
 _AROUND = ' ."。'  # stripped from an answer
-_SENTENCES = {"", *(sentence.strip(_AROUND) for sentence in NO_ANSWER.values())}
+_SENTENCES = {sentence.strip(_AROUND) for sentence in NO_ANSWER.values()}
 
 _COMMON = {
     "en": "what who when where how which why whose is are was were did does do the of to may can must i my in for at",
@@ -38,9 +38,12 @@ _WORDS = {language: frozenset(words.split()) for language, words in _COMMON.item
 _SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9fff"))
 
 
-def is_no_answer(answer: str) -> bool:
-    """Returns True if ``answer`` is one of the sentences of NO_ANSWER, or empty."""
-    return answer.strip(_AROUND) in _SENTENCES
+def is_no_answer(answer: str, own: str = "") -> bool:
+    """Returns True if ``answer`` is one of the sentences of NO_ANSWER or the sentence ``own`` of an adapter, and False
+    if it is empty.
+    """
+    text = answer.strip(_AROUND)
+    return bool(text) and (text in _SENTENCES or text == own.strip(_AROUND))
 
 
 def no_answer(question: str) -> str:

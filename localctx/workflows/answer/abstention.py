@@ -16,7 +16,7 @@ from localctx.engine.prompt_wording import NOT_SAID, RANKING
 from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request, rank_request
 from localctx.library.citations.cite import cite_passages, nearest_sentence
-from localctx.library.wording.no_answer import NO_ANSWER, no_answer
+from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.question_likelihood import is_likelier, question_gain
 
@@ -92,7 +92,7 @@ def says_nothing(request: Request) -> bool:
 
 def is_not_said(request: Request) -> bool:
     """Returns True if the answer so far says that nothing answers the question, in any supported language."""
-    return request.texts[0].strip(_AROUND) in {said.strip(_AROUND) for said in (request.not_said, *NO_ANSWER.values())}
+    return is_no_answer(request.texts[0], request.not_said)
 
 
 def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
