@@ -105,6 +105,11 @@ def test_a_corrected_cell_stays_so_until_its_text_changes(table, leases):
     assert rows(table(*COLUMNS, "--json"))["hart.txt"]["begin"]["shown"] == "2026-06-01"
 
 
+def test_a_correction_of_another_file_is_refused(run, leases, there):
+    done = run("table", leases, *COLUMNS[:2], "--set", "hard.txt:rent=1", "--server", there.url, "--together", 1)
+    assert (done.returncode, "hard.txt" in done.stderr) == (2, True)
+
+
 def test_a_spreadsheet_gets_values_and_never_a_formula(table, tmp_path):
     printed = list(csv.reader(io.StringIO(table(*COLUMNS).stdout)))
     assert printed[0] == ["document", "rent", "begin", "pets"]

@@ -72,13 +72,15 @@ def table(
     task = questions_of(columns)
     options, settings = BatchOptions.take(flags), task.adapted(settings_from(flags))
     terminal = Terminal(as_json, quiet)
-    rows = _rows(columns, out, _parse_corrections(corrected, columns))
+    corrections = _parse_corrections(corrected, columns)
+    rows = _rows(columns, out, corrections)
     end = run_batch(paths, task, settings, lambda session: [rows], options, terminal)
     for outcome in end.report.outcomes:
         if outcome.status == "failed":
             rows.fail(outcome.job, outcome.why)
     _finish(rows, end, out, as_json, terminal)
     end.exit()
+    _refuse_unused(corrections, end)
 
 
 def _rows(columns: "Sequence[TableColumn]", out: Path | None, given: "Corrected") -> "AnswerTable":
@@ -106,6 +108,13 @@ def _parse_corrections(corrected: Sequence[str], columns: "Sequence[TableColumn]
             raise UsageError(f"{one!r} corrects no cell", "say FILE:COLUMN=VALUE, with a column of the table")
         found.setdefault(Path(file.strip()).name, {})[named_column] = value.strip()
     return found
+
+
+def _refuse_unused(corrections: "Corrected", end: BatchEnd) -> None:
+    """Raise UsageError for a correction of a file that is none of the documents."""
+    names = {Path(job.path).name for job in end.jobs}
+    if unknown := next((name for name in corrections if name not in names), None):
+        raise UsageError(f"--set names {unknown}, which is not one of the documents", "name the file as the table does")
 
 
 def _finish(rows: "AnswerTable", end: BatchEnd, out: Path | None, as_json: bool, terminal: "Terminal") -> None:
