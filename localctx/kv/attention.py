@@ -114,7 +114,10 @@ def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
         )
         _note_page_lse(c, indices, last.page_lse)
     k, v = (torch.cat(pair, 1) for pair in zip(c.cache.open_tail(c.layer), (k, v), strict=True))
-    bias = page_bias(c.cache, c.layer) if c.cache.pool.unbiased(c.layer) and len(table) else None
+    bias = None
+    if c.cache.pool.unbiased(c.layer) and len(table):
+        biases = page_bias([c.cache], [c.layer])
+        bias = biases._replace(starts=biases.starts[0])
     pages, loss = table.for_kernels(c.layer), c.cache.prefill_loss
     return backend.prefill(c.layer, c.q, k, v, pages, c.scale, c.softcap, loss, bias)
 
@@ -229,8 +232,7 @@ def _extra_scores(c: _AttentionCall, indices: Tensor) -> Tensor | None:
 
 
 def _over_selected(c: _AttentionCall) -> Iterator[Part]:
-    tokens = range(c.q.shape[1])
-    chosen = torch.stack([choose_pages(c.cache, c.layer, c.q[:, t], c.scale) for t in tokens], 1)  # [H, T, selected]
+    chosen = torch.stack([_choose(c, t) for t in range(c.q.shape[1])], 1)  # [H, T, selected]
     union = chosen.unique()
     indices = union.cpu().numpy()
     c.cache.table.touch(indices)
@@ -242,6 +244,13 @@ def _over_selected(c: _AttentionCall) -> Iterator[Part]:
         del holding
     else:
         yield from _over_union(c, chosen, union)
+
+
+def _choose(c: _AttentionCall, token: int) -> Tensor:
+    """Returns the pages [H, selected] that one of the tokens selects."""
+    q = c.q[:, token].float() * c.scale
+    extra = bias_scores(c.cache, c.layer, q) if c.cache.pool.unbiased(c.layer) else None
+    return choose_pages(c.cache, c.layer, q, extra)
 
 
 def _over_union(c: _AttentionCall, chosen: Tensor, union: Tensor) -> Iterator[Part]:

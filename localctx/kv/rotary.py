@@ -2,6 +2,7 @@
 of k_proj.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from torch import Tensor
@@ -23,9 +24,10 @@ class Rope(Protocol):
         float32.
         """
 
-    def key_bias(self, layer: int, starts: Tensor) -> KeyBias:
-        """Returns ``bias_keys`` for whole pages, in the form that kernels take. ``starts`` [n] int64 are the positions
-        of the pages' first keys.
+    def key_bias(self, layers: Sequence[int], starts: Tensor) -> KeyBias:
+        """Returns ``bias_keys`` for whole pages in ``layers``, in the form that kernels take: with ``KeyBias.starts``
+        [layers, H, n, D]. ``starts`` [layers, n] int64 are the positions of the pages' first keys. The layers rotate
+        alike.
         """
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:

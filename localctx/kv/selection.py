@@ -1,5 +1,8 @@
-"""Selects sealed pages for a query, and computes the scores of the key bias that stored keys lack."""
+"""Selects sealed pages for a query, and computes the bias that stored keys lack."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,26 +14,29 @@ from localctx.kv.page_format import ORDINARY
 from localctx.shape import PAGE, SINK_PAGES
 
 
-def choose_pages(cache: Cache, layer: int, q: Tensor, scale: float) -> Tensor:
-    """Returns the indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The query heads of
-    one KV head select together. ``scale`` is the factor of attention scores.
+def choose_pages(cache: Cache, layer: int, q: Tensor, extra: Tensor | None) -> Tensor:
+    """Returns the indices of the sealed pages that a token with the scaled queries q [Hq, D] sees, ascending:
+    [H, selected]. The query heads of one KV head select together. ``extra`` [Hq, pages * 64] is added to the scores of
+    keys.
     """
-    q = q.float() * scale
-    pool, sketch = cache.pool, cache.sketches.of_layer(layer)
+    pool, sketch, q = cache.pool, cache.sketches.of_layer(layer), q.float()
     grouped = (quant.rotate(q) if pool.format.rotated else q).unflatten(0, (len(sketch.codes), -1))
-    extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
+    more = None if extra is None else extra.unflatten(0, grouped.shape[:2])
     count = cache.keeper.pages_seen(cache.num_pages)
-    return choose(grouped, sketch, count, SINK_PAGES, extra, pool.backend.best_scores)
+    return choose(grouped, sketch, count, SINK_PAGES, more, pool.backend.best_scores)
 
 
-def page_bias(cache: Cache, layer: int) -> KeyBias:
-    """Returns the bias of k_proj that the keys of the sealed pages lack; 0 for sink pages, whose keys are stored with
-    it.
+def page_bias(caches: Sequence[Cache], layers: Sequence[int]) -> KeyBias:
+    """Returns the bias of k_proj that the keys of the sealed pages of ``caches`` lack in ``layers``, with
+    ``KeyBias.starts`` [layers, H, pages, D]; 0 for sink pages, whose keys are stored with it. The caches share a pool
+    or a format.
     """
-    pool, table = cache.pool, cache.table
+    pool, tables = caches[0].pool, [cache.table for cache in caches]
     assert pool.rope
-    bias = pool.rope.key_bias(layer, torch.from_numpy(table.positions(layer)))
-    bias.starts[:, table.kinds(pool.shape.parts[layer]) != ORDINARY] = 0
+    positions = [np.concatenate([table.positions(layer) for table in tables]) for layer in layers]
+    bias = pool.rope.key_bias(layers, torch.from_numpy(np.stack(positions)))
+    for own, layer in zip(bias.starts, layers, strict=True):
+        own[:, np.concatenate([table.kinds(pool.shape.parts[layer]) for table in tables]) != ORDINARY] = 0
     return bias
 
 

@@ -174,10 +174,10 @@ class ForwardBatch(AttentionPass):
         whole = self._whole_batch
         return whole.layer_pages if whole and self.until is None else None
 
-    def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
+    def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray, shares: np.ndarray) -> None:
         """Finish the pass after one call has computed all layers over ``layer_pages``. ``keys`` [layers, T, H, D] and
-        ``values`` belong to the new tokens; ``chosen`` are the pages that were selected. Raises Cancelled and
-        UnsupportedModel.
+        ``values`` belong to the new tokens; ``chosen`` are the pages that were selected, ``shares`` the attention that
+        pages got. Raises Cancelled and UnsupportedModel.
         """
         whole = self._whole_batch
         assert whole, "all tokens are in one batch"
@@ -185,7 +185,7 @@ class ForwardBatch(AttentionPass):
             raise Cancelled
         for layer, (k, v) in enumerate(zip(keys, values, strict=True)):
             self.enter_plain_layer(layer, k.shape[1:], v.shape[1:])
-        whole.finish_layers(keys, values, chosen)
+        whole.finish_layers(keys, values, chosen, shares)
 
     @property
     def capturable(self) -> CapturableBatch | None:

@@ -99,20 +99,20 @@ class ModelRope:
         scale = self.angles[layer].scale
         return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
-    def key_bias(self, layer: int, starts: Tensor) -> KeyBias:
+    def key_bias(self, layers: Sequence[int], starts: Tensor) -> KeyBias:
         """Returns the bias of k_proj, as it is in rotated keys, for whole pages whose first keys are at the positions
-        ``starts`` [n] int64. Within a page, the rotation is given by the angles of the positions 0 to 63.
+        ``starts`` [layers, n] int64; 0 for a layer without a bias. ``layers`` rotate alike. Within a page, the rotation
+        is given by the angles of the positions 0 to 63. ``KeyBias.starts`` is [layers, H, n, D].
         """
-        _, pairs = self._biased(layer)
-        keys = self.bias_keys(layer, starts)
-        cos, sin = self.angles[layer].in_page
-        channels = pairs.channels(keys.shape[2], len(cos))
-        return KeyBias(
-            keys.clone(memory_format=torch.contiguous_format).numpy(),
-            cos[: len(channels[0])],
-            sin[: len(channels[0])],
-            *channels,
-        )
+        biases = [self._biases[layer] for layer in layers]
+        known, angles, pairs = next(b for b in biases if b is not None), self.angles[layers[0]], self._layouts[layers[0]]
+        assert pairs is not None, "ask has_bias first"
+        stacked = torch.stack([torch.zeros_like(known) if b is None else b for b in biases])[:, :, None]
+        cos, sin = (turns[:, None] * angles.scale for turns in angles.at_each(starts))
+        keys = pairs.rotate(stacked.expand(-1, -1, starts.shape[1], -1), cos, sin)
+        first, second, still = pairs.channels(keys.shape[3], cos.shape[3])
+        turns = angles.in_page[: 2 * len(first)]  # none in a layer without RoPE
+        return KeyBias(keys.clone(memory_format=torch.contiguous_format).numpy(), turns, first, second, still)
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
         """Returns the dot products of q [Hq, D] with the rotated bias of k_proj at ``positions`` [T]: [Hq, T] float32,
@@ -189,11 +189,15 @@ class Angles:
         rows = slice(first, last + 1) if run else positions
         return self._cos[rows], self._sin[rows]
 
+    def at_each(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns cosines and sines [..., pairs] of ``positions`` of any shape, without ``scale``."""
+        self._grow(int(positions.max()) + 1 if positions.numel() else 0)
+        return self._cos[positions], self._sin[positions]
+
     @cached_property
-    def in_page(self) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and sines [pairs, 64] of the offsets in a page, without ``scale``."""
-        cos, sin = self.at(torch.arange(PAGE))
-        return cos.T.contiguous().numpy(), sin.T.contiguous().numpy()
+    def in_page(self) -> np.ndarray:
+        """Cosines and then sines [2 * pairs, 64] of the offsets in a page, without ``scale``."""
+        return torch.cat([turns.T for turns in self.at(torch.arange(PAGE))]).contiguous().numpy()
 
     def _grow(self, need: int) -> None:
         if need > len(self._cos):

@@ -126,8 +126,8 @@ def test_a_chunk_adds_the_bias_that_keys_lack():
     count, pairs, dim = 3, shape.k_dim // 2, shape.k_dim
     starts, angles = rand(shape.kv_heads, count, dim), rand(pairs, 1) * torch.arange(PAGE)
     order = torch.arange(dim).numpy()
-    turns = [x.contiguous().numpy() for x in (angles.cos(), angles.sin())]
-    bias = KeyBias(starts.numpy(), *turns, order[:pairs].copy(), order[pairs:].copy(), order[:0].copy())
+    turns = torch.cat((angles.cos(), angles.sin())).numpy()
+    bias = KeyBias(starts.numpy(), turns, order[:pairs].copy(), order[pairs:].copy(), order[:0].copy())
     a, b = starts[..., :pairs, None], starts[..., pairs:, None]
     cos, sin = angles.cos(), angles.sin()
     added = torch.cat((a * cos - b * sin, b * cos + a * sin), 2).transpose(2, 3).flatten(1, 2)

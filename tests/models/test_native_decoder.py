@@ -13,7 +13,6 @@ from native_models import SIZES, build, config_in, plain
 from safetensors.torch import load_file, save_file
 
 from localctx.errors import ModelError
-from localctx.kernels.cpu.decoder_layer import FEW
 from localctx.kv.cache import Cache
 from localctx.kv.keepers.select import DENSE_LAYERS, Select
 from localctx.kv.pool import Pool
@@ -156,7 +155,7 @@ def logits(model):
     pool = Pool(model.shape, "f32", rope=model.rope)
     caches = [Cache(pool, model.dtype) for _ in range(3)]
     found = [model.forward(list(range(1, 61 + 17 * i)), cache, 5) for i, cache in enumerate(caches)]
-    for tokens in ([[5, 6, 7], [8], [9] * 12], [[1], [2], [3]], [[4] * 5, [6] * (FEW + 60), [7]]):
+    for tokens in ([[5, 6, 7], [8], [9] * 12], [[1], [2], [3]], [[4] * 5, [6] * 76, [7]]):
         feeds = [ForwardRequest(some, cache, len(some)) for some, cache in zip(tokens, caches, strict=True)]
         found += model.forward_each(feeds)
     return torch.cat(found)
@@ -188,7 +187,7 @@ def test_a_sequence_does_not_depend_on_what_is_computed_beside_it(family, more):
             [ForwardRequest(beside, caches[1]), ForwardRequest(tokens, caches[2], len(tokens))]
         )[1]
 
-    for tokens, beside in (([7], [8]), ([7, 8, 9], [1] * FEW), ([7], [1] * 90), ([9] * 80, [2, 3])):
+    for tokens, beside in (([7], [8]), ([7, 8, 9], [1] * 16), ([7], [1] * 90), ([9] * 80, [2, 3])):
         alone, together = alone_and_beside(tokens, beside)
         assert torch.equal(alone, together)
 
@@ -196,7 +195,7 @@ def test_a_sequence_does_not_depend_on_what_is_computed_beside_it(family, more):
 @pytest.mark.parametrize("kept", ["full", "int8"])
 @pytest.mark.parametrize(("family", "more"), FAMILIES)
 def test_layers_in_one_call_compute_what_they_compute_one_by_one(family, more, kept, monkeypatch):
-    """To the last bit, also where a page is filled. Layers that differ, or whose keys have a bias, are called alone."""
+    """To the last bit, also where a page is filled. Layers that differ are called alone."""
     model, offered = plain(build(family, **more), kept), ForwardBatch.layer_pages.fget
     taken = list[bool]()
 
@@ -214,13 +213,15 @@ def test_layers_in_one_call_compute_what_they_compute_one_by_one(family, more, k
         return offered(batch)
 
     assert torch.equal(tokens_by_token(told), tokens_by_token(lambda batch: None))
-    assert any(taken) == (family in ("Llama", "Qwen3"))
+    assert any(taken) == ("sliding_window" not in more)
 
 
-@pytest.mark.parametrize("pages", [31, 150])
-def test_layers_in_one_call_select_the_pages_that_they_select_one_by_one(pages, monkeypatch):
-    """The same pages in every layer, which are touched; also where bounds are compared first, and a page is filled."""
-    model, offered = plain(build("Llama", num_hidden_layers=DENSE_LAYERS + 2)), ForwardBatch.layer_pages.fget
+@pytest.mark.parametrize(("family", "pages"), [("Llama", 31), ("Llama", 150), ("Qwen2", 31)])
+def test_layers_in_one_call_select_the_pages_that_they_select_one_by_one(family, pages, monkeypatch):
+    """The same pages in every layer, which are touched; also where bounds are compared first, a page is filled, and
+    keys lack their bias.
+    """
+    model, offered = plain(build(family, num_hidden_layers=DENSE_LAYERS + 2)), ForwardBatch.layer_pages.fget
     selected = list[int]()
     tokens = torch.randint(1, 90, (pages * PAGE + 40,), generator=torch.Generator().manual_seed(1)).tolist()
 

@@ -10,10 +10,9 @@ from numba import njit
 from torch import Tensor
 
 from localctx.kernels.cpu.linear import Blocks, exact_blocks, multiply_block, multiply_blocks, multiply_in_bf16
+from localctx.kernels.llvm.integer_product import FEW_ROWS
 from localctx.kernels.llvm.vector_math import copy_into
 from localctx.kernels.llvm.weight_groups import WIDTH
-
-FEW = 16  # up to this many rows, threads would cost more than the products of these small matrices
 
 _NOTHING = np.empty((0, 0, 0), np.uint8)
 
@@ -78,7 +77,7 @@ def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.
 def _product(x, kind, codes):  # type: ignore[no-untyped-def]
     """Returns x [n, in] times the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
     out = np.empty((len(x), len(codes) * WIDTH), np.float32)
-    if len(x) > FEW:
+    if len(x) > FEW_ROWS:
         multiply_blocks(x, kind, codes, out)
         return out
     for block in range(len(codes)):

@@ -116,19 +116,18 @@ def attend_pages(
 
 
 @njit
-def attend_plainly(q, k, v, pages, tails, layout, scale, result):  # type: ignore[no-untyped-def]
-    """Compute ``attend_rows`` without its keyword arguments, as a function for compiled code. Writes to ``result`` [n,
-    Hq, Dv].
+def attend_plainly(q, k, v, pages, tails, layout, extra, result, masses):  # type: ignore[no-untyped-def]
+    """Compute ``attend_rows`` with no keyword argument but ``extra``, as a function for compiled code. q are scaled
+    queries, and ``extra`` may be empty. Writes to ``result`` [n, Hq, Dv], and the shares of pages to ``masses`` [Hq,
+    pages] unless that is empty.
     """
-    heads = q.shape[1]
-    scaled, none = q * np.float32(scale), np.empty((heads, 0), np.float32)
     no_sinks, cap = np.empty(0, np.float32), np.float32(0)
     parts, addresses, formats = pages
     at, bits, filled, hidden = tails
     out, tops, totals = _attend(
-        scaled, scaled, k, v, parts, addresses, formats, at, bits, filled, hidden, layout, cap, none, none
+        q, q, k, v, parts, addresses, formats, at, bits, filled, hidden, layout, cap, extra, masses
     )
-    _merge(parts, out, tops, totals, no_sinks, none, result)
+    _merge(parts, out, tops, totals, no_sinks, masses, result)
 
 
 _NO_SINKS = np.empty(0, np.float32)

@@ -13,9 +13,11 @@ from localctx.kernels.cpu.adapter import Change
 from localctx.kernels.cpu.decode import LayerLayout
 from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_plainly
 from localctx.kernels.cpu.decoder_layer import EntryWeights, ExitWeights, LayerChanges, enter, leave
+from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias, bias_scores
 from localctx.kernels.cpu.linear import Blocks
 from localctx.kernels.cpu.selection import choose_plainly
 from localctx.kernels.llvm.vector_math import as_pointer
+from localctx.kernels.quant import PAGE
 
 
 class PageSelection(NamedTuple):
@@ -24,7 +26,7 @@ class PageSelection(NamedTuple):
     In later layers each KV head selects ``selected`` pages, always including the first ``sinks`` pages. ``parts`` [S,
     4] divide the selected pages among tasks: (0 for the only row, first page, end page, number of hidden tokens in the
     first page). ``sketches`` [selecting layers, 13] are the ``arguments_of`` the Sketch of each selecting layer. Bounds
-    rule out most pages, and only the sketches of ``candidates`` pages are read.
+    rule out most pages, and only the sketches of ``candidates`` pages are read: of all if keys lack a bias.
     """
 
     dense: int
@@ -39,18 +41,26 @@ class LayerPages(NamedTuple):
     """The pages of a batch in all layers. ``sealed`` pages have addresses and formats [layers, pages], open pages
     (``tails``) have addresses [layers, n, 2].
 
-    The table of ``layout`` is [layers, formats, 8]; heads and widths are the same in every layer. ``selection`` is
-    NO_SELECTION if all pages are seen.
+    The table of ``layout`` is [layers, formats, 8]; heads and widths are the same in every layer. ``bias`` has
+    ``starts`` [layers, H, pages, D], or is ``no_bias`` if no layer's keys lack one. ``selection`` is NO_SELECTION if
+    all pages are seen. The layers from ``recorded`` on record how much attention each page gets.
     """
 
     sealed: BatchPages
     tails: BatchOpenPages
     layout: LayerLayout
+    bias: KeyBias
     selection: PageSelection
+    recorded: int
 
 
-_EVERY = 1 << 30  # more layers than a model has
-NO_SELECTION = PageSelection(_EVERY, 0, 0, 0, np.empty((0, 4), np.int64), np.empty((0, 13), np.int64))
+NEVER = 1 << 30  # more layers than a model has
+NO_SELECTION = PageSelection(NEVER, 0, 0, 0, np.empty((0, 4), np.int64), np.empty((0, 13), np.int64))
+
+
+def no_bias(layers: int) -> KeyBias:
+    """Returns the KeyBias of ``layers`` layers whose keys lack nothing."""
+    return NO_BIAS._replace(starts=np.empty((layers, *NO_BIAS.starts.shape), np.float32))
 
 
 def arguments_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
@@ -84,10 +94,12 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
     LayerChanges, which apply to the tokens whose indices are ``changed``. ``eps``, ``cos`` and ``sin`` are those of
     ``enter``; ``scale`` is the factor of attention scores, and ``pages`` are LayerPages. ``queries`` is the number of
     query heads. Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also written to the
-    open pages, and the indices of the selected pages [selecting layers, H, count].
+    open pages, the indices of the selected pages [selecting layers, H, count], and the shares of attention that the
+    pages seen got [recorded layers, Hq, pages].
     """
     layers, n = len(weights), len(x)
-    sealed, tails, y, selection = pages
+    sealed, tails, y, biases, selection, recorded = pages
+    shares = np.empty((max(0, layers - recorded), queries, sealed.addresses.shape[1]), np.float32)
     chosen = np.empty((max(0, layers - selection.dense), y.heads, selection.selected), np.int64)
     keys = np.empty((layers, n, y.heads, y.k_dim), np.float32)
     values = np.empty((layers, n, y.heads, y.v_dim), np.float32)
@@ -96,26 +108,37 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
     for i in range(layers):
         change = _changes_at(changes[i])
         enter(x, _entry_at(weights[i]), change.qkv, changed, eps, cos, sin, q, keys[i], values[i])
+        scaled = q * np.float32(scale)
+        bias = KeyBias(biases.starts[i], biases.turns, biases.first, biases.second, biases.still)
+        extra = bias_scores(scaled, sealed.parts, bias)
         own_sealed = BatchPages(sealed.parts, sealed.addresses[i : i + 1], sealed.formats[i : i + 1])
         if i >= selection.dense:
             own = i - selection.dense
-            _select(q[0] * np.float32(scale), selection, selection.sketches[own], chosen[own])
+            _select(scaled[0], extra, selection, selection.sketches[own], chosen[own])
             own_sealed = _pages_at(chosen[own], selection.parts, sealed.addresses[i], sealed.formats[i])
+            extra = extra_at(chosen[own], extra)
         own_tails = BatchOpenPages(tails.addresses[i], tails.bits, tails.filled, tails.hidden)
         layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i])
-        attend_plainly(q, keys[i], values[i], own_sealed, own_tails, layout, scale, attended)
+        seen = own_sealed.addresses.shape[1] if i >= recorded else 0
+        masses = np.empty((queries, seen), np.float32)
+        attend_plainly(scaled, keys[i], values[i], own_sealed, own_tails, layout, extra, attended, masses)
+        if seen > 0:
+            shares[i - recorded, :, :seen] = masses
         leave(x, attended.reshape(n, queries * y.v_dim), _exit_at(weights[i]), change, changed, eps)
-    return keys, values, chosen
+    return keys, values, chosen, shares
 
 
 @njit
-def _select(q, selection, sketch, chosen):  # type: ignore[no-untyped-def]
-    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select with a ``sketch``."""
+def _select(q, extra, selection, sketch, chosen):  # type: ignore[no-untyped-def]
+    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select with a ``sketch``. ``extra`` is
+    added to the scores of keys, or empty.
+    """
     heads = len(chosen)
     queries = q.reshape(heads, len(q) // heads, q.shape[1])
+    more = extra.reshape(heads, len(q) // heads, extra.shape[1])
     codes = carray(as_pointer(sketch[0]), (sketch[1], sketch[2], sketch[3], sketch[4]), np.uint8)
     choose_plainly(
-        queries, codes, _halves(sketch, 5), _halves(sketch, 9), selection.candidates, selection.sinks, chosen
+        queries, codes, _halves(sketch, 5), _halves(sketch, 9), more, selection.candidates, selection.sinks, chosen
     )
 
 
@@ -128,6 +151,20 @@ def _pages_at(chosen, parts, addresses, formats):  # type: ignore[no-untyped-def
             own_addresses[head, i] = addresses[chosen[head, i]]
             own_formats[head, i] = formats[chosen[head, i]]
     return BatchPages(parts, own_addresses, own_formats)
+
+
+@njit(cache=True)
+def extra_at(chosen, extra):  # type: ignore[no-untyped-def]
+    """Returns the scores to add, ``extra`` [Hq, pages * 64], of the pages ``chosen`` [H, count]: [Hq, count * 64]."""
+    if extra.shape[1] == 0:
+        return extra
+    count, group = chosen.shape[1], len(extra) // len(chosen)
+    out = np.empty((len(extra), count * PAGE), np.float32)
+    for head in range(len(extra)):
+        for i in range(count):
+            at = chosen[head // group, i] * PAGE
+            out[head, i * PAGE : i * PAGE + PAGE] = extra[head, at : at + PAGE]
+    return out
 
 
 @njit

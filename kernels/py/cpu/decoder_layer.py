@@ -16,10 +16,10 @@ from numba import njit, prange
 from localctx.kernels.cpu.adapter import NO_CHANGE, Change, add_change, add_change_in_bf16
 from localctx.kernels.cpu.decode import MATH
 from localctx.kernels.cpu.linear import Blocks, multiply_blocks, multiply_in_bf16
+from localctx.kernels.llvm.integer_product import FEW_ROWS
 from localctx.kernels.llvm.vector_math import gate
 from localctx.kernels.llvm.weight_groups import WIDTH
 
-FEW = 16  # up to this many rows, one thread finishes before others have started
 
 
 class EntryWeights(NamedTuple):
@@ -116,7 +116,7 @@ def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
     arXiv:1910.07467). ``eps`` is added to the mean square, so that no division is by zero.
     """
     out = np.empty(x.shape, np.float32)
-    if len(x) <= FEW:
+    if len(x) <= FEW_ROWS:
         for row in range(len(x)):
             _normalize_row(x[row], weight, eps, out[row])
     else:
@@ -127,7 +127,7 @@ def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, cache=True)
 def _part(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    if len(out) <= FEW:
+    if len(out) <= FEW_ROWS:
         for row in range(len(out)):
             _part_row(out[row], bias, q_norm, k_norm, eps, cos[row], sin[row], q[row], k[row], v[row])
     else:
@@ -184,7 +184,7 @@ def _times(x, blocks):  # type: ignore[no-untyped-def]
 def _add(x, y, blocks, change, rows):  # type: ignore[no-untyped-def]
     out, width = _times(y, blocks), x.shape[1]
     add_change(out, y, change, rows)
-    if len(x) <= FEW:
+    if len(x) <= FEW_ROWS:
         for row in range(len(x)):
             for i in range(width):
                 x[row, i] += out[row, i]
@@ -198,7 +198,7 @@ def _add(x, y, blocks, change, rows):  # type: ignore[no-untyped-def]
 def _gated(both, width):  # type: ignore[no-untyped-def]
     """Returns silu(gate) * up for rows with ``width`` gates, then ``width`` ups (SwiGLU, arXiv:2002.05202)."""
     out = np.empty((len(both), width), np.float32)
-    if len(both) <= FEW:
+    if len(both) <= FEW_ROWS:
         for row in range(len(both)):
             gate(both[row, :width], both[row, width : 2 * width], out[row])
     else:

@@ -57,13 +57,12 @@ def num_candidates(pages: int, count: int) -> int:
 
 
 @njit
-def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """Compute ``choose`` without ``extra`` and ``score``, as a function for compiled code, into ``out`` [H, count].
-    ``codes``, ``scale`` and ``zero`` are the arrays of the sketch, with float16 numbers as uint16. Only the sketches of
-    ``max_pages`` pages of each head are read, as ``num_candidates`` says.
+def choose_plainly(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
+    """Compute ``choose`` without ``score``, as a function for compiled code, into ``out`` [H, count]. ``codes``,
+    ``scale`` and ``zero`` are the arrays of the sketch, with float16 numbers as uint16; ``extra`` may be empty. Only
+    the sketches of ``max_pages`` pages of each head are read, as ``num_candidates`` says: of all if there is ``extra``.
     """
-    none = np.empty((len(q), q.shape[1], 0), np.float32)
-    _choose(q, codes, scale, zero, none, max_pages, sinks, out)
+    _choose(q, codes, scale, zero, extra, max_pages, sinks, out)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)

@@ -18,7 +18,7 @@ from localctx.kernels import CACHE
 from localctx.kernels.cpu.adapter import NO_CHANGE, NO_ROWS
 from localctx.kernels.cpu.decode import PAGE, LayerLayout, unpack_pages
 from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_pages, attend_rows
-from localctx.kernels.cpu.decode_layers import NO_SELECTION, LayerPages, arguments_of, decode_layers
+from localctx.kernels.cpu.decode_layers import NEVER, NO_SELECTION, LayerPages, arguments_of, decode_layers, no_bias
 from localctx.kernels.cpu.decoder_layer import (
     EntryWeights,
     ExitWeights,
@@ -163,7 +163,9 @@ def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
         sealed,
         tails._replace(addresses=tails.addresses[None]),
         _LAYOUT._replace(table=_LAYOUT.table[None]),
+        no_bias(1),
         NO_SELECTION,
+        NEVER,
     )
     layer, change, angles = _layer(), LayerChanges(), _zeros(1, _DIM // 2)
     weights, changes = arguments_of([layer]), arguments_of([change])

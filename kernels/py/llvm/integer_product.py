@@ -41,7 +41,7 @@ from localctx.kernels.llvm.weight_groups import GROUP, RECORD, WIDTH
 ROW_GROUP = GROUP + 16
 """Bytes of a group of a rounded row: int8 codes, the scale, scale * sum of codes (float32), the sum (int32)."""
 _SCALE, _SCALED_SUM, _SUM = GROUP, GROUP + 4, GROUP + 8
-_FEW = 16  # up to this many rows, one thread finishes before others have started
+FEW_ROWS = 2  # up to this many rows, one thread finishes before others have started
 _AHEAD = 16384  # bytes of weights to prefetch
 
 
@@ -158,7 +158,7 @@ def rounded(x):  # type: ignore[no-untyped-def]
     """
     rows, inputs = x.shape
     out = np.empty(((inputs + GROUP - 1) // GROUP, rows, ROW_GROUP), np.uint8)
-    if rows <= _FEW:
+    if rows <= FEW_ROWS:
         for row in range(rows):
             _round_row(x[row], out, row)
     else:

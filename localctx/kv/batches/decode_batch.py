@@ -1,7 +1,7 @@
 """DecodeBatch: attention of a few new tokens of one or several sequences, together in one call per layer."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -9,14 +9,15 @@ from torch import Tensor
 
 from localctx.kernels.cpu.decode import SPLIT
 from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_rows
-from localctx.kernels.cpu.decode_layers import NO_SELECTION, LayerPages, PageSelection
+from localctx.kernels.cpu.decode_layers import NEVER, NO_SELECTION, LayerPages, PageSelection, extra_at, no_bias
+from localctx.kernels.cpu.key_bias import bias_scores
 from localctx.kernels.cpu.selection import num_candidates
 from localctx.kv.batches.graph_inputs import CapturableBatch
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
 from localctx.kv.keepers.select import DENSE_LAYERS
 from localctx.kv.row_parts import split_rows
-from localctx.kv.selection import bias_scores, choose_pages
+from localctx.kv.selection import choose_pages, page_bias
 from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
@@ -87,14 +88,16 @@ class DecodeBatch:
         """
         form, first = self._pool.format, self._pool.shape.layers[0]
         shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
-        needs_more = self._recording or form.rotated or any(map(self._pool.unbiased, layers))
-        if len(shapes) > 1 or first.kind != "full" or first.window is not None or needs_more:
+        unlike = len(shapes) > 1 or first.kind != "full" or first.window is not None
+        if unlike or form.rotated:
             return None
         return LayerPages(
             BatchPages(self._parts, self._addresses, self._kinds[form.parts]),
             BatchOpenPages(self._open_pages, self._bits, self._filled, self._none_hidden),
             form.layouts[0]._replace(table=np.stack([layout.table for layout in form.layouts])),
+            page_bias(self._caches, layers) if self._pool.has_unbiased else no_bias(len(layers)),
             self._selection(range(DENSE_LAYERS, len(layers))),
+            next(filter(partial(self._records, window=None), layers), NEVER),
         )
 
     def _selection(self, layers: range) -> PageSelection:
@@ -104,16 +107,20 @@ class DecodeBatch:
             return NO_SELECTION
         assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
         count = cache.keeper.pages_seen(cache.num_pages)
-        candidates, sketches = num_candidates(cache.num_pages, count), cache.sketches.arguments(layers)
+        candidates = cache.num_pages if self._pool.has_unbiased else num_candidates(cache.num_pages, count)
+        sketches = cache.sketches.arguments(layers)
         return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)
 
-    def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
+    def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray, shares: np.ndarray) -> None:
         """Finish the step after one call of ``decode_layers``, which wrote ``keys`` [layers, n, H, D] and ``values``
-        [layers, n, H, Dv] into the open pages. Mark the ``chosen`` pages as needed, and seal the open pages that are
-        full now.
+        [layers, n, H, Dv] into the open pages. Mark the ``chosen`` pages as needed, record the ``shares`` of attention,
+        and seal the open pages that are full now.
         """
         if chosen.size:
             self._caches[0].table.touch(chosen)
+        for layer, own in enumerate(shares, len(keys) - len(shares)):
+            at = layer - (len(keys) - len(chosen))  # layers that select come last
+            self._add_shares(own, chosen[at] if at >= 0 else None)
         if self._filling:
             for layer, new in enumerate(zip(keys, values, strict=True)):
                 self._seal(layer, *(torch.from_numpy(x).transpose(0, 1) for x in new))
@@ -129,10 +136,11 @@ class DecodeBatch:
         softcap: float = 0,
         sinks: Tensor | None = None,
     ) -> np.ndarray:
-        chosen = self._choose(layer, q, scale, window)
+        extra = self._extra_scores(layer, q * np.float32(scale))
+        chosen = self._choose(layer, q, scale, window, extra)
         pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
         open_pages = BatchOpenPages(self._open_pages[layer], self._bits, self._filled, self._hidden(window))
-        records, extra = self._records(layer, window), self._extra_scores(layer, torch.from_numpy(q), scale, chosen)
+        records = self._records(layer, window)
         out, shares = attend_rows(
             q,
             k,
@@ -143,14 +151,12 @@ class DecodeBatch:
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=None if extra is None else extra.numpy(),
+            extra=extra if extra is None or chosen is None else extra_at(chosen, extra),
             rotated=self._pool.format.rotated,
             masses=records,
         )
         if records:
-            squared = np.square(shares, dtype=np.float64)  # as ``attend_cache`` records it
-            heads = 1 if chosen is None else len(chosen)
-            self._add_mass(squared.reshape(heads, len(squared) // heads, squared.shape[1]).sum(1), chosen)
+            self._add_shares(shares, chosen)
         return out
 
     def report_attention(self) -> None:
@@ -200,13 +206,16 @@ class DecodeBatch:
         """Cut this part of the pages that rows see into the ranges that single kernel tasks read (``split_rows``)."""
         return split_rows(self._starts, seen, SPLIT)
 
-    def _choose(self, layer: int, q: np.ndarray, scale: float, window: int | None) -> np.ndarray | None:
+    def _choose(
+        self, layer: int, q: np.ndarray, scale: float, window: int | None, extra: np.ndarray | None
+    ) -> np.ndarray | None:
         """Returns the indices of the pages that the only row's query selects, [H, m], or None if it sees all."""
         cache = self._caches[0]
         if not selects_pages(cache, layer, window):
             return None
         assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
-        chosen = choose_pages(cache, layer, torch.from_numpy(q[0]), scale).numpy()
+        more = None if extra is None else torch.from_numpy(extra)
+        chosen = choose_pages(cache, layer, torch.from_numpy(q[0] * np.float32(scale)), more).numpy()
         cache.table.touch(chosen)
         return chosen
 
@@ -219,25 +228,25 @@ class DecodeBatch:
         cache = self._caches[0]
         return split_rows(np.array([0, cache.keeper.pages_seen(cache.num_pages)]), [(0, 0)], SPLIT)
 
-    def _add_mass(self, mass: np.ndarray, chosen: np.ndarray | None) -> None:
-        """Add the attention that pages received in a layer, [1, pages] or [H, chosen]."""
+    def _add_shares(self, shares: np.ndarray, chosen: np.ndarray | None) -> None:
+        """Add the squares of a layer's ``shares`` of attention, [Hq, pages] or [Hq, at least chosen pages], as
+        ``attend_cache`` records them.
+        """
         if chosen is None:
-            self._mass += mass[0]
-        else:
-            np.add.at(self._mass, chosen, mass)
+            self._mass += np.square(shares, dtype=np.float64).sum(0)
+            return
+        squared = np.square(shares[:, : chosen.shape[1]], dtype=np.float64)
+        np.add.at(self._mass, chosen, squared.reshape(len(chosen), -1, squared.shape[1]).sum(1))
 
     def _hidden(self, window: int | None) -> np.ndarray:
         """Returns the number of tokens of each open page that are before the window."""
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
-    def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
-        """Returns the scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages:
-        [Hq, pages * 64] float32.
+    def _extra_scores(self, layer: int, q: np.ndarray) -> np.ndarray | None:
+        """Returns how much the bias of k_proj, which stored keys lack, adds to the scores of every row's scaled query
+        q [n, Hq, D] for its pages: [Hq, pages * 64] float32. None if keys are stored with it.
         """
         if not self._pool.unbiased(layer):
             return None
-        scores = torch.cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1).mul_(scale)
-        if chosen is None:
-            return scores
-        at = torch.from_numpy(chosen).repeat_interleave(len(scores) // len(chosen), 0)
-        return scores.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
+        bias = page_bias(self._caches, [layer])
+        return bias_scores(q, self._parts, bias._replace(starts=bias.starts[0]))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, cat
 from torch.nn.functional import pad
 
 from localctx.kernels.triton import attention as attention_triton
@@ -17,6 +17,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.dispatch import selects_pages
 from localctx.kv.page_format import ORDINARY
 from localctx.kv.row_parts import split_rows_evenly
+from localctx.kv.selection import bias_scores
 from localctx.shape import FULL, PAGE, SINK_PAGES
 
 
@@ -100,7 +101,7 @@ class TritonDecodeBatch(DecodeBatch):
         )
         queries, keys, values = (x.transpose(0, 1) for x in (q, k, v))
         pages, indices = self._pages_seen(layer, queries, scale)
-        extra = self._extra_scores(layer, queries, scale)
+        extra = self._scores_of_bias(layer, queries * scale)
         out, shares = attention_triton.attend_rows(
             queries,
             keys,
@@ -120,6 +121,14 @@ class TritonDecodeBatch(DecodeBatch):
         if not shared:
             self._seal(layer, k, v)
         return out.transpose(0, 1)
+
+    def _scores_of_bias(self, layer: int, q: Tensor) -> Tensor | None:
+        """Returns ``bias_scores`` of every row's scaled query q [n, Hq, D] for its pages: [Hq, pages * 64]. None if
+        keys are stored with their bias.
+        """
+        if not self._pool.unbiased(layer):
+            return None
+        return cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1)
 
     def _pages_seen(self, layer: int, q: Tensor, scale: float) -> tuple[attention_triton.TritonPages, Tensor | None]:
         """Returns the pages that the rows q [n, Hq, D] attend to, and the indices [H, m] of those that the only row
