@@ -15,7 +15,7 @@ from typing import Literal
 PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and they are the lanes of the CPU kernel
 SINK_PAGES = 1  # first pages of a sequence, which hold the attention sinks: they stay bf16 (KVQuant)
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the meaning of a record's bytes changes
-ARITHMETIC_VERSION = 2  # also; raise it when results of the native decoder change in their last digits
+ARITHMETIC_VERSION = 3  # also; raise it when results of the native decoder change in their last digits
 ALIGN = 64  # bytes; a record starts at a cache line
 FLOAT8 = 256  # flag in a number kind: its 8 bits are a float (e4m3)
 SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page

@@ -21,6 +21,7 @@
   matchMedia("(max-width: 767px)").addEventListener("change", (now) => { if (now.matches) closeSidebar() })
   document.addEventListener("click", (event) => {
     if (!event.target.closest?.("#new-chat, .lc-chats [data-chat]")) return
+    window.lcDrafts.leave()
     if (narrow()) closeSidebar()
     else askQuestion()
   })
@@ -36,9 +37,22 @@
   const place = (chat) => `localctx draft ${chat}`
   const isEmpty = (value) => !value?.text && !value?.files?.length
   const kept = (chat) => { try { return JSON.parse(localStorage.getItem(place(chat))) } catch { return null } }
+  // What enters the box after another chat was clicked, and before the server shows it, belongs to that chat.
+  const enteredSince = (before, value) => ({
+    text: value.text.startsWith(before.text) ? value.text.slice(before.text.length) : value.text,
+    files: value.files.filter((file) => !before.files.some((other) => other.path === file.path)),
+  })
+  const full = (value) => ({ text: value?.text ?? "", files: value?.files ?? [] })
   let typedIn = ""  // the chat of the last draft; a new chat has no id until its first question is asked
+  let inBox = EMPTY, left = null  // left: what was in the box when another chat was clicked
   window.lcDrafts = {
+    leave() {
+      const now = left = inBox
+      setTimeout(() => { if (left === now) left = null }, 20000)  // the server did not answer
+    },
     keep(chat, value) {
+      inBox = full(value)
+      if (left) return
       if (!isEmpty(value)) localStorage.setItem(place(chat), JSON.stringify(value))
       else {
         localStorage.removeItem(place(chat))
@@ -47,7 +61,12 @@
       typedIn = chat
     },
     back: (chat, value) => [isEmpty(value) ? kept(typedIn = chat) ?? EMPTY : value],  // the page was opened
-    show: (chat) => [kept(typedIn = chat) ?? EMPTY],  // another chat was chosen
+    show(chat) {  // another chat was chosen
+      const since = left ? enteredSince(left, inBox) : EMPTY
+      left = null
+      typedIn = chat
+      return [isEmpty(since) ? kept(chat) ?? EMPTY : since]
+    },
   }
 
   // A small menu closes when something else is clicked.

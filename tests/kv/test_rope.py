@@ -7,7 +7,7 @@ import transformers as tf
 from small_families import FAMILIES, HEAD, SIZE, build, rope
 
 from localctx.errors import ModelError, UsageError
-from localctx.kernels.cpu.key_bias import add_bias
+from localctx.kernels.cpu.key_bias import add_bias, bias_scores
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.catalog import FALLBACK, load_catalog, window_for
@@ -91,13 +91,20 @@ def test_the_scores_of_a_bias_need_no_keys(name, positions):
 @pytest.mark.parametrize("layer", [0, 1])
 def test_kernels_add_a_bias_to_the_keys_of_a_page_as_it_is_at_each_position(name, layer):
     turner, starts = TransformersModel(biased(name)).rope, torch.tensor([64, 128, 1000, 5])
-    bias, before = turner.key_bias(layer, starts), turner.bias_keys(layer, torch.arange(3))
+    bias, before = turner.key_bias([layer], starts[None]), turner.bias_keys(layer, torch.arange(3))
+    bias = bias._replace(starts=bias.starts[0])
+    q = torch.randn(1, 4, bias.starts.shape[2])
+    scores = bias_scores(q.numpy(), np.array([[0, 0, 2, 0], [0, 2, 4, 0]]), bias)
     for page, start in enumerate(starts.tolist()):
         expected = turner.bias_keys(layer, torch.arange(start, start + PAGE))
         for head in range(len(expected)):
             keys = np.zeros((expected.shape[2], PAGE), np.float32)
             add_bias(bias, head, page, keys)
             torch.testing.assert_close(torch.from_numpy(keys.T.copy()), expected[head], atol=1e-4, rtol=1e-4)
+        added = torch.from_numpy(scores[:, page * PAGE : page * PAGE + PAGE])
+        torch.testing.assert_close(
+            added, turner.bias_scores(layer, q[0], torch.arange(start, start + PAGE)), atol=1e-3, rtol=1e-4
+        )
     bias.starts[:] = 0
     torch.testing.assert_close(turner.bias_keys(layer, torch.arange(3)), before)
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
-from itertools import pairwise
 
 import httpx
 import pytest
@@ -25,10 +24,12 @@ from localctx.batch.remote_server import KEY
 from localctx.engine.events import Done
 from localctx.engine.prompt_wording import ASK, content
 from localctx.errors import UsageError
+from localctx.models.decoder.local_model import LocalModel
 from localctx.serving.answer_stream import StopTexts
 from localctx.serving.api_error import ApiError
 from localctx.serving.openai_protocol import CompletionRequest
 from localctx.serving.request_body import parse_json
+from localctx.serving.worker import EngineWorker
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
@@ -84,25 +85,37 @@ def test_answers_are_those_of_ask(client, home, document, sharp_model):
             assert {p["id"] for p in pieces} == {pieces[0]["id"]}
 
 
-def test_questions_at_the_same_time_interleave_and_are_answered_as_alone(client, document):
+def test_questions_at_the_same_time_interleave_and_are_answered_as_alone(client, document, monkeypatch):
     bodies = [asking(prompt_of(document, q), max_tokens=60) for q in ASKED[:2]]
     alone = [client.post("chat/completions", json=body).json()["choices"][0]["message"]["content"] for body in bodies]
-    told, texts = list[int](), ["", ""]
+    arrived, passes, texts = threading.Semaphore(0), list[int](), ["", ""]
+    submit, forward_each = EngineWorker.submit, LocalModel.forward_each
+
+    def note(worker, *args, **options):
+        stream = submit(worker, *args, **options)
+        arrived.release()
+        return stream
+
+    def compute(model, requests, *rest):
+        if not passes:  # nothing is computed before both questions have come
+            assert arrived.acquire(timeout=60)
+            assert arrived.acquire(timeout=60)
+        passes.append(len(requests))
+        return forward_each(model, requests, *rest)
+
+    monkeypatch.setattr(EngineWorker, "submit", note)
+    monkeypatch.setattr(LocalModel, "forward_each", compute)
 
     def ask(i: int) -> None:
-        with client.stream("POST", "chat/completions", json={**bodies[i], "stream": True}) as reply:
-            for line in reply.iter_lines():
-                if line.startswith("data: {"):
-                    told.append(i)
-                    texts[i] += json.loads(line[6:])["choices"][0]["delta"].get("content", "")
+        texts[i], _ = streamed(client, bodies[i])
 
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert texts == alone
-    assert sum(a != b for a, b in pairwise(told)) > 10, "one waited for the other"
+    assert passes.count(2) > 10, "one waited for the other"
 
 
 def test_a_prepared_document_is_not_read_again(serving, client, document, sharp_model):

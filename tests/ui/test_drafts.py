@@ -38,6 +38,14 @@ def wait_for_draft(tab: Tab, text: str) -> None:
     tab.page.wait_for_function("text => document.querySelector('#question textarea')?.value === text", arg=text)
 
 
+def test_a_file_dropped_right_after_new_chat_belongs_to_the_new_chat(tab, window):
+    tab.box.fill("Who fishes?")
+    tab.page.locator("#new-chat").click()
+    tab.drop("late.pdf", b"%PDF-1.7 nothing")
+    tab.page.locator("#ready-card .lc-doc-failed").wait_for()
+    assert tab.page.locator("#question .thumbnail-item").count() == 1
+
+
 def test_a_new_chat_is_empty_and_each_chat_keeps_its_draft(tab, window):
     with closing(Store(window.home)) as store:
         chat = store.chats.create("Herons", [add(store, "Herons fish here.")[0]]).id

@@ -2,7 +2,6 @@
 
 import json
 import random
-from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +12,8 @@ from localctx.engine import run_request
 from localctx.engine.decoding.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
+from localctx.models.decoder.local_model import LocalModel
+from localctx.workflows.answer import abstention
 
 pytestmark = pytest.mark.slow
 
@@ -64,11 +65,18 @@ def test_one_that_is_likely_right_is_given_whole(home, tiny_model, adapter, docu
 
 
 def test_the_time_of_reading_counts_the_document_and_the_question(home, tiny_model, adapter, document, monkeypatch):
-    clock = SimpleNamespace(perf_counter=count().__next__)  # a second passes whenever it is looked at
-    monkeypatch.setattr(run_request, "time", clock)
+    now, forward_each = [0], LocalModel.forward_each
+
+    def compute(*args):
+        now[0] += 1  # a pass takes a second
+        return forward_each(*args)
+
+    monkeypatch.setattr(LocalModel, "forward_each", compute)
+    for module in (run_request, abstention):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     write_reader(adapter, threshold=0.1)
     *_, done = events_of(home, tiny_model, adapter, document)
-    assert done.report.to_json()["seconds"]["prefill"] == 3, "the document, the question to rank it, and the prompt"
+    assert done.report.to_json()["seconds"]["prefill"] == 2, "the document; then the prompt, ranked in the same pass"
 
 
 @pytest.mark.parametrize("how", [{"careful": "off"}, {"temperature": 0.5, "seed": 1}, {"adapter": "none"}])

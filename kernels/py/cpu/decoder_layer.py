@@ -21,7 +21,6 @@ from localctx.kernels.llvm.vector_math import gate
 from localctx.kernels.llvm.weight_groups import WIDTH
 
 
-
 class EntryWeights(NamedTuple):
     """The weights before attention: ``norm``, an RMS norm [hidden], and ``qkv``, the weights of q, k and v as one
     weight, with its ``bias`` [out] (or empty).

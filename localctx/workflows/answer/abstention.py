@@ -5,12 +5,16 @@ question likelier than it is without any text.
 """
 
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.decoding.confidence import Calibration, Evidence, calibrations
 from localctx.engine.decoding.span_search import likelihood_of
 from localctx.engine.events import Event, NearestPassage, Quoted, Token
+from localctx.engine.gather import gather
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import NOT_SAID, RANKING
 from localctx.engine.request import Request
@@ -18,7 +22,7 @@ from localctx.engine.run_request import emit_text, prefill_request, rank_request
 from localctx.library.citations.cite import cite_passages, nearest_sentence
 from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
-from localctx.workflows.answer.question_likelihood import is_likelier, question_gain
+from localctx.workflows.answer.question_likelihood import is_likelier, likelihood_alone
 
 _AROUND = ' ."'  # stripped from an answer
 
@@ -30,8 +34,8 @@ def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> Engi
     """Run ``answering`` if the best passage makes the question likelier, else say that nothing answers it."""
     likelihood = case.request.result.question_likelihood
     assert likelihood is not None, "passages were ranked"
-    gain, tokens = yield from question_gain(case.builder, case.question, likelihood)
-    yield from answering if is_likelier(gain, tokens) else say_nothing_answers(case)
+    alone, tokens = yield from likelihood_alone(case.builder, case.question)
+    yield from answering if is_likelier(likelihood - alone, tokens) else say_nothing_answers(case)
 
 
 def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
@@ -97,21 +101,37 @@ def is_not_said(request: Request) -> bool:
 
 def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
     """Prefill the prompt; returns the evidence that does not depend on the answer."""
-    request, question = case.request, case.question
-    if request.result.question_likelihood is None:
-        if not request.prompt.ranking:
-            texts = [document.text for document in request.prompt.documents]
-            request.prompt.ranking = make_prompt(request.model.tokenizer, texts, question, (), RANKING)
-        request.result.question_likelihood = yield from rank_request(request)
-    if request.logits is None:
-        yield from prefill_request(request)
+    request, (alone, tokens) = case.request, (yield from _prefill_and_rank(case))
+    likelihood, tokenizer = request.result.question_likelihood, request.model.tokenizer
     assert request.logits is not None, "the prompt was prefilled"
-    gain, tokens = yield from question_gain(case.builder, question, request.result.question_likelihood)
-    tokenizer = request.model.tokenizer
+    assert likelihood is not None, "the text was ranked"
     unsaid = yield from likelihood_of(
         request.cache, request.logits, tokenizer.encode(request.not_said), tokenizer.stop_ids
     )
-    return Evidence(answer=0.0, tokens=0, not_said=unsaid, gain=gain, question_tokens=tokens)
+    return Evidence(answer=0.0, tokens=0, not_said=unsaid, gain=likelihood - alone, question_tokens=tokens)
+
+
+def _prefill_and_rank(case: AnswerCase) -> EngineCoroutine[tuple[float, int]]:
+    """Prefill the prompt, rank its text unless it was ranked before, and return ``likelihood_alone``: all in the same
+    forward passes, after the text itself.
+    """
+    request, question = case.request, case.question
+    parts = list[Callable[[], EngineCoroutine[Any]]]([partial(likelihood_alone, case.builder, question)])
+    ranked = request.result.question_likelihood is not None
+    if not ranked:
+        if not request.prompt.ranking:
+            texts = [document.text for document in request.prompt.documents]
+            request.prompt.ranking = make_prompt(request.model.tokenizer, texts, question, (), RANKING)
+        yield from prefill_request(request, request.prompt.boundary)
+        parts.append(partial(rank_request, request))
+    if request.logits is None:
+        parts.append(partial(prefill_request, request))
+    before, started = request.seconds.get("prefill", 0.0), time.perf_counter()
+    alone, *found = yield from gather(lambda part: part(), parts, len(parts))
+    if not ranked:
+        request.result.question_likelihood = found[0]
+    request.seconds["prefill"] = before + time.perf_counter() - started  # not the sum of the parts
+    return alone
 
 
 def _answer_likelihood(request: Request) -> tuple[float, int]:

@@ -7,11 +7,12 @@ the text does not answer it.
 import re
 
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding.prefill_decode import likelihood
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import close_request, rank_request
+from localctx.engine.run_request import close_request
 
 MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller applies
 
@@ -22,14 +23,16 @@ def question_alone(builder: RequestBuilder, question: str) -> Request:
     return builder.build([], [], question, persist=False, part="question", conversation=only_question)
 
 
-def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[tuple[float, int]]:
-    """Returns (gain of the question's log-likelihood by a passage, in nats; number of the question's tokens).
-
-    ``likelihood`` is the question's log-likelihood after the passage.
-    """
+def likelihood_alone(builder: RequestBuilder, question: str) -> EngineCoroutine[tuple[float, int]]:
+    """Returns (log-likelihood of the question without any passage, in nats; number of its tokens)."""
     request = question_alone(builder, question)
-    without_passage = yield from _likelihood(request)
-    return likelihood - without_passage, question_tokens(request)
+    ranking = request.prompt.ranking
+    assert ranking, "a part is ranked"
+    try:
+        alone = yield from likelihood(request.cache, ranking.tokens, ranking.question)
+    finally:
+        close_request(request)
+    return alone, question_tokens(request)
 
 
 def is_likelier(gain: float, tokens: int) -> bool:
@@ -50,10 +53,3 @@ def without_question(text: str, question: str) -> str:
     """
     words = re.findall(r"\w+", question)
     return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text
-
-
-def _likelihood(request: Request) -> EngineCoroutine[float]:
-    try:
-        return (yield from rank_request(request))
-    finally:
-        close_request(request)
