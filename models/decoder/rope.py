@@ -105,11 +105,8 @@ class ModelRope:
         is given by the angles of the positions 0 to 63. ``KeyBias.starts`` is [layers, H, n, D].
         """
         biases = [self._biases[layer] for layer in layers]
-        known, angles, pairs = (
-            next(b for b in biases if b is not None),
-            self.angles[layers[0]],
-            self._layouts[layers[0]],
-        )
+        known, angles = next(bias for bias in biases if bias is not None), self.angles[layers[0]]
+        pairs = self._layouts[layers[0]]
         assert pairs is not None, "ask has_bias first"
         stacked = torch.stack([torch.zeros_like(known) if b is None else b for b in biases])[:, :, None]
         cos, sin = (turns[:, None] * angles.scale for turns in angles.at_each(starts))
