@@ -12,7 +12,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--decoding", nargs="+", choices=("free", "quote"), default=["free", "quote"])
     parser.add_argument("--questions", type=int, default=0, help="at most so many of each kind (0: all)")
     parser.add_argument("--refused", type=float, default=0.08, help="share of answerable questions (0.08)")
+    parser.add_argument("--reconsider", type=float, default=1.0, help="see Calibration (1.0: never)")
     given = parser.parse_args()
     reader = given.adapter / "reader.json"
     stored = json.loads(reader.read_text(encoding="utf-8")) if reader.exists() else {}
@@ -62,6 +63,7 @@ def main() -> None:
         with Session(settings) as session:
             rated = list(rate(session, asked))
         calibration, figures = calibrate(rated, given.refused)
+        calibration = replace(calibration, reconsider=given.reconsider)
         stored.setdefault("confidence", {})[decoding] = calibration.to_json()
         scores[decoding] = float(np.mean([one.f1 for one in rated if one.answerable]))
         print(json.dumps({"decoding": decoding, "F1": round(scores[decoding], 4), **figures}), flush=True)

@@ -5,6 +5,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
+import torch
 from ask_in_process import session
 from tiny_adapters import save_adapter
 
@@ -13,7 +14,9 @@ from localctx.engine.decoding.confidence import Calibration, Evidence, calibrati
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.models.decoder.local_model import LocalModel
+from localctx.models.token_controls import TokenControls
 from localctx.workflows.answer import abstention
+from localctx.workflows.answer.abstention import reconsider
 
 pytestmark = pytest.mark.slow
 
@@ -97,8 +100,27 @@ def test_auto_decodes_as_was_measured_for_the_adapter(home, tiny_model, adapter,
         assert done.report.to_json()["decoding"] == measured
 
 
+@pytest.mark.parametrize(
+    ("first", "likelihood", "threshold", "forbidden"),
+    [(5, -0.1, 0.2, True), (6, -0.1, 0.2, False), (5, -3.0, 0.2, False), (5, -0.1, 0.9, False)],
+)
+def test_a_reply_that_nothing_answers_is_reconsidered_if_the_text_may_answer(first, likelihood, threshold, forbidden):
+    """Only where it would be the reply, and the evidence (0.5 here) reaches the calibration's bound."""
+    tokenizer = SimpleNamespace(encode=lambda text: [5, 7])
+    request = SimpleNamespace(
+        model=SimpleNamespace(tokenizer=tokenizer),
+        not_said=NOT_SAID,
+        logits=torch.eye(9)[first],
+        controls=TokenControls(bias={1: 2.0}),
+        result=SimpleNamespace(decoding="free"),
+    )
+    calibration = Calibration((0.0,) * FEATURES, 0.0, 0.5, threshold)
+    reconsider(request, Evidence(0, 0, likelihood, 0, 1), calibration)
+    assert request.controls.bias == ({1: 2.0, 5: -100.0} if forbidden else {1: 2.0})
+
+
 def test_a_calibration_is_stored_and_read_again():
-    stored = Calibration((0.5, -1.25, 0.0, 0.0, 2.0, 1.0), -0.75, 0.4)
+    stored = Calibration((0.5, -1.25, 0.0, 0.0, 2.0, 1.0), -0.75, 0.4, 0.2)
     assert calibration_from_json(json.loads(json.dumps(stored.to_json()))) == stored
     assert calibration_from_json({"weights": [1.0], "bias": 0.0, "threshold": 0.5}) is None
 

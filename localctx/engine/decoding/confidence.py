@@ -55,12 +55,14 @@ class Evidence:
 @dataclass(frozen=True)
 class Calibration:
     """A fitted regression: ``weights`` of the features and a ``bias``. Answers with a probability below ``threshold``
-    are withheld.
+    are withheld. Where the adapter itself replies that nothing answers, with a probability of ``reconsider`` or more
+    that something does, its next likeliest reply is generated instead.
     """
 
     weights: tuple[float, ...]
     bias: float
     threshold: float
+    reconsider: float = 1.0
 
     def confidence(self, evidence: Evidence) -> float:
         """Returns the probability that the text answers the question."""
@@ -70,7 +72,8 @@ class Calibration:
     def to_json(self) -> dict[str, Any]:
         """Returns the calibration as JSON, as it is stored with an adapter."""
         rounded = [round(weight, 5) for weight in self.weights]
-        return {"weights": rounded, "bias": round(self.bias, 5), "threshold": round(self.threshold, 4)}
+        thresholds = {"threshold": round(self.threshold, 4), "reconsider": round(self.reconsider, 4)}
+        return {"weights": rounded, "bias": round(self.bias, 5), **thresholds}
 
 
 def calibrations(adapter: Adapter) -> dict[str, Calibration]:
@@ -90,9 +93,10 @@ def calibration_from_json(stored: Mapping[str, Any]) -> Calibration | None:
     OverflowError, TypeError or ValueError for a damaged one.
     """
     weights, bias, threshold = [_number(weight) for weight in stored["weights"]], stored["bias"], stored["threshold"]
-    calibration = Calibration(tuple(weights), _number(bias), _number(threshold))
-    if not 0 <= calibration.threshold <= 1:
-        raise ValueError("the threshold is not a probability")
+    reconsider = _number(stored.get("reconsider", 1.0))
+    calibration = Calibration(tuple(weights), _number(bias), _number(threshold), reconsider)
+    if not (0 <= calibration.threshold <= 1 and 0 <= calibration.reconsider <= 1):
+        raise ValueError("a threshold is not a probability")
     return calibration if len(weights) == len(Evidence(0, 0, 0, 0, 0).features) else None
 
 

@@ -4,8 +4,10 @@ With an adapter, a calibration turns likelihoods into a probability. Without one
 question likelier than it is without any text.
 """
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +27,7 @@ from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.question_likelihood import is_likelier, likelihood_alone
 
 _AROUND = ' ."'  # stripped from an answer
+_MOST = math.log(0.3)  # a reply this likely is generated, if its first token is the likeliest
 
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 """The calibration for an adapter without one: an answer must be likelier than the adapter's "not said"."""
@@ -45,9 +48,9 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     question.
     """
     request, evidence = case.request, (yield from _gather(case))
-    held = list[Event]()
+    held, calibration = list[Event](), calibration_of(request)
+    reconsider(request, evidence, calibration)
     yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
-    calibration = calibration_of(request)
     request.result.evidence = evidence.of_answer(*_answer_likelihood(request))
     request.result.confidence = round(calibration.confidence(request.result.evidence), 4)
     if not says_nothing(request) and request.result.confidence >= calibration.threshold:
@@ -132,6 +135,19 @@ def _prefill_and_rank(case: AnswerCase) -> EngineCoroutine[tuple[float, int]]:
         request.result.question_likelihood = found[0]
     request.seconds["prefill"] = before + time.perf_counter() - started  # not the sum of the parts
     return alone
+
+
+def reconsider(request: Request, evidence: Evidence, calibration: Calibration) -> None:
+    """Forbid the adapter's reply that nothing answers, where that is what it would reply, but the evidence speaks for
+    an answer (``Calibration.reconsider``).
+    """
+    said = request.model.tokenizer.encode(request.not_said)
+    assert request.logits is not None, "the prompt was prefilled"
+    would_say = int(request.logits.argmax()) == said[0] and evidence.not_said > _MOST
+    confidence = calibration.confidence(evidence.of_answer(evidence.not_said, len(said) + 1))
+    if would_say and request.result.decoding == "free" and confidence >= calibration.reconsider:
+        forbidden = {**request.controls.bias, said[0]: -100.0}
+        request.controls = replace(request.controls, bias=forbidden)
 
 
 def _answer_likelihood(request: Request) -> tuple[float, int]:
