@@ -109,7 +109,7 @@ class Settings:
     )
     appearance: str = declare(
         "auto",
-        Choice({"auto": "As the system", "light": "Light", "dark": "Dark"}),
+        Choice({"auto": "Same as the system", "light": "Light", "dark": "Dark"}),
         "Colours of the window: auto, light, dark",
         "Options",
         more="`auto`: as the system's.",

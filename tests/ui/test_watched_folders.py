@@ -65,7 +65,7 @@ def watch(page, path: object) -> None:
 
 def test_a_folder_is_watched_until_it_is_not(page, window, folder):
     watch(page, folder / "nothing")
-    page.locator("#watch-message").get_by_text("is not a folder of this computer").wait_for()
+    page.locator("#watch-message").get_by_text("is not a folder on this computer").wait_for()
     watch(page, folder)
     page.locator("#watched").get_by_text("3 ready, 1 failed").wait_for()
     page.locator("#documents tbody tr").nth(2).wait_for()

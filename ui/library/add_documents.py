@@ -59,7 +59,7 @@ class AddingPanel:
         self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
         self.path = gr.Textbox(
             "",
-            label="Or name a file or a folder of this computer",
+            label="Or type the path of a file or folder on this computer",
             placeholder="~/Documents/reports",
             elem_id="path",
             max_lines=1,

@@ -77,7 +77,7 @@ class LibraryPage:
             with gr.Column(scale=2, min_width=300, elem_id="library-side"):
                 self._adding.build()
                 self._watched.build()
-                self.bundle = gr.UploadButton("Import a document exported here (.lctx)", size="sm", elem_id="import")
+                self.bundle = gr.UploadButton("Import an exported document (.lctx)", size="sm", elem_id="import")
 
         self.timer = gr.Timer(REFRESH_INTERVAL, active=False)  # runs while this page is shown
 

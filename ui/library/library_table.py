@@ -25,8 +25,8 @@ SNIPPET = 160  # characters of a passage shown while it is closed
 MAX_LINES = 60  # files listed during reading; beyond that, only failed files and those near the current one
 _HEADS = ("Name", "Length", "State", "Last used")
 _EMPTY = (
-    "The library is empty. Drop documents into the field beside this, or name a folder of this computer. They stay "
-    "on it."
+    "The library is empty. Drop documents into the field beside this, or type the path of a folder on this computer. "
+    "They stay on it."
 )
 
 

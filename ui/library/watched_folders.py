@@ -81,7 +81,7 @@ class WatchedFoldersPanel:
     def _watch(self, typed: str) -> Updates:
         path = Path(absolute_path(typed)).resolve()
         if not typed.strip() or not path.is_dir():
-            text = f"{path} is not a folder of this computer." if typed.strip() else "Name a folder first."
+            text = f"{path} is not a folder on this computer." if typed.strip() else "Type the path of a folder first."
             return {self.path: typed, **self._shown(text)}
         return {self.path: "", **self._apply(lambda watch_list: watch_list.add(str(path)))}
 

@@ -12,7 +12,7 @@ ON_CHANGE = """
 element.addEventListener('change', event => trigger('select', { index: 0, value: event.target.value }))
 """
 CHARACTERS_OF_A_WORD = 6  # rough average for English text, with the space
-_EMPTY = "<p>No document yet. Drop one anywhere on this page, or add one of the library.</p>"
+_EMPTY = "<p>Drop a document anywhere on this page, or add one from the library.</p>"
 
 
 def sources(store: Store, documents: Sequence[str], ticked: Collection[str], model: str) -> str:

@@ -57,7 +57,7 @@ class SettingsPage:
 
     def _build_general(self) -> None:
         with gr.Column(elem_classes="lc-narrow"):
-            gr.HTML("The model is chosen in Chats, at the top right.", elem_id="settings-model")
+            gr.HTML("Choose the model in Chats, in the menu at the top right.", elem_id="settings-model")
             for field in fields_of(GENERAL):
                 self.fields[field.name] = field.build()
             gr.Markdown("### Data")

@@ -46,7 +46,8 @@ _BEGINS = re.compile(
 _DUE = re.compile(rf"{_SUBJECT}\s+{_BE}\s+(?:due|payable|to\s+be\s+paid)\b(?!\s+to\b)")
 _ALLOWED = re.compile(
     r"\bThe\s+(?P<who>[Tt]enant|[Ll]andlord|[Ee]mployee|[Ee]mployer|[Cc]ustomer|[Cc]lient|[Ll]icensee|[Uu]ser|[Mm]ember|"
-    r"[Bb]uyer|[Ss]eller)\s+(?:may|shall|must)(?:\s+not|\s+only)?\s+(?P<what>(?!be\b|not\b)[a-z][^.,;:()]{8,60})[.,;]"
+    r"[Bb]uyer|[Ss]eller)\s+(?P<verb>may|shall|must)(?P<limit>\s+not|\s+only)?\s+"
+    r"(?P<what>(?!be\b|not\b)[a-z](?:[^.,;:()]|(?<=\d)[.,](?=\d)){8,60})[.,;](?!\d)"
 )
 _MEANS = re.compile(r"[“\"](?P<term>[A-Z][\w' -]{2,40})[”\"]\s+(?:means|shall\s+mean|refers\s+to|is\s+defined\s+as)\b")
 _IS_A = re.compile(
@@ -113,7 +114,8 @@ def _stated(sentence: str, text: str) -> Iterator[str]:
     elif found := _MEANS.search(sentence):
         yield f"What is meant by “{found['term']}”?"
     elif found := _ALLOWED.search(sentence):
-        yield f"May the {found['who'].lower()} {found['what'].strip()}?"
+        verb = "May" if found["verb"] == "may" or found["limit"] else "Must"
+        yield f"{verb} the {found['who'].lower()} {found['what'].strip()}?"
     elif found := _HAPPENED.match(sentence):
         subject = re.sub(r"^The\b", "the", found["subject"])
         if found["subject"].split()[0] not in _NOT_TERMS - {"The"}:
