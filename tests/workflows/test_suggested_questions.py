@@ -161,8 +161,6 @@ def test_the_sample_is_asked_for_what_stands_in_it():
 
 
 def test_what_must_be_done_is_asked_with_its_whole_amount():
-    text = "The Tenant shall pay a rent of 1,150.50 euros by bank transfer. The Tenant may keep one small dog."
-    asked = suggest_questions(text, [])
-    assert "May the tenant keep one small dog?" in asked
-    assert all("1?" not in question for question in asked)
-    assert "Must the tenant pay a rent of 1,150.50 euros by bank transfer?" in asked
+    text = "The Tenant shall pay a rent of 1,150.50 euros by bank transfer."
+    assert suggest_questions(text, []) == ["Must the tenant pay a rent of 1,150.50 euros by bank transfer?"]
+    assert suggest_questions(text.replace("shall", "may"), [])[0].startswith("May the tenant pay a rent of 1,150.50")
