@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # typing takes long to import, and the command cannot han
 if TYPE_CHECKING:
     from typing import Any
 
-    from localctx.api import Library, open, plan, table
+    from localctx.api import Library, compare, open, plan, table
     from localctx.batch.table.cells import AnswerCell, AnswerRow
     from localctx.batch.table.columns import TableColumn
     from localctx.document_parts import Citation
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from localctx.engine.planning.capacity import Capacity
     from localctx.errors import Cancelled, UserError
     from localctx.library.citations.sentence_sources import AnswerSentence
+    from localctx.library.compare.comparison import ClauseChange, Comparison
     from localctx.results import Answer, AnswerStats, Summary
     from localctx.session import Session
     from localctx.session_chat import SessionChat
@@ -34,6 +35,8 @@ _HOMES = {
     "Cancelled": "localctx.errors",
     "Citation": "localctx.document_parts",
     "Capacity": "localctx.engine.planning.capacity",
+    "ClauseChange": "localctx.library.compare.comparison",
+    "Comparison": "localctx.library.compare.comparison",
     "Library": "localctx.api",
     "Session": "localctx.session",
     "SessionChat": "localctx.session_chat",
@@ -41,6 +44,7 @@ _HOMES = {
     "Summary": "localctx.results",
     "TableColumn": "localctx.batch.table.columns",
     "UserError": "localctx.errors",
+    "compare": "localctx.api",
     "open": "localctx.api",
     "plan": "localctx.api",
     "table": "localctx.api",
@@ -56,6 +60,8 @@ __all__ = [
     "Cancelled",
     "Capacity",
     "Citation",
+    "ClauseChange",
+    "Comparison",
     "Library",
     "Session",
     "SessionChat",
@@ -64,6 +70,7 @@ __all__ = [
     "TableColumn",
     "UserError",
     "__version__",
+    "compare",
     "events",
     "open",
     "plan",

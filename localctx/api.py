@@ -17,6 +17,7 @@ from localctx.store.documents import DocumentRow
 if TYPE_CHECKING:
     from localctx.batch.table.cells import AnswerRow
     from localctx.batch.table.columns import TableColumn
+    from localctx.library.compare.comparison import Comparison
 
 DocumentSource = str | PathLike[str]
 
@@ -61,6 +62,21 @@ def table(
     with Session(adapted, on_progress) as session, session.workflows.summaries() as summarizing:
         files = [fspath(source) for source in sources]
         return fill_table(summarizing, session.forward_each, files, named)
+
+
+def compare(old: DocumentSource, new: DocumentSource, **settings: Any) -> "Comparison":
+    """Compare two versions of a document clause by clause, without a model. Returns the changes and their places.
+
+    ``old`` and ``new`` are files, ``-`` for standard input, or ids or names of stored documents. Nothing is stored.
+    Raises DocumentError, UsageError.
+    """
+    from localctx.library.compare.compare_documents import compare_documents
+    from localctx.library.compare.read_versions import check_versions, read_version
+    from localctx.library.parsers.sandbox import ReadOptions
+
+    chosen, sources = load_settings(**settings), (fspath(old), fspath(new))
+    check_versions(sources)
+    return compare_documents(*(read_version(chosen.home, source, ReadOptions(chosen.ocr)) for source in sources))
 
 
 class Library:

@@ -18,6 +18,7 @@ from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
 from localctx.cli.common import find_damage_behind
+from localctx.cli.compare import compare
 from localctx.cli.desktop import desktop
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
@@ -61,7 +62,10 @@ def _write_all_letters() -> None:
 
 
 def run() -> int:
-    """Run the command. Returns its exit code: 0, 1 for an error, 2 for a usage error, 130 for Ctrl-C."""
+    """Run the command. Returns its exit code: 0, 1 for an error, 2 for a usage error, 130 for Ctrl-C.
+
+    Some commands exit with a code of their own: 3 if some files failed, 4 if a clause changed.
+    """
     gc.disable()  # until the model is loaded, see Session.model
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # warnings of libraries are for programmers
@@ -122,6 +126,7 @@ def cli() -> None:
     localctx prepare book.md        # read now, ask later
     localctx summarize reports/ -o summaries/
     localctx table invoices/ --ask supplier --ask "total (money)" -o invoices.xlsx
+    localctx compare old.docx new.pdf
     localctx serve                  # an OpenAI-compatible API
     localctx library list
     localctx help                   # pages about asking, chats, memory, ...
@@ -129,7 +134,7 @@ def cli() -> None:
 
 
 _COMMANDS: tuple[click.Command, ...] = (
-    *(ask, chat, chats, summarize, table, ui, serve, mcp, prepare, plan, quality, bench, library, models),
+    *(ask, chat, chats, summarize, table, compare, ui, serve, mcp, prepare, plan, quality, bench, library, models),
     *(backup, restore, doctor, desktop, uninstall, help_),
 )
 for _command in _COMMANDS:

@@ -120,6 +120,7 @@ HOMES = {
     "dateparser": "batch",
     "price_parser": "batch",
     "xlsxwriter": "batch",
+    "rapidfuzz": "library",
     "rapidocr": "library",
     "ray": "batch",
     "selectolax": "library",

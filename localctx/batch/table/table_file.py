@@ -16,6 +16,9 @@ from localctx.errors import UsageError
 from localctx.settings import write_atomically
 
 PAUSE = 5.0  # seconds between two writings of the file
+BYTE_ORDER_MARK = "\ufeff"
+"""The mark at the start of a CSV file by which spreadsheets know UTF-8."""
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a text that begins so
 
 Corrections = Callable[[str, str], Mapping[str, str]]
@@ -97,15 +100,15 @@ def csv_text(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
     """Returns the table as CSV, with a line feed after each row. No spreadsheet takes a cell for a formula."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow([_safe(name) for name in ("document", *(column.name for column in columns))])
+    writer.writerow([safe_cell(name) for name in ("document", *(column.name for column in columns))])
     for row in rows:
-        shown = {cell.column: cell.shown if is_number(cell.value) else _safe(cell.shown) for cell in row.cells}
-        writer.writerow([_safe(row.name), *(shown.get(column.name, "") for column in columns)])
+        shown = {cell.column: cell.shown if is_number(cell.value) else safe_cell(cell.shown) for cell in row.cells}
+        writer.writerow([safe_cell(row.name), *(shown.get(column.name, "") for column in columns)])
     return written.getvalue()
 
 
 def _csv_file(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
-    return "\ufeff" + csv_text(columns, rows)  # spreadsheets know UTF-8 by the mark
+    return BYTE_ORDER_MARK + csv_text(columns, rows)
 
 
 def _json_lines(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
@@ -121,7 +124,8 @@ FORMATS: dict[str, Callable[[Sequence[TableColumn], Sequence[AnswerRow]], str | 
 """The writers of the table by the suffix of their files."""
 
 
-def _safe(text: str) -> str:
+def safe_cell(text: str) -> str:
+    """Returns a text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 

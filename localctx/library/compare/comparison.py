@@ -1,0 +1,164 @@
+"""The result of comparing two versions of a document: the clauses that changed, with their places and words."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from localctx.document_parts import tell_part
+
+ChangeState = Literal["changed", "inserted", "deleted", "moved"]
+Meaning = Literal["number", "date", "name", "obligation", "wording"]
+
+MEANINGS: dict[Meaning, str] = {
+    "number": "Numbers and money",
+    "date": "Dates",
+    "name": "Names",
+    "obligation": "Obligations",
+    "wording": "Other wording",
+}
+"""The kinds of changed words with their titles, the most important first."""
+
+STATES = {"inserted": "Inserted", "deleted": "Deleted", "moved": "Moved"}
+NO_CHANGE = "No clause has changed."
+
+
+@dataclass(frozen=True)
+class WordChange:
+    """Words ``old`` that became ``new``; one of them may be "". ``meaning`` is the most important thing they say."""
+
+    old: str
+    new: str
+    meaning: Meaning
+
+    @property
+    def line(self) -> str:
+        """The change in one line, such as ``1,200 -> 1,300``."""
+        if self.old and self.new:
+            return f"{self.old} -> {self.new}"
+        return f"added: {self.new}" if self.new else f"removed: {self.old}"
+
+
+@dataclass(frozen=True)
+class ClauseVersion:
+    """A clause in one version: characters ``start..end`` of the document's text, which read ``text``.
+
+    ``page`` is the label of a page, or ``slide 3``, ``row 12``; ``heading`` the heading above; both may be None. Where
+    a document has neither, ``paragraph`` counts its lines with text. ``number`` is the clause's own number, or "".
+    """
+
+    text: str
+    page: str | None
+    heading: str | None
+    paragraph: int
+    number: str
+    start: int
+    end: int
+
+    @property
+    def place(self) -> str:
+        """The place in words: ``page 2, under "Rent"``."""
+        page, heading = self.page and tell_part(self.page), self.heading and f'under "{self.heading}"'
+        return ", ".join(filter(None, (page, heading))) or f"paragraph {self.paragraph:,}"
+
+
+@dataclass(frozen=True)
+class ClauseChange:
+    """A clause that is different in the new version.
+
+    ``state``: ``changed`` (``words`` has the differences), ``inserted``, ``deleted``, or ``moved`` with the same words.
+    A changed clause that also has another place is ``moved``. ``meaning`` is that of its most important words; None
+    unless it is changed.
+    """
+
+    state: ChangeState
+    old: ClauseVersion | None
+    new: ClauseVersion | None
+    words: tuple[WordChange, ...] = ()
+    meaning: Meaning | None = None
+    moved: bool = False
+
+    @property
+    def title(self) -> str:
+        """The title of the group of changes that this one belongs to."""
+        return MEANINGS[self.meaning] if self.meaning else STATES[self.state]
+
+    @property
+    def versions(self) -> Iterator[tuple[str, ClauseVersion]]:
+        """The versions that have the clause, each after its name ``old`` or ``new``."""
+        return ((name, version) for name, version in (("old", self.old), ("new", self.new)) if version)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What changed, in lines."""
+        return tuple(word.line for word in self.words)
+
+
+@dataclass(frozen=True)
+class ComparedFile:
+    """A version: its id, name and path, the number of its clauses, and its parts that could not be read."""
+
+    document: str
+    name: str
+    path: str
+    clauses: int
+    unread: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The changes from ``old`` to ``new``: by meaning, then inserted, deleted and moved clauses.
+
+    ``renumbered`` has the (old, new) numbers of clauses whose number alone changed; ``references`` counts the mentions
+    of these numbers that changed with them. ``equal`` is the number of clauses with the same words.
+    """
+
+    old: ComparedFile
+    new: ComparedFile
+    changes: tuple[ClauseChange, ...]
+    renumbered: tuple[tuple[str, str], ...]
+    references: int
+    equal: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the whole comparison, a line each."""
+        return tuple(filter(None, (self._numbers_line, self._likeness_line, *self._unread_lines)))
+
+    @property
+    def summary(self) -> str:
+        """The number of changes in one line, or NO_CHANGE."""
+        if not self.changes:
+            return NO_CHANGE
+        titles = [change.title.lower() for change in self.changes]
+        counts = ", ".join(f"{title} {titles.count(title):,}" for title in dict.fromkeys(titles))
+        return f"{len(titles):,} {'change' if len(titles) == 1 else 'changes'} ({counts})"
+
+    @property
+    def groups(self) -> dict[str, list[ClauseChange]]:
+        """The changes by their title, in order."""
+        titles = dict.fromkeys(change.title for change in self.changes)
+        return {title: [change for change in self.changes if change.title == title] for title in titles}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON."""
+        return {**asdict(self), "same": not self.changes, "notes": list(self.notes)}
+
+    @property
+    def _numbers_line(self) -> str:
+        if not self.renumbered:
+            return ""
+        shown = ", ".join(f"{a or 'none'} -> {b or 'none'}" for a, b in self.renumbered[:3])
+        more = ", ..." if len(self.renumbered) > 3 else ""
+        count = f"{len(self.renumbered):,} clause{'s have' if len(self.renumbered) > 1 else ' has'} another number"
+        mentions = f"; {self.references:,} reference{'s' * (self.references > 1)} to them changed with it"
+        return f"{count} ({shown}{more}){mentions * bool(self.references)}."
+
+    @property
+    def _likeness_line(self) -> str:
+        least = min(self.old.clauses, self.new.clauses)
+        return "" if 4 * self.equal >= least or least < 8 else "Few clauses are the same: are these two versions?"
+
+    @property
+    def _unread_lines(self) -> Iterator[str]:
+        files = (self.old, self.new)
+        return (f"Not read, so not compared, in {file.name}: {line}" for file in files for line in file.unread)
