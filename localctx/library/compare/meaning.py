@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from localctx.library.compare.clauses import Clause
 from localctx.library.compare.comparison import Meaning
@@ -56,6 +57,19 @@ class Run:
         """The characters themselves."""
         return " ".join(self.clause[self.start : self.end].split())
 
+    @cached_property
+    def undated(self) -> str:
+        """The clause with spaces in place of its dates."""
+        text = self.clause
+        for start, end, _ in dates_in(text):
+            text = text[:start] + " " * (end - start) + text[end:]
+        return text
+
+    @property
+    def undated_text(self) -> str:
+        """The characters with spaces in place of dates."""
+        return self.undated[self.start : self.end]
+
 
 class Meanings:
     """Decides the meanings of runs of two documents, in which it looks up which words are names."""
@@ -87,7 +101,7 @@ class Meanings:
 
         In German, where all nouns have a capital, only words beside another such word or after a title are names.
         """
-        words = list(_WORDS.finditer(run.clause))
+        words = list(_WORDS.finditer(run.undated))
         for i, word in enumerate(words):
             if not (run.start <= word.start() < run.end and _is_capital(word[0])):
                 continue
@@ -110,10 +124,7 @@ def _dates(run: Run) -> Iterator[str]:
 
 def _numbers(run: Run, language: str | None) -> Iterator[str]:
     """Yields the numbers, also those in words, and the currencies; no part of a date."""
-    text = run.clause
-    for start, end, _ in dates_in(text):
-        text = text[:start] + " " * (end - start) + text[end:]
-    text = text[run.start : run.end]
+    text = run.undated_text
     yield from (number_form(found[0], amount=True) for found in NUMBERS.finditer(text))
     yield from (found[0].casefold() for found in _MONEY.finditer(text))
     yield from (word for word in _small_words(text) if word in _COUNTING.get(language or "", ()))
@@ -121,8 +132,8 @@ def _numbers(run: Run, language: str | None) -> Iterator[str]:
 
 def _obligations(run: Run, language: str | None) -> Iterator[str]:
     if language == "en":
-        yield from ("not" for _ in re.finditer(r"n['’]t\b", run.text))  # noqa: RUF001
-    yield from (word for word in _small_words(run.text) if word in _OBLIGING.get(language or "", ()))
+        yield from ("not" for _ in re.finditer(r"n['’]t\b", run.undated_text))  # noqa: RUF001
+    yield from (word for word in _small_words(run.undated_text) if word in _OBLIGING.get(language or "", ()))
 
 
 def _small_words(text: str) -> Iterator[str]:
