@@ -122,6 +122,16 @@ def test_a_table_has_a_row_for_each_file_and_a_cell_for_each_column(settings, do
         localctx.table(document, columns=[])
 
 
+def test_two_versions_are_compared_without_a_model_or_a_store(home, document, tmp_path):
+    new = tmp_path / "new.txt"
+    new.write_text(document.read_text().replace("is 37 km", "is 38 km"))
+    (change,) = localctx.compare(document, str(new)).changes
+    assert isinstance(change, localctx.ClauseChange)
+    assert (change.meaning, change.lines) == ("number", ("37 -> 38",))
+    assert localctx.compare(document, document).summary == "No clause has changed."
+    assert not home.exists()
+
+
 def test_the_library_adds_finds_and_removes(settings, document):
     with localctx.Library() as library:
         (added,) = library.add(document)

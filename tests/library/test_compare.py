@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -95,6 +96,7 @@ def test_a_case_and_a_comma_are_a_change():
         ("on 1 May 2026", "on 3 June 2027", "date", "1 May 2026 -> 3 June 2027"),
         ("on 01.05.2026 there", "on 01.06.2026 there", "date", "01.05.2026 -> 01.06.2026"),
         ("on 1 May 2026 there", "on 2026-05-01 there", "wording", "1 May 2026 -> 2026-05-01"),
+        ("always in May and more", "always in June and more", "date", "May -> June"),
         ("every Monday in the house", "every Friday in the house", "date", "Monday -> Friday"),
         ("to Anna Weber at once", "to Anna Müller at once", "name", "Weber -> Müller"),
         ("and must pay for it", "and may pay for it", "obligation", "must -> may"),
@@ -186,6 +188,11 @@ def test_places_name_page_heading_or_paragraph():
     (change,) = compare_documents(stored(text, spans), stored(new)).changes
     assert (change.old.place, change.new.place) == ('page 3, under "Rent"', "paragraph 2")
     assert text[change.old.start : change.old.end] == change.old.text
+
+
+def test_parts_that_were_not_read_are_named():
+    old = StoredDocument(replace(row("old.pdf", LEASE), unread="page 4 has no text"), LEASE, ())
+    assert compare_documents(old, stored(LEASE)).notes == ("Not read, so not compared, in old.pdf: page 4 has no text",)
 
 
 def test_other_documents_are_doubted():

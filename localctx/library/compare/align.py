@@ -197,7 +197,7 @@ class _Similar:
         """Returns a clause with one character for each word, or for each word with a content of its own."""
         words = [key for key in clause.keys if key[0].isalnum()] or clause.keys
         if content:
-            words = [word for word in words if len(word) > 3 and word.lower() not in FUNCTION_WORDS] or words
+            words = [word for word in words if word.casefold() not in FUNCTION_WORDS] or words
         return "".join(self._letter(word.casefold()) for word in words)
 
     def _letter(self, word: str) -> str:

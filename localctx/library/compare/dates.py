@@ -13,6 +13,7 @@ _WEEKDAYS = (
     "monday|tuesday|wednesday|thursday|friday|saturday|sunday|montag|dienstag|mittwoch|donnerstag|freitag|samstag|"
     "sonnabend|sonntag|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche"
 )
+_BEFORE_MONTH = "in|im|en|since|until|by|before|after|each|every|seit|bis|ab|jeden|depuis|avant|après"
 _MONTH = rf"(?P<{{}}>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\b\.?"
 _DAY = r"(?<![\d.,])(?P<{}>\d{{1,2}})(?:\.|st|nd|rd|th|er)?"
 _YEAR = r"(?P<{}>\d{{4}})(?!\d)"
@@ -21,7 +22,8 @@ _DATE = re.compile(
     r"|(?<![\d.,/])\d{1,2}(?P<point>[./-])\d{1,2}(?P=point)(?:\d{4}|\d\d)(?!\d)"
     rf"|{_DAY.format('d2')}\s*(?:(?:day\s+)?of\s+)?{_MONTH.format('m2')}(?:,?\s+{_YEAR.format('y2')})?"
     rf"|(?<!\w){_MONTH.format('m3')}\s+{_DAY.format('d3')}(?!\d)(?:,?\s+{_YEAR.format('y3')})?"
-    rf"|(?<!\w){_MONTH.format('m4')}\s+{_YEAR.format('y4')}|(?<!\w)(?P<weekday>{_WEEKDAYS})s?\b",
+    rf"|(?<!\w){_MONTH.format('m4')}\s+{_YEAR.format('y4')}|(?<!\w)(?P<weekday>{_WEEKDAYS})s?\b"
+    rf"|(?<!\w)(?:{_BEFORE_MONTH})\s+{_MONTH.format('m5')}",
     re.IGNORECASE,
 )
 
@@ -33,7 +35,7 @@ def dates_in(text: str) -> Iterator[tuple[int, int, str]]:
     stand after the day. Else the form is the date as written, because 3/4/2026 may be in March or in April.
     """
     for found in _DATE.finditer(text):
-        yield found.start(), found.end(), _form(found)
+        yield found.start("m5" if found["m5"] else 0), found.end(), _form(found)
 
 
 def _form(found: re.Match[str]) -> str:
