@@ -195,6 +195,15 @@ def test_parts_that_were_not_read_are_named():
     assert compare_documents(old, stored(LEASE)).notes == ("Not read, so not compared, in old.pdf: page 4 has no text",)
 
 
+def test_headers_and_footers_of_printed_pages_are_not_compared():
+    pages = ["3/4/26, 9:15 AM Lease", "1. Rent", "The rent is 1/2 of the wage.", "lease.html 1/2", "The tenant pays."]
+    text, half = "\n".join(pages), len("\n".join(pages[:4]))
+    printed = stored(text, (Span(0, half, "page", "1"), Span(half, len(text), "page", "2")))
+    found = compare_documents(stored("\n\n".join([*pages[1:3], pages[4]])), printed)
+    assert found.changes == ()
+    assert [note.partition("txt: ")[2] for note in found.notes] == [pages[0], pages[3]]
+
+
 def test_other_documents_are_doubted():
     old, new = (
         "\n\n".join(f"{word} {i} is {i * 7} {unit}." for i in range(20))

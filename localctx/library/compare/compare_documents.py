@@ -18,6 +18,7 @@ from localctx.library.compare.comparison import (
     WordChange,
 )
 from localctx.library.compare.meaning import Meanings, Run
+from localctx.library.compare.page_lines import without_page_lines
 from localctx.library.compare.word_changes import changed_runs
 from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.sentences import ENDS
@@ -40,6 +41,8 @@ class _Comparing:
 
     def __init__(self, old: StoredDocument, new: StoredDocument) -> None:
         self._documents = old, new
+        (old, old_lines), (new, new_lines) = without_page_lines(old), without_page_lines(new)
+        self._page_lines = old_lines, new_lines
         self._clauses = cut_alike(old, new)
         self._pairs = align(*self._clauses)
         self._meanings = Meanings([*self._clauses[0], *self._clauses[1]])
@@ -52,8 +55,8 @@ class _Comparing:
         changes = [*self._changed(), *self._alone("inserted"), *self._alone("deleted"), *self._moved()]
         changes.sort(key=lambda change: _ORDER.index(change.meaning or change.state))
         files = [
-            ComparedFile(d.id, d.name, d.row.path, len(clauses), d.row.unread_lines)
-            for d, clauses in zip(self._documents, self._clauses, strict=True)
+            ComparedFile(d.id, d.name, d.row.path, len(clauses), lines, d.row.unread_lines)
+            for d, clauses, lines in zip(self._documents, self._clauses, self._page_lines, strict=True)
         ]
         renumbered, equal = tuple(dict.fromkeys(self._renumbered)), sum(self._is_equal(pair) for pair in self._pairs)
         return Comparison(files[0], files[1], tuple(changes), renumbered, self._references, equal)

@@ -95,12 +95,15 @@ class ClauseChange:
 
 @dataclass(frozen=True)
 class ComparedFile:
-    """A version: its id, name and path, the number of its clauses, and its parts that could not be read."""
+    """A version: its id, name and path, the number of its clauses, the header and footer of its pages, which are not
+    compared, and its parts that could not be read.
+    """
 
     document: str
     name: str
     path: str
     clauses: int
+    page_lines: tuple[str, ...]
     unread: tuple[str, ...]
 
 
@@ -122,7 +125,7 @@ class Comparison:
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the whole comparison, a line each."""
-        return tuple(filter(None, (self._numbers_line, self._likeness_line, *self._unread_lines)))
+        return tuple(filter(None, (self._numbers_line, self._likeness_line, *self._left_out)))
 
     @property
     def summary(self) -> str:
@@ -159,6 +162,7 @@ class Comparison:
         return "" if 4 * self.equal >= least or least < 8 else "Few clauses are the same: are these two versions?"
 
     @property
-    def _unread_lines(self) -> Iterator[str]:
-        files = (self.old, self.new)
-        return (f"Not read, so not compared, in {file.name}: {line}" for file in files for line in file.unread)
+    def _left_out(self) -> Iterator[str]:
+        for file in (self.old, self.new):
+            yield from (f"Header or footer of pages, not compared, in {file.name}: {line}" for line in file.page_lines)
+            yield from (f"Not read, so not compared, in {file.name}: {line}" for line in file.unread)

@@ -1,0 +1,37 @@
+"""Finds the header and the footer of printed pages, which are no clauses: their time or number of pages says so.
+
+Parsers of PDFs leave them on the first page alone, since they are the same on the others.
+"""
+
+import re
+from collections.abc import Iterator
+
+from localctx.store.documents import StoredDocument
+
+_TIME = r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4},?\s+\d{1,2}:\d{2}|\d{4}-\d\d-\d\d[ T]\d{1,2}:\d{2}"
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
+
+
+def without_page_lines(document: StoredDocument) -> tuple[StoredDocument, tuple[str, ...]]:
+    """Returns the document with spaces in place of the header and footer of its pages, and these lines."""
+    text, lines = document.text, list[str]()
+    for start, end in _page_lines(document):
+        lines.append(" ".join(text[start:end].split()))
+        text = text[:start] + " " * (end - start) + text[end:]
+    return document._replace(text=text), tuple(lines)
+
+
+def _page_lines(document: StoredDocument) -> Iterator[tuple[int, int]]:
+    """Yields the lines at the ends of the first page that have a time or the number of pages, and lines by themselves
+    that end with the number of pages: the parser puts a footer before a sentence that goes on.
+    """
+    pages = [span for span in document.spans if span.kind == "page"]
+    if len(pages) < 2:
+        return
+    count = re.compile(rf"(?:^|\D)\d+\s*(?:/|\bof\b|\bvon\b|\bsur\b|\bde\b)\s*{len(pages)}$", re.IGNORECASE)
+    lines = list(_LINE.finditer(document.text, pages[0].start, pages[0].end))
+    for i, found in enumerate(lines):
+        is_outermost, counts = i in (0, len(lines) - 1), bool(count.search(found[0].strip()))
+        alone = document.text[: found.start()].endswith("\n\n") and document.text.startswith("\n\n", found.end())
+        if (counts and (alone or is_outermost)) or (is_outermost and re.search(_TIME, found[0])):
+            yield found.span()
