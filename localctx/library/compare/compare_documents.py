@@ -17,7 +17,7 @@ from localctx.library.compare.comparison import (
     Comparison,
     WordChange,
 )
-from localctx.library.compare.meaning import Meanings, Run
+from localctx.library.compare.meaning import Meanings, WordRun
 from localctx.library.compare.page_lines import without_page_lines
 from localctx.library.compare.word_changes import changed_runs
 from localctx.library.wording.identify_language import language_of
@@ -88,14 +88,14 @@ class _Comparing:
                     versions = self._versions[0].of(old), self._versions[1].of(new)
                     yield ClauseChange("changed", *versions, tuple(words), meaning, pair.moved)
 
-    def _word_change(self, old: Run, new: Run, pair: ClausePair) -> WordChange | None:
+    def _word_change(self, old: WordRun, new: WordRun, pair: ClausePair) -> WordChange | None:
         """Returns a change of words; None if it only follows the new number of another clause."""
         if self._follows_number(old, new):
             self._references += 1
             return None
         return WordChange(old.text, new.text, self._meanings.of(old, new, self._language(pair)))
 
-    def _follows_number(self, old: Run, new: Run) -> bool:
+    def _follows_number(self, old: WordRun, new: WordRun) -> bool:
         numbers = {(_bare(a), _bare(b)) for a, b in self._renumbered}
         return (_bare(old.text), _bare(new.text)) in numbers and all(
             REFERENCE.search(run.clause[: run.start]) for run in (old, new)

@@ -45,7 +45,7 @@ _CAPITAL_NOUNS = ("de", "lb")  # languages in which every noun begins with a cap
 
 
 @dataclass(frozen=True)
-class Run:
+class WordRun:
     """Characters ``start..end`` of a clause's text that differ from the other version. Its white space is spaces."""
 
     clause: str
@@ -84,7 +84,7 @@ class Meanings:
                     capital.add(key.casefold())
         self._names = capital - small
 
-    def of(self, old: Run, new: Run, language: str | None) -> Meaning:
+    def of(self, old: WordRun, new: WordRun, language: str | None) -> Meaning:
         """Returns the most important meaning of the words that differ. ``language`` is that of the text (None:
         unknown).
         """
@@ -96,7 +96,7 @@ class Meanings:
         ]
         return next((meaning for meaning, (a, b) in found if Counter(a) != Counter(b)), "wording")
 
-    def _names_in(self, run: Run, language: str | None) -> Iterator[str]:
+    def _names_in(self, run: WordRun, language: str | None) -> Iterator[str]:
         """Yields the names: words with a capital that are never written small.
 
         In German, where all nouns have a capital, only words beside another such word or after a title are names.
@@ -116,13 +116,13 @@ def _is_capital(word: str) -> bool:
     return word[0].isupper() and (not word.isupper() or len(word) <= _ACRONYM)
 
 
-def _dates(run: Run) -> Iterator[str]:
+def _dates(run: WordRun) -> Iterator[str]:
     for start, end, form in dates_in(run.clause):
         if start < run.end and run.start < end:
             yield form
 
 
-def _numbers(run: Run, language: str | None) -> Iterator[str]:
+def _numbers(run: WordRun, language: str | None) -> Iterator[str]:
     """Yields the numbers, also those in words, and the currencies; no part of a date."""
     text = run.undated_text
     yield from (number_form(found[0], amount=True) for found in NUMBERS.finditer(text))
@@ -130,7 +130,7 @@ def _numbers(run: Run, language: str | None) -> Iterator[str]:
     yield from (word for word in _small_words(text) if word in _COUNTING.get(language or "", ()))
 
 
-def _obligations(run: Run, language: str | None) -> Iterator[str]:
+def _obligations(run: WordRun, language: str | None) -> Iterator[str]:
     if language == "en":
         yield from ("not" for _ in re.finditer(r"n['’]t\b", run.undated_text))  # noqa: RUF001
     yield from (word for word in _small_words(run.undated_text) if word in _OBLIGING.get(language or "", ()))

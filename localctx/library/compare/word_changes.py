@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from localctx.library.compare.clauses import Clause
 from localctx.library.compare.compared_words import Word
 from localctx.library.compare.dates import dates_in
-from localctx.library.compare.meaning import NUMBERS, Run
+from localctx.library.compare.meaning import NUMBERS, WordRun
 
 WordRange = tuple[int, int, int, int]
 """The first word and the end of a run in the old words, then of one in the new words."""
 
 
-def changed_runs(old: Sequence[Clause], new: Sequence[Clause]) -> list[tuple[Run, Run]]:
+def changed_runs(old: Sequence[Clause], new: Sequence[Clause]) -> list[tuple[WordRun, WordRun]]:
     """Returns the runs of words that differ, as (old, new). One of both is empty where words were added or removed.
 
     Each of ``old`` and ``new`` has clauses in a row.
     """
     (old_text, old_words), (new_text, new_words) = map(_units, (old, new))
     return [
-        (Run(old_text, *_characters(old_words, a, b)), Run(new_text, *_characters(new_words, c, d)))
+        (WordRun(old_text, *_characters(old_words, a, b)), WordRun(new_text, *_characters(new_words, c, d)))
         for a, b, c, d in _joined(_differences(old_words, new_words), old_words)
     ]
 
