@@ -141,12 +141,19 @@ class _Similar:
         used_old, used_new = set(pairs), set(pairs.values())
         groups = list[tuple[tuple[int, ...], tuple[int, ...]]]()
         for i, j in sorted(pairs.items()):
-            a, b = (i,), (j,)
+            a: tuple[int, ...] = (i,)
+            b: tuple[int, ...] = (j,)
             if self._old[i] != self._new[j]:
-                b = self._grown(b, used_new, self._new, lambda new, a=a: self._score(a, new))
-                a = self._grown(a, used_old, self._old, lambda old, b=b: self._score(old, b))
+                a, b = self._joined(i, j, used_old, used_new)
             groups.append((a, b))
         return groups
+
+    def _joined(
+        self, i: int, j: int, used_old: set[int], used_new: set[int]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Returns the pair (i, j), each side with its neighbours that make both more similar."""
+        b = self._grown((j,), used_new, self._new, lambda new: self._score((i,), new))
+        return self._grown((i,), used_old, self._old, lambda old: self._score(old, b)), b
 
     def _candidates(self, old: list[int], new: list[int]) -> list[tuple[int, int]]:
         """Returns pairs that may be versions of each other, best first; in one place before elsewhere."""
