@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localctx.library.folders.folder_scan import FileStamp, SettlingFiles, scan_folders
+from localctx.library.folders.folder_scan import GONE, FileStamp, SettlingFiles, scan_folders
 from localctx.serving.watch_status import FileEvent, FileNews, FolderStatus, folder_statuses
 from localctx.serving.worker import SessionJob
 from localctx.settings import Settings
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from localctx.session import Session
     from localctx.workflows.ahead.ingest import IngestedFile
     from localctx.workflows.ahead.read_ahead import ReadAheadResult
-
-GONE = 3  # settle times until a missing file counts as deleted: it may have moved
 
 
 @dataclass

@@ -12,6 +12,7 @@ from localctx.error_log import explain
 from localctx.errors import Cancelled, ModelError, StoreError, UserError
 from localctx.idle import MachineMonitor, MachineReading
 from localctx.library.folders.folder_events import FolderEvents
+from localctx.library.folders.folder_scan import SETTLE
 from localctx.serving.file_pipeline import FilePipeline, Task
 from localctx.serving.watch_status import FileEvent, WatchStatus
 from localctx.serving.worker import EngineWorker
@@ -43,7 +44,7 @@ class FolderWatcher:
         on_event: Callable[[FileEvent], None] = lambda event: None,
         *,
         read_machine: Callable[[], MachineReading] | None = None,
-        settle: float = 2.0,
+        settle: float = SETTLE,
         quiet: float = QUIET,
     ) -> None:
         self._settings, self._library_worker, self._answer_worker = settings, library_worker, answer_worker

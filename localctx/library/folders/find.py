@@ -16,14 +16,16 @@ _NO_DOCUMENTS = {
     *(".db", ".gguf", ".npy", ".npz", ".parquet", ".pickle", ".pkl", ".pt", ".safetensors", ".sqlite"),
     *(".otf", ".ttf", ".woff", ".woff2"),
 }  # skipped in folders; a file that the user names is read whatever its suffix
+_UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".tmp", ".swp", "~")
+_LOCKS = ("~$", ".~lock.")  # office programs' lock files beside an open document
 
 
 def find_documents(sources: Iterable[str], on_skip: Callable[[str, str], None]) -> Iterator[str]:
     """Yields the files of ``sources`` (files, ``*`` patterns, folders with everything below), sorted and each once.
 
     Yields ``-`` (standard input) unchanged. Calls ``on_skip(path, why)`` for everything skipped in a folder: hidden
-    names, links to folders, links out of the folder, special files, files that are not documents, folders that cannot
-    be opened.
+    names, links to folders, links out of the folder, special files, files that are not documents, files that a program
+    is still writing, folders that cannot be opened.
     """
     seen: set[str] = set()
     for source in sources:
@@ -68,6 +70,8 @@ def _skip_reason(path: Path, root: str) -> str:
         return "is hidden"
     if path.suffix.lower() in _NO_DOCUMENTS:
         return "does not have the name of a document"
+    if path.name.lower().endswith(_UNFINISHED) or path.name.startswith(_LOCKS):
+        return "has the name of an unfinished file"
     if not path.is_file():
         return "is not a file, or a link to none"
     inside = not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(root)

@@ -3,13 +3,12 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from localctx.file_names import real_path, stored_path
 from localctx.library.folders.find import find_documents
 
-_UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".tmp", ".swp", "~")
-_LOCKS = ("~$", ".~lock.")  # office programs' lock files beside an open document
+SETTLE = 2.0  # seconds without a change until a file counts as written to its end
+GONE = 3  # settle times until a missing file counts as deleted: it may have moved
 
 
 @dataclass(frozen=True)
@@ -23,12 +22,12 @@ class FileStamp:
 def scan_folders(folders: Iterable[str]) -> dict[str, FileStamp]:
     """Returns the documents below ``folders``: the stamp of each by its ``stored_path``.
 
-    Leaves out empty files, and files whose names say that a program is still writing them.
+    Leaves out empty files.
     """
     found = dict[str, FileStamp]()
     there = [str(real_path(folder)) for folder in folders if real_path(folder).is_dir()]
     for path in map(stored_path, find_documents(there, lambda path, why: None)):
-        if not _is_unfinished(Path(path).name) and (stamp := stamp_of(path)) and stamp.bytes:
+        if (stamp := stamp_of(path)) and stamp.bytes:
             found[path] = stamp
     return found
 
@@ -76,7 +75,3 @@ class SettlingFiles:
     def paths(self) -> list[str]:
         """The files not yet processed."""
         return list(self._seen)
-
-
-def _is_unfinished(name: str) -> bool:
-    return name.lower().endswith(_UNFINISHED) or name.startswith(_LOCKS)
