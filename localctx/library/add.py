@@ -1,5 +1,7 @@
 """Adds a document to the library: reads a file and stores its text. A file that fails is a result, not an error."""
 
+import hashlib
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -7,7 +9,7 @@ from pathlib import Path
 
 from localctx.budget import measure_store_budget
 from localctx.errors import Cancelled, DocumentError
-from localctx.file_names import stored_path
+from localctx.file_names import shown_name, stored_path
 from localctx.library.parsers.sandbox import READ_OPTIONS, ReadOptions
 from localctx.library.read_document import Document, matches_ocr, read_document, recorded_path
 from localctx.store.documents import DocumentRow, text_id
@@ -80,13 +82,17 @@ def store_document(store: Store, document: Document, source: str, disk: int | No
 
 
 def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:
-    """Returns the stored document with the id ``source``, or the document stored for the file ``source``.
+    """Returns the stored document with the id ``source``, or the document stored for the file ``source``, also if the
+    file was renamed or copied since.
 
-    Returns None if the file must be read: if it is not stored or has changed, if the setting ``ocr`` (auto, on or off)
-    would read it differently, or if its stored text is damaged.
+    Returns None if the file must be read: if its bytes are not stored, if the setting ``ocr`` (auto, on or off) would
+    read it differently, or if its stored text is damaged.
     """
     documents = store.documents
-    row = documents.find(source) if documents.has(source) else _stored_and_unchanged(store, source, ocr)
+    if documents.has(source):
+        row: DocumentRow | None = documents.find(source)
+    else:
+        row = _stored_and_unchanged(store, source, ocr) or _stored_with_same_bytes(store, source, ocr)
     if not row:
         return None
     text = store.documents.text(row.id)
@@ -103,3 +109,23 @@ def _stored_and_unchanged(store: Store, source: str, ocr: str) -> DocumentRow | 
         return None  # reading it raises the error
     row = store.documents.find_unchanged(recorded_path(source), about.st_size, about.st_mtime_ns)
     return row if row and matches_ocr(row.encoding, ocr) else None
+
+
+def _stored_with_same_bytes(store: Store, source: str, ocr: str) -> DocumentRow | None:
+    """Returns the document of another file with the same bytes and the same suffix, named after the file ``source``."""
+    file = Path(source)
+    try:
+        about = file.stat()
+        if not stat.S_ISREG(about.st_mode) or not store.documents.files.any_of_size(about.st_size):
+            return None
+        with file.open("rb") as opened:
+            content = hashlib.file_digest(opened, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return None  # reading it raises the error
+    for same in store.documents.files.with_content(content):
+        row = store.documents.get(same.document)
+        if row and Path(same.name).suffix.lower() == file.suffix.lower() and matches_ocr(same.encoding, ocr):
+            named = replace(row, path=recorded_path(source), name=shown_name(file.name), modified=about.st_mtime_ns)
+            read = {"bytes": same.bytes, "encoding": same.encoding, "unread": same.unread, "content": content}
+            return replace(named, **read, superseded=None)
+    return None

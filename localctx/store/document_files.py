@@ -50,6 +50,14 @@ class DocumentFiles:
         """Returns the files whose text is this document, the last read first."""
         return self._rows("document = ?", document)
 
+    def any_of_size(self, nbytes: int) -> bool:
+        """Returns True if any of the files has this size in bytes."""
+        return bool(self._db.table("files").count_where("bytes = ?", [nbytes]))
+
+    def with_content(self, content: str) -> list[DocumentFile]:
+        """Returns the files whose bytes have this SHA-256 in hex, the last read first."""
+        return self._rows("content = ?", content)
+
     def one_of_several(self, document: str, query: str) -> DocumentFile | None:
         """Returns the file that ``query`` names by its path or name, if the document has other files too; else None.
 
