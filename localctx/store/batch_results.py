@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlite_utils import Database
@@ -25,11 +25,10 @@ class BatchResults:
         row = {"document": document, "recipe": recipe, "result": json.dumps(result), "made": time.time()}
         self._db.table("results").upsert(row, pk=("document", "recipe"))
 
-    def parts(self, document: str, recipe: str) -> dict[str, dict[str, Any]]:
-        """Returns the intermediate results of a recipe by the names of their parts."""
-        where = "SELECT recipe, result FROM results WHERE document = ? AND recipe LIKE ?"
-        rows = self._db.query(where, [document, part_of(recipe, "%")])
-        return {row["recipe"].partition("/")[2]: json.loads(row["result"]) for row in rows}
+    def parts(self, recipe: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Yields the intermediate results of a recipe: the document, the name of the part, and the result."""
+        for row in self._db.query("SELECT * FROM results WHERE recipe LIKE ?", [part_of(recipe, "%")]):
+            yield row["document"], row["recipe"].partition("/")[2], json.loads(row["result"])
 
     def remove(self, document: str, recipes: Sequence[str]) -> None:
         """Remove the results of these recipes for a document, with their intermediate results."""
@@ -55,10 +54,38 @@ class BatchResults:
         """Record that ``file`` holds a document's result; ``holds`` names the result and its format."""
         self._db.table("written").upsert({"file": file, "document": document, "holds": holds}, pk="file")
 
+    def written_rows(self, table: str) -> dict[str, dict[str, Any]]:
+        """Returns the rows of the file ``table`` as JSON, by the paths of their documents, as ``note_rows`` recorded
+        them.
+        """
+        start = _row_name(table, "")
+        rows = self._db.query("SELECT file, holds FROM written WHERE substr(file, 1, ?) = ?", [len(start), start])
+        return {row["file"].removeprefix(start): json.loads(row["holds"]) for row in rows}
+
+    def note_rows(self, table: str, rows: Iterable[Mapping[str, Any]], removed: Iterable[str]) -> None:
+        """Record that the file ``table`` now holds these rows, which are JSON with ``path`` and ``document``. Rows of
+        the paths ``removed`` are no longer in it.
+        """
+        with self._db.atomic():
+            for path in removed:
+                self._db.execute("DELETE FROM written WHERE file = ?", [_row_name(table, path)])
+            for row in rows:
+                self.note_written(_row_name(table, row["path"]), row["document"], json.dumps(row))
+
+    def tables(self) -> set[str]:
+        """Returns the files whose rows ``note_rows`` recorded."""
+        found = self._db.query("SELECT DISTINCT substr(file, 1, instr(file, char(10)) - 1) AS name FROM written")
+        return {row["name"] for row in found} - {""}
+
     def remove_document(self, document: str) -> None:
         """Remove every result of a document; the output files stay."""
         for table in ("results", "written"):
             self._db.execute(f"DELETE FROM {table} WHERE document = ?", [document])
+
+
+def _row_name(table: str, path: str) -> str:
+    """Returns the name under which the row of the document at ``path`` is recorded."""
+    return f"{table}\n{path}"
 
 
 def part_of(recipe: str, part: str) -> str:

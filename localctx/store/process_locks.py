@@ -1,9 +1,10 @@
-"""Locks between the processes of one data folder: they show whether any process is at work, and which one watches
-folders.
+"""Locks between the processes of one data folder: they show whether any process is at work, which one watches
+folders, and which one keeps a table current.
 
 The operating system releases them when a process ends, even after a crash.
 """
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,17 @@ def is_at_work(home: Path) -> bool:
 def the_watcher(home: Path) -> Iterator[bool]:
     """Yields True if this process is the data folder's only watcher; it holds the lock for the block."""
     with _opened(home / WATCH) as lock:
+        yield try_lock(lock)
+
+
+@contextmanager
+def the_table_writer(home: Path, table: Path) -> Iterator[bool]:
+    """Yields True if no other process of the data folder keeps the file ``table`` current; it holds the lock for the
+    block.
+    """
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    name = hashlib.sha256(os.path.normcase(os.fspath(table)).encode(errors="surrogateescape")).hexdigest()
+    with _opened(home / f"table-{name[:16]}.lock") as lock:
         yield try_lock(lock)
 
 

@@ -60,6 +60,12 @@ class AnswerRow:
         cells = {cell.column: cell.to_json() for cell in self.cells}
         return {"path": self.path, "name": self.name, "document": self.document, "cells": cells, "why": self.why}
 
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "AnswerRow":
+        """Returns the row that ``to_json`` described."""
+        cells = tuple(AnswerCell(**cell) for cell in row["cells"].values())
+        return cls(row["path"], row["name"], row["document"], cells, row["why"])
+
 
 def is_number(value: Any) -> bool:
     """Returns True for a number, and False for yes and no."""

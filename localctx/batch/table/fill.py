@@ -7,7 +7,7 @@ from localctx.batch.run_batch import Batch, Outcome
 from localctx.batch.side_by_side import run_side_by_side
 from localctx.batch.table.cells import AnswerRow
 from localctx.batch.table.columns import TableColumn, check_columns
-from localctx.batch.table.corrections import corrections_of
+from localctx.batch.table.corrections import all_corrections
 from localctx.batch.table.table_file import AnswerTable
 from localctx.engine.scheduler import ForwardFunction
 from localctx.errors import DocumentError
@@ -30,9 +30,8 @@ def fill_table(
     jobs, store = plan_jobs(sources, lambda: b"", lambda *ignored: None), summarizing.runtime.store
     if not jobs:
         raise DocumentError(f"no document in {', '.join(sources)}", "name files, or folders that have some")
-    rows = AnswerTable(columns, lambda document, name: corrections_of(store, document))
+    rows = AnswerTable(columns, lambda: all_corrections(store))
     batch = Batch(summarizing, questions_of(columns), [rows])
-    for job, event in run_side_by_side(batch.run, jobs, compute, summarizing.runtime.cancelled):
-        if isinstance(event, Outcome) and event.status == "failed" and job:
-            rows.fail(job, event.why)
-    return rows.in_order(jobs)
+    events = run_side_by_side(batch.run, jobs, compute, summarizing.runtime.cancelled)
+    rows.note_failures(event for _, event in events if isinstance(event, Outcome))
+    return rows.in_order(job.path for job in jobs)

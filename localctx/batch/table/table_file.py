@@ -3,11 +3,13 @@
 import csv
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.outputs import ResultEntry, json_line
+from localctx.batch.run_batch import Outcome
 from localctx.batch.table.cells import AnswerCell, AnswerRow, cells_of, is_number
 from localctx.batch.table.columns import TableColumn
 from localctx.batch.table.table_page import table_page
@@ -21,13 +23,13 @@ BYTE_ORDER_MARK = "\ufeff"
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a text that begins so
 
-Corrections = Callable[[str, str], Mapping[str, str]]
+Corrections = Callable[[], Mapping[str, Mapping[str, str]]]
 
 
 class AnswerTable:
     """The rows of the documents of a batch, as an output of the batch.
 
-    ``corrections`` gets the id and the name of a document, and returns the values that a person set, by column.
+    ``corrections`` returns the values that persons set: by column, for each document's id.
     """
 
     def __init__(self, columns: Sequence[TableColumn], corrections: Corrections) -> None:
@@ -40,37 +42,58 @@ class AnswerTable:
 
     def write(self, entry: ResultEntry) -> None:
         """Add the row of a document."""
-        corrected = self._corrections(entry["document"], entry["name"])
-        cells = [_corrected(cell, corrected) for cell in cells_of(self.columns, entry)]
-        self._rows[entry["path"]] = AnswerRow(entry["path"], entry["name"], entry["document"], tuple(cells))
+        self.put(AnswerRow(entry["path"], entry["name"], entry["document"], tuple(cells_of(self.columns, entry))))
 
     def fail(self, job: DocumentJob, why: str) -> None:
         """Add the row of a document that cannot be read."""
-        self._rows[job.path] = AnswerRow(job.path, Path(job.path).name, "", why=why)
+        self.put(AnswerRow(job.path, Path(job.path).name, "", why=why))
+
+    def note_failures(self, outcomes: Iterable[Outcome]) -> None:
+        """Add the rows of the documents that cannot be read."""
+        for outcome in outcomes:
+            if outcome.status == "failed":
+                self.fail(outcome.job, outcome.why)
+
+    def put(self, row: AnswerRow) -> None:
+        """Add a row, or replace the row of its path."""
+        self._rows[row.path] = row
+
+    def remove(self, path: str) -> None:
+        """Remove the row of the document at ``path``."""
+        del self._rows[path]
+
+    def document(self, path: str) -> str:
+        """Returns the id of the document at ``path``, "" if it could not be read."""
+        return self._rows[path].document
 
     def is_output(self, path: Path) -> bool:
         """Returns False, because rows in memory have no file."""
         return False
 
-    def in_order(self, jobs: Sequence[DocumentJob]) -> list[AnswerRow]:
-        """Returns the rows of ``jobs`` that have ended, in the order of ``jobs``."""
-        return [self._rows[job.path] for job in jobs if job.path in self._rows]
+    def in_order(self, paths: Iterable[str]) -> list[AnswerRow]:
+        """Returns the rows of the documents at ``paths`` that have ended, in the order of ``paths``."""
+        return self._corrected([path for path in paths if path in self._rows])
 
     def all(self) -> list[AnswerRow]:
         """Returns all rows in the order of their paths."""
-        return [self._rows[path] for path in sorted(self._rows)]
+        return self._corrected(sorted(self._rows))
+
+    def _corrected(self, paths: Sequence[str]) -> list[AnswerRow]:
+        corrections = self._corrections()
+        return [_corrected(self._rows[path], corrections.get(self._rows[path].document, {})) for path in paths]
 
 
 class TableFile(AnswerTable):
     """Rows that are also written to ``file``, at the end and, if the file is new, every few seconds.
 
-    A table of an earlier run is replaced only by a complete one. Raises UsageError for a suffix that no format has,
-    or a folder that does not exist.
+    The attribute ``file`` is its absolute path, in a folder without links. A table of an earlier run is replaced only
+    by a complete one. Raises UsageError for a suffix that no format has, or a folder that does not exist.
     """
 
     def __init__(self, file: Path, columns: Sequence[TableColumn], corrections: Corrections) -> None:
         super().__init__(columns, corrections)
-        self._file, self._saved, self._is_new = file, time.monotonic(), not file.exists()
+        self.file = file.absolute().parent.resolve() / file.name
+        self._saved, self._is_new = time.monotonic(), not file.exists()
         if file.suffix.lower() not in FORMATS:
             raise UsageError(f"no table is written as {file.name}", f"name a file of {', '.join(FORMATS)}")
         if not file.absolute().parent.is_dir():
@@ -88,12 +111,12 @@ class TableFile(AnswerTable):
         """
         if not (complete or self._is_new):
             return
-        write_atomically(self._file, FORMATS[self._file.suffix.lower()](self.columns, rows))
-        self._saved = time.monotonic()
+        write_atomically(self.file, FORMATS[self.file.suffix.lower()](self.columns, rows))
+        self._saved, self._is_new = time.monotonic(), self._is_new and not complete
 
     def is_output(self, path: Path) -> bool:
         """Returns True for the file itself, which is no document of the table."""
-        return path == self._file.resolve()
+        return path in (self.file, self.file.resolve())
 
 
 def csv_text(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
@@ -129,6 +152,11 @@ def safe_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _corrected(cell: AnswerCell, corrections: Mapping[str, str]) -> AnswerCell:
-    shown = corrections.get(cell.column)
-    return cell if shown is None else AnswerCell(cell.column, "corrected", shown, shown)
+def _corrected(row: AnswerRow, values: Mapping[str, str]) -> AnswerRow:
+    """Returns the row with the ``values`` that persons set, by column."""
+
+    def corrected(cell: AnswerCell) -> AnswerCell:
+        shown = values.get(cell.column)
+        return cell if shown is None else AnswerCell(cell.column, "corrected", shown, shown)
+
+    return replace(row, cells=tuple(map(corrected, row.cells)))

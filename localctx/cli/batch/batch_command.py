@@ -1,8 +1,8 @@
 """Shared by ``summarize`` and ``table``: the flags of a batch, its run with progress, and its exit code."""
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.session import Session
     from localctx.settings import Settings
+    from localctx.workflows.summary_method import SummaryMethod
     from localctx.workflows.summary_task import SummaryTask
 
 
@@ -98,6 +99,87 @@ class BatchEnd:
             sys.exit(SOME_FAILED)
 
 
+@dataclass(frozen=True)
+class OpenBatch:
+    """A batch with an open ``session``, which does ``task`` on documents in one round or in several.
+
+    ``remote`` is the server that computes, or None.
+    """
+
+    session: "Session"
+    task: "SummaryTask"
+    method: "SummaryMethod"
+    outputs: "Sequence[Output]"
+    options: BatchOptions
+    remote: "RemoteBatch | None"
+    terminal: "Terminal"
+
+    def plan(self, paths: Sequence[str], report: "Report") -> "list[DocumentJob]":
+        """Returns the documents in ``paths``, and adds the ignored files to the report. Raises UserError."""
+        from localctx.batch.jobs import IgnoredFile, plan_jobs
+
+        ignore = lambda path, why: report.ignored_files.append(IgnoredFile(stored_path(path), why))  # noqa: E731
+        is_output = lambda path: any(output.is_output(path) for output in self.outputs)  # noqa: E731
+        jobs = plan_jobs(paths, sys.stdin.buffer.read, ignore, is_output)
+        if not jobs:
+            raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")
+        return jobs
+
+    def report(self) -> "Report":
+        """Returns the report of a round that begins now."""
+        from localctx.batch.run_batch import Report
+
+        return Report(self.task, self.method)
+
+    def run(self, jobs: "list[DocumentJob]", report: "Report", force: bool) -> BatchEnd:
+        """Run a round: do the task on the documents of ``jobs``, write the outputs, show the progress, and fill the
+        report. An error that concerns all documents is in the result. ``force`` computes results again.
+        """
+        from localctx.cli.progress import BatchProgress
+
+        with closing(BatchProgress(self.terminal, jobs)) as progress:
+            error = _collect(self._events(jobs, force), self.session, report, progress)
+        return BatchEnd(jobs, report, error)
+
+    def _events(self, jobs: "list[DocumentJob]", force: bool) -> "JobEvents":
+        """Run the jobs on this computer's model, on a server, or on workers of Ray."""
+        from localctx.batch.run_batch import Batch
+        from localctx.batch.side_by_side import MAX_PARALLEL, run_side_by_side
+
+        session, options, settings = self.session, self.options, self.session.settings
+        make_batch = partial(Batch, task=self.task, outputs=self.outputs, force=force, persist=options.keep_pages)
+        with session.workflows.summaries() as summarizing:
+            if self.remote:
+                yield from self.remote.run(settings, jobs, lambda s, lock: make_batch(s, lock=lock))
+            elif options.workers:
+                yield from _run_on_ray(settings, options, partial(make_batch, summarizing), jobs)
+            else:
+                start, limit = make_batch(summarizing).run, options.together or MAX_PARALLEL
+                yield from run_side_by_side(start, jobs, session.forward_each, session.runtime.cancelled, limit)
+
+
+@contextmanager
+def open_batch(
+    task: "SummaryTask",
+    settings: "Settings",
+    make_outputs: "Callable[[Session], Sequence[Output]]",
+    options: BatchOptions,
+    terminal: "Terminal",
+) -> Iterator[OpenBatch]:
+    """Open a session for ``task`` that writes the outputs that ``make_outputs`` returns. Ctrl-C stops its work. Raises
+    UserError.
+    """
+    from localctx.cli.terminal import cancel_on_interrupt
+    from localctx.session import Session
+
+    remote = remote_batch(options.server, options.server_model, options.together)
+    method = task.method(replace(settings, model="a server's") if remote else settings)
+    if method.extracts:
+        terminal.say(f"a summary is made of sentences of the document: {method.why}")
+    with Session(settings, terminal.show) as session, cancel_on_interrupt(session.cancel), terminal.cleared():
+        yield OpenBatch(session, task, method, make_outputs(session), options, remote, terminal)
+
+
 def run_batch(
     paths: Sequence[str],
     task: "SummaryTask",
@@ -105,56 +187,21 @@ def run_batch(
     make_outputs: "Callable[[Session], Sequence[Output]]",
     options: BatchOptions,
     terminal: "Terminal",
+    check_jobs: "Callable[[Sequence[DocumentJob]], object]" = lambda jobs: None,
 ) -> BatchEnd:
     """Do ``task`` on the documents in ``paths``, write the outputs that ``make_outputs`` returns, and show the
     progress.
 
-    Raises UserError before the work begins. A later error is in the result.
+    ``check_jobs`` gets the documents before the work begins, and may refuse them. Raises UserError before the work
+    begins. A later error is in the result.
     """
-    from localctx.batch.jobs import IgnoredFile, plan_jobs
-    from localctx.batch.run_batch import Batch, Report
-    from localctx.cli.progress import BatchProgress
-    from localctx.cli.terminal import cancel_on_interrupt
-    from localctx.session import Session
-
-    remote = remote_batch(options.server, options.server_model, options.together)
-    report = Report(task, method=task.method(replace(settings, model="a server's") if remote else settings))
-    if report.method.extracts:
-        terminal.say(f"a summary is made of sentences of the document: {report.method.why}")
-    with Session(settings, terminal.show) as session, cancel_on_interrupt(session.cancel), terminal.cleared():
-        outputs = make_outputs(session)
-        ignore = lambda path, why: report.ignored_files.append(IgnoredFile(stored_path(path), why))  # noqa: E731
-        is_output = lambda path: any(output.is_output(path) for output in outputs)  # noqa: E731
-        jobs = plan_jobs(paths, sys.stdin.buffer.read, ignore, is_output)
-        if not jobs:
-            raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")
-        with closing(BatchProgress(terminal, jobs)) as progress:
-            make_batch = partial(Batch, task=task, outputs=outputs, force=options.force, persist=options.keep_pages)
-            events = _events(session, settings, make_batch, remote, options, jobs)
-            error = _collect(events, session, report, progress)
+    with open_batch(task, settings, make_outputs, options, terminal) as batch:
+        report = batch.report()
+        jobs = batch.plan(paths, report)
+        check_jobs(jobs)
+        end = batch.run(jobs, report, options.force)
     _print_totals(report, terminal, len(jobs))
-    return BatchEnd(jobs, report, error)
-
-
-def _events(
-    session: "Session",
-    settings: "Settings",
-    make_batch: "Callable[..., Batch]",
-    remote: "RemoteBatch | None",
-    options: BatchOptions,
-    jobs: "list[DocumentJob]",
-) -> "JobEvents":
-    """Run the jobs on this computer's model, on the server ``remote``, or on workers of Ray."""
-    from localctx.batch.side_by_side import MAX_PARALLEL, run_side_by_side
-
-    with session.workflows.summaries() as summarizing:
-        if remote:
-            yield from remote.run(settings, jobs, lambda s, lock: make_batch(s, lock=lock))
-        elif options.workers:
-            yield from _run_on_ray(settings, options, partial(make_batch, summarizing), jobs)
-        else:
-            start, limit = make_batch(summarizing).run, options.together or MAX_PARALLEL
-            yield from run_side_by_side(start, jobs, session.forward_each, session.runtime.cancelled, limit)
+    return end
 
 
 def _run_on_ray(

@@ -105,6 +105,7 @@ class RemoteBatch:
         from localctx.cli.terminal import cancel_on_interrupt
         from localctx.session import Session
 
+        self._stop.clear()  # set since the jobs before
         self._warn_if_remote()
         with cancel_on_interrupt(self._cancel):
             yield from ((jobs[0], event) for event in self._choose_model(settings))

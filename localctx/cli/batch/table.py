@@ -1,12 +1,13 @@
 """``table``: asks every document the same questions, and makes a table of the answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.batch.batch_command import BatchEnd, BatchOptions, batch_options, run_batch
+from localctx.cli.batch.batch_command import BatchEnd, BatchOptions, batch_options, open_batch, run_batch
+from localctx.cli.batch.watch_table import check_watched, watch_table
 from localctx.cli.common import (
     answer_options,
     as_json_option,
@@ -18,14 +19,11 @@ from localctx.cli.common import (
 )
 from localctx.cli.printing import print_text
 from localctx.cli.sections import SectionedCommand, option
-from localctx.errors import UsageError
 
 if TYPE_CHECKING:
     from localctx.batch.table.columns import TableColumn
     from localctx.batch.table.table_file import AnswerRow, AnswerTable
     from localctx.cli.terminal import Terminal
-
-    Corrected = Mapping[str, Mapping[TableColumn, str]]  # values that a person set, by file name and column
 
 
 @click.command(cls=SectionedCommand)
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="A .csv, .xlsx, .html or .jsonl file."
 )
 @option("--set", "corrected", multiple=True, metavar="FILE:COLUMN=VALUE", help="Correct a cell; it stays so.")
+@click.option("--watch", is_flag=True, help="Follow the folders, and keep the table current until Ctrl-C.")
 @batch_options
 @answer_options
 @model_options
@@ -48,6 +47,7 @@ def table(
     fields: Path | None,
     out: Path | None,
     corrected: tuple[str, ...],
+    watch: bool,
     as_json: bool,
     quiet: bool,
     **flags: Any,
@@ -63,8 +63,10 @@ def table(
     localctx table leases/ --ask "pets (yes/no): May the tenant keep pets?" -o leases.html
     localctx table contracts/ --fields fields.toml --json
     localctx table leases/ --ask "rent (money)" --set "hart.pdf:rent=1,105" -o leases.csv
+    localctx table leases/ --ask "rent (money)" -o leases.csv --watch
     """
     from localctx.batch.table.columns import load_columns, parse_column
+    from localctx.batch.table.corrections import find_corrected, parse_correction, store_corrections
     from localctx.batch.table.fill import questions_of
     from localctx.cli.terminal import Terminal
 
@@ -72,49 +74,32 @@ def table(
     task = questions_of(columns)
     options, settings = BatchOptions.take(flags), task.adapted(settings_from(flags))
     terminal = Terminal(as_json, quiet)
-    corrections = _parse_corrections(corrected, columns)
-    rows = _rows(columns, out, corrections)
-    end = run_batch(paths, task, settings, lambda session: [rows], options, terminal)
-    for outcome in end.report.outcomes:
-        if outcome.status == "failed":
-            rows.fail(outcome.job, outcome.why)
+    corrections = [parse_correction(one, columns) for one in corrected]
+    rows, outputs = _rows(columns, out), lambda session: [rows]
+    if watch:
+        file, opened = check_watched(paths, rows, options), open_batch(task, settings, outputs, options, terminal)
+        watch_table(paths, file, corrections, opened, settings.home, as_json)
+        return
+    check_jobs = lambda jobs: find_corrected(corrections, paths, jobs)  # noqa: E731
+    end = run_batch(paths, task, settings, outputs, options, terminal, check_jobs)
+    rows.note_failures(end.report.outcomes)
+    if corrections:
+        with open_store() as store:
+            store_corrections(store, check_jobs(end.jobs), rows.all())
     _finish(rows, end, out, as_json, terminal)
     end.exit()
-    _refuse_unused(corrections, end)
 
 
-def _rows(columns: "Sequence[TableColumn]", out: Path | None, given: "Corrected") -> "AnswerTable":
-    """Returns the rows to fill, with the corrections ``given`` now, which are stored, and those of earlier runs."""
-    from localctx.batch.table.corrections import correct, corrections_of
+def _rows(columns: "Sequence[TableColumn]", out: Path | None) -> "AnswerTable":
+    """Returns the rows to fill, with the stored corrections. Raises UsageError for a file that cannot be written."""
+    from localctx.batch.table.corrections import all_corrections
     from localctx.batch.table.table_file import AnswerTable, TableFile
 
-    def corrections(document: str, name: str) -> Mapping[str, str]:
+    def corrections() -> dict[str, dict[str, str]]:
         with open_store() as store:
-            for column, value in given.get(name, {}).items():
-                correct(store, document, column, value)
-            return corrections_of(store, document)
+            return all_corrections(store)
 
     return TableFile(out, columns, corrections) if out else AnswerTable(columns, corrections)
-
-
-def _parse_corrections(corrected: Sequence[str], columns: "Sequence[TableColumn]") -> "Corrected":
-    """Returns the corrected values by the name of the file and the column. Raises UsageError."""
-    found = dict[str, dict["TableColumn", str]]()
-    for one in corrected:
-        file, named, rest = one.rpartition(":")
-        column, is_value, value = rest.partition("=")
-        named_column = next((c for c in columns if c.name.casefold() == column.strip().casefold()), None)
-        if not (named and is_value and named_column):
-            raise UsageError(f"{one!r} corrects no cell", "say FILE:COLUMN=VALUE, with a column of the table")
-        found.setdefault(Path(file.strip()).name, {})[named_column] = value.strip()
-    return found
-
-
-def _refuse_unused(corrections: "Corrected", end: BatchEnd) -> None:
-    """Raise UsageError for a correction of a file that is none of the documents."""
-    names = {Path(job.path).name for job in end.jobs}
-    if unknown := next((name for name in corrections if name not in names), None):
-        raise UsageError(f"--set names {unknown}, which is not one of the documents", "name the file as the table does")
 
 
 def _finish(rows: "AnswerTable", end: BatchEnd, out: Path | None, as_json: bool, terminal: "Terminal") -> None:
@@ -122,7 +107,7 @@ def _finish(rows: "AnswerTable", end: BatchEnd, out: Path | None, as_json: bool,
     from localctx.batch.table.table_file import TableFile, csv_text
     from localctx.cli.terminal import print_json
 
-    made = rows.in_order(end.jobs)
+    made = rows.in_order(job.path for job in end.jobs)
     if isinstance(rows, TableFile):
         rows.save(made, complete=not (end.report.stopped or end.error))
     if as_json:
