@@ -110,6 +110,40 @@ def test_a_correction_of_another_file_is_refused(run, leases, there):
     assert (done.returncode, "hard.txt" in done.stderr) == (2, True)
 
 
+@pytest.fixture
+def two_of_a_name(leases) -> Path:
+    (leases / "old").mkdir()
+    (leases / "old" / "hart.txt").write_text(LEASE.format(rent="£900", day="autumn"))
+    return leases
+
+
+def rents(done) -> dict[Path, str]:
+    return {Path(row["path"]): row["cells"]["rent"]["shown"] for row in json.loads(done.stdout)["rows"]}
+
+
+@pytest.mark.parametrize("file", ["old/hart.txt", "leases/old/hart.txt", "{leases}/old/hart.txt"])
+def test_one_file_of_a_name_is_corrected_by_its_path(table, two_of_a_name, tmp_path, monkeypatch, file):
+    monkeypatch.chdir(tmp_path)
+    done = table(*COLUMNS[:2], "--json", "--set", f"{file.format(leases=two_of_a_name)}:rent=1: 00 EUR")
+    assert rents(done)[two_of_a_name / "old" / "hart.txt"] == "1: 00 EUR"
+    assert rents(done)[two_of_a_name / "hart.txt"] == "920.00 GBP"
+
+
+def test_a_file_directly_in_the_folder_is_named_with_a_point(table, two_of_a_name):
+    done = table(*COLUMNS[:2], "--json", "--set", "./hart.txt:rent=1")
+    assert rents(done)[two_of_a_name / "hart.txt"] == "1"
+    assert rents(done)[two_of_a_name / "old" / "hart.txt"] == "900.00 GBP"
+
+
+def test_a_name_of_several_files_is_refused_before_anything_is_asked(run, two_of_a_name, there):
+    how = ("--server", there.url, "--together", 1)
+    done = run("table", two_of_a_name, *COLUMNS[:2], "--set", "hart.txt:rent=1", *how)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"{two_of_a_name}/hart.txt, {two_of_a_name}/old/hart.txt" in done.stderr
+    assert there.asked == []
+
+
 def test_a_spreadsheet_gets_values_and_never_a_formula(table, tmp_path):
     printed = list(csv.reader(io.StringIO(table(*COLUMNS).stdout)))
     assert printed[0] == ["document", "rent", "begin", "pets"]
@@ -183,10 +217,10 @@ def test_a_stopped_run_replaces_no_complete_table_and_begins_a_new_one(tmp_path)
     old, new = tmp_path / "old.csv", tmp_path / "new.csv"
     old.write_text("complete\n")
     for file in (old, new):
-        TableFile(file, [], lambda document, name: {}).save([], complete=False)
+        TableFile(file, [], dict).save([], complete=False)
     assert old.read_text() == "complete\n"
     assert new.read_text() == "\ufeffdocument\n"
-    TableFile(old, [], lambda document, name: {}).save([], complete=True)
+    TableFile(old, [], dict).save([], complete=True)
     assert old.read_text() == "\ufeffdocument\n"
 
 

@@ -3,6 +3,7 @@
 import io
 import itertools
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from made_files import docx, epub, old_office, pdf, with_member, zipped
 
 from localctx.errors import Cancelled, DocumentError
+from localctx.library.add import add_document, find_stored
 from localctx.library.folders.find import find_documents
 from localctx.library.parsers.sandbox import ReadOptions
 from localctx.library.parsers.text_builder import TextBuilder
@@ -297,3 +299,14 @@ def test_patterns_names_and_folders_may_overlap_and_each_file_comes_once(tmp_pat
 def test_a_closed_folder_is_told(tmp_path):
     (tmp_path / "closed").mkdir(mode=0)
     assert "cannot be opened" in found(tmp_path)[1][str(tmp_path / "closed")]
+
+
+def test_the_copy_of_a_file_costs_no_reading(store, tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("text")
+    row = store.documents.find(add_document(store, str(tmp_path / "a.txt")).id)
+    shutil.copy(tmp_path / "a.txt", tmp_path / "b.txt"), shutil.copy(tmp_path / "a.txt", tmp_path / "b.csv")
+    found = find_stored(store, str(tmp_path / "b.txt"))
+    assert (found.row.id, found.row.name, found.row.path) == (row.id, "b.txt", str(tmp_path / "b.txt"))
+    assert find_stored(store, str(tmp_path / "b.csv")) is None, "a table is read in another way"
+    (tmp_path / "b.txt").write_text("next")
+    assert find_stored(store, str(tmp_path / "b.txt")) is None
