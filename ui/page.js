@@ -43,7 +43,8 @@
     files: value.files.filter((file) => !before.files.some((other) => other.path === file.path)),
   })
   const full = (value) => ({ text: value?.text ?? "", files: value?.files ?? [] })
-  let typedIn = ""  // the chat of the last draft; a new chat has no id until its first question is asked
+  // The chat of the last draft; a new chat has no id until its first question is asked.
+  let typedIn = new URLSearchParams(location.search).get("chat") ?? ""
   let inBox = EMPTY, left = null  // left: what was in the box when another chat was clicked
   window.lcDrafts = {
     leave() {
@@ -68,6 +69,12 @@
       return [isEmpty(since) ? kept(chat) ?? EMPTY : since]
     },
   }
+
+  // A page whose server was killed drops all events of gradio until it is loaded again. The browser's own still come.
+  document.addEventListener("input", (event) => {
+    if (event.target.matches?.("#question textarea"))
+      window.lcDrafts.keep(typedIn, { ...inBox, text: event.target.value })
+  })
 
   // A small menu closes when something else is clicked.
   document.addEventListener("click", (event) => {

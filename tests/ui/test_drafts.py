@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -94,28 +94,59 @@ def test_what_was_asked_is_no_draft_any_more(tab):
     wait_for_draft(tab, "")
 
 
-def test_a_draft_survives_a_killed_server(chromium, window, tmp_path):
-    model = str(window.home.parent / "model")
-    command = [sys.executable, "-m", "localctx", "ui", "--port", "0", "--no-browser", "--model", model]
+@pytest.fixture
+def start(window, tmp_path) -> Iterator[Callable]:
+    """Starts a server of its own on a port; returns it and its address. All servers are killed at the end."""
+    model, started = str(window.home.parent / "model"), list[subprocess.Popen]()
+    command = [sys.executable, "-m", "localctx", "ui", "--no-browser", "--model", model, "--max-tokens", "4", "--port"]
     environment = {**os.environ, "LOCALCTX_HOME": str(tmp_path / "home"), "LOCALCTX_EMBEDDER": "none"}
 
     def start(port: str) -> tuple[subprocess.Popen, str]:
-        command[command.index("--port") + 1] = port
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        return process, process.stdout.readline().split()[-1]
+        started.append(subprocess.Popen([*command, port], env=environment, stdout=subprocess.PIPE, text=True))
+        return started[-1], started[-1].stdout.readline().split()[-1]
 
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def restarted(start: Callable, process: subprocess.Popen, url: str) -> str:
+    """Kill the server and start another one on the same port; returns its address."""
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return start(url.partition("/?")[0].rpartition(":")[2])[1]
+
+
+def test_a_draft_survives_a_killed_server(chromium, start):
     process, url = start("0")
-    page = chromium.new_page()
-    try:
+    with closing(chromium.new_page()) as page:
         tab = Tab(page).open(url)
         tab.box.fill(DRAFT)
         page.wait_for_timeout(300)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process, url = start(url.partition("/?")[0].rpartition(":")[2])
-        tab.open(url)
+        tab.open(restarted(start, process, url))
         wait_for_draft(tab, DRAFT)
-    finally:
-        process.kill()
-        process.wait()
-        page.close()
+
+
+@pytest.mark.parametrize("earlier", [[], ["Who fishes?"]])
+def test_a_question_sent_to_a_killed_server_is_back_in_the_box(chromium, start, earlier):
+    process, url = start("0")
+    with closing(chromium.new_page()) as page:
+        tab = Tab(page).open(url)
+        for question in earlier:
+            tab.ask(question)
+            tab.answer()
+            page.wait_for_function("location.search.includes('chat=')")
+        page.wait_for_timeout(1500)  # in which gradio connects
+        process.send_signal(signal.SIGKILL)
+        page.wait_for_timeout(1500)  # in which gradio notices, and sends nothing more
+        tab.box.fill(DRAFT)
+        tab.box.press("Enter")
+        with page.expect_navigation():  # gradio loads the page again once the server is back
+            restarted(start, process, url)
+        wait_for_draft(tab, DRAFT)
+        for question in earlier:
+            tab.wait_for(question, "#conversation")
+        tab.page.locator("#question .submit-button").click()
+        tab.wait_for(DRAFT, "#conversation")
+        tab.answer()
