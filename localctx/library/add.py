@@ -126,6 +126,6 @@ def _stored_with_same_bytes(store: Store, source: str, ocr: str) -> DocumentRow 
         row = store.documents.get(same.document)
         if row and Path(same.name).suffix.lower() == file.suffix.lower() and matches_ocr(same.encoding, ocr):
             named = replace(row, path=recorded_path(source), name=shown_name(file.name), modified=about.st_mtime_ns)
-            read = {"bytes": same.bytes, "encoding": same.encoding, "unread": same.unread, "content": content}
-            return replace(named, **read, superseded=None)
+            named = replace(named, bytes=same.bytes, encoding=same.encoding, unread=same.unread)
+            return replace(named, content=content, superseded=None)
     return None

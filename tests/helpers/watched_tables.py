@@ -18,7 +18,7 @@ LEASE = "This is lease {number}. The rent is {rent} a month. It begins on {day} 
 LIMIT = 300  # seconds that a step may take on a busy machine
 
 
-def lease(folder: Path, name: str, rent: str = "EUR 1,200", day: int = 4, number: int = 0) -> Path:
+def lease(folder: Path, name: str, rent: str = "EUR 1,200", day: int = 4, number: int | str = 0) -> Path:
     """Write a lease."""
     path = folder / name
     path.parent.mkdir(exist_ok=True)

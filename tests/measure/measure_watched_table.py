@@ -22,10 +22,10 @@ from typing import IO
 import harness  # noqa: F401
 from watched_tables import COLUMNS, lease
 
+from localctx.library.folders.folder_scan import GONE, SETTLE
 from localctx.settings import load_settings
 
 KILLS = 3
-REST = 40  # seconds without a change of the table until it counts as final
 CURRENCIES = ("EUR {:,}", "{:,} EUR", "£{:,}", "${:,}")
 
 
@@ -79,14 +79,14 @@ def start(folder: Path, out: Path, home: Path, lines: IO[str]) -> subprocess.Pop
     return subprocess.Popen([str(word) for word in command], stdout=lines, env=environment)
 
 
-def rest(out: Path, lines: Path) -> None:
-    """Wait until neither the table nor the reported changes have changed for a while."""
-    seen, since = None, time.monotonic()
-    while time.monotonic() - since < REST:
-        now = (out.stat().st_mtime_ns if out.exists() else 0, lines.stat().st_size)
-        if now != seen:
-            seen, since = now, time.monotonic()
-        time.sleep(1)
+def rest(folder: Path, lines: Path, process: subprocess.Popen) -> None:
+    """Wait until the process has read all: twice a last file is added, after deleted ones had time to count as gone."""
+    for name in ("last1.txt", "last2.txt"):
+        time.sleep((GONE + 1) * SETTLE)
+        lease(folder, name, number=name)
+        while f"/{name}" not in lines.read_text():
+            assert process.poll() is None, "the process has ended"
+            time.sleep(0.5)
 
 
 def main() -> int:
@@ -123,7 +123,7 @@ def change_and_kill(leases: Leases, here: Path, lines: IO[str], seconds: float, 
         if passed // 60 > said:
             said = int(passed // 60)
             print(f"{said} min: {leases.done.total()} changes, {KILLS - len(kills)} kills", flush=True)
-    rest(here / "out.csv", here / "lines")
+    rest(here / "leases", here / "lines", process)
     process.send_signal(signal.SIGINT)
     print(f"the last process ended with {process.wait()}")
 
