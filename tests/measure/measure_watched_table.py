@@ -125,7 +125,7 @@ def change_and_kill(leases: Leases, here: Path, lines: IO[str], seconds: float, 
             print(f"{said} min: {leases.done.total()} changes, {KILLS - len(kills)} kills", flush=True)
     rest(here / "leases", here / "lines", process)
     process.send_signal(signal.SIGINT)
-    print(f"the last process ended with {process.wait()}")
+    print(f"{KILLS - len(kills)} kills; the last process ended with {process.wait()}")
 
 
 def compare(here: Path, out: Path, leases: Leases) -> int:
