@@ -41,6 +41,13 @@ CHOICES = ("paid", "paid late")
         ("choice", "It was Paid late.", "en", ["paid late"]),
         ("choice", "It was prepaid.", "en", []),
         ("list", "apples, pears and plums", "en", ["apples; pears; plums"]),
+        ("money", "a turnover of 4.2 million euros", "en", ["4200000.00 EUR"]),
+        ("money", "€4.2m in all", "en", ["4200000.00 EUR"]),
+        ("money", "4,2 Mio. Euro", "de", ["4200000.00 EUR"]),
+        ("money", "USD 3 billion", "en", ["3000000000.00 USD"]),
+        ("number", "1,5 Milliarden Menschen", "de", ["1500000000"]),
+        ("number", "4.2 m of rope", "en", ["4.2"]),
+        ("number", "120万人", "zh", ["1200000"]),
     ],
 )
 def test_values_are_read_in_one_form(kind, text, language, shown):

@@ -33,6 +33,20 @@ _CURRENCIES = {
 }
 _CURRENCY_WORD = re.compile(r"\b(?:euros?|pounds?|dollars?|francs?|franken)\b|元", re.IGNORECASE)
 
+_SCALES = {
+    **{"thousand": 3, "Tausend": 3, "tausend": 3, "Tsd.": 3, "mille": 3, "mil": 3, "千": 3, "万": 4, "萬": 4},
+    **{"million": 6, "millions": 6, "Million": 6, "Millionen": 6, "Mio.": 6, "Mio": 6, "millón": 6, "millones": 6},
+    **{"milione": 6, "milioni": 6, "mln": 6, "亿": 8, "億": 8, "billion": 9, "milliard": 9, "milliards": 9},
+    **{"Milliarde": 9, "Milliarden": 9, "Mrd.": 9, "Mrd": 9, "Billion": 12, "Billionen": 12, "billones": 12},
+}
+"""Words after a number that multiply it, with the power of ten. The English billion is written small within a text."""
+
+_SCALE = re.compile(
+    rf"\s?({'|'.join(sorted(map(re.escape, _SCALES), key=len, reverse=True))})(?:(?<=[千万萬亿億])|(?!\w))"
+)
+_LETTER_SCALE = re.compile(r"(?P<letter>k|m|bn)(?!\w)", re.IGNORECASE)  # of an amount: €4.2m, not 4.2 m of rope
+_LETTERS = {"k": 3, "m": 6, "bn": 9}
+
 
 @dataclass(frozen=True)
 class Value:
@@ -92,8 +106,20 @@ def _numbers(text: str) -> Iterator[Value]:
         sign, digits = ("-", found[0][1:]) if found[0][0] in "-−" else ("", found[0])  # noqa: RUF001
         form = number_form(digits, amount=True)
         if re.fullmatch(r"\d+(\.\d+)?", form):
-            number = float(sign + form)
-            yield Value(int(number) if number.is_integer() else number, sign + form, found[0])
+            power, end = _scale_after(text, *found.span())
+            number = Decimal(sign + form).scaleb(power)
+            whole = number == number.to_integral_value()
+            shown = f"{number:.0f}" if power and whole else f"{number:f}"
+            yield Value(int(number) if whole else float(number), shown, text[found.start() : end])
+
+
+def _scale_after(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns the power of ten by which the words after the number at ``start..end`` multiply it, and their end."""
+    if found := _SCALE.match(text, end):
+        return _SCALES[found[1]], found.end()
+    if start and text[start - 1] in "€$£¥" and (letter := _LETTER_SCALE.match(text, end)):
+        return _LETTERS[letter["letter"].lower()], letter.end()
+    return 0, end
 
 
 def _amounts(text: str) -> Iterator[Value]:
