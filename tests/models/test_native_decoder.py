@@ -195,7 +195,7 @@ def test_a_sequence_does_not_depend_on_what_is_computed_beside_it(family, more):
 @pytest.mark.parametrize("kept", ["full", "int8"])
 @pytest.mark.parametrize(("family", "more"), FAMILIES)
 def test_layers_in_one_call_compute_what_they_compute_one_by_one(family, more, kept, monkeypatch):
-    """To the last bit, also where a page is filled. Layers that differ are called alone."""
+    """To the last bit, and the recorded attention, also where a page is filled. Layers that differ are called alone."""
     model, offered = plain(build(family, **more), kept), ForwardBatch.layer_pages.fget
     taken = list[bool]()
 
@@ -205,14 +205,19 @@ def test_layers_in_one_call_compute_what_they_compute_one_by_one(family, more, k
         caches = [Cache(pool, model.dtype) for _ in range(2)]
         for start, cache in zip((60, 90), caches, strict=True):
             model.forward(list(range(1, start)), cache)
+            cache.record_attention()
         requests = [ForwardRequest([7], cache) for cache in caches]
-        return torch.cat([model.forward_each(requests)[row] for _ in range(70) for row in range(2)])
+        logits = torch.cat([model.forward_each(requests)[row] for _ in range(70) for row in range(2)])
+        return logits, [cache.attention_mass for cache in caches]
 
     def told(batch):
         taken.append(offered(batch) is not None)
         return offered(batch)
 
-    assert torch.equal(tokens_by_token(told), tokens_by_token(lambda batch: None))
+    (at_once, masses), (one_by_one, expected) = tokens_by_token(told), tokens_by_token(lambda batch: None)
+    assert torch.equal(at_once, one_by_one)
+    assert all(np.array_equal(mass, same) for mass, same in zip(masses, expected, strict=True))
+    assert masses[1].any() == ("sliding_window" not in more), "a sliding layer records nothing"
     assert any(taken) == ("sliding_window" not in more)
 
 
@@ -232,14 +237,16 @@ def test_layers_in_one_call_select_the_pages_that_they_select_one_by_one(family,
         for start in range(0, len(tokens), 512):
             model.forward(tokens[start : start + 512], cache)
         cache.enter_phase("answering")
-        return torch.cat([model.forward([7], cache) for _ in range(70)]), pool._used
+        cache.record_attention()
+        return torch.cat([model.forward([7], cache) for _ in range(70)]), pool._used, cache.attention_mass
 
     def told(batch):
         if (found := offered(batch)) and found.selection.selected:
             selected.append(found.selection.selected)
         return offered(batch)
 
-    (at_once, touched), (one_by_one, expected) = answer(told), answer(lambda batch: None)
+    (at_once, touched, mass), (one_by_one, expected, same) = answer(told), answer(lambda batch: None)
+    assert np.array_equal(mass, same)
     assert len(selected) == 70, "every token of the answer selects in one call"
     assert torch.equal(at_once, one_by_one)
     assert np.array_equal(touched, expected)
