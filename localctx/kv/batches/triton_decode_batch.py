@@ -101,7 +101,7 @@ class TritonDecodeBatch(DecodeBatch):
         )
         queries, keys, values = (x.transpose(0, 1) for x in (q, k, v))
         pages, indices = self._pages_seen(layer, queries, scale)
-        extra = self._scores_of_bias(layer, queries * scale)
+        extra = self._scores_of_bias(layer, queries.float() * scale)
         out, shares = attention_triton.attend_rows(
             queries,
             keys,
