@@ -130,7 +130,8 @@ def test_the_first_run_recommends_a_model_and_its_download_outlives_the_tab(tabs
     assert "SmolLM2 135M is a demonstration: small, quick, often wrong." in card
     assert "this computer runs Tiny 1B" in card
     page.get_by_role("button", name="See all models").click()
-    card = said(page, "#model-panel", "licence: MIT")
+    page.locator("#model-panel").get_by_text("licence: MIT").first.wait_for()  # shown, not only in the page
+    card = said(page, "#model-panel", "Reads a 20-page document")
     assert re.search(r"Reads a 20-page document in about \d+ s, answers about \d+ words a second \(estimate\)", card)
     assert "Runs here · 585.9 KiB to download · licence: MIT" in card
     page.get_by_role("button", name="Download Tiny 1B").click()
