@@ -1,17 +1,16 @@
 """``library watch``, the real command: its lines and its lists, killed and started again, and interrupted."""
 
 import json
-import queue
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from process_lines import ProcessLines
 from processes import opened
 
 pytestmark = pytest.mark.slow
@@ -39,22 +38,14 @@ def write(folder: Path, name: str, first: int = 0, rivers: int = 26) -> Path:
     return path
 
 
-class Lines:
-    """The JSON lines of a running ``library watch``, as they come."""
-
-    def __init__(self, process: subprocess.Popen) -> None:
-        self.process, self._lines = process, queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        for line in self.process.stdout:
-            self._lines.put(json.loads(line))
+class Lines(ProcessLines):
+    """The JSON lines of a running ``library watch``."""
 
     def wait_for(self, news: str, count: int = 1) -> list[dict]:
         """The next lines up to the one with ``count`` times this news; those with the news."""
         found: list[dict] = []
         while len(found) < count:
-            line = self._lines.get(timeout=LIMIT)
+            line = self.next(LIMIT)
             found += [line] if line["news"] == news else []
         return found
 

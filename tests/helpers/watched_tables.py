@@ -1,15 +1,13 @@
 """A running ``table --watch``: its changes as they come, and a fake server that answers about leases."""
 
-import json
-import queue
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from process_lines import ProcessLines
 from processes import opened
 
 RENT, DATE = "How much is the rent?", "When does it begin?"
@@ -33,31 +31,16 @@ def answer_about_leases(handler) -> None:
     handler.stream(found[1] if found else "The document does not say.", len(content.split()))
 
 
-class WatchedTable:
+class WatchedTable(ProcessLines):
     """A process that keeps a table current."""
-
-    def __init__(self, process: subprocess.Popen) -> None:
-        self.process, self._lines = process, queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        for line in self.process.stdout:
-            self._lines.put(json.loads(line))
 
     def wait_for(self, *wanted: tuple[str, str]) -> list[dict]:
         """The next changes, up to the last of those wanted: the news and the file's name."""
         left, changes = {*wanted}, list[dict]()
         while left:
-            changes.append(self._lines.get(timeout=LIMIT))
+            changes.append(self.next(LIMIT))
             left.discard((changes[-1]["news"], Path(changes[-1]["path"]).name))
         return changes
-
-    def so_far(self) -> list[dict]:
-        """The changes of a process that has ended."""
-        found = list[dict]()
-        while not self._lines.empty():
-            found.append(self._lines.get())
-        return found
 
 
 @contextmanager
