@@ -115,8 +115,8 @@ def _missing(m: Message, context: CardContext, near: EvidencePlace | None) -> st
     own = not _not_said(text, ["en"])
     where = f" in {context.about}" if context.about else ""
     told = escape(text) if own and text else f"I did not find this{escape(where)}."
-    closest = f'<p class="lc-told">{CLOSEST}</p>{evidence.quotation(near)}' if near else ""
-    return f'<p class="lc-told">{told}</p><div class="lc-near">{closest}</div>'
+    closest = f'<div class="lc-near"><p class="lc-told">{CLOSEST}</p>{evidence.quotation(near)}</div>' if near else ""
+    return f'<p class="lc-told">{told}</p>{closest}'
 
 
 def _unsure(m: Message, checked: Sequence[AnswerSentence], places: Sequence[EvidencePlace]) -> str:
