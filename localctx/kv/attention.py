@@ -114,10 +114,7 @@ def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
         )
         _note_page_lse(c, indices, last.page_lse)
     k, v = (torch.cat(pair, 1) for pair in zip(c.cache.open_tail(c.layer), (k, v), strict=True))
-    bias = None
-    if c.cache.pool.unbiased(c.layer) and len(table):
-        biases = page_bias([c.cache], [c.layer])
-        bias = biases._replace(starts=biases.starts[0])
+    bias = page_bias([c.cache], c.layer) if c.cache.pool.unbiased(c.layer) and len(table) else None
     pages, loss = table.for_kernels(c.layer), c.cache.prefill_loss
     return backend.prefill(c.layer, c.q, k, v, pages, c.scale, c.softcap, loss, bias)
 

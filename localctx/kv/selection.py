@@ -26,7 +26,13 @@ def choose_pages(cache: Cache, layer: int, q: Tensor, extra: Tensor | None) -> T
     return choose(grouped, sketch, count, SINK_PAGES, more, pool.backend.best_scores)
 
 
-def page_bias(caches: Sequence[Cache], layers: Sequence[int]) -> KeyBias:
+def page_bias(caches: Sequence[Cache], layer: int) -> KeyBias:
+    """Returns ``layer_biases`` of one layer, with ``KeyBias.starts`` [H, pages, D]."""
+    biases = layer_biases(caches, [layer])
+    return biases._replace(starts=biases.starts[0])
+
+
+def layer_biases(caches: Sequence[Cache], layers: Sequence[int]) -> KeyBias:
     """Returns the bias of k_proj that the keys of the sealed pages of ``caches`` lack in ``layers``, with
     ``KeyBias.starts`` [layers, H, pages, D]; 0 for sink pages, whose keys are stored with it. The caches share a pool
     or a format.

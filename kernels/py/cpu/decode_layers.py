@@ -13,11 +13,10 @@ from localctx.kernels.cpu.adapter import Change
 from localctx.kernels.cpu.decode import LayerLayout
 from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_plainly
 from localctx.kernels.cpu.decoder_layer import EntryWeights, ExitWeights, LayerChanges, enter, leave
-from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias, bias_scores
+from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias, bias_scores, scores_at
 from localctx.kernels.cpu.linear import Blocks
 from localctx.kernels.cpu.selection import choose_plainly
 from localctx.kernels.llvm.vector_math import as_pointer
-from localctx.kernels.quant import PAGE
 
 
 class PageSelection(NamedTuple):
@@ -116,7 +115,7 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
             own = i - selection.dense
             _select(scaled[0], extra, selection, selection.sketches[own], chosen[own])
             own_sealed = _pages_at(chosen[own], selection.parts, sealed.addresses[i], sealed.formats[i])
-            extra = extra_at(chosen[own], extra)
+            extra = scores_at(chosen[own], extra)
         own_tails = BatchOpenPages(tails.addresses[i], tails.bits, tails.filled, tails.hidden)
         layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i])
         seen = own_sealed.addresses.shape[1] if i >= recorded else 0
@@ -151,20 +150,6 @@ def _pages_at(chosen, parts, addresses, formats):  # type: ignore[no-untyped-def
             own_addresses[head, i] = addresses[chosen[head, i]]
             own_formats[head, i] = formats[chosen[head, i]]
     return BatchPages(parts, own_addresses, own_formats)
-
-
-@njit(cache=True)
-def extra_at(chosen, extra):  # type: ignore[no-untyped-def]
-    """Returns the scores to add, ``extra`` [Hq, pages * 64], of the pages ``chosen`` [H, count]: [Hq, count * 64]."""
-    if extra.shape[1] == 0:
-        return extra
-    count, group = chosen.shape[1], len(extra) // len(chosen)
-    out = np.empty((len(extra), count * PAGE), np.float32)
-    for head in range(len(extra)):
-        for i in range(count):
-            at = chosen[head // group, i] * PAGE
-            out[head, i * PAGE : i * PAGE + PAGE] = extra[head, at : at + PAGE]
-    return out
 
 
 @njit

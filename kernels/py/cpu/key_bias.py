@@ -62,6 +62,20 @@ def bias_scores(q, parts, bias):  # type: ignore[no-untyped-def]
     return out
 
 
+@njit(cache=True)
+def scores_at(chosen, extra):  # type: ignore[no-untyped-def]
+    """Returns the ``bias_scores`` ``extra`` [Hq, n * 64] of the pages ``chosen`` [H, count] alone: [Hq, count * 64]."""
+    if extra.shape[1] == 0:
+        return extra
+    count, group = chosen.shape[1], len(extra) // len(chosen)
+    out = np.empty((len(extra), count * PAGE), np.float32)
+    for head in range(len(extra)):
+        for i in range(count):
+            at = chosen[head // group, i] * PAGE
+            out[head, i * PAGE : i * PAGE + PAGE] = extra[head, at : at + PAGE]
+    return out
+
+
 @njit(**INNER)
 def _scores_of_part(q, bias, head, first, stop, room, out):  # type: ignore[no-untyped-def]
     """Compute ``bias_scores`` of a head's queries q [group, D] for the pages ``first`` to ``stop``. ``room`` is scratch

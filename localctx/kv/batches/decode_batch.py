@@ -9,15 +9,15 @@ from torch import Tensor
 
 from localctx.kernels.cpu.decode import SPLIT
 from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_rows
-from localctx.kernels.cpu.decode_layers import NEVER, NO_SELECTION, LayerPages, PageSelection, extra_at, no_bias
-from localctx.kernels.cpu.key_bias import bias_scores
+from localctx.kernels.cpu.decode_layers import NEVER, NO_SELECTION, LayerPages, PageSelection, no_bias
+from localctx.kernels.cpu.key_bias import bias_scores, scores_at
 from localctx.kernels.cpu.selection import num_candidates
 from localctx.kv.batches.graph_inputs import CapturableBatch
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
 from localctx.kv.keepers.select import DENSE_LAYERS
 from localctx.kv.row_parts import split_rows
-from localctx.kv.selection import choose_pages, page_bias
+from localctx.kv.selection import choose_pages, layer_biases, page_bias
 from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
@@ -95,7 +95,7 @@ class DecodeBatch:
             BatchPages(self._parts, self._addresses, self._kinds[form.parts]),
             BatchOpenPages(self._open_pages, self._bits, self._filled, self._none_hidden),
             form.layouts[0]._replace(table=np.stack([layout.table for layout in form.layouts])),
-            page_bias(self._caches, layers) if self._pool.has_unbiased else no_bias(len(layers)),
+            layer_biases(self._caches, layers) if self._pool.has_unbiased else no_bias(len(layers)),
             self._selection(range(DENSE_LAYERS, len(layers))),
             next(filter(partial(self._records, window=None), layers), NEVER),
         )
@@ -151,7 +151,7 @@ class DecodeBatch:
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=extra if extra is None or chosen is None else extra_at(chosen, extra),
+            extra=extra if extra is None or chosen is None else scores_at(chosen, extra),
             rotated=self._pool.format.rotated,
             masses=records,
         )
@@ -248,5 +248,4 @@ class DecodeBatch:
         """
         if not self._pool.unbiased(layer):
             return None
-        bias = page_bias(self._caches, [layer])
-        return bias_scores(q, self._parts, bias._replace(starts=bias.starts[0]))
+        return bias_scores(q, self._parts, page_bias(self._caches, layer))
