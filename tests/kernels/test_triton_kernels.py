@@ -16,6 +16,7 @@ from localctx.budget import TierLimits
 from localctx.kernels import quant, sketch
 from localctx.kernels import reference as A
 from localctx.kernels.cpu import selection as selection_cpu
+from localctx.kernels.cpu.key_bias import KeyBias
 from localctx.kernels.device import has_triton
 from localctx.kernels.triton import attention as attention_triton
 from localctx.kernels.triton import pages as pages_triton
@@ -42,6 +43,7 @@ from localctx.shape import PAGE, KVShape, LayerShape
 pytestmark = pytest.mark.slow
 
 BF16 = torch.bfloat16
+NOWHERE = np.empty(0, np.int64)  # no channels rotate
 CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
 SHAPES = {"gqa": (LayerShape(2, 32, 32), 6), "uneven": (LayerShape(1, 24, 40), 2)}
 WIDE = {"wide": (LayerShape(2, 128, 128), 6)}  # as ``word_attention`` attends to, in Gluon
@@ -363,6 +365,10 @@ class Biased:
     def bias_keys(self, layer, positions):
         return self.bias.to(positions.device)[:, None].expand(-1, len(positions), -1)
 
+    def key_bias(self, layers, starts):
+        keys = self.bias[None, :, None].expand(len(layers), -1, starts.shape[1], -1).clone()
+        return KeyBias(keys.numpy(), np.empty((0, PAGE), np.float32), NOWHERE, NOWHERE, np.arange(32))
+
     def bias_scores(self, layer, q, positions):
         return (
             (q.unflatten(0, (2, -1)) * self.bias.to(q.device)[:, None])
@@ -461,7 +467,7 @@ def test_a_row_selects_the_same_pages_in_a_batch_and_on_every_device(codec, leng
     def in_batch(caches, layer, q, k, v):
         if layer == 0:
             rows.append(make_decode_batch([(caches[0], 1)]))
-        expected.append(choose_pages(caches[0], layer, q[:, 0], 0.2).cpu())
+        expected.append(choose_pages(caches[0], layer, q[:, 0] * 0.2, None).cpu())
         out = rows[-1].attend(layer, q, k, v, 0.2)
         if layer == 3:
             rows[-1].report_attention()
