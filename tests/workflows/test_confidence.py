@@ -2,6 +2,7 @@
 
 import json
 import random
+from math import e, log
 from types import SimpleNamespace
 
 import pytest
@@ -115,7 +116,8 @@ def test_a_reply_that_nothing_answers_is_reconsidered_if_the_text_may_answer(fir
         result=SimpleNamespace(decoding="free"),
     )
     calibration = Calibration((0.0,) * FEATURES, 0.0, 0.5, threshold)
-    reconsider(request, Evidence(0, 0, likelihood, 0, 1), calibration)
+    others = reconsider(request, Evidence(0, 0, likelihood, 0, 1), calibration)
+    assert others == pytest.approx(log(8 / (8 + e)) if forbidden else 0.0), "the likelihood of the other eight tokens"
     assert request.controls.bias == ({1: 2.0, 5: -100.0} if forbidden else {1: 2.0})
 
 

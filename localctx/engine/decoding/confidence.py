@@ -56,8 +56,7 @@ class Evidence:
 class Calibration:
     """A fitted regression: ``weights`` of the features and a ``bias``. Answers with a probability below ``threshold``
     are withheld. Where the adapter itself replies that nothing answers, with a probability of ``reconsider`` or more
-    that something does, its next likeliest reply is generated instead; the confidence in that reply is given that the
-    adapter's own is wrong.
+    that something does, its next likeliest reply is generated instead.
     """
 
     weights: tuple[float, ...]

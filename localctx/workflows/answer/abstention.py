@@ -49,9 +49,10 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
     """
     request, evidence = case.request, (yield from _gather(case))
     held, calibration = list[Event](), calibration_of(request)
-    reconsider(request, evidence, calibration)
+    others = reconsider(request, evidence, calibration)
     yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
-    request.result.evidence = evidence.of_answer(*_answer_likelihood(request))
+    likelihood, tokens = _answer_likelihood(request)
+    request.result.evidence = evidence.of_answer(likelihood + others, tokens)
     request.result.confidence = round(calibration.confidence(request.result.evidence), 4)
     if not says_nothing(request) and request.result.confidence >= calibration.threshold:
         yield from held
@@ -137,17 +138,19 @@ def _prefill_and_rank(case: AnswerCase) -> EngineCoroutine[tuple[float, int]]:
     return alone
 
 
-def reconsider(request: Request, evidence: Evidence, calibration: Calibration) -> None:
+def reconsider(request: Request, evidence: Evidence, calibration: Calibration) -> float:
     """Forbid the adapter's reply that nothing answers, where that is what it would reply, but the evidence speaks for
-    an answer (``Calibration.reconsider``).
+    an answer (``Calibration.reconsider``). Returns the log-probability of all other replies, in nats: that by which the
+    likelihood of an answer is too high, as it is computed without the forbidden reply. 0 if nothing is forbidden.
     """
     said = request.model.tokenizer.encode(request.not_said)
     assert request.logits is not None, "the prompt was prefilled"
     would_say = int(request.logits.argmax()) == said[0] and evidence.not_said > _MOST
     confidence = calibration.confidence(evidence.of_answer(evidence.not_said, len(said) + 1))
-    if would_say and request.result.decoding == "free" and confidence >= calibration.reconsider:
-        forbidden = {**request.controls.bias, said[0]: -100.0}
-        request.controls = replace(request.controls, bias=forbidden)
+    if not would_say or request.result.decoding != "free" or confidence < calibration.reconsider:
+        return 0.0
+    request.controls = replace(request.controls, bias={**request.controls.bias, said[0]: -100.0})
+    return math.log1p(-float(request.logits.softmax(-1)[said[0]]))
 
 
 def _answer_likelihood(request: Request) -> tuple[float, int]:
