@@ -8,6 +8,7 @@ from pathlib import Path
 from localctx.errors import UsageError
 from localctx.file_names import stored_path
 from localctx.library.folders.find import LEADS_OUT, find_documents
+from localctx.store.documents import DocumentRow
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,11 @@ class DocumentJob:
     source: str
     path: str
     nbytes: int
+
+    @classmethod
+    def stored(cls, row: DocumentRow) -> "DocumentJob":
+        """Returns the job of a stored document. Its source is its id, and also the path of one from standard input."""
+        return cls(row.id, row.path if row.path != "-" else row.id, row.bytes)
 
 
 @dataclass(frozen=True)

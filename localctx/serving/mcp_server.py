@@ -1,4 +1,4 @@
-"""MCP server: lets editors and assistants search, ask, list and read the library (Model Context Protocol)."""
+"""MCP server: lets editors and assistants search, ask, compare and read the library (Model Context Protocol)."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +26,9 @@ TopPassages = Annotated[int, f"The most passages, up to {MAX_PASSAGES}."]
 AskedQuestion = Annotated[str, "A question in a sentence."]
 AskedDocuments = Annotated[list[str] | None, "Ids of the documents to ask; none: all of the library."]
 DocumentId = Annotated[str, "The id of a document, as list has it."]
+TableColumns = Annotated[
+    list[str], 'A column each, such as "supplier", "signed (date)" or "rent (money): How much is the rent?".'
+]
 
 
 class LibraryTools:
@@ -61,6 +64,37 @@ class LibraryTools:
             report = done[-1].report
             assert isinstance(report, AnswerReport)
             return _told(report)
+
+        return self._run(job)
+
+    def table(self, columns: TableColumns, documents: AskedDocuments = None) -> str:
+        """Ask each document the same questions; returns a line of JSON a document, with a cell a column. A cell's state
+        is found (its value is in the quotation), unsure, missing or corrected.
+        """
+        from localctx.batch.outputs import json_line
+        from localctx.batch.table.columns import parse_column
+        from localctx.batch.table.fill import fill_stored, questions_of
+
+        def job(session: Session) -> Generator[Any, Any, str]:
+            named, stored = [parse_column(column) for column in columns], session.store.documents
+            rows = [stored.find(document) for document in documents or ()] or stored.all()
+            session.change(questions_of(named).adapted(session.settings))
+            with session.workflows.summaries() as summarizing:
+                filled = yield from fill_stored(summarizing, rows, named)
+            return "".join(json_line(row.to_json()) for row in filled) or "The library is empty."
+
+        return self._run(job)
+
+    def compare(self, old: DocumentId, new: DocumentId) -> str:
+        """Compare two versions of a document clause by clause; returns the changes with their words and places."""
+        from localctx.batch.compare.compare_file import compare_text
+        from localctx.library.compare.compare_documents import compare_documents
+
+        def job(session: Session) -> Generator[Any, Any, str]:
+            yield from ()
+            stored = session.store.documents
+            versions = [stored.stored(stored.find(document).id) for document in (old, new)]
+            return compare_text(compare_documents(*filter(None, versions)))
 
         return self._run(job)
 
@@ -112,7 +146,7 @@ def make_server(worker: EngineWorker) -> "MCPServer":
         raise UsageError("the MCP SDK is not installed", "pip install 'localctx[mcp]'") from e
 
     tools, server = LibraryTools(worker), MCPServer("localctx", instructions=INSTRUCTIONS, version=__version__)
-    for tool in (tools.search, tools.ask, tools.list, tools.read):
+    for tool in (tools.search, tools.ask, tools.table, tools.compare, tools.list, tools.read):
         server.add_tool(tool, structured_output=False)
     return server
 

@@ -1,6 +1,7 @@
 """``localctx mcp``: an MCP client of the official SDK uses the library, over stdio and in process."""
 
 import asyncio
+import json
 import os
 import sys
 from contextlib import closing
@@ -32,7 +33,7 @@ def library(home, sharp_model, document):
 async def use(server, identifier: str) -> None:
     async with Client(server) as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
-        assert tools == {"search", "ask", "list", "read"}
+        assert tools == {"search", "ask", "table", "compare", "list", "read"}
         listed = said(await client.call_tool("list", {}))
         assert listed.startswith(f"{identifier}  rivers.txt")
         found = said(await client.call_tool("search", {"words": "river 7"}))
@@ -67,3 +68,29 @@ def test_questions_are_answered_and_mistakes_told(library):
     with closing(EngineWorker(settings, "mcp")) as worker:
         asyncio.run(use(make_server(worker), identifier))
         asyncio.run(ask(make_server(worker)))
+
+
+def test_documents_fill_a_table_and_versions_are_compared(library, tmp_path):
+    settings, identifier = library
+    newer = tmp_path / "newer.txt"
+    newer.write_text((tmp_path / "rivers.txt").read_text().replace("River 7 is 259 km", "River 7 is 300 km"))
+
+    async def use(server, other: str) -> None:
+        async with Client(server) as client:
+            columns = ["length: How long is river 7?"]
+            rows = said(await client.call_tool("table", {"columns": columns, "documents": [identifier]}))
+            (row,) = map(json.loads, rows.splitlines())
+            assert (row["document"], list(row["cells"])) == (identifier, ["length"])
+            everything = said(await client.call_tool("table", {"columns": columns}))
+            assert {json.loads(row)["document"] for row in everything.splitlines()} == {identifier, other}
+            changes = said(await client.call_tool("compare", {"old": identifier, "new": other}))
+            assert "River 7 is 300 km" in changes
+            assert "River 8" not in changes
+            wrong = await client.call_tool("table", {"columns": ["length (furlongs)"]})
+            assert wrong.is_error
+            assert "furlongs" in wrong.content[0].text
+
+    with closing(EngineWorker(settings, "mcp")) as worker:
+        with session(settings.home, settings.model, max_tokens=8) as s:
+            (other,) = s.workflows.store([str(newer)])
+        asyncio.run(use(make_server(worker), other))

@@ -91,8 +91,7 @@ class SummariesPanel:
     def _items(self, documents: Sequence[str]) -> Iterator[BatchItem]:
         with self._window.store() as store:
             for row in map(store.documents.find, filter(store.documents.has, documents)):
-                path = row.path if row.path != "-" else row.id  # several documents may come from standard input
-                yield BatchItem(DocumentJob(row.id, path, row.bytes), row.name)
+                yield BatchItem(DocumentJob.stored(row), row.name)
 
     def _begin(self, ticked: str, length: str, style: str, language: str, questions: str) -> Updates:
         given = tuple(line.strip() for line in questions.splitlines() if line.strip())

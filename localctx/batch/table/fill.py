@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
-from localctx.batch.jobs import plan_jobs
+from localctx.batch.jobs import DocumentJob, plan_jobs
 from localctx.batch.run_batch import Batch, Outcome
 from localctx.batch.side_by_side import run_side_by_side
 from localctx.batch.table.cells import AnswerRow
 from localctx.batch.table.columns import TableColumn, check_columns
 from localctx.batch.table.corrections import all_corrections
 from localctx.batch.table.table_file import AnswerTable
+from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.scheduler import ForwardFunction
 from localctx.errors import DocumentError
+from localctx.store.documents import DocumentRow
 from localctx.workflows.summarize.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
 
@@ -34,4 +36,18 @@ def fill_table(
     batch = Batch(summarizing, questions_of(columns), [rows])
     events = run_side_by_side(batch.run, jobs, compute, summarizing.runtime.cancelled)
     rows.note_failures(event for _, event in events if isinstance(event, Outcome))
+    return rows.in_order(job.path for job in jobs)
+
+
+def fill_stored(
+    summarizing: SummarizeWorkflow, documents: Sequence[DocumentRow], columns: Sequence[TableColumn]
+) -> EngineCoroutine[list[AnswerRow]]:
+    """Ask stored documents the questions of the columns, one document after another; returns a row for each.
+
+    Answers of earlier runs are not generated again. Raises Cancelled, StoreError, ModelError.
+    """
+    rows = AnswerTable(columns, lambda: all_corrections(summarizing.runtime.store))
+    batch, jobs = Batch(summarizing, questions_of(columns), [rows]), [DocumentJob.stored(row) for row in documents]
+    for job in jobs:
+        rows.note_failures([(yield from batch.run(job))])
     return rows.in_order(job.path for job in jobs)
