@@ -28,7 +28,8 @@ class Conversation:
     ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
     (plural). ``adapter`` computes the answer (None: no adapter). ``messages`` replace all of that by a raw
     conversation, with ``tools`` that the answer may call; ``raw`` replaces it by a text to continue. ``max_tokens``
-    limits the answer (0: the setting). If ``begun`` is set, the answer continues this text.
+    limits the answer (0: the setting). If ``begun`` is set, the answer continues this text. If it is ``formatted``, a
+    grammar says what the answer may be.
     """
 
     chat: str | None = None
@@ -41,6 +42,12 @@ class Conversation:
     begun: str = ""
     raw: str = ""
     tools: Sequence[Any] = ()
+    formatted: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """True if the answer may be any text: it has not begun, and has no format."""
+        return not (self.begun or self.formatted)
 
     @property
     def is_verbatim(self) -> bool:

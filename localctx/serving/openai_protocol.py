@@ -9,6 +9,7 @@ from typing import Any
 
 from localctx.engine.events import Planned, Token
 from localctx.models.base import Messages
+from localctx.models.token_controls import TokenControls
 from localctx.models.tokenizer.tool_calls import ToolCall, call_schema
 from localctx.serving.api_error import ApiError, Fields, as_text
 from localctx.serving.sampling_fields import (
@@ -216,9 +217,9 @@ def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRe
     The messages must be questions and answers in turn, and end with a question. Raises ApiError.
     """
     controls = asked.controls
-    if asked.tools or controls.grammar or controls.bias or controls.top is not None or asked.settings.n > 1:
+    if asked.tools or controls.bias or controls.top is not None or asked.settings.n > 1:
         raise ApiError(
-            "with document_ids, tools, formats, biases, logprobs and several answers are not supported", "document_ids"
+            "with document_ids, tools, biases, logprobs and several answers are not supported", "document_ids"
         )
     if controls.frequency_penalty or controls.presence_penalty:
         raise ApiError("with document_ids, penalties are not supported", "document_ids")
@@ -228,7 +229,8 @@ def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRe
     if not texts[-1].strip():
         raise ApiError("the question is empty", "messages")
     history = list(zip(texts[:-1:2], texts[1:-1:2], strict=True))
-    return ReplyRequest(asked.settings, documents=documents, question=texts[-1], history=history)
+    controls = TokenControls(grammar=controls.grammar)
+    return ReplyRequest(asked.settings, controls=controls, documents=documents, question=texts[-1], history=history)
 
 
 def _tool(given: Any, index: int) -> dict[str, Any]:

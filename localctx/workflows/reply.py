@@ -65,8 +65,10 @@ def reply(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) 
 
 def _from_documents(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) -> EngineCoroutine[None]:
     documents = [_stored(builder.runtime, document) for document in asked.documents]
-    conversation = Conversation(history=asked.history, max_tokens=asked.settings.max_tokens)
+    formatted = bool(asked.controls.grammar)
+    conversation = Conversation(history=asked.history, max_tokens=asked.settings.max_tokens, formatted=formatted)
     request = yield from questions.open(documents, asked.question, True, conversation)
+    request.controls = asked.controls
     yield from run_request(request, questions.answer(request, asked.question, asked.settings))
     yield from map(Note, request.persist_notes)
     yield Done(request.answer_report(), request.persist_error)

@@ -229,6 +229,10 @@ def test_documents_are_uploaded_asked_and_deleted(api, name, document):
     cited = found.choices[0].message.annotations or cited.get("annotations")
     assert cited
     assert dict(dict(cited[0])["file_citation"])["file_id"] == file.id
+    form = {"type": "json_schema", "json_schema": {"name": "river", "schema": SCHEMA}}
+    how = {"max_tokens": 99, "response_format": form, "extra_body": {"document_ids": [file.id]}}
+    for asked in ("How long is river 7?", "How many rivers are there?"):
+        assert json.loads(say(api, name, asked, **how).choices[0].message.content)["name"] in ("Rhine", "Elbe")
     with pytest.raises(openai.NotFoundError):
         say(api, name, extra_body={"document_ids": [str(document)]})
     assert api.files.delete(file.id).deleted

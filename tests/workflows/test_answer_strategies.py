@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from localctx.docs import page
+from localctx.models.token_controls import TokenControls
 from localctx.settings import load_settings
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.answer_strategies import (
@@ -25,7 +26,8 @@ PASSAGES = WHOLE | {"passages": ["p"]}
 def case_of(question: str, request: dict, **settings) -> AnswerCase:
     prompt = {"documents": (), "passages": (), "begun": ""} | {k: v for k, v in request.items() if k in PROMPT}
     plan = SimpleNamespace(mode=request.get("mode", "full"))
-    run = {"adapter": None, "continues": False, "cache": SimpleNamespace(), "plan": plan}
+    controls = TokenControls(grammar=request.get("grammar", ""))
+    run = {"adapter": None, "continues": False, "cache": SimpleNamespace(), "plan": plan, "controls": controls}
     run |= {k: v for k, v in request.items() if k in run}
     result = SimpleNamespace(everywhere=request.get("everywhere"))
     asked = SimpleNamespace(prompt=SimpleNamespace(**prompt), result=result, **run)
@@ -56,6 +58,7 @@ def case_of(question: str, request: dict, **settings) -> AnswerCase:
             "free",
             "record quote likelier nearest check",
         ),
+        ("Why?", PASSAGES | {"grammar": "start: /x/", "adapter": ADAPTER}, {}, "formatted", "record check"),
         ("Why?", PASSAGES | {"begun": "Because", "adapter": ADAPTER}, {}, "continued", "record check"),
         ("Why?", PASSAGES | {"everywhere": object(), "adapter": ADAPTER}, {}, "everywhere", ""),
         ("How many?", WHOLE | {"mode": "table", "adapter": ADAPTER}, {}, "table", ""),

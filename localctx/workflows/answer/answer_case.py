@@ -33,6 +33,10 @@ class AnswerCase:
         """Returns True if the answer is computed over a table."""
         return self.request.plan.mode == "table"
 
+    def has_format(self) -> bool:
+        """Returns True if the answer must follow a grammar, such as that of a JSON schema."""
+        return bool(self.request.controls.grammar)
+
     def continues_answer(self) -> bool:
         """Returns True if the answer continues one that was cut or stopped."""
         return bool(self.request.prompt.begun)

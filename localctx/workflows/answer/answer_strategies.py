@@ -69,6 +69,7 @@ class Strategy:
 STRATEGIES = (
     Strategy("everywhere", (Case.asks_every_passage,), lambda case: ask_every_passage(case, answer_passage), ()),
     Strategy("table", (Case.computes_over_table,), answer_from_table, ()),
+    Strategy("formatted", (Case.has_format,), answer_from_prompt, (RECORD, CHECK, FOCUS)),
     Strategy("continued", (Case.continues_answer,), continue_answer, (RECORD, CHECK, FOCUS)),
     Strategy(
         "quoted",

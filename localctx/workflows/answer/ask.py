@@ -168,7 +168,7 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation,
     ) -> EngineCoroutine[Request]:
-        if self._runtime.settings.mode == "everywhere" and documents != [] and not conversation.begun:
+        if self._runtime.settings.mode == "everywhere" and documents != [] and conversation.is_free:
             return (yield from self.open_everywhere(documents, question, persist))
         if request := self._tables.open(documents, question, conversation):
             yield request.plan

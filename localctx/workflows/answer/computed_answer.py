@@ -60,7 +60,7 @@ class TableWorkflow:
         Returns None if the question computes nothing, if not exactly one document has a table, or if there are several
         possible queries and the model cannot choose among them.
         """
-        if self._runtime.settings.mode != "auto" or conversation.begun or not wanted(question).computes:
+        if self._runtime.settings.mode != "auto" or not conversation.is_free or not wanted(question).computes:
             return None
         found = [d for d in documents or () if any(span.kind == "row" for span in d.spans)]
         if len(found) != 1 or not (tables := tables_of(found[0])):
