@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from localctx.batch.table.cells import AnswerRow
     from localctx.batch.table.columns import TableColumn
     from localctx.library.compare.comparison import Comparison
+    from localctx.library.compare.outdated import OutdatedText
 
 DocumentSource = str | PathLike[str]
 
@@ -131,6 +132,14 @@ class Library:
         """Returns the ``top`` passages for ``words``, best first, in these documents (ids) or in all."""
         with self._session.workflows.library() as library:
             return library.search(words, documents, top)[0].passages
+
+    def outdated(self) -> "list[OutdatedText]":
+        """Returns the stored answers and summaries that rest on text which a newer version of their document
+        changed.
+        """
+        from localctx.library.compare.outdated import outdated_texts
+
+        return list(outdated_texts(self._session.store))
 
     def ask(self, question: str) -> Answer:
         """Answer ``question`` from passages of the whole library. Raises NothingFound. See ``Session.ask``."""

@@ -23,6 +23,7 @@ from localctx.cli.desktop import desktop
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library.library import library
+from localctx.cli.library.library_outdated import library_outdated
 from localctx.cli.library.library_search import library_search
 from localctx.cli.mcp import mcp
 from localctx.cli.models import models
@@ -139,6 +140,7 @@ _COMMANDS: tuple[click.Command, ...] = (
 )
 for _command in _COMMANDS:
     cli.add_command(_command)
+library.add_command(library_outdated)
 library.add_command(library_search)
 
 

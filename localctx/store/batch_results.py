@@ -25,6 +25,13 @@ class BatchResults:
         row = {"document": document, "recipe": recipe, "result": json.dumps(result), "made": time.time()}
         self._db.table("results").upsert(row, pk=("document", "recipe"))
 
+    def of(self, document: str) -> Iterator[dict[str, Any]]:
+        """Yields all results for a document, oldest first; not the intermediate ones."""
+        where = "document = ? AND instr(recipe, '/') = 0 ORDER BY made"
+        yield from (
+            json.loads(row["result"]) for row in self._db.query(f"SELECT result FROM results WHERE {where}", [document])
+        )
+
     def parts(self, recipe: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yields the intermediate results of a recipe: the document, the name of the part, and the result."""
         for row in self._db.query("SELECT * FROM results WHERE recipe LIKE ?", [part_of(recipe, "%")]):

@@ -224,6 +224,13 @@ class Chats:
         )
         return [_message(row) for row in rows]
 
+    def citing(self, document: str) -> list[Message]:
+        """Returns the answers in all chats that cite a document, oldest first."""
+        where = "role = 'assistant' AND instr(citations, ?)"
+        return [
+            _message(row) for row in self._db.query(f"SELECT * FROM messages WHERE {where} ORDER BY id", [document])
+        ]
+
     def quoting(self, document: str) -> list[Chat]:
         """Returns the chats with messages that are about a document or cite it, most recently used first."""
         rows = self._db.query(

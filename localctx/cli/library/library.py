@@ -42,6 +42,7 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
     localctx library add report.pdf notes/ "books/*.epub"
     """
     from localctx.batch.jobs import IgnoredFile, told
+    from localctx.cli.library.library_outdated import count_outdated
     from localctx.cli.terminal import Terminal, print_json
     from localctx.library.folders.find import find_documents
     from localctx.session import Session
@@ -61,6 +62,8 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
                 _print_result(result, as_json)
             if why := workflow.index({r.id for r in results if r.id}):
                 terminal.say(why)
+            if told_outdated := count_outdated(session.store, [r.id for r in results if r.status == "new version"]):
+                terminal.say(told_outdated)
         except KeyboardInterrupt:
             stopped = True
     for line in told(ignored):
