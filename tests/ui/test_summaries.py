@@ -5,6 +5,7 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import openpyxl
 import pytest
 from browser import Tab, Watch
 from clock import seconds_since, wait_until
@@ -248,15 +249,39 @@ def test_ticked_documents_are_summarized_through_a_pause_and_a_reload(tab, windo
 
 
 @pytest.mark.browser
-def test_ticked_documents_are_asked_and_a_wrong_length_is_told(tab, window, texts):
+def test_ticked_documents_fill_a_table_whose_values_open_their_sentences(tab, window, texts, tmp_path):
+    items_of(window, texts)
+    library(tab, "red.txt", "blue.txt")
+    tab.page.locator("#table-options button").first.click()
+    tab.page.locator("#table-make").click()
+    tab.wait_for("the table has no column", "#summaries-progress")
+    tab.page.locator("#table-columns textarea").fill("colour: Which colour is the door?\n\ndoors (number)")
+    tab.page.locator("#table-make").click()
+    tab.wait_for("2 of 2 documents done", "#summaries-progress")
+    table = tab.page.locator(".lc-answers table")
+    assert table.locator("thead th").all_inner_texts() == ["Document", "colour", "doors"]
+    assert sorted(table.locator("tbody th").all_inner_texts()) == ["blue.txt", "red.txt"]
+    item = next(item for item in window.batches.items if item.name == "red.txt")
+    (answer, *_), quote = item.entry["answers"], "Its door is red."
+    cited = {"document": item.job.source, "name": "red.txt", "page": None, "heading": None, "quote": quote}
+    cited |= {"start": 34, "end": 34 + len(quote), "source": "quote", "weight": 1.0}
+    answer |= {"answered": True, "answer": "red", "citations": [cited]}
+    window.batches.version += 1
+    tab.page.get_by_role("button", name="red", exact=True).click()
+    tab.wait_for(quote, "#viewer")
+    with tab.page.expect_download() as downloading:
+        tab.page.locator("#summaries-save").click()
+    file = tmp_path / "table.xlsx"
+    downloading.value.save_as(file)
+    assert [cell.value for cell in openpyxl.load_workbook(file).active[1]] == ["document", "colour", "doors"]
+    assert barriers(tab.page) == {}
+
+
+@pytest.mark.browser
+def test_a_wrong_length_of_a_summary_is_told(tab, window, texts):
     items_of(window, texts)
     library(tab, "red.txt", "blue.txt")
     tab.page.locator("#summary-options button").first.click()
-    tab.page.locator("#summary-questions textarea").fill("Which colour?\n\nWhere?")
-    tab.page.locator("#summarize").click()
-    tab.wait_for("2 of 2 documents done", "#summaries-progress")
-    assert tab.page.locator(".lc-card h4").all_inner_texts() == ["Which colour?", "Where?"] * 2
-    tab.page.locator("#summary-questions textarea").fill("")
     length = tab.page.locator("#summary-length input")
     length.fill("a few lines")
     length.press("Enter")

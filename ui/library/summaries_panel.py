@@ -1,4 +1,4 @@
-"""Builds the part of the library page that summarizes ticked documents, or asks each of them the same questions."""
+"""Builds the part of the library page that summarizes ticked documents, or fills a table with answers from them."""
 
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -9,21 +9,26 @@ import gradio as gr
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.markdown import SummaryTemplate
 from localctx.batch.outputs import file_name
+from localctx.batch.table.columns import TableColumn, parse_column
+from localctx.batch.table.fill import questions_of
+from localctx.batch.table.workbook import workbook
 from localctx.errors import UserError
 from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.library import summary_cards
+from localctx.ui.library.answer_table import filled_rows, table_html
 from localctx.ui.running.batch_runs import FINISHED, BatchItem
 from localctx.ui.window import QUIET, AppWindow, Updates
 from localctx.workflows.summary_task import LENGTHS, STYLES, SummaryTask
 
+_COLUMNS = "supplier\nsigned (date)\nrent (money): How much is the rent?"
 _CLICK_DOWNLOAD = "() => document.querySelector('#summaries-file').click()"
 _SHOW_PAGE = "() => document.querySelector('#main-tabs [data-tab-id=library]').click()"
 _IN_VIEW = "() => document.querySelector('#summaries').scrollIntoView({ block: 'start', behavior: 'smooth' })"
 
 
 class SummariesPanel:
-    """The options, the progress and the cards, built inside a gr.Blocks.
+    """The options, the progress, and the cards or the table, built inside a gr.Blocks.
 
     It shows ``AppWindow.batches``, which runs even if no page is open.
     """
@@ -46,26 +51,28 @@ class SummariesPanel:
         self.file = gr.DownloadButton("The file", elem_id="summaries-file", visible="hidden")
 
     def build_options(self) -> None:
-        """Build the closed options of a summary, and the questions in place of one."""
-        with gr.Accordion("Length, style and questions", open=False, elem_id="summary-options"):
-            with gr.Row():
-                self.length = gr.Dropdown(
-                    list(LENGTHS),
-                    value="medium",
-                    allow_custom_value=True,
-                    label="Length",
-                    info="or a number of words",
-                    elem_id="summary-length",
-                )
-                self.style = gr.Dropdown(list(STYLES), value="prose", label="Style", info="of what is written")
-                self.language = gr.Textbox("", label="Language", info="if not the document's own", max_lines=1)
-            self.questions = gr.Textbox(
-                "",
-                label="Or ask each of the documents, in place of a summary",
-                info="one question on each line",
-                lines=2,
-                elem_id="summary-questions",
+        """Build the closed options of a summary, and those of a table."""
+        with gr.Accordion("Length and style of summaries", open=False, elem_id="summary-options"), gr.Row():
+            self.length = gr.Dropdown(
+                list(LENGTHS),
+                value="medium",
+                allow_custom_value=True,
+                label="Length",
+                info="or a number of words",
+                elem_id="summary-length",
             )
+            self.style = gr.Dropdown(list(STYLES), value="prose", label="Style", info="of what is written")
+            self.language = gr.Textbox("", label="Language", info="if not the document's own", max_lines=1)
+        with gr.Accordion("Table: ask each document the same", open=False, elem_id="table-options"):
+            self.columns = gr.Textbox(
+                "",
+                label="Columns",
+                info="one on each line: a name, or a name with its kind and question",
+                placeholder=_COLUMNS,
+                lines=3,
+                elem_id="table-columns",
+            )
+            self.make = gr.Button("Fill the table", size="sm", elem_id="table-make")
 
     @property
     def outputs(self) -> list[Any]:
@@ -79,29 +86,26 @@ class SummariesPanel:
         The menus in the list of ``chats`` summarize the documents of a chat.
         """
         outputs = self.outputs
-        options = [self.length, self.style, self.language, self.questions]
-        begun = begin.click(self._begin, [ticked, *options], outputs, js=ticks, **QUIET)
-        begun.then(None, js=_IN_VIEW)
+        options = [self.length, self.style, self.language]
+        begin.click(self._begin, [ticked, *options], outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
+        self.make.click(self._fill, [ticked, self.columns], outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
         chats.apply(self._summarize_chat, None, outputs, **QUIET).then(None, js=_SHOW_PAGE)
         for button, change in ((self.again, self._batches.retry), (self.close, self._batches.forget)):
             button.click(self._changer(change), None, outputs, **QUIET)
         self.pause.click(self._changer(self._pause_or_resume), None, outputs, **QUIET)
-        self.save.click(self._zip, None, self.file, **QUIET).then(None, js=_CLICK_DOWNLOAD)
+        self.save.click(self._export, None, self.file, **QUIET).then(None, js=_CLICK_DOWNLOAD)
 
     def _items(self, documents: Sequence[str]) -> Iterator[BatchItem]:
         with self._window.store() as store:
             for row in map(store.documents.find, filter(store.documents.has, documents)):
                 yield BatchItem(DocumentJob.stored(row), row.name)
 
-    def _begin(self, ticked: str, length: str, style: str, language: str, questions: str) -> Updates:
-        given = tuple(line.strip() for line in questions.splitlines() if line.strip())
+    def _begin(self, ticked: str, length: str, style: str, language: str) -> Updates:
+        return self._run(ticked.split(), lambda: SummaryTask(str(length).strip(), style, " ".join(language.split())))
 
-        def task() -> SummaryTask:
-            if given:
-                return SummaryTask(questions=given)
-            return SummaryTask(str(length).strip(), style, " ".join(language.split()))
-
-        return self._run(ticked.split(), task)
+    def _fill(self, ticked: str, given: str) -> Updates:
+        columns = lambda: [parse_column(line) for line in given.splitlines() if line.strip()]  # noqa: E731
+        return self._run(ticked.split(), lambda: questions_of(columns()), columns)
 
     def _summarize_chat(self, chosen: gr.SelectData) -> Updates:
         """Summarize the documents of the chat whose menu was used."""
@@ -110,10 +114,15 @@ class SummariesPanel:
         documents = [d.id for d in chat.documents] if chat else []
         return self._run(documents, SummaryTask)
 
-    def _run(self, documents: Sequence[str], task: Callable[[], SummaryTask]) -> Updates:
+    def _run(
+        self,
+        documents: Sequence[str],
+        task: Callable[[], SummaryTask],
+        columns: Callable[[], Sequence[TableColumn]] = tuple,
+    ) -> Updates:
         """Begin a ``task`` on these documents (ids), and show it or the error."""
         try:
-            self._batches.begin(list(self._items(documents)), task())
+            self._batches.begin(list(self._items(documents)), task(), columns())
         except UserError as e:
             shown = self.show()
             return shown | {self.progress: shown[self.progress] + render.note(error_text(e), "error")}
@@ -125,7 +134,10 @@ class SummariesPanel:
         version, states = batches.version, {item.state for item in batches.items}
         with self._window.store() as store:
             has, text = store.documents.has, store.documents.text
-            cards = summary_cards.cards(batches.items, lambda d: text(d) if has(d) else None)
+            if batches.columns and batches.items:
+                cards = table_html(store, batches.columns, batches.items)
+            else:
+                cards = summary_cards.cards(batches.items, lambda d: text(d) if has(d) else None)
         unfinished, visible = not states <= {*FINISHED}, lambda shown: gr.update(visible=bool(shown))
         return {
             self.shown: version,
@@ -153,6 +165,17 @@ class SummariesPanel:
             self._batches.pause()
         else:
             self._batches.resume()
+
+    def _export(self) -> str:
+        return self._workbook() if self._batches.columns else self._zip()
+
+    def _workbook(self) -> str:
+        """Write the table so far as a workbook, as ``localctx table -o`` writes it."""
+        file = self._window.download_path("table.xlsx")
+        with self._window.store() as store:
+            rows = filled_rows(store, self._batches.columns, self._batches.items)
+        file.write_bytes(workbook(self._batches.columns, rows))
+        return str(file)
 
     def _zip(self) -> str:
         """Write the results so far as a zip of Markdown files, as ``localctx summarize -o`` writes them."""

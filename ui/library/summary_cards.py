@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from localctx.document_parts import tell_part
-from localctx.library.citations.sentence_sources import AnswerSentence, checked_summary
-from localctx.ui.answers.answer_card import answer_body, numbered_text
+from localctx.library.citations.sentence_sources import checked_summary
+from localctx.ui.answers.answer_card import numbered_text
 from localctx.ui.answers.evidence import TextOf
 from localctx.ui.render import bar, duration, escape, note
-from localctx.ui.running.batch_runs import FINISHED, BatchItem, BatchRuns
+from localctx.ui.running.batch_runs import FINISHED, STATES, BatchItem, BatchRuns
 from localctx.ui.viewer.document_viewer import open_link
 
 MAX_CARDS = 40  # beyond that, only cards near the documents in progress are shown
-_STATES = {"waiting": "Waiting", "queued": "Waiting", "running": "Reading", "failed": "Failed"}
 
 
 def progress(batches: BatchRuns) -> str:
@@ -36,7 +35,7 @@ def progress(batches: BatchRuns) -> str:
 
 
 def cards(items: Sequence[BatchItem], text_of: TextOf) -> str:
-    """Returns a card for each document: its summary or answers with their sources, or its state."""
+    """Returns a card for each document: its summary with its sources, or its state."""
     finished = sum(item.state in FINISHED for item in items)
     first = max(0, min(finished - MAX_CARDS // 2, len(items) - MAX_CARDS))
     shown = items[first : first + MAX_CARDS]
@@ -45,11 +44,11 @@ def cards(items: Sequence[BatchItem], text_of: TextOf) -> str:
 
 
 def _card(item: BatchItem, text_of: TextOf) -> str:
-    entry, why = item.entry, item.detail or _STATES.get(item.state, "")
+    entry, why = item.entry, item.detail or STATES.get(item.state, "")
     if item.state not in FINISHED or not entry:
         body = note(why, "error" if item.state == "failed" else "note")
     else:
-        body = "".join(_answer(a, text_of) for a in entry["answers"]) or _summary(entry, text_of)
+        body = _summary(entry, text_of)
         body += note(item.detail, "error") if item.detail and item.state == "failed" else ""
     return f'<article class="lc-card"><h3>{open_link(item.job.source, item.name)}</h3>{body}</article>'
 
@@ -71,9 +70,3 @@ def _where(section: dict[str, Any]) -> str:
     pages, heading = section["pages"], section["heading"]
     where = tell_part(pages) if pages else f"characters {section['start']:,} to {section['end']:,}"
     return ", ".join(filter(None, [heading and " ".join(heading.split()), where]))
-
-
-def _answer(a: dict[str, Any], text_of: TextOf) -> str:
-    checked = [AnswerSentence.from_json(sentence) for sentence in a.get("sentences", ())]
-    said = answer_body(a["answer"], checked, a["citations"], text_of) if a["answer"] else f"<p>{escape(a['why'])}</p>"
-    return f'<h4>{escape(a["question"])}</h4><div class="lc-answer">{said}</div>'

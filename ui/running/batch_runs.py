@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from localctx.batch.jobs import DocumentJob
+from localctx.batch.table.columns import TableColumn
 from localctx.engine.events import Progress, Token
 from localctx.errors import Cancelled, UsageError, UserError
 from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
@@ -20,6 +21,9 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
 
 FINISHED = ("done", "skipped", "failed")
+STATES = {"waiting": "Waiting", "queued": "Waiting", "running": "Reading", "failed": "Failed"}
+"""The states of a document that has no result yet, in words."""
+
 _ACTIVE = ("queued", "running")
 
 
@@ -78,17 +82,19 @@ class BatchRuns:
         self._runs = 0  # number of starts and resumes
         self._resumed_at, self._bytes_before = 0.0, 0  # time of the last one, and the bytes done by then
         self.items: Sequence[BatchItem] = []
-        self.task = SummaryTask()
+        self.task, self.columns = SummaryTask(), tuple[TableColumn, ...]()
         self.running = False
         self.why = ""  # the error that stopped the batch, if any
         self.version = 0  # incremented on every change
 
-    def begin(self, items: Sequence[BatchItem], task: SummaryTask) -> None:
-        """Run ``task`` on these documents and replace the previous batch. Raises UsageError while a batch runs."""
+    def begin(self, items: Sequence[BatchItem], task: SummaryTask, columns: Sequence[TableColumn] = ()) -> None:
+        """Run ``task`` on these documents and replace the previous batch. Its answers fill a table of ``columns``, if
+        there are any. Raises UsageError while a batch runs.
+        """
         with self._changed:
             if self.running:
                 raise UsageError("other documents are being summarized", "pause that first, or wait for its end")
-            self.items, self.task = list(items), task
+            self.items, self.task, self.columns = list(items), task, tuple(columns)
         self.resume()
 
     def resume(self) -> None:

@@ -81,7 +81,7 @@ def load_columns(file: Path) -> list[TableColumn]:
 def check_columns(columns: Sequence[TableColumn]) -> Sequence[TableColumn]:
     """Returns ``columns``. Raises UsageError if there is none, or if two have one name."""
     if not columns:
-        raise UsageError("the table has no column", f"add one with --ask, {_EXAMPLE}")
+        raise UsageError("the table has no column", f"add one, {_EXAMPLE}")
     names = [column.name.casefold() for column in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two columns are named {twice}", "give each a name of its own")

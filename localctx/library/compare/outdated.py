@@ -79,7 +79,9 @@ def _stored_texts(store: Store, row: DocumentRow) -> Iterator[_StoredText]:
             yield about, answer["citations"]
 
 
-def _outdated(store: Store, row: DocumentRow, newest: DocumentRow, texts: Iterable[_StoredText]) -> Iterator[OutdatedText]:
+def _outdated(
+    store: Store, row: DocumentRow, newest: DocumentRow, texts: Iterable[_StoredText]
+) -> Iterator[OutdatedText]:
     old, new = store.documents.stored(row.id), store.documents.stored(newest.id)
     assert old, "its row was read"
     assert new, "its row was read"
