@@ -24,7 +24,7 @@ from pathlib import Path
 import harness  # noqa: F401
 from made_files import docx, pdf
 
-from localctx.batch.table.values import read_values
+from localctx.library.wording.values import read_values
 from localctx.settings import load_settings
 
 QUESTIONS = {

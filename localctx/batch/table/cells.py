@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from localctx.batch.outputs import ResultEntry
 from localctx.batch.table.columns import TableColumn
-from localctx.batch.table.values import Value, day_comes_first, read_values
 from localctx.library.wording.identify_language import language_of
+from localctx.library.wording.values import Value, day_comes_first, read_values
 
 CellState = Literal["found", "unsure", "missing", "corrected"]
 
