@@ -27,8 +27,16 @@ _NEAR = 12  # characters before and after a number that may name a currency
 
 def number_at(text: str, start: int, end: int) -> str:
     """Returns the normalized form of the number at characters ``start..end`` of ``text``, a match of NUMBER."""
-    amount = _BEFORE.search(text[max(0, start - _NEAR) : start]) or _AFTER.match(text[end : end + _NEAR])
-    return number_form(text[start:end], bool(amount))
+    return number_form(text[start:end], amount_at(text, start, end) != (start, end))
+
+
+def amount_at(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns the characters of the number at ``start..end`` of ``text`` with the currency, or the percent sign, that
+    stands right beside it.
+    """
+    first = max(0, start - _NEAR)
+    before, after = _BEFORE.search(text[first:start]), _AFTER.match(text[end : end + _NEAR])
+    return first + before.start() if before else start, end + after.end() if after else end
 
 
 def number_form(number: str, amount: bool = False) -> str:

@@ -28,7 +28,16 @@ _JOINED = re.compile(r"(?<=\d)(?=[^\W\d_]{3})|(?<=[^\W\d_]{3})(?=\d)")  # 3 June
 _WHOLE_DATES = {"REQUIRE_PARTS": ["day", "month", "year"], "PARSERS": ["absolute-time"], "STRICT_PARSING": True}
 _CURRENCIES = {
     **{"€": "EUR", "euro": "EUR", "euros": "EUR", "£": "GBP", "pound": "GBP", "pounds": "GBP", "$": "USD"},
-    **{"dollar": "USD", "dollars": "USD", "us$": "USD", "¥": "JPY", "yen": "JPY", "元": "CNY", "rmb": "CNY"},
+    **{
+        "dollar": "USD",
+        "dollars": "USD",
+        "us$": "USD",
+        "¥": "JPY",
+        "yen": "JPY",
+        "元": "CNY",
+        "rmb": "CNY",
+        "yuan": "CNY",
+    },
     **{"francs": "CHF", "franken": "CHF", "fr.": "CHF", "₹": "INR", "zł": "PLN", "kč": "CZK", "kr": "SEK"},
 }
 _CURRENCY_WORD = re.compile(r"\b(?:euros?|pounds?|dollars?|francs?|franken)\b|元", re.IGNORECASE)
@@ -52,13 +61,16 @@ _LETTERS = {"k": 3, "m": 6, "bn": 9}
 class Value:
     """A value as JSON, ``shown`` in one form for all documents, and its words as ``printed``.
 
-    Money is a number with the ``unit`` EUR, USD or another currency, or "" if none is printed.
+    Money is a number with the ``unit`` EUR, USD or another currency, or "" if none is printed. A number, an amount and
+    a date stand at characters ``start..end`` of the text.
     """
 
     value: Any
     shown: str
     printed: str
     unit: str = ""
+    start: int = 0
+    end: int = 0
 
 
 def day_comes_first(text: str) -> bool | None:
@@ -110,7 +122,9 @@ def _numbers(text: str) -> Iterator[Value]:
             number = Decimal(sign + form).scaleb(power)
             whole = number == number.to_integral_value()
             shown = f"{number:.0f}" if power and whole else f"{number:f}"
-            yield Value(int(number) if whole else float(number), shown, text[found.start() : end])
+            yield Value(
+                int(number) if whole else float(number), shown, text[found.start() : end], "", found.start(), end
+            )
 
 
 def _scale_after(text: str, start: int, end: int) -> tuple[int, int]:
@@ -125,14 +139,11 @@ def _scale_after(text: str, start: int, end: int) -> tuple[int, int]:
 def _amounts(text: str) -> Iterator[Value]:
     from price_parser import Price
 
-    end = 0
     for number in _numbers(text):
-        start = text.index(number.printed, end)
-        end = start + len(number.printed)
-        around = text[max(0, start - 8) : end + 12]
+        around = text[max(0, number.start - 8) : number.end + 12]
         unit = _currency(Price.fromstring(around).currency or "", around)
         digits = f"{Decimal(number.shown):.2f}" if unit else number.shown
-        yield Value(number.value, f"{digits} {unit}".strip(), number.printed, unit)
+        yield Value(number.value, f"{digits} {unit}".strip(), number.printed, unit, number.start, number.end)
 
 
 def _currency(symbol: str, around: str) -> str:
@@ -152,7 +163,7 @@ def _dates(text: str, language: str, day_first: bool | None) -> Iterator[Value]:
             continue  # 03/04/2026 may be in March or in April
         settings = {**_WHOLE_DATES, "DATE_ORDER": "MDY" if first is False else "DMY"}
         if day := parse(_JOINED.sub(" ", found[0]), languages=languages, settings=settings):
-            yield Value(day.date().isoformat(), day.date().isoformat(), found[0])
+            yield Value(day.date().isoformat(), day.date().isoformat(), found[0], "", *found.span())
 
 
 def _chosen(text: str, choices: Sequence[str]) -> Iterator[Value]:
