@@ -20,6 +20,7 @@ _PHASES = {
     "sections": "Summarizing sections",
     "summaries": "Joining summaries",
     "questions": "Answering questions",
+    "comparing": "Asking each document",
     "checking": "Checking",
     "verifying": "Checking",
     "measuring": "Measuring",

@@ -11,6 +11,7 @@ from localctx.ui.everyday import in_everyday_words, phase_name
 _READS = {
     "full": "Reading the full document",
     "everywhere": "Asking every passage",
+    "compared": "Asking each document",
     "table": "Computing over all rows of the table",
     "summarize": "Summarizing the whole document",
     "extract": "Choosing key sentences of the document",

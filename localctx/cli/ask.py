@@ -240,9 +240,9 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     numbered = sources if terminal.numbers else []
     for number, source in numbered:
         terminal.hint(f"[{number}] {format_citation(source, MAX_QUOTE)}")
-    if not numbered and sources:
-        terminal.quote_below(sources[0][1])
-    shown = [source for _, source in numbered] + [terminal.quoted]
+    below = [] if numbered else [source for _, source in (sources if report["mode"] == "compared" else sources[:1])]
+    terminal.quote_below(below)
+    shown = [source for _, source in numbered] + below + [terminal.quoted]
     others = [c for c in report["citations"] if not everywhere and not any(_is_part(c, one) for one in shown)]
     for citation in others:
         terminal.hint(f"{'also' if terminal.quoted else 'see'} {format_citation(citation, MAX_QUOTE)}")

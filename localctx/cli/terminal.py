@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -137,13 +137,14 @@ class Terminal:
         self.quoted = quoted.citation
         print_text(f"{format_citation(quoted.citation, MAX_QUOTE)}\n")
 
-    def quote_below(self, citation: dict[str, Any]) -> None:
-        """Print an answer's source below it, unless it was quoted above."""
+    def quote_below(self, citations: Sequence[dict[str, Any]]) -> None:
+        """Print an answer's sources below it, unless one was quoted above."""
         if self.quoted or self._quiet or self._json or self._several:
             return
         self.end_answer()
-        self.quoted = citation
-        print_text(f"\n{format_citation(citation, MAX_QUOTE)}")
+        for citation in citations:
+            self.quoted = citation
+            print_text(f"\n{format_citation(citation, MAX_QUOTE)}")
 
     def _nearest(self, nearest: NearestPassage) -> None:
         """Print the nearest passage, below an answer that says that nothing answers."""

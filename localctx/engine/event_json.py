@@ -21,7 +21,14 @@ from localctx.engine.events import (
     Token,
     WholeOffered,
 )
-from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
+from localctx.engine.request_report import (
+    AnswerReport,
+    ComparedReport,
+    EverywhereReport,
+    KVReport,
+    PrepareReport,
+    TokenCounts,
+)
 from localctx.errors import Cancelled, UserError, make_error
 
 EVENTS = {
@@ -79,8 +86,9 @@ def _done(value: dict[str, Any]) -> dict[str, Any]:
 
 def _answer_report(value: dict[str, Any]) -> AnswerReport:
     everywhere = EverywhereReport(**value["everywhere"]) if value["everywhere"] else None
-    parts = {"tokens": TokenCounts(**value["tokens"]), "kv": KVReport(**value["kv"]), "everywhere": everywhere}
-    return AnswerReport(**{**value, **parts})
+    compared = ComparedReport(**value["compared"]) if value["compared"] else None
+    parts = {"tokens": TokenCounts(**value["tokens"]), "kv": KVReport(**value["kv"])}
+    return AnswerReport(**{**value, **parts, "everywhere": everywhere, "compared": compared})
 
 
 def _prepare_report(value: dict[str, Any]) -> PrepareReport:

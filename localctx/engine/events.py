@@ -28,6 +28,7 @@ COUNTED = {
     "sections": "sections",
     "summaries": "summaries",
     "questions": "questions",
+    "comparing": "documents",
 }
 """Unit of a phase's progress, by the phase's first word."""
 PREPARING = "preparing for this processor, once: about two minutes"

@@ -18,7 +18,14 @@ from localctx.engine.persistence.prompt_sharing import Sharing
 from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import Prompt
 from localctx.engine.prompt_wording import NOT_SAID
-from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
+from localctx.engine.request_report import (
+    AnswerReport,
+    ComparedReport,
+    EverywhereReport,
+    KVReport,
+    PrepareReport,
+    TokenCounts,
+)
 from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange
 from localctx.kv.sequence_cache import SequenceCache
@@ -79,6 +86,7 @@ class RequestResult:
     withheld: str | None = None  # an answer that was not confident enough
     ranked: Sequence["Request"] = ()  # that ranked the candidates
     everywhere: EverywhereReport | None = None  # if every passage is asked
+    compared: ComparedReport | None = None  # if documents are compared
     token_totals: dict[str, int] | None = None  # of the prompts that an answer is made of
     query: str | None = None  # that computed the answer over a table
     offered: Mapping[str, float | None] = field(default_factory=dict)  # ways to answer from the whole, with seconds
@@ -200,6 +208,7 @@ class Request:
             nearest=self.result.nearest.to_json() if self.result.nearest else None,
             until=self.prompt.until,
             query=self.result.query,
+            compared=self.result.compared,
         )
 
     def prepare_report(self) -> PrepareReport:

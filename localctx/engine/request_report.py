@@ -73,6 +73,21 @@ class EverywhereReport:
     seconds: float = 0.0
 
 
+@dataclass
+class ComparedReport:
+    """The report on a question that compares documents. ``question`` was put to each of them. ``order`` is the value
+    asked for: lower, higher, earlier, later, shorter, longer or none. ``values`` are the answers, in the order of the
+    documents: ``state`` (said, missing or unsure), ``text``, ``value``, ``unit`` and ``period``. ``best`` are the
+    documents (ids) with the value asked for, empty without a verdict. ``persist``: True if pages are kept.
+    """
+
+    question: str
+    order: str
+    persist: bool
+    values: list[dict[str, Any]] = field(default_factory=list)
+    best: list[str] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class AnswerReport:
     """The report on one answered question, which ``ask --json`` prints.
@@ -83,8 +98,8 @@ class AnswerReport:
     an answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None if
     none did. ``nearest`` is the passage nearest to a question that nothing answers, in the form of a citation; it is no
     answer, and not among the ``citations``. ``chat`` and ``message`` are ids, set in a chat. ``until`` (``ReadUntil``
-    as JSON) is set if only the beginning of a document was read, ``everywhere`` if every passage was asked, and
-    ``query`` (SQL) if the answer was computed over a table.
+    as JSON) is set if only the beginning of a document was read, ``everywhere`` if every passage was asked,
+    ``compared`` if documents were compared, and ``query`` (SQL) if the answer was computed over a table.
     """
 
     answer: str
@@ -110,13 +125,14 @@ class AnswerReport:
     until: dict[str, Any] | None = None
     everywhere: EverywhereReport | None = None
     query: str | None = None
+    compared: ComparedReport | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as JSON. Drops ``chat`` and ``message`` outside of chats, and ``until``, ``everywhere``,
-        ``nearest`` and ``query`` if they are None.
+        ``nearest``, ``query`` and ``compared`` if they are None.
         """
         report = asdict(self)
-        for name in ("until", "everywhere", "nearest", "query"):
+        for name in ("until", "everywhere", "nearest", "query", "compared"):
             if report[name] is None:
                 del report[name]
         if self.chat is None:

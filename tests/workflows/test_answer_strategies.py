@@ -29,7 +29,7 @@ def case_of(question: str, request: dict, **settings) -> AnswerCase:
     controls = TokenControls(grammar=request.get("grammar", ""))
     run = {"adapter": None, "continues": False, "cache": SimpleNamespace(), "plan": plan, "controls": controls}
     run |= {k: v for k, v in request.items() if k in run}
-    result = SimpleNamespace(everywhere=request.get("everywhere"))
+    result = SimpleNamespace(everywhere=request.get("everywhere"), compared=request.get("compared"))
     asked = SimpleNamespace(prompt=SimpleNamespace(**prompt), result=result, **run)
     how = load_settings(**{"careful": "auto", "model": "/of/nobody", **settings})
     return AnswerCase(None, asked, question, how)
@@ -61,6 +61,7 @@ def case_of(question: str, request: dict, **settings) -> AnswerCase:
         ("Why?", PASSAGES | {"grammar": "start: /x/", "adapter": ADAPTER}, {}, "formatted", "record check"),
         ("Why?", PASSAGES | {"begun": "Because", "adapter": ADAPTER}, {}, "continued", "record check"),
         ("Why?", PASSAGES | {"everywhere": object(), "adapter": ADAPTER}, {}, "everywhere", ""),
+        ("Which has the lower rent?", WHOLE | {"compared": object(), "adapter": ADAPTER}, {}, "compared", ""),
         ("How many?", WHOLE | {"mode": "table", "adapter": ADAPTER}, {}, "table", ""),
     ],
 )

@@ -102,9 +102,19 @@ class Quantity:
     end: int
     period: str | None = ""
 
+    @property
+    def value(self) -> float | str:
+        """The number as JSON: a date as ``2026-03-01``."""
+        return date.fromordinal(int(self.number)).isoformat() if self.kind == "date" else self.number
+
     def is_same(self, other: "Quantity") -> bool:
-        """Returns True if both state the same, whatever the period."""
-        return (self.kind, self.number, self.unit) == (other.kind, other.number, other.unit)
+        """Returns True if both state the same, whatever the period. A number without a unit may be of any unit."""
+        bare = (
+            "number" in (self.kind, other.kind)
+            and "" in (self.unit, other.unit)
+            and "date" not in (self.kind, other.kind)
+        )
+        return self.number == other.number and (bare or (self.kind, self.unit) == (other.kind, other.unit))
 
 
 def read_quantities(text: str, language: str, day_first: bool | None = None) -> list[Quantity]:

@@ -4,19 +4,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.cache import Cache
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.settings import Settings
+from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.question_kind import asks_of_the_whole, is_instruction
+
+OpenDocuments = Callable[[Sequence[StoredDocument], str, bool], EngineCoroutine[Request]]
+"""Opens a request about documents, for a question; True keeps its pages."""
 
 
 @dataclass(frozen=True)
 class AnswerCase:
     """A case: an opened ``request``, to answer ``question`` under ``settings``.
 
-    ``cited`` are the citations of the beginning of a continued answer.
+    ``cited`` are the citations of the beginning of a continued answer. ``open_documents`` opens further requests, where
+    an answer is made of several.
     """
 
     builder: RequestBuilder
@@ -24,6 +30,11 @@ class AnswerCase:
     question: str
     settings: Settings
     cited: Sequence[Citation] = ()
+    open_documents: OpenDocuments | None = None
+
+    def compares_documents(self) -> bool:
+        """Returns True if every document is asked separately, and what they say is compared."""
+        return self.request.result.compared is not None
 
     def asks_every_passage(self) -> bool:
         """Returns True if every passage is asked separately."""

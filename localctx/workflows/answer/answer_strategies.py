@@ -14,6 +14,7 @@ from localctx.workflows.answer.abstention import give_if_confident, give_if_like
 from localctx.workflows.answer.answer_case import AnswerCase as Case
 from localctx.workflows.answer.answer_case import Condition
 from localctx.workflows.answer.checked_answer import check_sentences
+from localctx.workflows.answer.compared import compare_documents
 from localctx.workflows.answer.computed_answer import answer_from_table
 from localctx.workflows.answer.everywhere import ask_every_passage
 from localctx.workflows.answer.find_passages import focus_on_passages
@@ -68,6 +69,7 @@ class Strategy:
 
 STRATEGIES = (
     Strategy("everywhere", (Case.asks_every_passage,), lambda case: ask_every_passage(case, answer_passage), ()),
+    Strategy("compared", (Case.compares_documents,), lambda case: compare_documents(case, make_answer), ()),
     Strategy("table", (Case.computes_over_table,), answer_from_table, ()),
     Strategy("formatted", (Case.has_format,), answer_from_prompt, (RECORD, CHECK, FOCUS)),
     Strategy("continued", (Case.continues_answer,), continue_answer, (RECORD, CHECK, FOCUS)),

@@ -1,6 +1,7 @@
 """Answers questions about documents: reads them whole if the model can use their length, else passages of them.
 
-Questions that count, add up or compare are computed over a table, if the document is one.
+Questions that count, add up or compare are computed over a table, if the document is one. A question that compares
+several documents is put to each of them.
 """
 
 import time
@@ -21,6 +22,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.answer_strategies import make_answer
+from localctx.workflows.answer.compared import ComparedWorkflow
 from localctx.workflows.answer.computed_answer import NOT_COMPUTED, TableWorkflow, may_need_table
 from localctx.workflows.answer.everywhere import EverywhereWorkflow
 from localctx.workflows.answer.question_kind import with_adapter
@@ -37,6 +39,7 @@ class AskWorkflow:
     def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
         self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
         self._everywhere, self._tables = EverywhereWorkflow(builder), TableWorkflow(builder)
+        self._compared = ComparedWorkflow(builder)
 
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
@@ -155,7 +158,7 @@ class AskWorkflow:
         ``cited`` are the citations of the beginning of a continued answer. Raises Cancelled, OutOfKVMemory; tokens
         generated before remain in the request.
         """
-        return make_answer(AnswerCase(self._builder, request, question, settings, cited))
+        return make_answer(AnswerCase(self._builder, request, question, settings, cited, self.open))
 
     def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
         """Returns the reason why answers come from passages of ``documents``, or None if they are read whole."""
@@ -170,6 +173,9 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         if self._runtime.settings.mode == "everywhere" and documents != [] and conversation.is_free:
             return (yield from self.open_everywhere(documents, question, persist))
+        if request := self._compared.open(documents, question, persist):
+            yield request.plan
+            return request
         if request := self._tables.open(documents, question, conversation):
             yield request.plan
             return request

@@ -1,0 +1,186 @@
+"""Answers a question that compares documents: puts one plain question to each of them, and compares the values.
+
+Each document is asked as if it were asked alone, so that its kept pages are used. See ``workflows.comparing``.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+
+from localctx.document_parts import Citation
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Event, Note, Progress, SentenceChecked, Token, WholeOffered
+from localctx.engine.prompt import estimate_tokens
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.request_report import ComparedReport
+from localctx.engine.run_request import run_request
+from localctx.errors import Cancelled, NothingFound, StoreError
+from localctx.library.citations.sentence_sources import AnswerSentence
+from localctx.library.wording.identify_language import language_of
+from localctx.store.documents import StoredDocument
+from localctx.workflows.answer.abstention import says_nothing
+from localctx.workflows.answer.answer_case import AnswerCase
+from localctx.workflows.answer.question_likelihood import question_alone
+from localctx.workflows.comparing.comparing_question import comparing_question
+from localctx.workflows.comparing.document_value import DocumentValue, missing, read_value
+from localctx.workflows.comparing.verdict import line_of, verdict_line, winners
+from localctx.workflows.comparing.wording import WORDINGS
+
+MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
+"""A coroutine function that answers the request of a case, by its strategy."""
+
+
+class ComparedWorkflow:
+    """Opens requests that compare documents; ``compare_documents`` answers them."""
+
+    def __init__(self, builder: RequestBuilder) -> None:
+        self._builder = builder
+
+    def open(self, documents: Sequence[StoredDocument] | None, question: str, persist: bool) -> Request | None:
+        """Build the request that compares ``documents``. Its prompt is the question alone.
+
+        With ``persist``, kept pages are reused, and new ones are kept. Returns None if the question compares nothing,
+        or for the whole library (None).
+        """
+        given = list({document.id: document for document in documents or ()}.values())
+        asked = comparing_question(question, len(given))
+        if not asked:
+            return None
+        request = question_alone(self._builder, question)
+        request.prompt.documents, request.adapter = given, self._builder.runtime.adapter
+        request.result.compared = ComparedReport(asked.plain, asked.order, persist)
+        request.result.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
+        texts = [document.text for document in given]
+        request.plan = replace(
+            request.plan,
+            mode="compared",
+            reason=f"each of {len(given)} documents is asked: {asked.plain}",
+            tokens=estimate_tokens(self._builder.model.tokenizer, texts, 0, self._builder.runtime.cancelled),
+            reused=0,
+            seconds=None,
+            unusual=True,
+        )
+        return request
+
+
+def compare_documents(case: AnswerCase, make_answer: MakeAnswer) -> EngineCoroutine[None]:
+    """Ask each document, by ``make_answer``, and say what it answers. The verdict follows, where there is one.
+
+    Raises Cancelled; the answer then says how many documents were asked.
+    """
+    comparison = _Comparison(case, make_answer)
+    try:
+        yield from comparison.run()
+    except Cancelled:
+        yield from comparison.tell_stopped()
+        raise
+    case.request.result.stopped = "eos" if case.request.result.citations else "unanswered"
+
+
+class _Comparison:
+    """Asks the documents of a request, one after the other."""
+
+    def __init__(self, case: AnswerCase, make_answer: MakeAnswer) -> None:
+        request = case.request
+        asked = comparing_question(case.question, len(request.prompt.documents))
+        assert asked, "the request was opened for a comparison"
+        assert request.result.compared, "the request has its report"
+        assert case.open_documents, "the case can open further requests"
+        self._case, self._make_answer, self._asked, self._report = case, make_answer, asked, request.result.compared
+        self._request, self._documents, self._open = request, request.prompt.documents, case.open_documents
+        self._settings = replace(case.settings, n=1, beams=1)
+        self._wording = WORDINGS[asked.language]
+        self._values, self._told = list[DocumentValue](), set[str]()
+
+    def run(self) -> EngineCoroutine[None]:
+        """Ask every document, and say the verdict. Raises Cancelled."""
+        yield self._progress()
+        for document in self._documents:
+            value = yield from self._ask(document)
+            self._values.append(value)
+            self._report.values.append(value.to_json())
+            yield from self._tell(line_of(value, self._wording), value.citation)
+            yield self._progress()
+        self._report.best = [value.document for value in winners(self._asked.order, self._values)]
+        yield from self._tell(verdict_line(self._asked.order, self._values, self._wording))
+
+    def tell_stopped(self) -> EngineCoroutine[None]:
+        """Say how many documents were asked, if any answered."""
+        if self._values:
+            done, total = len(self._values), len(self._documents)
+            yield from self._tell(self._wording.stopped.format(done=done, total=total))
+
+    def _progress(self) -> Progress:
+        return Progress("comparing documents", len(self._values), len(self._documents))
+
+    def _ask(self, document: StoredDocument) -> EngineCoroutine[DocumentValue]:
+        """Ask one document, in its own language; returns what it says. Raises Cancelled."""
+        plain = self._asked.plain_in(language_of(document.text))
+        try:
+            request = yield from map_events(self._open_one(document, plain), self._note)
+        except NothingFound:
+            return missing(document)
+        case = AnswerCase(self._case.builder, request, plain, self._settings)
+        yield from map_events(run_request(request, self._make_answer(case)), self._note)
+        self._count(request)
+        for note in (*request.persist_notes, *filter(None, [request.persist_error])):
+            yield from filter(None, [self._note(Note(note))])
+        if request.result.stopped == "cancelled":
+            raise Cancelled
+        if request.result.stopped == "unanswered" or says_nothing(request):
+            return missing(document)
+        return read_value(self._asked, document, request.texts[0], _citations(request))
+
+    def _open_one(self, document: StoredDocument, plain: str) -> EngineCoroutine[Request]:
+        """Open the request for one document. If the store fails, this and all further ones are opened without it."""
+        try:
+            return (yield from self._open([document], plain, self._report.persist))
+        except StoreError as e:
+            if not self._report.persist:
+                raise
+            self._report.persist = False
+            yield Note(str(e))
+            return (yield from self._open([document], plain, False))
+
+    def _note(self, event: Event) -> Event | None:
+        """Returns a note that was not yielded before, and the progress; all else is of the single answers."""
+        if isinstance(event, Note) and not isinstance(event, WholeOffered) and event.text not in self._told:
+            self._told.add(event.text)
+            return event
+        return event if isinstance(event, Progress) else None
+
+    def _count(self, request: Request) -> None:
+        """Add the tokens and seconds of one document to those of all."""
+        totals, counts = self._request.result.token_totals, asdict(request.token_counts())
+        assert totals is not None, "it is set where the request is opened"
+        for name in totals:
+            totals[name] += counts[name]
+        seconds = Counter(self._request.seconds)
+        seconds.update({phase: request.seconds.get(phase, 0.0) for phase in ("search", "restore", "rank", "prefill")})
+        self._request.seconds = dict(seconds)
+
+    def _tell(self, line: str, citation: Citation | None = None) -> EngineCoroutine[None]:
+        """Yield a line of the answer, and the source of what it says."""
+        if not line:
+            return
+        result, before = self._request.result, "\n" if self._request.text else ""
+        start = len(self._request.text + before)
+        self._request.seconds.setdefault("first_token", time.perf_counter() - self._request.started)
+        result.answers[0].append(Token(before + line, 0))
+        yield result.answers[0][-1]
+        number = None
+        if citation:
+            result.citations = [*result.citations, citation]
+            number = len(result.citations)
+        support = "supported" if citation else "unchecked"
+        sentence = AnswerSentence(start, start + len(line), support, number, citation).to_json()
+        result.sentences.append(sentence)
+        yield SentenceChecked(sentence)
+
+
+def _citations(request: Request) -> list[Citation]:
+    """Returns the citations of an answer, then the passages that support its sentences."""
+    sentences = map(AnswerSentence.from_json, request.result.sentences)
+    return [*request.result.citations, *(sentence.source for sentence in sentences if sentence.source)]

@@ -1,0 +1,24 @@
+"""Recognizes questions that compare documents, by rules in five languages; anything else is left as it is."""
+
+from localctx.workflows.comparing.chinese import CHINESE
+from localctx.workflows.comparing.english import ENGLISH
+from localctx.workflows.comparing.french import FRENCH
+from localctx.workflows.comparing.german import GERMAN
+from localctx.workflows.comparing.rules import ComparingQuestion
+from localctx.workflows.comparing.spanish import SPANISH
+
+LANGUAGES = (ENGLISH, GERMAN, FRENCH, SPANISH, CHINESE)
+FEWEST, MOST = 2, 6
+"""How many documents one question may compare."""
+
+_AROUND = " \t\n.?!¿¡。？！"  # noqa: RUF001
+_MOST_CHARACTERS = 300
+_PLAIN = str.maketrans({"’": "'", "？": "?", "，": ","})  # noqa: RUF001
+
+
+def comparing_question(question: str, documents: int) -> ComparingQuestion | None:
+    """Returns what ``question`` compares if this number of ``documents`` is asked, None if no rule matches it."""
+    if not FEWEST <= documents <= MOST or len(question) > _MOST_CHARACTERS:
+        return None
+    words = " ".join(question.translate(_PLAIN).strip(_AROUND).split())
+    return next((asked for rules in LANGUAGES if (asked := rules.read(words, documents))), None)

@@ -1,0 +1,133 @@
+"""Reads what one document answers to a plain question: a value that a quotation of it holds, a text, or nothing."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal
+
+from localctx.document_parts import Citation
+from localctx.library.citations.cite import cite_characters
+from localctx.library.wording.identify_language import language_of
+from localctx.library.wording.quantities import Quantity, QuantityKind, read_quantities
+from localctx.library.wording.sentences import sentences
+from localctx.library.wording.values import day_comes_first
+from localctx.store.documents import StoredDocument
+from localctx.workflows.comparing.rules import ComparingQuestion
+from localctx.workflows.comparing.subjects import names_another
+from localctx.workflows.comparing.wording import WORDINGS
+
+ValueState = Literal["said", "missing", "unsure"]
+
+_KINDS: dict[str, QuantityKind] = {"earlier": "date", "later": "date", "longer": "duration", "shorter": "duration"}
+_AROUND = " \t\n.。;"
+_CLAUSE_ENDS = re.compile(r"[,;，；]|\b(?:and|und|et|y)\b")  # noqa: RUF001
+
+
+@dataclass(frozen=True)
+class DocumentValue:
+    """What a document answers. ``said``: ``text``, which ``citation`` supports; ``quantity`` is its value, if it has
+    one, and ``several`` is True if the quotation has another value that may be meant. ``missing``: the document does
+    not say. ``unsure``: the model answered, but no quotation about the subject holds the answer.
+    """
+
+    document: str
+    name: str
+    state: ValueState
+    text: str = ""
+    quantity: Quantity | None = None
+    several: bool = False
+    citation: Citation | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the value as JSON, with ``value``, ``unit`` and ``period`` None if there is no single value."""
+        q = None if self.several else self.quantity
+        value = {"value": q and q.value, "unit": q and q.unit, "period": q and q.period}
+        return {"document": self.document, "name": self.name, "state": self.state, "text": self.text, **value}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the quantities of a document's text, of the kind that is asked for."""
+
+    asked: ComparingQuestion
+    language: str
+    day_first: bool | None
+
+    @property
+    def kind(self) -> QuantityKind | None:
+        return self.asked.subject.kind or _KINDS.get(self.asked.order)
+
+    def all_in(self, text: str) -> list[Quantity]:
+        return read_quantities(text, self.language, self.day_first)
+
+    def wanted_in(self, text: str) -> list[Quantity]:
+        found = [q for q in self.all_in(text) if self.kind in (None, q.kind)]
+        return found or [q for q in self.all_in(text) if self.kind == "duration" and q.kind == "number"]
+
+
+def missing(document: StoredDocument) -> DocumentValue:
+    """Returns the value of a document that does not say."""
+    return DocumentValue(document.id, document.name, "missing")
+
+
+def read_value(
+    asked: ComparingQuestion, document: StoredDocument, answer: str, citations: Sequence[Citation]
+) -> DocumentValue:
+    """Returns what ``document`` says by the model's ``answer`` and its ``citations``, best first.
+
+    A value must be in a citation about the subject or, if the citations are of something else, in a sentence about it.
+    """
+    reader = _Reader(asked, language_of(document.text) or asked.language, day_comes_first(document.text))
+    about = [c for c in citations if asked.subject.is_in(f"{c.heading or ''} {c.quote}")]
+    if reader.all_in(answer):
+        quotes = chain(about, _sentences_about(asked, document))
+        if held := next((value for quote in quotes if (value := _held(reader, document, answer, quote))), None):
+            return held
+    if about and not reader.wanted_in(answer):
+        return DocumentValue(document.id, document.name, "said", answer.strip(_AROUND), citation=about[0])
+    known = asked.subject.pattern and reader.language in WORDINGS and not asked.subject.is_in(document.text)
+    return missing(document) if known else DocumentValue(document.id, document.name, "unsure")
+
+
+def _sentences_about(asked: ComparingQuestion, document: StoredDocument) -> Iterator[Citation]:
+    for start, end in sentences(document.text, 0, len(document.text)):
+        if asked.subject.is_in(document.text[start:end]):
+            yield cite_characters(document, start, end)
+
+
+def _held(reader: _Reader, document: StoredDocument, answer: str, citation: Citation) -> DocumentValue | None:
+    """Returns the value that the quotation has and the answer names, None if there is none."""
+    named, quoted = reader.all_in(answer), reader.wanted_in(citation.quote)
+    held = [q for q in quoted if any(q.is_same(n) for n in named)]
+    wanted = reader.wanted_in(answer)
+    if not held or not all(any(w.is_same(q) for q in held) for w in wanted):
+        return None
+    value, subject = held[0], reader.asked.subject
+    if names_another(_clause(citation.quote, quoted, value), subject):
+        return None
+    rivals = [q for q in quoted if _rivals(q, value) and not names_another(_clause(citation.quote, quoted, q), subject)]
+    several = bool(rivals) or not all(q.is_same(value) for q in held)
+    text = _shown(reader, answer, citation.quote, value)
+    return DocumentValue(document.id, document.name, "said", text, value, several, citation)
+
+
+def _rivals(other: Quantity, value: Quantity) -> bool:
+    """Returns True if ``other`` may be meant in place of ``value``: another value of the same kind, unit and period."""
+    same_kind = (other.kind, other.unit, other.period) == (value.kind, value.unit, value.period)
+    return same_kind and other.number != value.number
+
+
+def _clause(quote: str, quoted: Sequence[Quantity], value: Quantity) -> str:
+    """Returns the words around a value: those after the value before it, and those up to the next clause."""
+    before = max((q.end for q in quoted if q.end <= value.start), default=0)
+    after = min((q.start for q in quoted if q.start >= value.end), default=len(quote))
+    return f"{quote[before : value.start]} {_CLAUSE_ENDS.split(quote[value.end : after])[0]}"
+
+
+def _shown(reader: _Reader, answer: str, quote: str, value: Quantity) -> str:
+    """Returns the answer, if the quotation has the same words with the same period; else the quotation's own words."""
+    words, said = (" ".join(text.split()).casefold() for text in (quote, answer.strip(_AROUND)))
+    if said in words and any(n.kind == value.kind and n.period == value.period for n in reader.wanted_in(answer)):
+        return answer.strip(_AROUND)
+    return quote[value.start : value.end] + WORDINGS[reader.asked.language].periods.get(value.period or "", "")

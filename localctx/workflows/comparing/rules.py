@@ -1,0 +1,131 @@
+"""Defines the rules of a language for comparing questions, and what they find in a question."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from localctx.library.wording.quantities import QuantityKind
+from localctx.workflows.comparing.subjects import SUBJECTS, Subject, has_content, named_subject, subject_of
+
+Order = Literal["lower", "higher", "earlier", "later", "shorter", "longer", "none"]
+"""Which value is asked for; ``none`` if the values are only to be put side by side."""
+
+Found = Mapping[str, str]
+"""The named groups of a pattern that matched, without those that matched nothing."""
+
+_ORDERS_OF: Mapping[QuantityKind, tuple[Order, ...]] = {
+    "money": ("lower", "higher", "none"),
+    "number": ("lower", "higher", "longer", "shorter", "none"),
+    "duration": ("longer", "shorter", "lower", "higher", "none"),
+    "date": ("earlier", "later", "none"),
+}
+_MOST_WORDS = 6  # of a noun phrase
+
+
+@dataclass(frozen=True)
+class ComparingQuestion:
+    """A question that compares documents, as the ``plain`` question that is put to each of them.
+
+    ``subject`` is what the answers must be about, and ``language`` the language of the question (ISO 639-1).
+    """
+
+    language: str
+    plain: str
+    order: Order
+    subject: Subject
+
+    def plain_in(self, language: str | None) -> str:
+        """Returns the plain question for a document in ``language``: in that language, if its words are known."""
+        return self.plain if language == self.language else self.subject.plain.get(language or "", self.plain)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of one language. A pattern matches a whole question, without the punctuation around it.
+
+    ``by_noun`` compares what a ``noun`` names ("which lease has the lower rent"), in the order of the word ``more``.
+    ``by_adjective`` has an ``adjective`` alone ("which is cheaper"), and ``by_verb`` a ``verb`` with ``more`` ("which
+    ends later"). ``side_by_side`` has a ``noun`` and no order ("compare the rents"); it must name ``docs``, or a noun
+    that is known. The group ``count`` has the number of documents. ``orders`` say what ``more`` means.
+
+    ``ask`` makes the plain question about a noun. ``no_noun`` matches what is no noun of a document, such as the
+    documents themselves. ``adjectives`` and ``verbs`` name the subject that is compared.
+    """
+
+    language: str
+    by_noun: Sequence[str]
+    by_adjective: Sequence[str]
+    by_verb: Sequence[str]
+    side_by_side: Sequence[str]
+    orders: Sequence[tuple[str, Order]]
+    adjectives: Sequence[tuple[str, Order, str]]
+    verbs: Sequence[tuple[str, str]]
+    counts: Mapping[str, int]
+    no_noun: str
+    ask: Callable[[str, Found, Subject], str]
+
+    def read(self, question: str, documents: int) -> ComparingQuestion | None:
+        """Returns what ``question`` compares about this number of ``documents``, None if no rule matches."""
+        readers = (self.by_noun, self._of_noun), (self.by_adjective, self._of_adjective), (self.by_verb, self._of_verb)
+        for patterns, reader in (*readers, (self.side_by_side, self._of_several)):
+            for pattern in patterns:
+                match = re.fullmatch(pattern, question, re.IGNORECASE)
+                found = {name: text.strip() for name, text in match.groupdict().items() if text} if match else {}
+                asked = reader(found) if match and self._counts(found, documents) else None
+                if asked and (not asked.subject.kind or asked.order in _ORDERS_OF[asked.subject.kind]):
+                    return asked
+        return None
+
+    def _counts(self, found: Found, documents: int) -> bool:
+        """Returns True unless the question names another number of documents."""
+        count = found.get("count", "").lower()
+        return not count or documents == (int(count) if count.isdecimal() else self.counts[count])
+
+    def _of_noun(self, found: Found) -> ComparingQuestion | None:
+        noun = found["noun"]
+        if not self._is_noun(noun):
+            return None
+        subject = subject_of(noun)
+        return ComparingQuestion(self.language, self.ask(noun, found, subject), self._order(found), subject)
+
+    def _of_adjective(self, found: Found) -> ComparingQuestion:
+        _, order, subject = next(row for row in self.adjectives if _is(row[0], found["adjective"]))
+        return self._of_subject(SUBJECTS[subject], order)
+
+    def _of_verb(self, found: Found) -> ComparingQuestion:
+        order = self._order(found)
+        _, subject = next(row for row in self.verbs if _is(row[0], found["verb"]))
+        ends = subject == "term" and order in ("earlier", "later")  # "läuft früher ab"
+        return self._of_subject(SUBJECTS["end" if ends else subject], order)
+
+    def _of_several(self, found: Found) -> ComparingQuestion | None:
+        noun = found["noun"]
+        if not self._is_noun(noun):
+            return None
+        if known := named_subject(noun):
+            return self._of_subject(known, "none")
+        subject = subject_of(noun)
+        return (
+            ComparingQuestion(self.language, self.ask(noun, found, subject), "none", subject)
+            if "docs" in found
+            else None
+        )
+
+    def _of_subject(self, subject: Subject, order: Order) -> ComparingQuestion:
+        return ComparingQuestion(self.language, subject.plain[self.language], order, subject)
+
+    def _order(self, found: Found) -> Order:
+        return next(order for words, order in self.orders if _is(words, found["more"]))
+
+    def _is_noun(self, words: str) -> bool:
+        return len(words.split()) <= _MOST_WORDS and has_content(words) and not _is(self.no_noun, words)
+
+
+def either(rows: Sequence[tuple[str, ...] | tuple[str, Order]]) -> str:
+    """Returns a pattern of what any row of a table begins with."""
+    return "|".join(row[0] for row in rows)
+
+
+def _is(words: str, text: str) -> bool:
+    return bool(re.fullmatch(words, text, re.IGNORECASE))

@@ -1,0 +1,86 @@
+"""Subjects of comparisons: what a noun such as "rent" means in several languages, and whether a text is about it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from localctx.library.wording.quantities import QuantityKind
+from localctx.library.wording.word_forms import word_forms
+from localctx.workflows.comparing.subject_words import GENERIC, KINDS, SUBJECT_WORDS
+
+SHARED = 5  # letters with which two words begin that are of one family, such as terminate and termination
+
+_CJK = r"\u3400-\u9fff"
+_DISTINCT = ("rent", "deposit", "salary", "interest", "notice", "start", "end", "area")
+_MODIFIERS = (
+    r"(?:(?:monthly|annual|yearly|weekly|agreed|total|overall|basic|net|gross|monatlichen?|jährlichen?|vereinbarten?|"
+    r"gesamten?)\s)*"
+)
+_AFTER = r"(?:\s(?:mensuel(?:le)?s?|annuel(?:le)?s?|mensual(?:es)?|anual(?:es)?))?"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is asked of each document: a ``pattern`` of its words or, without one, all of the ``words``.
+
+    ``kind`` is the kind of its values, None if it can have any. ``plain`` asks one document for it, by language: {} if
+    its words are not known in others.
+    """
+
+    kind: QuantityKind | None = None
+    pattern: re.Pattern[str] | None = None
+    words: tuple[str, ...] = ()
+    plain: Mapping[str, str] = field(default_factory=dict)
+
+    def is_in(self, text: str) -> bool:
+        """Returns True if ``text`` is about the subject, in any of the languages."""
+        if self.pattern:
+            return bool(self.pattern.search(text))
+        forms = {word.form for word in word_forms(text)}
+        return all(any(_alike(word, form) for form in forms) for word in self.words)
+
+
+def names_another(text: str, subject: Subject) -> bool:
+    """Returns True if ``text`` names a subject of its own, such as the deposit, and not the ``subject`` asked for."""
+    others = (SUBJECTS[name] for name in _DISTINCT if SUBJECTS[name] is not subject)
+    return not subject.is_in(text) and any(other.is_in(text) for other in others)
+
+
+def subject_of(noun: str) -> Subject:
+    """Returns the subject that a noun phrase of a question names."""
+    if named := named_subject(noun):
+        return named
+    kind = next((kind for words, kind in KINDS if re.fullmatch(words, noun, re.IGNORECASE)), None)
+    content = [word.form for word in word_forms(noun) if word.is_content]
+    return Subject(kind, None, tuple([form for form in content if form not in _GENERIC] or content))
+
+
+def named_subject(noun: str) -> Subject | None:
+    """Returns the subject of SUBJECTS that a noun phrase names, None if it names another one."""
+    for name, found in SUBJECT_WORDS.items():
+        if re.fullmatch(rf"{_MODIFIERS}(?:{found.nouns}){_AFTER}", noun, re.IGNORECASE):
+            return SUBJECTS[name]
+    return None
+
+
+def has_content(noun: str) -> bool:
+    """Returns True if a noun phrase has a word that says something."""
+    return any(word.is_content for word in word_forms(noun))
+
+
+def _any_of(words: str) -> re.Pattern[str]:
+    """Returns a pattern of whole words; Chinese ones match anywhere."""
+    return re.compile(rf"(?<![^\W\d_{_CJK}])(?:{words})(?![^\W\d_{_CJK}])", re.IGNORECASE)
+
+
+def _alike(word: str, form: str) -> bool:
+    return word == form or (len(word) >= SHARED and word[:SHARED] == form[:SHARED])
+
+
+_GENERIC = frozenset(word.form for word in word_forms(GENERIC))
+
+SUBJECTS = {
+    name: Subject(found.kind, _any_of("|".join(filter(None, (found.nouns, found.further)))), (), found.plain)
+    for name, found in SUBJECT_WORDS.items()
+}
+"""Subjects that are known by name."""

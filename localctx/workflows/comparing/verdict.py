@@ -1,0 +1,52 @@
+"""Compares the values of documents, and words what each says. There is a verdict only where it is safe."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from localctx.library.wording.quantities import Quantity, compare
+from localctx.workflows.comparing.document_value import DocumentValue
+from localctx.workflows.comparing.rules import Order
+from localctx.workflows.comparing.wording import Wording
+
+_LEAST = ("lower", "shorter", "earlier")
+
+
+def line_of(value: DocumentValue, wording: Wording) -> str:
+    """Returns the sentence that says what one document answers."""
+    form = {"said": wording.said, "missing": wording.missing, "unsure": wording.unsure}[value.state]
+    return form.format(name=value.name, value=value.text)
+
+
+def winners(order: Order, values: Sequence[DocumentValue]) -> list[DocumentValue]:
+    """Returns the documents with the value that ``order`` asks for: all of them if their values are equal.
+
+    Returns none if a document gives no value or several, if two values cannot be compared, or if no order is asked for
+    and the values are not equal.
+    """
+    quantities = _quantities(values)
+    if len(quantities) < len(values) or any(value.several for value in values):
+        return []
+    if any(compare(a, b) is None for a, b in combinations(quantities, 2)):
+        return []
+    worse = -1 if order in _LEAST else 1
+    best = [
+        v for v, q in zip(values, quantities, strict=True) if all(compare(other, q) != worse for other in quantities)
+    ]
+    return [] if order == "none" and len(best) < len(values) else best
+
+
+def verdict_line(order: Order, values: Sequence[DocumentValue], wording: Wording) -> str:
+    """Returns the sentence with the verdict, or why there is none; "" if no document's value was to be compared."""
+    best = winners(order, values)
+    if len(best) == len(values):
+        return wording.equal if len(values) == 2 else wording.all_equal
+    if best:
+        word = wording.verdicts[order][len(values) > 2]
+        return wording.verdict.format(word=word, names=wording.joined.join(value.name for value in best))
+    if order == "none" or len(_quantities(values)) < len(values):
+        return ""
+    return wording.several_values if any(value.several for value in values) else wording.other_units
+
+
+def _quantities(values: Sequence[DocumentValue]) -> list[Quantity]:
+    return [value.quantity for value in values if value.quantity]
