@@ -31,8 +31,9 @@ class Answer:
 
     ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered``
     (nothing answers the question; ``nearest`` is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
-    (passages), ``everywhere`` (every passage was asked; ``groups`` are their answers) or ``table``. ``notes``: what the
-    user should know, a line each. ``persist_error``: why pages could not be kept.
+    (passages), ``everywhere`` (every passage was asked; ``groups`` are their answers), ``compared`` (each document was
+    asked) or ``table``. ``notes``: what the user should know, a line each. ``persist_error``: why pages could not be
+    kept.
     ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
     that the text answers the question, None where no adapter rates its answers.
     ``sentences`` are those of the text in their order, each with the passage that says it, if one does.

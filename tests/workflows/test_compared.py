@@ -218,6 +218,21 @@ def test_a_chat_compares_its_documents_and_keeps_their_citations(open_session, s
     assert [c["name"] for c in answer.citations] == ["a.txt", "b.txt"]
 
 
+def test_a_stopped_comparison_is_not_continued_from_one_prompt_but_asked_again(open_session, script, leases):
+    script(SAYS)
+    with open_session() as opened:
+        chats = opened.workflows.chats
+        chat = chats.start(leases(A, B)).id
+        for event in opened.run(chats.ask(chat, WHICH)):
+            if isinstance(event, SentenceChecked):
+                opened.cancel()
+        assert not opened.store.chats.messages(chat)[-1].unfinished
+        *_, done = opened.run(chats.ask(chat, WHICH))
+        (*_, answer) = opened.store.chats.messages(chat)
+    assert answer.text == done.report.answer == "a.txt: 950 euros a month.\nb.txt: EUR 880 a month.\nLower: b.txt."
+    assert len(answer.citations) == 2
+
+
 def test_nothing_is_kept_without_persisting(open_session, script, leases):
     script(SAYS)
     with open_session() as opened:

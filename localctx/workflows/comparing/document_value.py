@@ -21,6 +21,8 @@ ValueState = Literal["said", "missing", "unsure"]
 
 _KINDS: dict[str, QuantityKind] = {"earlier": "date", "later": "date", "longer": "duration", "shorter": "duration"}
 _AROUND = " \t\n.。;"
+_LONGEST_LABEL = 60  # characters
+_LABEL = re.compile(r"(?:^|[\n.])[ \t]*([^\n.]{1,40})[.:\s]*$")
 _CLAUSE_ENDS = re.compile(r"[,;，；]|\b(?:and|und|et|y)\b")  # noqa: RUF001
 
 
@@ -79,7 +81,7 @@ def read_value(
     A value must be in a citation about the subject or, if the citations are of something else, in a sentence about it.
     """
     reader = _Reader(asked, language_of(document.text) or asked.language, day_comes_first(document.text))
-    about = [c for c in citations if asked.subject.is_in(f"{c.heading or ''} {c.quote}")]
+    about = [c for c in citations if asked.subject.is_in(f"{c.heading or ''} {_with_label(document, c.start, c.end)}")]
     if reader.all_in(answer):
         quotes = chain(about, _sentences_about(asked, document))
         if held := next((value for quote in quotes if (value := _held(reader, document, answer, quote))), None):
@@ -92,8 +94,14 @@ def read_value(
 
 def _sentences_about(asked: ComparingQuestion, document: StoredDocument) -> Iterator[Citation]:
     for start, end in sentences(document.text, 0, len(document.text)):
-        if asked.subject.is_in(document.text[start:end]):
+        if asked.subject.is_in(_with_label(document, start, end)):
             yield cite_characters(document, start, end)
+
+
+def _with_label(document: StoredDocument, start: int, end: int) -> str:
+    """Returns a sentence with the few words before it, if they are its label: "3. Rent." or a line of its own."""
+    label = _LABEL.search(document.text[max(0, start - _LONGEST_LABEL) : start])
+    return f"{label[1] if label else ''} {document.text[start:end]}"
 
 
 def _held(reader: _Reader, document: StoredDocument, answer: str, citation: Citation) -> DocumentValue | None:
