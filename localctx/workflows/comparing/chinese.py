@@ -44,6 +44,7 @@ def _ask(noun: str, found: Found, subject: Subject) -> str:
 CHINESE = Rules(
     language="zh",
     by_noun=(rf"{_WHICH}的?{_NOUN}{_VERY}{_MORE}(?:一些|一点)?呢?", rf"{_WHICH}(?:有|的)?{_VERY}{_MORE}的{_NOUN}"),
+    by_known_noun=(rf"{_AMONG}(?:哪个|哪份|谁的){_NOUN}{_VERY}{_MORE}",),
     by_adjective=(rf"{_WHICH}{_VERY}(?P<adjective>{either(_ADJECTIVES)})(?:一些|一点)?呢?",),
     by_verb=(
         rf"{_WHICH}{_VERY}{_MORE}(?P<verb>{either(_VERBS)})",
@@ -51,7 +52,7 @@ CHINESE = Rules(
     ),
     side_by_side=(
         rf"{_THEM}的?{_NOUN}(?:之间)?(?:有什么|有何|有哪些)(?:区别|不同|差别|差异)",
-        rf"{_THEM}的?{_NOUN}(?:相差|差)多少",
+        rf"{_THEM}的?{_NOUN}(?:相差|差|各是|分别是|各为|分别为)多少",
         rf"(?:请)?(?:比较|对比)(?:一下)?(?:{_THEM}的?)?{_NOUN}",
     ),
     orders=_ORDERS,

@@ -79,9 +79,11 @@ def read_value(
     """Returns what ``document`` says by the model's ``answer`` and its ``citations``, best first.
 
     A value must be in a citation about the subject or, if the citations are of something else, in a sentence about it.
+    A text, as an answer to "what is the purpose of the two papers", need not name its subject.
     """
     reader = _Reader(asked, language_of(document.text) or asked.language, day_comes_first(document.text))
-    about = [c for c in citations if asked.subject.is_in(f"{c.heading or ''} {_with_label(document, c.start, c.end)}")]
+    is_text = asked.subject.kind is None and asked.order == "none"
+    about = [c for c in citations if is_text or _is_about(asked, document, c)]
     if reader.all_in(answer):
         quotes = chain(about, _sentences_about(asked, document))
         if held := next((value for quote in quotes if (value := _held(reader, document, answer, quote))), None):
@@ -90,6 +92,11 @@ def read_value(
         return DocumentValue(document.id, document.name, "said", answer.strip(_AROUND), citation=about[0])
     known = asked.subject.pattern and reader.language in WORDINGS and not asked.subject.is_in(document.text)
     return missing(document) if known else DocumentValue(document.id, document.name, "unsure")
+
+
+def _is_about(asked: ComparingQuestion, document: StoredDocument, citation: Citation) -> bool:
+    words = _with_label(document, citation.start, citation.end)
+    return asked.subject.is_in(f"{citation.heading or ''} {words}")
 
 
 def _sentences_about(asked: ComparingQuestion, document: StoredDocument) -> Iterator[Citation]:

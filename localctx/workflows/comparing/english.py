@@ -9,18 +9,27 @@ _ONE = (
 )
 _DOC, _DOCS = rf"(?:[\w-]+ )?(?:{_ONE}|policy)", rf"(?:[\w-]+ )?(?:{_ONE}s|policies)"
 _THE = r"(?:the|these|those|my|our|your)"
-_THEM = (
-    rf"(?:{_THE} (?P<count>two|three|four|five|six|[2-6]|both)(?: {_DOCS})?|(?:both |all )?{_THE} {_DOCS}|"
-    rf"(?:both|all) {_DOCS}|both|them|these|those|each(?: {_DOC})?)"
+
+
+def _them(count: str) -> str:
+    return (
+        rf"(?:{_THE} (?P<{count}>two|three|four|five|six|[2-6]|both)(?: {_DOCS})?|(?:both |all )?{_THE} {_DOCS}|"
+        rf"(?:both|all) {_DOCS}|both|them|these|those|each(?: {_DOC})?)"
+    )
+
+
+_THEM = _them("count")
+_WHO = (
+    rf"(?:(?:please )?(?:tell me|say) )?(?:which(?: one)?(?: of {_THEM}| {_DOC})?|"
+    rf"(?:of|between|among) {_them('count_before')},? which(?: one)?)"
 )
-_WHO = rf"(?:(?:please )?(?:tell me|say) )?which(?: one)?(?: of {_THEM}| {_DOC})?"
 _HAS = (
     r"(?:has|have|had|asks for|demands|charges|offers|gives|sets|states|names|requires|provides(?: for)?|allows|"
-    r"comes with|specifies|contains|includes|shows)(?: the| an?)?"
+    r"comes with|specifies|contains|includes|shows|mentions|quotes|wants)(?: the| an?)?"
 )
 _NOUN = r"(?P<noun>[^,.;:?!]{2,60}?)"
 _IN = rf"(?: (?:of|in|between|for|across|from|under) (?P<docs>{_THEM}))?"
-_OR = r"(?:[,:] [^?]{1,80} or [^?]{1,80})?"
+_OR = r"(?: (?:per|a|each) (?:month|year|week))?(?:[,:] [^?]{1,80} or [^?]{1,80})?"
 
 _ORDERS: tuple[tuple[str, Order], ...] = (
     ("lower|lowest|smaller|smallest|cheaper|cheapest|less|least|fewer|fewest", "lower"),
@@ -64,12 +73,18 @@ ENGLISH = Rules(
         rf"(?:in|under|for|with|by|at) {_WHO} (?:is|are|was) (?:the |my |our )?{_NOUN} (?:the )?{_MORE}{_OR}",
         rf"which {_DOC}['’]s {_NOUN} is (?:the )?{_MORE}{_OR}",  # noqa: RUF001
     ),
+    by_known_noun=(
+        rf"which {_NOUN} is (?:the )?{_MORE}{_OR}",
+        rf"where is (?:the )?{_NOUN} (?:the )?{_MORE}{_OR}",
+    ),
     by_adjective=(
+        rf"which(?: one| {_DOC})? (?:is|was) the (?P<adjective>{either(_ADJECTIVES)})(?: one| {_DOC})? of {_THEM}",
         rf"{_WHO} (?:is|was|are|would be) (?:the )?(?P<adjective>{either(_ADJECTIVES)})(?: one| {_DOC})?{_OR}",
     ),
     by_verb=(rf"{_WHO} (?P<verb>{either(_VERBS)})(?: the| for)? {_MORE}{_OR}",),
     side_by_side=(
         rf"(?:what(?: is|'s|’s| are) )(?:the )?differences? (?:between|in) (?:(?:the|their) )?{_NOUN}{_IN}",  # noqa: RUF001
+        rf"(?:what|how (?:high|long|much|large|big)) (?:is|are) the {_NOUN} (?:of|in|for|under) (?P<docs>{_THEM})",
         rf"how do(?:es)? (?:the )?{_NOUN}{_IN} differ",
         rf"how do(?:es)? (?P<docs>{_THEM}) differ in (?:the |their )?{_NOUN}",
         rf"by how much do(?:es)? (?:the )?{_NOUN}{_IN} differ",

@@ -22,8 +22,8 @@ _OR = r"(?: ?[,:] [^?]{1,80} ou [^?]{1,80})?"
 
 _ORDERS: tuple[tuple[str, Order], ...] = (
     (r"plus (?:bas|basse|faible|petite?|modeste|réduite?)|moins (?:élevée?|cher|chère|haute?|grande?|importante?)|"
-     r"moins|moindre", "lower"),
-    (r"plus (?:élevée?|haute?|grande?|importante?|forte?|chère?)|plus|moins (?:bas|basse|faible)", "higher"),
+     r"moins(?! \w)|moindre", "lower"),
+    (r"plus (?:élevée?|haute?|grande?|importante?|forte?|chère?)|plus(?! \w)|moins (?:bas|basse|faible)", "higher"),
     (r"plus (?:long(?:ue)?|longtemps)", "longer"),
     (r"plus (?:courte?|brève|bref)|moins long(?:ue)?|moins longtemps", "shorter"),
     (r"plus (?:tôt|ancienne?|précoce|proche)|en premier|avant", "earlier"),
@@ -62,10 +62,18 @@ FRENCH = Rules(
         rf"{_WHO} {_HAS} (?P<article>le |la |un |une ){_MORE} {_NOUN}{_OR}",
         rf"dans {_WHO} (?:est-ce que )?{_ARTICLE}{_NOUN} est(?:-(?:il|elle))? (?:le |la )?{_MORE}{_OR}",
     ),
-    by_adjective=(rf"{_WHO} est (?:le |la )?(?P<adjective>{either(_ADJECTIVES)}){_OR}",),
+    by_known_noun=(
+        rf"quel(?:le)? {_NOUN} est (?:le |la )?{_MORE}{_OR}",
+        rf"où {_ARTICLE}{_NOUN} est(?:-(?:il|elle))? (?:le |la )?{_MORE}{_OR}",
+    ),
+    by_adjective=(
+        rf"{_WHO} est (?:le |la )?(?P<adjective>{either(_ADJECTIVES)}){_OR}",
+        rf"quel(?:le)? est (?:le |la |l['’]){_DOC} (?:le |la )?(?P<adjective>{either(_ADJECTIVES)}){_OR}",  # noqa: RUF001
+    ),
     by_verb=(rf"{_WHO} (?P<verb>{either(_VERBS)}) (?:le )?{_MORE}{_OR}",),
     side_by_side=(
-        rf"quelles? (?:est|sont) (?:la|les) différences? (?:entre|de|dans) {_ARTICLE}?{_NOUN}{_IN}",
+        rf"quelles? (?:est|sont) (?:la|les) différences? (?:entre|de|dans) (?:{_ARTICLE})?{_NOUN}{_IN}",
+        rf"quel(?:le)?s? (?:est|sont) {_ARTICLE}{_NOUN} (?:de |dans |d['’])?(?P<docs>{_THEM})",  # noqa: RUF001
         rf"(?:en quoi|comment) {_ARTICLE}{_NOUN}{_IN} diff[èé]rent(?:-(?:ils|elles))?",
         rf"compare[rz]? {_ARTICLE}{_NOUN}{_IN}",
     ),

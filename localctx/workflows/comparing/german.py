@@ -48,6 +48,7 @@ _VERBS = (
     ("kostet", "cost"),
     ("zahlt", "salary"),
 )
+_WHAT = "(?:was|wie hoch|wie lang|wie)"
 _AFTER = " an| aus| ab| unterzeichnet| unterschrieben"
 _MORE = rf"(?P<more>{either(_ORDERS)})"
 _ARTICLES = {"den": "der", "einen": "der", "eine": "die", "ein": "das", "der": "die", "dem": "der"}
@@ -70,10 +71,17 @@ GERMAN = Rules(
         rf"{_WHO} {_HAS} (?:(?P<article>die|den|das|eine|einen|ein) )?{_MORE}{_END} {_NOUN}(?: vor| fest| auf)?{_OR}",
         rf"(?:in|bei|nach|laut|gemäß) {_WHO} (?:ist|sind) (?P<article>die|der|das) {_NOUN} (?:am )?{_MORE}(?:en)?{_OR}",
     ),
+    by_known_noun=(
+        rf"welche[rsn]? {_NOUN} ist (?:am )?{_MORE}(?:en)?{_OR}",
+        rf"wo ist (?:die|der|das) {_NOUN} (?:am )?{_MORE}(?:en)?{_OR}",
+    ),
     by_adjective=(rf"{_WHO} (?:ist|war) (?:der |die |das )?(?P<adjective>{either(_ADJECTIVES)})(?:e|{_DOC})?{_OR}",),
     by_verb=(rf"{_WHO} (?P<verb>{either(_VERBS)}) (?:am )?{_MORE}(?:en)?(?:{_AFTER})?{_OR}",),
     side_by_side=(
-        rf"(?:was|worin|wo|wie groß) (?:ist|liegt) der unterschied (?:zwischen|bei|in) (?:den|der) {_NOUN}{_IN}",
+        rf"(?:was|worin|wo|wie (?:groß|hoch)) (?:ist|liegt) der unterschied (?:zwischen|bei|in) (?:den|der) "
+        rf"{_NOUN}{_IN}",
+        rf"{_WHAT} (?:sind|ist|lauten) (?:die|der|das) {_NOUN} (?:in|von|bei) (?P<docs>{_THEM})",
+        rf"{_WHAT} (?:sind|lauten) die {_NOUN} (?P<docs>{_THEM})",
         rf"(?:wie|worin|um wie ?viel) unterscheide[nt] sich (?:die|das|der) {_NOUN}{_IN}",
         rf"(?:bitte )?vergleiche?(?:n sie)?(?: bitte)? (?:die|alle) {_NOUN}{_IN}",
     ),

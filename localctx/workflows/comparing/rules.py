@@ -44,10 +44,11 @@ class ComparingQuestion:
 class Rules:
     """The rules of one language. A pattern matches a whole question, without the punctuation around it.
 
-    ``by_noun`` compares what a ``noun`` names ("which lease has the lower rent"), in the order of the word ``more``.
+    ``by_noun`` compares what a ``noun`` names ("which lease has the lower rent"), in the order of the word ``more``;
+    ``by_known_noun`` does not name documents, so its noun must be known ("which rent is lower").
     ``by_adjective`` has an ``adjective`` alone ("which is cheaper"), and ``by_verb`` a ``verb`` with ``more`` ("which
     ends later"). ``side_by_side`` has a ``noun`` and no order ("compare the rents"); it must name ``docs``, or a noun
-    that is known. The group ``count`` has the number of documents. ``orders`` say what ``more`` means.
+    that is known. A group that begins with ``count`` has the number of documents. ``orders`` say what ``more`` means.
 
     ``ask`` makes the plain question about a noun. ``no_noun`` matches what is no noun of a document, such as the
     documents themselves. ``adjectives`` and ``verbs`` name the subject that is compared.
@@ -55,6 +56,7 @@ class Rules:
 
     language: str
     by_noun: Sequence[str]
+    by_known_noun: Sequence[str]
     by_adjective: Sequence[str]
     by_verb: Sequence[str]
     side_by_side: Sequence[str]
@@ -67,8 +69,14 @@ class Rules:
 
     def read(self, question: str, documents: int) -> ComparingQuestion | None:
         """Returns what ``question`` compares about this number of ``documents``, None if no rule matches."""
-        readers = (self.by_noun, self._of_noun), (self.by_adjective, self._of_adjective), (self.by_verb, self._of_verb)
-        for patterns, reader in (*readers, (self.side_by_side, self._of_several)):
+        readers = (
+            (self.by_noun, self._of_noun),
+            (self.by_known_noun, self._of_known_noun),
+            (self.by_adjective, self._of_adjective),
+            (self.by_verb, self._of_verb),
+            (self.side_by_side, self._of_several),
+        )
+        for patterns, reader in readers:
             for pattern in patterns:
                 match = re.fullmatch(pattern, question, re.IGNORECASE)
                 found = {name: text.strip() for name, text in match.groupdict().items() if text} if match else {}
@@ -79,8 +87,8 @@ class Rules:
 
     def _counts(self, found: Found, documents: int) -> bool:
         """Returns True unless the question names another number of documents."""
-        count = found.get("count", "").lower()
-        return not count or documents == (int(count) if count.isdecimal() else self.counts[count])
+        counts = [text.lower() for name, text in found.items() if name.startswith("count")]
+        return all(documents == (int(count) if count.isdecimal() else self.counts[count]) for count in counts)
 
     def _of_noun(self, found: Found) -> ComparingQuestion | None:
         noun = found["noun"]
@@ -88,6 +96,10 @@ class Rules:
             return None
         subject = subject_of(noun)
         return ComparingQuestion(self.language, self.ask(noun, found, subject), self._order(found), subject)
+
+    def _of_known_noun(self, found: Found) -> ComparingQuestion | None:
+        known = named_subject(found["noun"])
+        return self._of_subject(known, self._order(found)) if known else None
 
     def _of_adjective(self, found: Found) -> ComparingQuestion:
         _, order, subject = next(row for row in self.adjectives if _is(row[0], found["adjective"]))

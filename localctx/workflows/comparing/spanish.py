@@ -21,8 +21,11 @@ _IN = rf"(?: (?:de|en|entre) (?P<docs>{_THEM}))?"
 _OR = r"(?:[,:] [^?]{1,80} o [^?]{1,80})?"
 
 _ORDERS: tuple[tuple[str, Order], ...] = (
-    (r"más (?:baj[oa]|pequeñ[oa]|barat[oa]|reducid[oa])|menos (?:elevad[oa]|alt[oa]|car[oa])|menor|menos", "lower"),
-    (r"más (?:alt[oa]|elevad[oa]|grande|car[oa])|mayor|más", "higher"),
+    (
+        r"más (?:baj[oa]|pequeñ[oa]|barat[oa]|reducid[oa])|menos (?:elevad[oa]|alt[oa]|car[oa])|menor|menos(?! \w)",
+        "lower",
+    ),
+    (r"más (?:alt[oa]|elevad[oa]|grande|car[oa])|mayor|más(?! \w)", "higher"),
     (r"más (?:larg[oa]|tiempo)", "longer"),
     (r"más (?:cort[oa]|breve)|menos tiempo", "shorter"),
     (r"más (?:tempran[oa]|temprano|pronto|antigu[oa])|antes|primero", "earlier"),
@@ -60,10 +63,18 @@ SPANISH = Rules(
         rf"en {_WHO} (?:es|está) {_MORE} {_ARTICLE}{_NOUN}{_OR}",
         rf"en {_WHO} {_ARTICLE}{_NOUN} es {_MORE}{_OR}",
     ),
-    by_adjective=(rf"{_WHO} es (?:el |la )?(?P<adjective>{either(_ADJECTIVES)}){_OR}",),
+    by_known_noun=(
+        rf"qué {_NOUN} es (?:el |la )?{_MORE}{_OR}",
+        rf"dónde es {_MORE} {_ARTICLE}{_NOUN}{_OR}",
+    ),
+    by_adjective=(
+        rf"{_WHO} es (?:el |la )?(?P<adjective>{either(_ADJECTIVES)}){_OR}",
+        rf"cuál es (?:el |la ){_DOC} (?P<adjective>{either(_ADJECTIVES)}){_OR}",
+    ),
     by_verb=(rf"{_WHO} (?P<verb>{either(_VERBS)}) {_MORE}{_OR}",),
     side_by_side=(
         rf"cuál(?:es)? (?:es|son) (?:la|las) diferencias? (?:entre|de|en) {_ARTICLE}{_NOUN}{_IN}",
+        rf"cuál(?:es)? (?:es|son) {_ARTICLE}{_NOUN} (?:de|en) (?P<docs>{_THEM})",
         rf"en qué se diferencian? {_ARTICLE}{_NOUN}{_IN}",
         rf"(?:compara|compare|comparar) {_ARTICLE}{_NOUN}{_IN}",
     ),
