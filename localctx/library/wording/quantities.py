@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import pairwise
 from typing import Literal
 
 from localctx.library.wording.number_forms import amount_at
@@ -83,6 +82,7 @@ _DURATION = re.compile(
     re.IGNORECASE,
 )
 _UNIT = re.compile("|".join(rf"(?P<u{n}>\s?(?:{words}))" for n, words in enumerate(_UNITS.values())), re.IGNORECASE)
+_COUNTRY = re.compile(r"(?<![A-Za-z])[A-Z]{1,3}$")  # of dollars: A$, CA$
 _RANGE = re.compile(rf"\s?{_TO}\s?", re.IGNORECASE)
 _UNIT_WORD = re.compile(r"\s?([\u3400-\u9fff]{1,4}|[^\W\d_]+)")
 
@@ -192,7 +192,9 @@ def _numbers(text: str) -> Iterator[Quantity]:
     """Yields money and other numbers. A number is money if a currency stands beside it, or beside the end of its
     range.
     """
-    for value, following in pairwise([*read_values("number", text, ""), None]):
+    numbers = read_values("number", text, "")
+    for i, value in enumerate(numbers):
+        following = numbers[i + 1] if i + 1 < len(numbers) else None
         if amount := _amount(text, value):
             yield amount
         elif following and _RANGE.fullmatch(text, value.end, following.start) and (most := _amount(text, following)):
@@ -207,6 +209,8 @@ def _amount(text: str, number: Value) -> Quantity | None:
     start, end = amount_at(text, number.start, number.end)
     if (start, end) == (number.start, number.end) or _UNIT.match(text, number.end):
         return None
+    if text[start] == "$" and (country := _COUNTRY.search(text[max(0, start - 3) : start])):
+        start -= len(country[0])
     (amount, *_) = read_values("money", text[start:end], "")
     currency = amount.unit or text[start:end].replace(number.printed, "").strip(" -").casefold()
     return Quantity("money", float(amount.value), currency, start, end)

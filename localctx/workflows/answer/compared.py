@@ -17,7 +17,7 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import ComparedReport
 from localctx.engine.run_request import run_request
 from localctx.errors import Cancelled, NothingFound, StoreError
-from localctx.library.citations.sentence_sources import AnswerSentence
+from localctx.library.citations.sentence_sources import AnswerSentence, Support
 from localctx.library.wording.identify_language import language_of
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.abstention import says_nothing
@@ -174,7 +174,7 @@ class _Comparison:
         if citation:
             result.citations = [*result.citations, citation]
             number = len(result.citations)
-        support = "supported" if citation else "unchecked"
+        support: Support = "supported" if citation else "unchecked"
         sentence = AnswerSentence(start, start + len(line), support, number, citation).to_json()
         result.sentences.append(sentence)
         yield SentenceChecked(sentence)
