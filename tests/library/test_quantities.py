@@ -30,6 +30,8 @@ def read(text: str, language: str = "en") -> list[tuple]:
         ("4.2 million euros", "en", [("money", 4200000, "EUR", "")]),
         ("three (3) months", "en", [("duration", 3, "month", "")]),
         ("a month's notice", "en", [("duration", 1, "month", "")]),
+        ("1,500 days", "en", [("duration", 1500, "day", "")]),
+        ("1.5 years", "en", [("duration", 1.5, "year", "")]),
         ("24 to 36 months", "en", [("duration", 24, "month", ""), ("duration", 36, "month", "")]),
         ("one hundred and twenty days", "en", []),
         ("vingt et un mois", "fr", []),

@@ -194,6 +194,18 @@ def test_a_document_given_twice_is_one_document(open_session, leases):
         assert report_of(opened, WHICH, files * 2)["mode"] == "full"
 
 
+def test_documents_of_the_same_name_are_told_apart(open_session, script, tmp_path):
+    files = [tmp_path / folder / "a.txt" for folder in ("first", "second")]
+    for file, text in zip(files, (A, A.replace("950", "990")), strict=True):
+        file.parent.mkdir()
+        file.write_text(text)
+    script({"a.txt": "a month"})
+    with open_session() as opened:
+        report = report_of(opened, WHICH, list(map(str, files)))
+    assert [value["name"] for value in report["compared"]["values"]] == ["a.txt (1)", "a.txt (2)"]
+    assert report["answer"].startswith("a.txt (1): a month.\na.txt (2): a month.")
+
+
 def test_a_cancel_keeps_what_was_answered(open_session, script, leases):
     script(SAYS)
     with open_session() as opened:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from localctx.library.wording.number_forms import amount_at
+from localctx.library.wording.number_forms import amount_at, number_form
 from localctx.library.wording.values import Value, day_comes_first, read_values
 from localctx.library.wording.word_forms import form_of
 
@@ -185,7 +185,8 @@ def _durations(text: str) -> Iterator[Quantity]:
 
 
 def _count(written: str) -> float:
-    return float(written.replace(",", ".")) if written[0].isdigit() else float(_NUMBER_WORDS.get(written.lower(), 1))
+    number = number_form(written, amount=True) if written[0].isdigit() else _NUMBER_WORDS.get(written.lower(), 1)
+    return float(number)
 
 
 def _numbers(text: str) -> Iterator[Quantity]:
@@ -211,9 +212,9 @@ def _amount(text: str, number: Value) -> Quantity | None:
         return None
     if text[start] == "$" and (country := _COUNTRY.search(text[max(0, start - 3) : start])):
         start -= len(country[0])
-    (amount, *_) = read_values("money", text[start:end], "")
-    currency = amount.unit or text[start:end].replace(number.printed, "").strip(" -").casefold()
-    return Quantity("money", float(amount.value), currency, start, end)
+    known = next((amount.unit for amount in read_values("money", text[start:end], "")), "")
+    currency = known or text[start:end].replace(number.printed, "").strip(" -").casefold()
+    return Quantity("money", float(number.value), currency, start, end)
 
 
 def _unit_after(text: str, end: int) -> tuple[str, int]:

@@ -97,8 +97,8 @@ class _Comparison:
     def run(self) -> EngineCoroutine[None]:
         """Ask every document, and say the verdict. Raises Cancelled."""
         yield self._progress()
-        for document in self._documents:
-            value = yield from self._ask(document)
+        for document, label in zip(self._documents, _labels(self._documents), strict=True):
+            value = replace((yield from self._ask(document)), name=label)
             self._values.append(value)
             self._report.values.append(value.to_json())
             yield from self._tell(line_of(value, self._wording), value.citation)
@@ -178,6 +178,12 @@ class _Comparison:
         sentence = AnswerSentence(start, start + len(line), support, number, citation).to_json()
         result.sentences.append(sentence)
         yield SentenceChecked(sentence)
+
+
+def _labels(documents: Sequence[StoredDocument]) -> list[str]:
+    """Returns the names of the documents; those with the same name get numbers."""
+    names = [document.name for document in documents]
+    return [f"{name} ({i})" if names.count(name) > 1 else name for i, name in enumerate(names, 1)]
 
 
 def _citations(request: Request) -> list[Citation]:
