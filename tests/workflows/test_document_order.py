@@ -13,7 +13,7 @@ from localctx.shape import PAGE
 
 pytestmark = pytest.mark.slow
 
-QUESTION = "Which of them is longer?"
+QUESTION = "Which lake is the deepest?"
 
 
 @pytest.fixture
