@@ -30,12 +30,85 @@ def test_places_of_a_book_without_chapters_say_how_far_in_they_are():
     assert shares == sorted(shares)
 
 
-def test_places_with_one_name_are_one_link_with_numbers():
-    short = "Herons fish here. Storks do not. Ducks swim by. Geese fly on."
-    citations = [cited(short, sentence) for sentence in ("Herons fish", "Storks do", "Ducks swim", "Geese fly")]
-    shown = card(answer("Four birds.", citations), CardContext(lambda _: short))
-    links = re.findall(r"<button[^>]*lc-open-source[^>]*>(.*?)</button>", shown)
-    assert [re.sub("<.*?>", "", link).strip(" ↗") for link in links] == ["news-from-nowhere.txt"] * 2 + ["2", "3"]
+def links(shown: str) -> list[str]:
+    found = re.findall(r"<button[^>]*lc-open-source[^>]*>(.*?)</button>", shown)
+    return [re.sub("<.*?>", "", link).strip(" ↗") for link in found]
+
+
+def test_each_page_is_linked_once_and_each_document_named_once():
+    report = "Herons fish here. Storks do not. Ducks swim by. Geese fly on. Swans sleep. Gulls cry."
+    starts = ("Herons fish", "Storks do", "Ducks swim", "Geese fly", "Swans sleep", "Gulls cry")
+    pages = ("1", "1", "2", "3", "2", "1")
+    citations = [cited(report, start) | {"page": page} for start, page in zip(starts, pages, strict=True)]
+    citations.append(citations[0] | {"document": "e", "name": "annex.pdf"})
+    shown = card(answer("Six birds.", citations), CardContext(lambda _: report))
+    name = "news-from-nowhere.txt"
+    assert links(shown) == [f"{name} · p. 1", f"{name} · p. 2", "p. 3", "annex.pdf · p. 1"]
+
+
+def test_quotations_of_one_page_are_above_one_link():
+    report = "Herons fish here. Storks do not."
+    said, sources = "Herons fish. Storks do not.", [cited(report, s) | {"page": "4"} for s in report.split(". ")]
+    sentences = [
+        {"start": start, "end": end, "support": "supported", "number": number, "source": source}
+        for number, (start, end), source in zip((1, 2), ((0, 12), (13, 27)), sources, strict=True)
+    ]
+    shown = card(answer(said, sources, sentences=sentences), CardContext(lambda _: report))
+    assert (shown.count("<blockquote>"), shown.count("<figcaption>")) == (2, 1)
+
+
+# Summaries
+
+
+def summarized(said: str, mode: str, *ends: int, stopped: str = "eos") -> str:
+    """The card of a summary with a citation of the tale for each sentence that ends at one of ``ends``."""
+    starts = [0, *(end + 1 for end in ends)]
+    quotes = [said[start:end] for start, end in zip(starts, ends, strict=False)]
+    citations = [
+        (cited(TALE, quote) if quote in TALE else cited(TALE, TALE[:60])) | {"at": end}
+        for quote, end in zip(quotes, ends, strict=True)
+    ]
+    m = Message(2, "c", 1, "assistant", said, citations, {"mode": mode, "sentences": []}, stopped, 0.0)
+    return card(m, CardContext(lambda _: TALE))
+
+
+def test_each_extracted_sentence_is_in_a_line_of_its_own_with_a_number_that_opens_its_place():
+    sentences = [TALE.split(". ")[i] + "." for i in (3, 400)]
+    shown = summarized(" ".join(sentences), "extract", len(sentences[0]), len(" ".join(sentences)))
+    assert "Key sentences from the document" in shown
+    items = re.findall("<li>(.*?)</li>", shown.partition("lc-actions")[0])
+    assert [item.partition("<button")[0] for item in items] == sentences
+    opened = [int(start) for start in re.findall(r'lc-number[^>]*data-start="(\d+)"', shown)]
+    assert opened == [TALE.index(sentence) for sentence in sentences]
+    assert "<blockquote>" not in shown, "no sentence is shown twice"
+
+
+def test_a_written_summary_says_so_and_has_numbers_where_a_passage_is_known():
+    said = "A miller sells horses for six hundred years. Nobody knows why."
+    shown = summarized(said, "summarize", len("A miller sells horses for six hundred years."))
+    assert "Written by the model: check it." in shown
+    assert shown.count("lc-number") == 1
+
+
+def test_an_answer_cut_at_the_limit_ends_with_a_whole_sentence_and_says_so():
+    cut = Message(2, "c", 1, "assistant", "The miller sold it. The stran", [], {"mode": "full"}, "length", 0.0)
+    shown = card(cut, CardContext(lambda _: TALE))
+    assert "The stran" not in shown
+    assert "The miller sold it." in shown
+    assert "Shortened to its last whole sentence" in shown
+
+
+# Yes and no
+
+
+def test_a_yes_whose_clause_only_repeats_the_question_is_a_yes_above_the_quotation():
+    text = "A small dog may be kept. Birds may not."
+    m, context = answer("Yes, keep a dog.", [cited(text, "A small dog may be kept.")]), CardContext(lambda _: text)
+    shown = card(m, context, question="May I keep a dog?")
+    assert '<div class="lc-said lc-short"><p>Yes.</p>' in shown
+    assert "keep a dog" not in shown
+    assert "<blockquote>A small dog may be kept.</blockquote>" in shown
+    assert "Yes, keep a dog." in card(m, context, question="What about animals?")
 
 
 def test_sentences_that_were_only_chosen_are_called_key_sentences():

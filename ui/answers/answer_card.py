@@ -10,11 +10,18 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from localctx.library.citations.claims import claims_something
-from localctx.library.citations.sentence_sources import AnswerSentence, check_by_citations, numbered_sources
+from localctx.library.citations.sentence_sources import (
+    AnswerSentence,
+    check_by_citations,
+    checked_summary,
+    numbered_sources,
+)
 from localctx.library.wording.no_answer import NO_ANSWER
+from localctx.library.wording.sentences import trim_to_sentence
+from localctx.library.wording.yes_no import without_repeated_clause
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers import evidence, message_actions
-from localctx.ui.answers.evidence import EvidencePlace, TextOf, place_of
+from localctx.ui.answers.evidence import EvidencePlace, Quotation, TextOf, place_of
 from localctx.ui.answers.markdown import UNSUPPORTED, answer_html
 from localctx.ui.render import escape
 
@@ -23,6 +30,9 @@ SHORT = 140  # characters up to which an answer is set large
 MAX_QUOTED = 3  # numbered sources that are quoted below an answer; the numbers in it lead to the others
 NOT_SURE = "I am not sure."
 CLOSEST = "The closest passage:"
+EXTRACTED = "Key sentences from the document"
+WRITTEN = "Written by the model: check it. Each number opens the passage behind its sentence."
+SHORTENED = "Shortened to its last whole sentence: it reached the length limit (Settings: Longest answer)."
 
 
 @dataclass(frozen=True)
@@ -33,25 +43,29 @@ class CardContext:
     about: str = ""
 
 
-def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False) -> str:
-    """Returns the card of an answer.
+def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False, question: str = "") -> str:
+    """Returns the card of an answer to a ``question``.
 
     ``versions`` are the ids of all answers to the question; with several, the card lets the user choose. The ``last``
     answer of a chat has more actions.
     """
-    checked, (nearest, cited) = checked_sentences(m), _nearest(m)
+    text = trim_to_sentence(m.text.strip()) if m.stopped == "length" else m.text.strip()
+    checked, (nearest, cited) = [s for s in checked_sentences(m) if s.end <= len(text)], _nearest(m)
     places, rest = _places(checked, cited, context.text_of)
     state = state_of(m, checked, bool(cited), nearest is not None)
-    near = place_of(nearest, context.text_of) if nearest else None
+    if (brief := without_repeated_clause(text, question)) != text and (places or rest):
+        text, checked, places, rest = brief, [], {}, [*places.values(), *rest]
     match state:
         case "missing":
-            body = _missing(m, context, near)
+            body = _missing(m, context, place_of(nearest, context.text_of) if nearest else None)
         case "unsure":
-            body = _unsure(m, checked, [*places.values(), *rest])
+            body = _unsure(text, checked, [*places.values(), *rest])
+        case _ if _is_summary(m):
+            body = _summary(text, checked, places)
         case _:
-            body = _title(m, checked) + _found(m.text.strip() or "(empty answer)", checked, places, rest)
-    copied = _plain(m.text.strip(), checked, places, rest)
-    row = message_actions.answer_row(m, versions, last, state, copied)
+            body = _title(m) + _found(text or "(empty answer)", checked, places, rest)
+    body += f'<p class="lc-quiet">{SHORTENED}</p>' * (m.stopped == "length")
+    row = message_actions.answer_row(m, versions, last, state, _plain(text, checked, places, rest))
     return f'<div class="lc-answer lc-{state}" data-testid="bot">{body}{row}</div>'
 
 
@@ -83,9 +97,16 @@ def checked_sentences(m: Message) -> list[AnswerSentence]:
     """
     if m.role != "assistant" or (m.stats and m.stats.get("mode") == "everywhere"):
         return []
+    if _is_summary(m) and m.citations:
+        return checked_summary(m.text.strip(), m.citations)
     if "sentences" in m.stats:
         return [AnswerSentence.from_json(sentence) for sentence in m.stats["sentences"]]
     return check_by_citations(m.text.strip(), m.citations)
+
+
+def _is_summary(m: Message) -> bool:
+    """Returns True for a summary of documents; its citations have the ends of its sentences."""
+    return m.stats.get("mode") in ("summarize", "extract") and all("at" in c for c in m.citations)
 
 
 def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
@@ -119,10 +140,11 @@ def _missing(m: Message, context: CardContext, near: EvidencePlace | None) -> st
     return f'<p class="lc-told">{told}</p>{closest}'
 
 
-def _unsure(m: Message, checked: Sequence[AnswerSentence], places: Sequence[EvidencePlace]) -> str:
-    said = answer_html(m.text.strip(), checked, lambda _: "") if claims_something(m.text) else ""
+def _unsure(text: str, checked: Sequence[AnswerSentence], places: Sequence[EvidencePlace]) -> str:
+    said = answer_html(text, checked, lambda _: "") if claims_something(text) else ""
     closest = f'<p class="lc-told">{CLOSEST}</p>{evidence.quotation(places[0])}' if places else ""
-    return f'<p class="lc-told">{NOT_SURE}</p><div class="lc-said">{said}</div>{closest}{evidence.links(places[1:])}'
+    more = evidence.links(places[1:], places[:1])
+    return f'<p class="lc-told">{NOT_SURE}</p><div class="lc-said">{said}</div>{closest}{more}'
 
 
 def answer_body(text: str, checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf) -> str:
@@ -133,33 +155,46 @@ def answer_body(text: str, checked: Sequence[AnswerSentence], cited: Sequence[di
     return _found(text.strip(), checked, *_places(checked, cited, text_of))
 
 
-def numbered_text(text: str, checked: Sequence[AnswerSentence], text_of: TextOf) -> str:
-    """Returns a text as HTML, with a number after each ``checked`` sentence that opens its source."""
-    return _said(text, checked, _places(checked, (), text_of)[0])
+def summary_body(text: str, citations: Sequence[dict[str, Any]], text_of: TextOf) -> str:
+    """Returns a summary as HTML. Each sentence with one of its ``citations`` has a number that opens the place."""
+    checked = checked_summary(text, citations)
+    return _summary(text, checked, _places(checked, (), text_of)[0])
+
+
+def _summary(text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace]) -> str:
+    if not checked or not all(s.source and _within(text[s.start : s.end], s.source.quote) for s in checked):
+        return f'<p class="lc-quiet">{WRITTEN}</p>{_said(text, checked, places)}'
+    names, lines = list(dict.fromkeys(s.source.name for s in checked if s.source)), list[str]()
+    for name in names:
+        found = [s for s in checked if s.source and s.source.name == name]
+        items = "".join(f"<li>{escape(' '.join(s.source.quote.split()))}{_number(s, places)}</li>" for s in found)
+        lines.append(f"<h3>{escape(name)}</h3>" * (len(names) > 1) + f"<ul>{items}</ul>")
+    return f'<p class="lc-quiet">{EXTRACTED}</p><div class="lc-said">{"".join(lines)}</div>'
 
 
 def _found(
     text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
 ) -> str:
     ranked: list[tuple[int | None, EvidencePlace]] = [*places.items(), *((None, place) for place in rest)]
-    if ranked and len(places) < 2 and _within(text, ranked[0][1].text):
+    if ranked and len(places) < 2 and claims_something(text) and _within(text, ranked[0][1].text):
         alone = evidence.quotation(ranked[0][1], text, css="lc-alone")
-        return alone + evidence.links([place for _, place in ranked[1:]])
+        return alone + evidence.links([place for _, place in ranked[1:]], [ranked[0][1]])
     several = len(checked) > 1
     said = _said(text, checked, places if several else {})
-    quoted = ranked[: min(len(places), MAX_QUOTED) or 1]
-    figures = "".join(evidence.quotation(p, _of(text, checked, n), n if several else None) for n, p in quoted)
+    quoted = [
+        Quotation(place, _of(text, checked, n), n if several else None)
+        for n, place in ranked[: min(len(places), MAX_QUOTED) or 1]
+    ]
+    below = evidence.links(rest, [quote.place for quote in quoted])
     dimmed = any(sentence.support == "unsupported" for sentence in checked)
-    below = evidence.links(rest[0 if places else 1 :])
-    return f"{said}{figures}{below}" + f'<p class="lc-quiet">Dimmed: {UNSUPPORTED.lower()}.</p>' * dimmed
+    return (
+        f"{said}{evidence.quotations(quoted)}{below}"
+        + f'<p class="lc-quiet">Dimmed: {UNSUPPORTED.lower()}.</p>' * dimmed
+    )
 
 
-def _title(m: Message, checked: Sequence[AnswerSentence]) -> str:
-    """Returns a line above an answer that is no plain answer: a summary of the chat, or sentences of the document."""
-    kept = [s for s in checked if s.source and _within(m.text[s.start : s.end], s.source.quote)]
-    extract = m.stats.get("mode") in ("summarize", "extract") and len(kept) > 1 and len(kept) >= len(checked) - 1
-    title = "Summary of what was said before" if m.role == SUMMARY else "Key sentences from the document"
-    return f'<p class="lc-quiet">{title}</p>' if m.role == SUMMARY or extract else ""
+def _title(m: Message) -> str:
+    return '<p class="lc-quiet">Summary of what was said before</p>' if m.role == SUMMARY else ""
 
 
 def _within(said: str, quote: str) -> bool:

@@ -47,8 +47,9 @@ class StreamingAnswer:
 
     @property
     def status_lines(self) -> str:
-        """The HTML of the plan, the current status, and the notes."""
-        return self.plan + self.status + "".join(render.note(in_everyday_words(note)) for note in self.notes)
+        """The HTML of the plan with a button that stops it, the current status, and the notes."""
+        notes = "".join(render.note(in_everyday_words(note)) for note in self.notes)
+        return self.plan + self.status + message_actions.STOP * bool(self.plan) + notes
 
     @property
     def html(self) -> str:
@@ -56,7 +57,7 @@ class StreamingAnswer:
         said = f'<div class="lc-said">{to_html(self.text.strip())}</div>' if self.text.strip() else ""
         found = "".join(f"<li>{render.escape(answer)} {place.link}</li>" for answer, place in self.found)
         found = f'<ul class="lc-passages">{found}</ul>' if found else ""
-        quoted = quotation(self.quoted[0]) + links(self.quoted[1:]) if self.quoted else ""
+        quoted = quotation(self.quoted[0]) + links(self.quoted[1:], self.quoted[:1]) if self.quoted else ""
         shown = said + found + quoted
         return f'<div class="lc-answer" data-testid="bot">{shown}</div>' if shown else ""
 
@@ -92,14 +93,16 @@ def _as_cited(citation: dict[str, Any]) -> EvidencePlace:
     return place_of(citation, lambda document: None)
 
 
-def message_html(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False) -> str:
-    """Returns the HTML of a message.
+def message_html(
+    m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False, question: str = ""
+) -> str:
+    """Returns the HTML of a message: a question, or the answer to a ``question``.
 
     With several ``versions`` (ids of messages) one can be chosen. The ``last`` answer of a chat can be continued.
     """
     if m.role == "user":
         return question_html(m.text, message_actions.question_row(m, versions), m.id)
-    return card(m, context, versions, last)
+    return card(m, context, versions, last, question)
 
 
 def question_html(text: str, actions: str = "", message: int | str = "new") -> str:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from localctx.document_parts import tell_place
 from localctx.library.citations.cite import likeliest_sentence
@@ -23,15 +23,20 @@ TextOf = Callable[[str], str | None]
 class EvidencePlace:
     """The place of a citation, widened to whole sentences: characters ``start..end`` of a document, and their text.
 
-    ``label`` names the document and the page or heading in a few words.
+    ``where`` names the page or heading in a few words; it is "" if there is none.
     """
 
     document: str
     name: str
-    label: str
+    where: str
     start: int
     end: int
     text: str
+
+    @property
+    def label(self) -> str:
+        """The name of the document with the page or heading."""
+        return f"{self.name} · {self.where}" if self.where else self.name
 
     def overlaps(self, other: "EvidencePlace") -> bool:
         """Returns True if both places have a character in common."""
@@ -45,7 +50,15 @@ class EvidencePlace:
     @property
     def link(self) -> str:
         """The HTML of a button that opens the document at this place."""
-        return f'<button type="button" {self.attributes}>{escape(self.label)} <i aria-hidden="true">↗</i></button>'
+        return self._button(self.label)
+
+    @property
+    def short_link(self) -> str:
+        """The HTML of such a button without the document's name, for a list that has named it."""
+        return self._button(self.where)
+
+    def _button(self, text: str) -> str:
+        return f'<button type="button" {self.attributes}>{escape(text)} <i aria-hidden="true">↗</i></button>'
 
 
 def place_of(c: dict[str, Any], text_of: TextOf) -> EvidencePlace:
@@ -55,36 +68,55 @@ def place_of(c: dict[str, Any], text_of: TextOf) -> EvidencePlace:
     """
     text, start, end = text_of(c["document"]), c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:
-        return EvidencePlace(c["document"], c["name"], _label(c, None), start, end, c["quote"])
+        return EvidencePlace(c["document"], c["name"], _where(c, None), start, end, c["quote"])
     before = max(0, start - NEAR)
     near = text[before : end + NEAR]
     _, _, (first, last) = likeliest_sentence(near, [(start - before, end - before)], "")
     first += len(near[first:last]) - len(near[first:last].lstrip())
     return EvidencePlace(
-        c["document"], c["name"], _label(c, text), before + first, before + last, near[first:last].rstrip()
+        c["document"], c["name"], _where(c, text), before + first, before + last, near[first:last].rstrip()
     )
 
 
-def _label(c: dict[str, Any], text: str | None) -> str:
+def _where(c: dict[str, Any], text: str | None) -> str:
     told = tell_place(c["page"], c["heading"] and " ".join(c["heading"].split())[:60])
     told = re.sub(r"^pages ", "pp. ", re.sub(r"^page ", "p. ", told))
     if not told and text and len(text) > LONG:
         told = f"{max(1, round(100 * c['start'] / len(text)))} % in"
-    return f"{c['name']} · {told}" if told else c["name"]
+    return told
 
 
-def quotation(place: EvidencePlace, said: str = "", number: int | None = None, css: str = "") -> str:
-    """Returns a place's words as a quotation in HTML.
+class Quotation(NamedTuple):
+    """A quoted place. Words that the answer ``said`` uses are bold, unless all are; ``number`` is the source's."""
 
-    Words that the answer ``said`` uses are bold, unless all are. ``number`` is the number of the source, ``css`` a
-    further class.
-    """
-    words = place.text if len(place.text) <= MAX_QUOTE else place.text[:MAX_QUOTE].rsplit(None, 1)[0] + " …"
-    mark = f'<b class="lc-n">{number}</b> ' if number else ""
-    return (
-        f'<figure class="lc-quote {css}"><blockquote>{_bold(words, said)}</blockquote>'
-        f"<figcaption>{mark}{place.link}</figcaption></figure>"
-    )
+    place: EvidencePlace
+    said: str = ""
+    number: int | None = None
+
+
+def quotation(place: EvidencePlace, said: str = "", css: str = "") -> str:
+    """Returns a place's words as a quotation in HTML. ``css`` is a further class."""
+    return _figure([Quotation(place, said)], css)
+
+
+def quotations(quoted: Sequence[Quotation]) -> str:
+    """Returns quotations in HTML. Those with the same label, as of one page, are together above one link."""
+    labels = dict.fromkeys(quote.place.label for quote in quoted)
+    return "".join(_figure([quote for quote in quoted if quote.place.label == label]) for label in labels)
+
+
+def _figure(quoted: Sequence[Quotation], css: str = "") -> str:
+    shown = "".join(f"<blockquote>{_number(quote)}{_quoted(quote)}</blockquote>" for quote in quoted)
+    return f'<figure class="lc-quote {css}">{shown}<figcaption>{quoted[0].place.link}</figcaption></figure>'
+
+
+def _number(quote: Quotation) -> str:
+    return f'<b class="lc-n">{quote.number}</b> ' if quote.number else ""
+
+
+def _quoted(quote: Quotation) -> str:
+    text = quote.place.text
+    return _bold(text if len(text) <= MAX_QUOTE else text[:MAX_QUOTE].rsplit(None, 1)[0] + " …", quote.said)
 
 
 def _bold(words: str, said: str) -> str:
@@ -110,19 +142,21 @@ def squeezed(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .,;:!?\"'“”‘’*")  # noqa: RUF001
 
 
-def links(places: Sequence[EvidencePlace]) -> str:
-    """Returns a list of links, one for each place. Several places with the same label are numbered."""
-    if not places:
+def links(places: Sequence[EvidencePlace], above: Sequence[EvidencePlace] = ()) -> str:
+    """Returns a list of links by document: one for each page or heading that no link ``above`` leads to."""
+    linked = {place.label for place in above}
+    by_label = {place.label: place for place in reversed(places) if place.label not in linked}
+    found = sorted(by_label.values(), key=places.index)
+    if not found:
         return ""
-    shown = "".join(f"<li>{link}</li>" for link in _links(places[:MAX_PLACES]))
-    more = len(places) - MAX_PLACES
+    shown = "".join(f"<li>{line}</li>" for line in _lines(found[:MAX_PLACES]))
+    more = len(found) - MAX_PLACES
     rest = f"<li>and {more:,} more</li>" if more > 0 else ""
     return f'<ul class="lc-places" aria-label="Further places">{shown}{rest}</ul>'
 
 
-def _links(places: Sequence[EvidencePlace]) -> Iterator[str]:
-    labels = list(dict.fromkeys(place.label for place in places))
-    for label in labels:
-        first, *others = (place for place in places if place.label == label)
-        more = (f'<button type="button" {p.attributes}>{n}</button>' for n, p in enumerate(others, 2))
-        yield " ".join([first.link, *more])
+def _lines(places: Sequence[EvidencePlace]) -> Iterator[str]:
+    """Yields the links to the places of each document, of which only the first has its name."""
+    for document in dict.fromkeys(place.document for place in places):
+        first, *others = (place for place in places if place.document == document)
+        yield " ".join([first.link, *(place.short_link for place in others if place.where)])

@@ -53,9 +53,10 @@ class ShownChat:
         if not messages:
             return ""
         versions, context = store.chats.versions(messages[0].chat), _context(store, messages[0].chat)
-        parts = list[str]()
+        parts, question = list[str](), ""
         for m, following in zip(messages, [*messages[1:], None], strict=True):
-            parts.append(message_html(m, context, versions.get(m.parent, ()), whole and following is None))
+            question = m.text if m.role == "user" else question
+            parts.append(message_html(m, context, versions.get(m.parent, ()), whole and following is None, question))
             if m.role == "user" and (following is None or following.role == "user"):
                 parts.append(retry_offer(m, whole and following is None))
         return "".join(parts)

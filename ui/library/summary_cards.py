@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from localctx.document_parts import tell_part
-from localctx.library.citations.sentence_sources import checked_summary
-from localctx.ui.answers.answer_card import numbered_text
+from localctx.ui.answers.answer_card import summary_body
 from localctx.ui.answers.evidence import TextOf
 from localctx.ui.render import bar, duration, escape, note
 from localctx.ui.running.batch_runs import FINISHED, STATES, BatchItem, BatchRuns
@@ -54,9 +53,8 @@ def _card(item: BatchItem, text_of: TextOf) -> str:
 
 
 def _summary(entry: Any, text_of: TextOf) -> str:
-    title = '<p class="lc-quiet">Key sentences from the document</p>' if entry.get("mode") == "extract" else ""
-    said = numbered_text(entry["summary"], checked_summary(entry["summary"], entry["citations"]), text_of)
-    return f'<div class="lc-answer">{title}{said}</div>{_sections(entry["sections"])}'
+    said = summary_body(entry["summary"], entry["citations"], text_of)
+    return f'<div class="lc-answer">{said}</div>{_sections(entry["sections"])}'
 
 
 def _sections(sections: Sequence[dict[str, Any]]) -> str:

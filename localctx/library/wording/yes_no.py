@@ -2,6 +2,8 @@
 
 import re
 
+from localctx.library.wording.word_forms import word_forms
+
 _YES = "yes|yeah|yep|jawohl|ja|oui|sí|sì|sim|да"
 _NO = "no|nope|nein|doch|nee|non|si|não|нет|tak|nie"
 _YES_UNSPACED = "可以|允许|需要|是的|对的|能|会|是|有|对|對|行|はい|네|예"  # in scripts without spaces
@@ -33,3 +35,16 @@ def clause_after(answer: str) -> str | None:
     """
     found = _YES_OR_NO.match(answer)
     return answer[found.end() :] if found else None
+
+
+def without_repeated_clause(answer: str, question: str) -> str:
+    """Returns only the yes or no of an ``answer`` whose clause repeats words of the ``question`` and adds none.
+
+    "Yes, keep a dog." to "May I keep a dog?" becomes "Yes."; other answers are returned unchanged.
+    """
+    clause = clause_after(answer)
+    asked = {word.form for word in word_forms(question) if word.is_content}
+    said = {word.form for word in word_forms(clause or "") if word.is_content}
+    if not said or not said <= asked:
+        return answer
+    return answer.removesuffix(clause or "").strip(" ,;:!(-–—，；：！（") + "."  # noqa: RUF001
