@@ -1,6 +1,9 @@
 // The conversation: actions at messages, editing in place, copying, and what is in view. `element` is its HTML component.
 const conversation = () => document.querySelector('#conversation')
-const act = (value) => trigger('select', { index: 0, value })
+const act = (value) => {
+  follows = true
+  trigger('select', { index: 0, value })
+}
 
 document.addEventListener('click', (event) => {
   const button = event.target.closest('#conversation :is([data-action], [data-do])')
@@ -9,6 +12,7 @@ document.addEventListener('click', (event) => {
   if (button.dataset.action) act(button.dataset.action)
   else if (button.dataset.do === 'copy') copy(button)
   else if (button.dataset.do === 'edit') edit(button)
+  else if (button.dataset.do === 'stop') document.querySelector('#question .stop-button')?.click()
   else if (button.dataset.do === 'open') document.querySelector('#question input[type=file]')?.click()
 })
 

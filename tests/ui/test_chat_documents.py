@@ -63,3 +63,16 @@ def test_a_question_whose_chat_is_deleted_while_it_is_answered_comes_back(page, 
     shown = page.show_result(answer, typed)
     assert shown[page.question]["value"]["text"] == "Why?"
     assert shown[page.chat] == ""
+
+
+def test_documents_that_another_chat_left_out_are_not_among_the_sources_of_a_new_one(page, window):
+    with window.store() as store:
+        for name in ("lease", "annex"):
+            store.documents.add(row(f"{name}.txt", name), name, [])
+    lease, annex = (row(f"{name}.txt", name).id for name in ("lease", "annex"))
+    about = page.about
+    _, listed = about._list("first", [lease, annex], [])
+    shown, listed = about._list("first", [annex], listed)
+    assert "lease.txt" in shown, "whoever ticks it off may tick it again"
+    shown, _ = about._list("", [annex], listed)
+    assert "lease.txt" not in shown

@@ -15,6 +15,7 @@ from localctx.engine.events import Done, Progress
 from localctx.library import add
 from localctx.store.store import Store
 from localctx.ui.reading import ready_text
+from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.reading.ready_card import ReadyCard
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
 from localctx.workflows.ahead.readiness import Readiness
@@ -213,8 +214,10 @@ def test_what_was_asked_of_a_document_is_not_suggested_again(window):
             store.documents.add(document, document.name, [])
         chat = store.chats.create("", [asked.id]).id
         store.chats.append(chat, None, "user", "How much is the rent?")
-    card = ReadyCard(window)
+    about = ChatDocuments(window)
+    card = ReadyCard(window, about)
     with gr.Blocks():
+        about.build()
         card.build()
     documents = [ReadDocument(d.id, d.name, d.id) for d in (asked, new)]
     questions = ["How much is the rent?", "What does the annex add?"]
@@ -283,6 +286,10 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         tab = Tab(watch.over(context.new_page())).open(window.url)
         tab.drop("lease.txt", LEASE)
         tab.wait_for("Read. Questions start at once.", "#ready-card", PATIENCE)
+        source = tab.page.locator("#attached li").inner_text()
+        assert "lease.txt" in source
+        assert "Read on this computer" in source
+        assert not tab.page.get_by_text("Drop a document anywhere on this page").is_visible()
         suggestions = tab.page.locator("#suggestions button")
         assert "How much is the monthly rent?" in suggestions.all_inner_texts()
         suggestions.filter(has_text="How much is the monthly rent?").click()

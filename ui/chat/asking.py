@@ -10,6 +10,7 @@ from localctx.ui.chat import shown_chat
 from localctx.ui.chat.attached_files import read_attached
 from localctx.ui.chat.shown_chat import ShownChat
 from localctx.ui.reading.chat_documents import chat_scope
+from localctx.ui.render import note
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 from localctx.ui.window import AppWindow
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.workflows.chat.chat import FullChatAction
     from localctx.workflows.chat.whole_document import WholeWay
 
+STARTING = note("Starting …")
 RETRY_TEMPERATURE = 0.8  # temperature for another answer to the same question
 
 
@@ -98,7 +100,7 @@ class Asking:
         shown = self._shown.html(before[shown_chat.first_shown(before) :])
         shown += question_html(question) if question else ""
         known = frozenset(m.id for m in self._shown.messages(chat)) if typed else frozenset()
-        answer = RunningAnswer(chat, StreamingAnswer(chat, shown, begun), typed, known)
+        answer = RunningAnswer(chat, StreamingAnswer(chat, shown, begun, status=STARTING), typed, known)
         self._window.answers.begin(answer, jobs)
 
 

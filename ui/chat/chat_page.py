@@ -50,7 +50,7 @@ class ChatPage:
         self.sidebar, self.about = ChatList(window, self._show_chat), ChatDocuments(window)
         self.viewer = DocumentViewer(window, self.about)
         self.picker = ModelPicker(window)
-        self.ready = ReadyCard(window)
+        self.ready = ReadyCard(window, self.about)
 
     def build(self) -> None:
         """Build the conversation, the status lines and the question box, and beside them the documents."""
@@ -69,9 +69,9 @@ class ChatPage:
         with gr.Column(elem_id="conversation"):
             self.conversation = gr.HTML(empty_chat.WELCOME, elem_id="said", js_on_load=_SCRIPT, apply_default_css=False)
             self.growing = gr.HTML("", elem_id="growing", apply_default_css=False)
+            self.status = gr.HTML("", elem_id="status")  # below the question: where the answer will be
         self.notice = gr.HTML("", elem_id="notice")
         self.go_on = gr.Button("Continue without it", size="sm", elem_id="go-on", visible=False)
-        self.status = gr.HTML("", elem_id="status")
         with gr.Row(visible=False) as self.full_row:
             self.full_actions = [gr.Button(label, size="sm") for label, _ in FULL_CHAT_ACTIONS]
         self.ready.build()
@@ -112,7 +112,7 @@ class ChatPage:
         self.sidebar.wire(self.chat, quick)
         self.about.wire(self.chat)
         self.picker.wire(page, self.chat)
-        self.ready.wire(page, self.question, self.chat, self.about, lambda e: e.then(self._ask, question, **slow))
+        self.ready.wire(page, self.question, self.chat, lambda e: e.then(self._ask, question, **slow))
         self.chat.change(None, self.chat, None, js=_CHAT_TO_URL)
         self._wire_drafts(opened)
 

@@ -34,8 +34,9 @@ class ChatDocuments:
     def build(self) -> None:
         """Build the checklist. Closed below it are further documents, the scope and the place to read up to."""
         with gr.Accordion("Sources", elem_id="chat-about"):  # closable on narrow screens only
-            self.listed = gr.State([])  # documents in the checklist, ticked or not
+            self.listed = gr.State([])  # the chat, then the documents in its checklist, ticked or not
             self.list = gr.HTML("", elem_id="sources", js_on_load=source_list.ON_CHANGE)
+            self.attached = gr.HTML("", elem_id="attached")  # files of the question box; the ready card fills it
             self.more = gr.Button("+ Add", size="sm", elem_id="more-sources")
             with gr.Column(elem_id="add-sources") as self.add:  # hidden by style.css: a closed accordion loses events
                 self.documents = gr.Dropdown([], value=[], multiselect=True, label="From the library", elem_id="about")
@@ -65,8 +66,8 @@ class ChatDocuments:
         self.more.click(None, js=_TOGGLE)
         self.documents.focus(self._choices, self.documents, self.documents, **QUIET)
         self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **QUIET)
-        self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **QUIET)
-        chat.change(self._list, [self.documents], [self.list, self.listed], **QUIET)
+        listing = [chat, self.documents, self.listed], [self.list, self.listed]
+        gr.on([self.documents.change, chat.change], self._list, *listing, **QUIET)
         ticked = self.list.select(self._tick, self.documents, self.documents, **QUIET)
         ticked.then(self.save, [chat, *self.outputs], None, api_visibility="private")
         gr.on(
@@ -105,11 +106,13 @@ class ChatDocuments:
             self.add: _opened(True),
         }
 
-    def _list(self, chosen: list[str] | None, listed: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Returns the checklist: documents ``listed`` before, and those ``chosen`` now, which are ticked."""
-        ids = list(dict.fromkeys([*listed, *(chosen or ())]))
+    def _list(self, chat: str, chosen: list[str] | None, listed: Sequence[str]) -> tuple[str, list[str]]:
+        """Returns the checklist: the documents ``chosen`` now, which are ticked, and those ``listed`` in this chat."""
+        before = listed[1:] if [*listed[:1]] == [chat] else ()
+        ids = list(dict.fromkeys([*before, *(chosen or ())]))
         with self._window.store() as store:
-            return source_list.sources(store, ids, chosen or (), self._window.settings.model), ids
+            shown = source_list.sources(store, ids, chosen or (), self._window.settings.model)
+        return shown, [chat, *ids]
 
     def _tick(self, chosen: list[str] | None, clicked: gr.SelectData) -> list[str]:
         """Returns the chosen documents after one was ticked or no longer is."""

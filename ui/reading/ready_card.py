@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from localctx.ui.reading import ready_text
+from localctx.ui.reading import ready_text, source_list
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.running.tab_reading import ReadingState, TabReading, Wanted
 from localctx.ui.window import AppWindow, Updates, tab_id
@@ -20,10 +20,10 @@ _WANTED = """(question, chat, documents, scope, until) => [JSON.stringify(
 
 
 class ReadyCard:
-    """The card, built inside a gr.Blocks."""
+    """The card, built inside a gr.Blocks. Attached files are also listed among the sources, ``about``."""
 
-    def __init__(self, window: AppWindow) -> None:
-        self._window = window
+    def __init__(self, window: AppWindow, about: ChatDocuments) -> None:
+        self._window, self._about = window, about
         self._sent: dict[str, str] = {}  # the card shown, by tab
 
     def build(self) -> None:
@@ -40,18 +40,18 @@ class ReadyCard:
     @property
     def outputs(self) -> list[Any]:
         """The components that are updated while documents are read."""
-        return [self.timer, self.box, self.card, self.cancel, self.row, *self.suggestions]
+        return [self.timer, self.box, self.card, self._about.attached, self.cancel, self.row, *self.suggestions]
 
     def wire(
         self,
         page: gr.Blocks,
         question: gr.MultimodalTextbox,
         chat: gr.Textbox,
-        about: ChatDocuments,
         ask: Callable[[Any], Any],
     ) -> None:
         """Connect the components. ``ask`` receives each event after which the ``question`` box is submitted."""
         how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+        about = self._about
         sources = [question, chat, *about.outputs]
         changes = [question.change, chat.change, about.documents.change, about.library.change, about.until.change]
         gr.on(changes, None, sources, self.wanted, js=_WANTED)
@@ -106,6 +106,7 @@ class ReadyCard:
             self.timer: gr.Timer(FAST if busy else SLOW, active=bool(state.documents)),
             self.box: gr.update(visible=bool(html)),
             self.card: html,
+            self._about.attached: source_list.attached(self._attached(state)),
             self.cancel: gr.update(visible=busy and not state.ready and not state.wanted.begun),
             self.row: gr.update(visible=bool(asked)),
             **{
@@ -113,6 +114,11 @@ class ReadyCard:
                 for button, text in zip(self.suggestions, questions, strict=True)
             },
         }
+
+    def _attached(self, state: ReadingState) -> list[tuple[str, str, str]]:
+        """Returns the name, the document's id once it is stored, and the facts of each file in the question box."""
+        files = [d for d in state.documents if d.source in state.wanted.files]
+        return [(d.name, d.document, ready_text.facts(d, state)) for d in files]
 
     def _not_asked(self, state: ReadingState) -> list[str]:
         """Returns the suggested questions that no message of the documents' chats asked before."""

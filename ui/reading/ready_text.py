@@ -38,6 +38,11 @@ def ready_sentence(ready: "Readiness") -> str:
     return "Ready. Answers come from the passages that fit the question."
 
 
+def facts(d: ReadDocument, state: ReadingState) -> str:
+    """Returns a document's length and state in words."""
+    return " · ".join(filter(None, [_length(d), _sign(d, state)[1]]))
+
+
 def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
     """Returns a document's chip: it opens the document, and a file of the question box can be taken out again."""
     name = render.escape(d.name or "…")

@@ -25,6 +25,12 @@ def sources(store: Store, documents: Sequence[str], ticked: Collection[str], mod
     return f'<ul class="lc-source-list">{items}</ul>' if items else _EMPTY
 
 
+def attached(files: Sequence[tuple[str, str, str]]) -> str:
+    """Returns the list of the files in the question box, given by name, document's id ("" if unknown) and facts."""
+    items = "".join(_item(document, name, escape(facts), " checked disabled") for name, document, facts in files)
+    return f'<ul class="lc-source-list">{items}</ul>' if items else ""
+
+
 def file_kind(name: str) -> str:
     """Returns the sign for a kind of file: the suffix of its name, or ``text`` if it has no short suffix."""
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
@@ -49,8 +55,12 @@ def _facts(store: Store, row: DocumentRow, read: Collection[str]) -> str:
 
 
 def _source(row: DocumentRow, facts: str, ticked: bool) -> str:
-    name, checked = escape(row.name), " checked" * ticked
-    box = f'<input type="checkbox" value="{row.id}"{checked} aria-label="Ask about {name}">'
-    opens = f'<button type="button" {opener(row.id, row.name)} aria-label="Open {name}">{name}</button>'
-    about = f"{opens}<small>{escape(facts)}</small>"
-    return f'<li>{box}<i class="lc-kind">{file_kind(row.name)}</i><div>{about}{not_read(row)}</div></li>'
+    return _item(row.id, row.name, escape(facts), " checked" * ticked, not_read(row))
+
+
+def _item(document: str, name: str, facts: str, ticked: str, below: str = "") -> str:
+    shown = escape(name)
+    box = f'<input type="checkbox" value="{document}"{ticked} aria-label="Ask about {shown}">'
+    opens = f'<button type="button" {opener(document, name)} aria-label="Open {shown}">{shown}</button>'
+    named = opens if document else f"<span>{shown}</span>"
+    return f'<li>{box}<i class="lc-kind">{file_kind(name)}</i><div>{named}<small>{facts}</small>{below}</div></li>'

@@ -64,7 +64,7 @@ class RunningAnswer:
             shown.full, shown.status = True, render.note(f"{e.problem}. How should the chat continue?", "error")
         except Exception as e:
             shown.status = render.note(error_text(e), "error")
-        self.running = False
+        shown.plan, self.running = "", False
         self.version += 1
 
     def _submit(self, job: SessionJob, worker: EngineWorker) -> EventStream:

@@ -151,7 +151,7 @@ class _PassageLoop:
         text = (
             describe_groups(groups, self._request.result.citations, sentences, lengths, asked)
             if said
-            else _nothing(asked)
+            else _nothing(asked, total)
         )
         if asked < total:
             text += f"\n\nStopped after {asked:,} of {total:,} passages."
@@ -226,5 +226,8 @@ def _passages_of(store: Store, documents: Sequence[StoredDocument], question: st
     return [passage for id, found in by_document for passage in cut_passages(list(found), by_id[id])]
 
 
-def _nothing(asked: int) -> str:
-    return f"{NOT_SAID} None of its {asked:,} passages answers this question."
+def _nothing(asked: int, total: int) -> str:
+    if asked < total:
+        return "No passage that was asked so far answers this question."
+    said = "Its one passage does not answer" if asked == 1 else f"None of its {asked:,} passages answers"
+    return f"{NOT_SAID} {said} this question."
