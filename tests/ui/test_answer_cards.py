@@ -239,3 +239,50 @@ def test_a_new_question_comes_into_view_wherever_one_was_reading(opened):
     assert "newest" in newest.inner_text()
     view, place = tab.conversation.bounding_box(), newest.bounding_box()
     assert view["y"] <= place["y"] < view["y"] + view["height"]
+
+
+def test_asking_every_passage_shows_its_work_and_its_answer_where_the_question_is(opened, window):
+    many = [(f"Question {i}?", "A long answer. " * 40, [], {}, "eos") for i in range(6)]
+    tab = opened(*many, ("Who is the plumber?", NOT_SAID, [], {"mode": "retrieve", "sentences": []}, "unanswered"))
+    tab.conversation.dispatch_event("wheel")  # whoever scrolls by hand is not followed
+    tab.page.evaluate(f"{_WATCH_WORK}")
+    tab.page.get_by_role("button", name="Ask every passage").click()
+    tab.page.wait_for_function("window.lcWork.stop", polling=20)
+    tab.page.get_by_text("2/2").wait_for()
+    assert tab.page.evaluate("window.lcWork.seen"), "the work is shown in the conversation, in sight"
+    view, answer = tab.conversation.bounding_box(), tab.page.locator(".lc-answer").last.bounding_box()
+    assert view["y"] <= answer["y"]
+    assert answer["y"] + answer["height"] <= view["y"] + view["height"]
+    assert not tab.page.locator("#conversation [data-do=stop]").is_visible()
+
+
+_WATCH_WORK = """(() => {
+    const work = window.lcWork = { seen: false, stop: false }, conversation = document.querySelector('#conversation')
+    new MutationObserver(() => requestAnimationFrame(() => {
+        const status = conversation.querySelector('.lc-status'), within = conversation.getBoundingClientRect()
+        const place = status?.getBoundingClientRect()
+        work.seen ||= place?.top >= within.top && place.bottom <= within.bottom
+        work.stop ||= Boolean(conversation.querySelector('[data-do=stop]'))
+    })).observe(conversation, { subtree: true, childList: true })
+})()"""
+
+
+_SMALL = """() => [...document.querySelectorAll('button, summary, textarea')].filter(e => {
+    const box = e.getBoundingClientRect(), at = [box.x + box.width / 2, box.y + box.height / 2]
+    const around = e.matches('.lc-number') ? 2 * parseFloat(getComputedStyle(e, '::after').inset) : 0
+    return e.contains(document.elementFromPoint(...at)) && Math.min(box.width, box.height) - around < 40
+}).map(e => `${e.innerText || e.ariaLabel || e.className} ${e.offsetWidth} by ${e.offsetHeight}`)"""
+
+
+def test_on_a_phone_fingers_hit_everything_and_the_question_stays_in_reach(opened, window):
+    said = "You pay it before you move in. The roof is the landlord's."
+    source = cited(window, "The tenant pays a deposit of 1,840 euros before moving in.")
+    sentences = [supported(said, "You pay it before you move in.", 1, source)]
+    tab = opened(("When?", said, [source], {"sentences": sentences}, "eos"), width=390)
+    assert tab.page.evaluate(_SMALL) == []
+    tab.page.locator("#chat-about > button").click()
+    tab.page.locator("#sources li").wait_for()
+    box = tab.box.bounding_box()
+    assert box["y"] + box["height"] <= 844
+    wide = "document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight"
+    assert tab.page.evaluate(wide)
