@@ -131,3 +131,17 @@ def test_what_the_document_does_not_say_has_the_closest_passage_below_and_no_quo
     assert "lc-missing" in shown
     assert "I did not find this in the tale." in shown
     assert "In the year 1010" not in shown.partition("The closest passage:")[0]
+
+
+def test_sources_of_the_rows_of_a_table_leave_it_a_table():
+    said = "| What | Euros |\n|---|---|\n| Rent | 920 |\n| Repairs | 80 |"
+    source, rows = cited(TALE, TALE[:60]), [(0, 26), (27, 41), (42, 58)]
+    sentences = [
+        {"start": start, "end": end, "support": support, "number": number, "source": source if number else None}
+        for (start, end), support, number in zip(
+            rows, ("supported", "unsupported", "supported"), (1, None, 2), strict=True
+        )
+    ]
+    shown = card(answer(said, [], sentences=sentences), CardContext(lambda _: TALE))
+    assert (shown.count("<table>"), shown.count("<tr>"), shown.count("<td>")) == (1, 3, 4)
+    assert re.search(r"<td>80\s?<button[^>]*lc-number", shown)

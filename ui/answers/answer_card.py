@@ -163,7 +163,7 @@ def summary_body(text: str, citations: Sequence[dict[str, Any]], text_of: TextOf
 
 def _summary(text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace]) -> str:
     if not checked or not all(s.source and _within(text[s.start : s.end], s.source.quote) for s in checked):
-        return f'<p class="lc-quiet">{WRITTEN}</p>{_said(text, checked, places)}'
+        return f'<p class="lc-quiet">{WRITTEN}</p><div class="lc-said">{_numbered(text, checked, places)}</div>'
     names, lines = list(dict.fromkeys(s.source.name for s in checked if s.source)), list[str]()
     for name in names:
         found = [s for s in checked if s.source and s.source.name == name]
@@ -221,7 +221,11 @@ def _of(text: str, checked: Sequence[AnswerSentence], number: int | None) -> str
 
 def _said(text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace]) -> str:
     css = " lc-short" if len(text) <= SHORT and "\n" not in text and len(checked) < 2 else ""
-    return f'<div class="lc-said{css}">{answer_html(text, checked, lambda s: _number(s, places))}</div>'
+    return f'<div class="lc-said{css}">{_numbered(text, checked, places)}</div>'
+
+
+def _numbered(text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace]) -> str:
+    return answer_html(text, checked, lambda sentence: _number(sentence, places))
 
 
 def _number(sentence: AnswerSentence, places: dict[int, EvidencePlace]) -> str:

@@ -16,6 +16,7 @@ _BEGIN, _END, _NUMBER = "\ue000", "\ue001", "\ue002"
 _MARKS = re.compile(f"[{_BEGIN}{_END}{_NUMBER}]")
 _DIMMED = re.compile(f"{_BEGIN}([^{_BEGIN}{_END}<]*){_END}")  # a sentence without markup of its own
 _LIST_WITHOUT_GAP = re.compile(r"(?<=\S)\n(?=(?:[-*+]|\d{1,3}[.)]) )")
+_LAST_CELL = re.compile(r"\s*\|\s*(?:\n[-|: ]+)?\Z")  # the end of the last row that is no line below a heading
 _parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
 _parser.enable(["table", "strikethrough"]).disable(["link", "image", "autolink", "html_inline", "html_block"])
 _parser.disable(["reference", "entity"])
@@ -34,8 +35,7 @@ def answer_html(text: str, checked: Sequence[AnswerSentence], link: Callable[[An
     marked, at = list[str](), 0
     for sentence in checked:
         before, said = text[at : sentence.start], text[sentence.start : sentence.end]
-        begin, end = _marks(sentence)
-        marked += [_MARKS.sub("", before), begin, _MARKS.sub("", said), end]
+        marked += [_MARKS.sub("", before), _marked(sentence, _MARKS.sub("", said))]
         at = sentence.end
     rendered = _parser.render(_LIST_WITHOUT_GAP.sub("\n\n", "".join([*marked, _MARKS.sub("", text[at:])])))
     links = iter([link(s) for s in checked if s.number])
@@ -43,11 +43,12 @@ def answer_html(text: str, checked: Sequence[AnswerSentence], link: Callable[[An
     return re.sub(_NUMBER, lambda _: next(links), html)
 
 
-def _marks(sentence: AnswerSentence) -> tuple[str, str]:
-    """Returns the characters before and after a sentence."""
-    if sentence.support == "unsupported":
-        return _BEGIN, _END
-    return "", _NUMBER if sentence.number else ""
+def _marked(sentence: AnswerSentence, said: str) -> str:
+    """Returns the words ``said`` by a sentence with its marks. In rows of a table, they are in the last cell."""
+    number = _NUMBER if sentence.number else ""
+    if said.startswith("|"):
+        return _LAST_CELL.sub(lambda row: number + row[0], said, count=1)
+    return f"{_BEGIN}{said}{_END}" if sentence.support == "unsupported" else said + number
 
 
 def _dimmed(sentence: re.Match[str]) -> str:
