@@ -1,10 +1,9 @@
-"""The memory page: the map of an answer's pages, bars and plan as pictures, the quality gate as a job; both pages in a
+"""The memory page: the map of an answer's pages, bars and what fits, the quality gate as a job; both pages in a
 browser."""
 
 import re
 import time
 import tomllib
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -21,8 +20,8 @@ from localctx.engine.events import WHERE, InUse
 from localctx.settings import load_settings
 from localctx.shape import FORMATS, PAGE
 from localctx.ui.settings.bars import MAX_CELLS, BarPart, bar, page_cells, summary
+from localctx.ui.settings.capacity_table import table
 from localctx.ui.settings.memory_choices import codec_choices, keeper_choices
-from localctx.ui.settings.memory_plot import plot, table
 
 pytestmark = pytest.mark.slow
 
@@ -114,26 +113,11 @@ def planned(home, tiny_model):
     return plan_memory(load_settings(home=home, model=str(tiny_model), memory="64MiB", disk="1GiB")).to_json()
 
 
-def test_the_plan_is_a_picture_with_every_codec_and_limit(planned):
-    drawn = ElementTree.fromstring(plot(planned))[0]
-    texts = [e.text for e in drawn.iter("text")]
-    for name in ("f32", "bf16", "int8", "k8v4", "int4", "int2", "window 4,096", "memory (cpu): 64.0 MiB"):
-        assert name in texts
-    assert any(text.startswith("and disk: ") for text in texts)
-    ends = [float(e.get("y")) for e in drawn.iter("text") if e.get("class", "").startswith("lc-line")]
-    assert all(b - a >= 13.9 for a, b in pairwise(ends)), "no name lies on another"
-    for line in drawn.iter("polyline"):
-        heights = [float(point.partition(",")[2]) for point in line.get("points").split()]
-        assert heights == sorted(heights, reverse=True), "more tokens take more"
-
-
-def test_where_a_line_meets_the_memory_is_the_largest_context(planned):
-    from localctx.ui.settings.memory_plot import kv_bytes
-
+def test_what_fits_names_every_codec_with_its_longest_context(planned):
+    shown = table(planned)
     for codec, fits in planned["fits"].items():
-        limit = planned["limits"]["device"]
-        assert kv_bytes(planned, codec, fits) <= limit < kv_bytes(planned, codec, fits + 2 * PAGE)
-        assert f"{fits:,} tokens" in table(planned)
+        assert f'<th scope="row">{codec}</th>' in shown
+        assert f"{fits:,} tokens" in shown
 
 
 # With a worker
@@ -235,7 +219,7 @@ def test_both_pages_in_a_browser(address, window, home):
         page.goto(address)
         page.get_by_role("tab", name="Settings").click()
         page.get_by_role("tab", name="Advanced").click()
-        expect(page.locator("#what-fits svg[role=img]")).to_be_visible()
+        expect(page.locator("#what-fits table")).to_be_visible()
         expect(page.locator("#bars .lc-bar")).to_have_count(2)
         page.get_by_label("int4: not measured on this computer", exact=True).check()
         expect(page.locator("#memory-said")).to_contain_text("Saved")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
@@ -23,9 +23,6 @@ from localctx.ui.library.watched_folders import WatchedFoldersPanel
 from localctx.ui.running.library_jobs import import_bundle, prepared_line
 from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
 from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
-
-if TYPE_CHECKING:
-    pass
 
 TAB = "Library"
 REFRESH_INTERVAL = 1.0  # seconds between two refreshes of what changes by itself
@@ -132,7 +129,7 @@ class LibraryPage:
         self.deleted.wire(tab, self._refresh_all)
         self._refresh(self.bundle.upload(self._import, self.bundle, outputs, **slow))
         self.ask.click(self._ask, self.ticked, [self._tabs, self.status, *self._chat.everything], **ticked)
-        self.cancel.click(self._stop, None, None, queue=False, api_visibility="QUIET")
+        self.cancel.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._leave)
 
     def _tab_selected(self, selected: gr.SelectData) -> Any:

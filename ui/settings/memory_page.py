@@ -17,8 +17,8 @@ from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.job_events import error_text, progress_lines
 from localctx.ui.settings.bars import BarPart, bar, page_cells
+from localctx.ui.settings.capacity_table import table
 from localctx.ui.settings.memory_choices import KEEPER_INFO, KEEPER_LABELS, codec_choices, engine_of, keeper_choices
-from localctx.ui.settings.memory_plot import plot, table
 from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class MemoryPage:
         self._window = window
 
     def build(self) -> None:
-        """Build the bars, the page map, the choice of codec and keeper, and the capacity plot."""
+        """Build the bars, the page map, the choice of codec and keeper, and the capacity table."""
         self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
         self.page = gr.State("")  # the last selected page of the settings
         self.map_key = gr.State(None)  # chat and message of the report whose map is shown
@@ -217,7 +217,7 @@ class MemoryPage:
             ).to_json()
         except UserError as e:
             return {self.plan: render.note(error_text(e), "error")}
-        return {self.plan: plot(report) + table(report)}
+        return {self.plan: table(report)}
 
     def _results(self) -> dict[str, dict[str, Any]]:
         with self._window.store() as store:
