@@ -54,7 +54,7 @@ def test_quotations_of_one_page_are_above_one_link():
         for number, (start, end), source in zip((1, 2), ((0, 12), (13, 27)), sources, strict=True)
     ]
     shown = card(answer(said, sources, sentences=sentences), CardContext(lambda _: report))
-    assert (shown.count("<blockquote>"), shown.count("<figcaption>")) == (2, 1)
+    assert (shown.count("</blockquote>"), shown.count("<figcaption>")) == (2, 1)
 
 
 # Summaries

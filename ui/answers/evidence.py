@@ -106,12 +106,12 @@ def quotations(quoted: Sequence[Quotation]) -> str:
 
 
 def _figure(quoted: Sequence[Quotation], css: str = "") -> str:
-    shown = "".join(f"<blockquote>{_number(quote)}{_quoted(quote)}</blockquote>" for quote in quoted)
+    shown = "".join(f"<blockquote{_number(quote)}>{_quoted(quote)}</blockquote>" for quote in quoted)
     return f'<figure class="lc-quote {css}">{shown}<figcaption>{quoted[0].place.link}</figcaption></figure>'
 
 
 def _number(quote: Quotation) -> str:
-    return f'<b class="lc-n">{quote.number}</b> ' if quote.number else ""
+    return f' data-number="{quote.number}"' if quote.number else ""
 
 
 def _quoted(quote: Quotation) -> str:
