@@ -147,14 +147,6 @@ def _unsure(text: str, checked: Sequence[AnswerSentence], places: Sequence[Evide
     return f'<p class="lc-told">{NOT_SURE}</p><div class="lc-said">{said}</div>{closest}{more}'
 
 
-def answer_body(text: str, checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf) -> str:
-    """Returns an answer and its evidence as HTML, without actions.
-
-    ``cited`` are citations in addition to the sources of the ``checked`` sentences.
-    """
-    return _found(text.strip(), checked, *_places(checked, cited, text_of))
-
-
 def summary_body(text: str, citations: Sequence[dict[str, Any]], text_of: TextOf) -> str:
     """Returns a summary as HTML. Each sentence with one of its ``citations`` has a number that opens the place."""
     checked = checked_summary(text, citations)
