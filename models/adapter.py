@@ -43,7 +43,9 @@ _MUST_BE: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class LowRank:
-    """The low-rank update of a linear layer's weight [out, in]: ``up`` [out, r] times ``down`` [r, in]."""
+    """The low-rank change (LoRA) of a linear layer's weight [out, in]: the product of ``up`` [out, r] and ``down`` [r,
+    in] is added to the weight.
+    """
 
     down: Tensor
     up: Tensor
@@ -51,12 +53,12 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """A loaded adapter, which changes the model from its ``invocation`` tokens on. ``changes`` maps names of linear
-    layers to their low-rank updates. ``nbytes`` is the size of the weight file in bytes.
+    """A loaded LoRA adapter. It changes the model from its ``invocation`` tokens on. ``changes`` maps names of linear
+    layers to their low-rank changes. ``nbytes`` is the size of the weight file in bytes.
 
-    From reader.json, if present: ``form`` is the question template that the adapter was trained on (empty: unknown).
-    ``not_said`` is its reply when the text has no answer. ``measured`` holds measured values by name, such as
-    ``effective``, ``focused`` and ``passages``.
+    Three attributes are read from reader.json, if there is one. ``form`` is the question template that the adapter was
+    trained on (empty: unknown). ``not_said`` is the adapter's reply when the text has no answer. ``measured`` holds
+    measured values by name, such as ``effective``, ``focused`` and ``passages``.
     """
 
     name: str
@@ -69,8 +71,8 @@ class Adapter:
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     def measured_count(self, name: str) -> int:
-        """Returns the measured number ``name``, 0 if not measured: ``effective`` or ``focused`` (contexts in tokens),
-        or ``passages``.
+        """Returns the number in ``measured`` under ``name``, 0 if there is none. ``effective`` and ``focused`` are
+        context lengths in tokens; ``passages`` is a number of passages.
         """
         value = self.measured.get(name)
         return value if _is_count(value) else 0

@@ -12,9 +12,10 @@ SHIPPED = Path(__file__).with_name("readers")
 
 
 def find_adapter(setting: str, model: str) -> Path | None:
-    """Returns the folder of the adapter for ``model`` under the setting ``adapter``; None for no adapter.
+    """Returns the folder of the adapter that the setting ``adapter`` selects for ``model``. ``setting`` is ``none``,
+    ``auto``, the name of a shipped adapter, or a folder. Returns None for ``none``.
 
-    ``auto`` selects the catalogue's adapter for the model, if its folder exists. Raises ModelError for an unknown name
+    ``auto`` selects the catalogue's adapter for the model; None if there is none. Raises ModelError for an unknown name
     and for a folder without an adapter.
     """
     if setting == "none":
@@ -48,8 +49,8 @@ def adapter_bytes(folder: Path) -> int:
 
 
 def adapter_content(folder: Path) -> str:
-    """Returns the hashes of the adapter's files as text. The answers with the adapter depend on these files. Raises
-    ModelError.
+    """Returns the hashes of the adapter's files as text, which changes whenever answers with the adapter may change.
+    Raises ModelError.
     """
     try:
         return " ".join(hash_file(folder / name) for name in (CONFIG, WEIGHTS, READER) if (folder / name).exists())
@@ -58,8 +59,8 @@ def adapter_content(folder: Path) -> str:
 
 
 def damaged(adapter: Path | str, reason: str) -> ModelError:
-    """Returns the error for damaged files, with the ``reason`` in its message. ``adapter`` is the adapter's folder or
-    name.
+    """Returns the error to raise for an adapter with damaged files. ``adapter`` is the adapter's folder or name, and
+    ``reason`` says what is damaged.
     """
     return ModelError(
         f"the adapter {adapter} does not load ({reason})", "fetch or train it again, or use --adapter none"

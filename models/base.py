@@ -27,14 +27,17 @@ class Tokenizer(Protocol):
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """The tokens that end an answer."""
+        """The ids of the tokens that end an answer."""
 
     @property
     def calls_tools(self) -> bool:
-        """True if the chat template supports tools and its call format is one that ``tool_calls`` parses."""
+        """True if the chat template supports tools and the model writes tool calls in a format that
+        ``models.tokenizer.tool_calls`` parses.
+        """
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
-        """Returns the conversation in the model's chat format, ready for an answer that may call ``tools``.
+        """Returns the tokens of the conversation in the model's chat format, up to where the answer begins. The answer
+        may call ``tools``.
 
         Control tokens spelled out in a message are encoded as text, so a document cannot end its message and start one
         with another role.
@@ -46,20 +49,22 @@ class Tokenizer(Protocol):
         """
 
     def encode_text(self, text: str) -> list[int]:
-        """Returns the tokens of a standalone text, with the special tokens that the model adds around a text. Control
-        tokens spelled out in ``text`` are encoded as plain text.
+        """Returns the tokens of a standalone text, including the special tokens that the model adds around a text, such
+        as BOS. Control tokens spelled out in ``text`` are encoded as plain text.
         """
 
     def stream(self) -> Callable[[int], str]:
-        """Returns a function that takes the next token and returns the text completed by it (may be empty)."""
+        """Returns a function that decodes an answer token by token: it takes the next token and returns the text that
+        this token completes. The text may be empty.
+        """
 
 
 class ForwardRequest(NamedTuple, Generic[AnyCache]):
-    """A request to append ``tokens`` to the sequence in ``cache`` and return the logits of the last ``num_logits``
+    """A request to append ``tokens`` to the sequence in ``cache`` and to return the logits of the last ``num_logits``
     tokens.
 
-    If the cache has an ``activation``, the tokens from its start on are computed with its adapter. That adapter must
-    have been added to the model.
+    If the cache has an ``activation``, its LoRA adapter is applied to the tokens from the activation's start on. That
+    adapter must have been added to the model.
     """
 
     tokens: Sequence[int]
@@ -70,8 +75,8 @@ class ForwardRequest(NamedTuple, Generic[AnyCache]):
 class Model(Protocol):
     """A decoder model. ``context`` is its window in tokens, and ``trained`` the window without RoPE scaling. ``nbytes``
     is the size of the weights in bytes, and ``parameters`` the number of parameters; tied weights count once.
-    ``kv_nbytes`` is the size in bytes of keys and values by the name of the tier, if llama.cpp holds them; it is empty
-    if they are in our pages.
+    ``kv_nbytes`` is for llama.cpp, which holds keys and values itself: their size in bytes by tier. It is empty if keys
+    and values are in our pages.
     """
 
     name: str
@@ -97,25 +102,27 @@ class Model(Protocol):
     def kv_nbytes(self) -> Mapping[str, int]: ...
 
     def scale_rope(self, rope: str) -> None:
-        """Scale the window by RoPE scaling. ``rope`` is a method and a factor of the trained window: ``yarn:2``,
+        """Change the window by RoPE scaling. ``rope`` is a method and a factor of the trained window: ``yarn:2``,
         ``linear:2`` or ``llama3:8``. ``auto`` keeps the trained window.
 
         This changes ``context``, ``rope`` and the fingerprint, so earlier caches no longer match this model. Raises
-        UsageError for an invalid value, ModelError if positions are not rotary, or are scaled already.
+        UsageError for an invalid value, and ModelError if the model has no rotary positions or they are already scaled.
         """
 
     def view(self) -> Any:
-        """Returns another model object with the same weights and a window of its own: scaling the RoPE of one object
-        does not affect the other object.
+        """Returns another model object that shares the weights but has its own window. Scaling the RoPE of one object
+        does not affect the other.
 
-        Any view can extend a cache that another one made, because the cache's own RoPE applies.
+        Any view can extend a cache that another view made, because the cache's own RoPE applies.
         """
 
     def add_adapter(self, adapter: Adapter) -> None:
         """Add ``adapter``, so that caches can activate it. Raises ModelError for an adapter of another model."""
 
     def fingerprint(self, codec: str) -> bytes:
-        """Returns 32 bytes that identify everything that the bytes of a page depend on, except its tokens."""
+        """Returns 32 bytes that identify everything on which a page's content depends besides its tokens: the weights,
+        tokenizer, RoPE, shape, precision and ``codec``.
+        """
 
     def forward(
         self, tokens: Sequence[int], cache: Any, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
@@ -130,7 +137,8 @@ class Model(Protocol):
     def forward_each(
         self, requests: "Sequence[ForwardRequest]", cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
-        """Run ``forward`` for several sequences in one pass, which reads the weights once.
+        """Run ``forward`` for several sequences in one pass, so that the weights are read once. Returns the logits of
+        each request.
 
         On any exception every cache is as before. On a CPU in f32, the result of a sequence does not depend on the
         other sequences. On a GPU or in bf16, its last digits depend on the total number of tokens.
@@ -138,11 +146,11 @@ class Model(Protocol):
 
 
 class PagedModel(Model, Protocol):
-    """A torch model whose keys and values are in our own pages, with the KVShape ``shape``. ``rope`` is None for a
+    """A torch model whose keys and values are in our own pages. ``shape`` is their KVShape. ``rope`` is None for a
     model without rotary positions. ``geometry`` gives the working memory of a forward pass.
 
-    ``prefill_loss`` is the share of attention that a query of a prompt may lose to skipped pages, in caches made for
-    this view; 0 skips nothing. Each view has its own ``prefill_loss``, and the fingerprint includes it.
+    ``prefill_loss`` is for sparse prefill: the share of attention (0 to 1) that a query of a prompt may lose to skipped
+    pages; 0 skips nothing. Each view has its own ``prefill_loss``, and the fingerprint includes it.
     """
 
     shape: KVShape
@@ -154,12 +162,13 @@ class PagedModel(Model, Protocol):
     def rope(self) -> Rope | None: ...
 
     def with_prefill_loss(self, loss: float) -> Any:
-        """Returns a view of this model in which a query of a prompt may lose the share ``loss`` (0 to 1) of its
-        attention to skipped pages.
+        """Returns a view of this model with sparse prefill, in which a query of a prompt may lose the share ``loss`` (0
+        to 1) of its attention to skipped pages.
         """
 
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
-        """Returns the keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.
+        """Returns the keys and values [kv_heads, T, dim] that ``layer`` would cache if ``tokens`` followed the sequence
+        in ``cache``.
 
         Layers above ``layer`` are not computed, and ``cache`` does not change. Raises OutOfKVMemory.
         """

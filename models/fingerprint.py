@@ -20,7 +20,9 @@ def hash_weights(folder: Path) -> dict[str, str]:
 
 
 def fingerprint(codec: str, shape: KVShape, **parts: object) -> bytes:
-    """Returns the SHA-256 of the canonical JSON of codec, codec version, layout version, shape and ``parts``."""
+    """Returns the SHA-256 of the canonical JSON of the codec, the codec's version, the page layout's version, the
+    KVShape, and ``parts`` (further values by name).
+    """
     kv_format = FORMATS[codec]
     content = {
         **parts,

@@ -78,9 +78,9 @@ def load_model(
 
 
 def loading_bytes(folder: Path, torch_device: torch.device, precision: torch.dtype, weights: str) -> float:
-    """Returns the peak size in bytes of the weights while the model in ``folder`` is loaded. NativeDecoder maps its
-    files. transformers loads all full-precision weights before they are blocked. Weights that are to be quantized are
-    loaded and quantized one by one.
+    """Returns the peak size in bytes of weights in memory while the model in ``folder`` is loaded. NativeDecoder maps
+    its files. transformers loads all full-precision weights before they are stored in blocks. Weights that are to be
+    quantized are loaded and quantized one by one.
     """
     native = None if is_packed(weights, torch_device) else _native_parts(folder, torch_device, precision)
     if not native and weights != "full":

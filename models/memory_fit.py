@@ -10,8 +10,8 @@ from localctx.budget import TierLimits
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """The memory that a model needs, in bytes: ``weights`` with those of an adapter, the ``working`` memory of a
-    forward pass, and the ``kv`` of a context, states included.
+    """The memory that a model needs, in bytes: ``weights`` (including an adapter's), the ``working`` memory of a
+    forward pass, and ``kv``, the keys, values and recurrent states of a context.
     """
 
     weights: float = 0
@@ -27,7 +27,7 @@ class MemoryNeed:
         return MemoryNeed(self.weights + other.weights, self.working + other.working, self.kv + other.kv)
 
     def fit(self, free: TierLimits) -> "MemoryFit":
-        """Place the needed memory in the ``free`` memory: first on the device, then in RAM, then on disk."""
+        """Distribute the needed memory over the ``free`` memory of each tier: first the device, then RAM, then disk."""
         by_tier, left = dict[str, float](), self.total
         for tier, limit in vars(free).items():
             by_tier[tier] = left if limit is None else min(left, limit)
@@ -35,14 +35,16 @@ class MemoryNeed:
         return MemoryFit(self, by_tier, left)
 
     def fit_device(self, free: int) -> "MemoryFit":
-        """Place the needed memory on a device alone, which has ``free`` bytes."""
+        """Check whether the needed memory fits on a device alone, which has ``free`` bytes. Returns the result as a
+        MemoryFit.
+        """
         return self.fit(TierLimits(free, 0, 0))
 
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """The result of placing a ``need`` in memory: the number of bytes in each tier, and the ``shortage``, the number of
-    bytes for which there is no place.
+    """Says how the memory that a model needs is distributed over tiers: the number of bytes in each tier, and the
+    ``shortage``, the number of bytes for which there is no room.
     """
 
     need: MemoryNeed
@@ -51,7 +53,7 @@ class MemoryFit:
 
     @property
     def fits(self) -> bool:
-        """True if there is a place for every byte."""
+        """True if there is room for all bytes."""
         return self.shortage <= 0
 
 

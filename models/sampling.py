@@ -12,10 +12,12 @@ COLDEST = 1e-6  # lower temperatures are greedy, because float32 cannot divide b
 
 
 class Sampler:
-    """Chooses tokens. With a ``temperature`` of 0 (or below COLDEST) it takes the likeliest token (greedy). ``top_k`` 0
-    and ``top_p`` 1 switch these filters off. The same ``seed`` gives the same tokens. ``processors`` change the logits
-    first. If ``top`` is given, ``logprobs`` holds the log-probability of the last token, and the ``top`` likeliest
-    tokens at its step with theirs. These are computed from the unchanged logits.
+    """Chooses the next token. With a ``temperature`` of 0 (or below COLDEST) it takes the likeliest token (greedy).
+    ``top_k`` 0 and ``top_p`` 1 switch these filters off. The same ``seed`` gives the same tokens. ``processors`` change
+    the logits first.
+
+    If ``top`` is given, ``logprobs`` holds the log-probability of the last chosen token, and the ``top`` likeliest
+    tokens at that step with their log-probabilities. These are computed from the logits before ``processors``.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class Sampler:
 
     @property
     def likelihood(self) -> float:
-        """The mean log-likelihood, in nats, of the tokens chosen greedily; 0 if none were."""
+        """The mean log-likelihood, in nats, of the tokens that were chosen greedily; 0 if none were."""
         return self._total / max(1, self._tokens)
 
     def __call__(self, logits: Tensor) -> int:

@@ -28,12 +28,12 @@ NO_CONTROLS = TokenControls()
 
 
 class LogitsProcessor(Protocol):
-    """Changes the logits [vocabulary] at each step of one answer."""
+    """A function that changes the logits [vocabulary] before each token of one answer is chosen."""
 
     def __call__(self, logits: Tensor) -> Tensor: ...
 
     def accept(self, token: int) -> None:
-        """Record the chosen token."""
+        """Record the chosen ``token``, on which the next logits may depend."""
 
 
 class Penalties:

@@ -13,10 +13,10 @@ _SOURCES = Path(__file__).parent
 
 
 def compiled_in(sources: Path, cache: Path) -> Path:
-    """Returns the folder inside ``cache`` where numba caches code compiled from exactly these ``sources``.
+    """Returns the folder inside ``cache`` where numba stores the code compiled from the files in ``sources``. The name
+    of the folder is a digest of these files, so a change in any of them makes numba compile again.
 
-    Numba checks whether a function's own file changed, but not the files of functions that it calls. Without a folder
-    per source digest it would reuse outdated code.
+    Numba itself only checks the file of the function that it loads, not the files of the functions that it calls.
     """
     digest = sha256(b"\0".join(path.read_bytes() for path in sorted(sources.rglob("*.py"))))
     return cache / f"localctx-{digest.hexdigest()[:16]}"

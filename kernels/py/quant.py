@@ -14,8 +14,9 @@ _E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats (4 exponent
 
 
 def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns codes (uint8, shape of x), and scale and zero (float16, without the axis ``dim``), so that ``x ~ zero +
-    scale * codes``. ``kind`` is 8, 4 or 2 for integer codes of so many bits, or the kind of the 8-bit floats e4m3.
+    """Quantize x to codes. Returns codes (uint8, shape of x), and scale and zero (float16, without the axis ``dim``),
+    so that ``x ~ zero + scale * codes``. ``kind`` is 8, 4 or 2 for integer codes of so many bits, or 264 for 8-bit
+    floats (e4m3).
 
     All numbers along ``dim`` form a group with one scale and zero (KIVI: tokens for K, channels for V). For integer
     codes, ``zero`` and ``zero + levels * scale`` bound the group: both are rounded outward to float16, so only elements
@@ -54,8 +55,8 @@ def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
 
 
 def pack(codes: Tensor, kind: int) -> Tensor:
-    """Pack codes [..., n], made by ``quantize`` with this ``kind``, into bytes [..., n * bits / 8]. Byte j holds the
-    elements j, j + n * bits / 8, and so on.
+    """Pack codes [..., n], which ``quantize`` made with this ``kind``, into bytes [..., m]. m is n * bits / 8, and byte
+    j holds the elements j, j + m, j + 2 * m, and so on.
 
     With this stride, unpacking a row of bytes gives runs of neighbouring elements, which fit vector lanes.
     """
@@ -70,7 +71,7 @@ def pack(codes: Tensor, kind: int) -> Tensor:
 
 
 def unpack(packed: Tensor, kind: int) -> Tensor:
-    """Returns the codes that ``pack`` has packed with this ``kind``: uint8, but torch.float8_e4m3fn for 8-bit
+    """Returns the codes that ``pack`` packed with this ``kind``. They are uint8, or torch.float8_e4m3fn for 8-bit
     floats.
     """
     bits = kind & 255

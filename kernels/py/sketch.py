@@ -15,8 +15,8 @@ LEAST = np.float32(1e-37)  # smallest divisor of a weight, so that quotients sta
 
 
 class Sketch(NamedTuple):
-    """The sketch of n pages of one layer: codes [H, n, D, 16] uint8 (four codes a byte), and a scale and zero [H, n, D]
-    float16 for each channel.
+    """The keys of n pages of one layer at two bits: codes [H, n, D, 16] uint8 (four codes a byte), and a scale and zero
+    [H, n, D] float16 for each channel of a page.
 
     All tensors are contiguous.
     """
@@ -31,12 +31,12 @@ class Sketch(NamedTuple):
         return sum(part.nbytes for part in self)
 
     def with_more(self, more: "Sketch") -> "Sketch":
-        """Returns a sketch of these pages and the pages of ``more`` after them."""
+        """Returns a sketch of the pages of this sketch, followed by the pages of the sketch ``more``."""
         return Sketch(*(torch.cat(pair, 1) for pair in zip(self, more, strict=True)))
 
 
 def make_sketch(keys: Tensor) -> Sketch:
-    """Returns the sketch of keys [n, H, D, 64]."""
+    """Returns the sketch (keys at two bits) of n pages whose keys are [n, H, D, 64]."""
     codes, scale, zero = quant.quantize(keys.transpose(0, 1).contiguous(), 3, BITS)
     return Sketch(quant.pack(codes, BITS), scale.contiguous(), zero.contiguous())
 
@@ -45,9 +45,9 @@ Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
 
 
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """Returns for each query and page the approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D]. ``extra``
-    [H, Q, n * 64] is added to the scores of single keys. This is the reference for faster kernels, and runs on any
-    device.
+    """Returns the greatest approximate score of a query with the 64 keys of a page, for each query and page: [H, Q, n]
+    float32 from q [H, Q, D]. ``extra`` [H, Q, n * 64] is added to the scores of single keys. This is the reference for
+    faster kernels, and runs on any device.
     """
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)

@@ -31,19 +31,21 @@ FIXED_GPU = 32 << 20  # bytes of the cuBLAS workspace on Hopper; smaller on othe
 
 @dataclass(frozen=True)
 class LayerMap:
-    """Maps model layers to cached layers (layers of the KVShape), because several model layers may share keys and
-    values.
+    """Maps each model layer to a cached layer (a layer of the KVShape). Several model layers may share the keys and
+    values of one cached layer.
 
-    ``cached_layer`` maps the index of each model layer that has pages to the cached layer that it attends over, in the
-    model's order. The first model layer of a cached layer computes the keys and values. The other model layers of the
-    cached layer compute only queries and store nothing.
+    ``cached_layer`` maps the index of a model layer to the index of its cached layer, in the model's order. Model
+    layers without pages are not in it. The first model layer of a cached layer computes the keys and values; the others
+    compute only queries.
     """
 
     cached_layer: Mapping[int, int]
 
     @cached_property
     def makers(self) -> list[int]:
-        """The model layers that compute keys and values, one for each cached layer, in the order of cached layers."""
+        """The indices of the model layers that compute keys and values, one for each cached layer, in the order of
+        cached layers.
+        """
         makers = dict[int, int]()
         for layer, cached in self.cached_layer.items():
             makers.setdefault(cached, layer)
@@ -53,7 +55,8 @@ class LayerMap:
 def layer_map(config: Any) -> LayerMap:
     """Returns the LayerMap of a transformers (text) config. Layers without pages are left out.
 
-    In Gemma 3n and 4, the last layers share the keys and values of the last earlier layer of the same kind.
+    In Gemma 3n and 4, the last layers use the keys and values of the last earlier layer of the same type (sliding or
+    full attention).
     """
     modes = getattr(config, "kv_sharing_modes", None) or [None] * config.num_hidden_layers
     kinds = getattr(config, "layer_types", None) or [None] * len(modes)
@@ -68,7 +71,9 @@ def layer_map(config: Any) -> LayerMap:
 
 
 def shape_of(config: Any) -> KVShape:
-    """Returns the cache shape of a transformers (text) config: MHA, GQA, MQA, sliding windows, or MLA latents."""
+    """Returns the KVShape of a transformers (text) config: the KV heads, widths and window of each cached layer.
+    Supports MHA, GQA, MQA, sliding windows and MLA latents.
+    """
     layers, kinds = layer_configs(config), getattr(config, "layer_types", None) or [None] * config.num_hidden_layers
     return KVShape(tuple(_layer_shape(layers[i], kinds[i]) for i in layer_map(config).makers))
 
@@ -79,7 +84,7 @@ def has_states(config: Any) -> bool:
 
 
 def layer_configs(config: Any) -> Sequence[Any]:
-    """Returns the config of each layer, because heads can differ between layers (Gemma 4)."""
+    """Returns the config of each layer. The configs differ if heads differ between layers (Gemma 4)."""
     if getattr(config, "is_heterogeneous", False):
         return list(config.per_layer_config)
     return [config] * config.num_hidden_layers
@@ -94,7 +99,9 @@ def _layer_shape(config: Any, name: str | None) -> LayerShape:
 
 
 def multihead_shape_of(config: Any) -> KVShape:
-    """Returns the cache shape as it would be with plain multi-head attention: keys and values for every query head."""
+    """Returns the KVShape that the model would have with plain multi-head attention, where every query head has its own
+    keys and values. It shows what GQA or MLA saves.
+    """
     layers = layer_configs(config)
     made = (layers[i] for i in layer_map(config).makers)
     return KVShape(tuple(LayerShape(own.num_attention_heads, *_widths(own)) for own in made))
@@ -102,13 +109,14 @@ def multihead_shape_of(config: Any) -> KVShape:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The numbers of elements per token in the tensors of a layer, from which the working memory of a pass is computed.
+    """The number of elements per token of each tensor in a layer. The working memory of a forward pass is computed from
+    these.
 
     ``hidden`` counts all residual streams (Gemma 3n has several). ``queries`` and ``outputs`` count all ``heads``
-    together. ``fresh`` counts the key and value of a new token, expanded in a latent layer. ``history`` counts the key
-    and value of a cached token, decoded and expanded. ``inner`` is the peak in the MLP or in the experts of a token,
-    plus per-layer embeddings. ``eager``: attention holds all its scores in memory, even on a CPU. ``masked``: it does
-    so on a GPU, because some layers have a sliding window.
+    together. ``fresh`` counts the key and value of a new token; in a latent layer (MLA) they are expanded. ``history``
+    counts the key and value of a cached token, decoded and expanded. ``inner`` is the peak in the MLP or in the
+    experts, plus per-layer embeddings. ``eager`` is True if attention holds all scores in memory on any device.
+    ``masked`` is True if it does so only on a GPU, because some layers have a sliding window.
     """
 
     hidden: int
@@ -123,12 +131,12 @@ class Geometry:
     masked: bool = False
 
     def activation_bytes(self, chunk: int, context: int, itemsize: int, device: str = "cpu") -> int:
-        """Estimate the peak working memory, in bytes, of the step that reads the last ``chunk`` of ``context`` tokens.
+        """Estimate the peak working memory, in bytes, of the forward pass that reads the last ``chunk`` of ``context``
+        tokens.
 
-        ``itemsize`` is the number of bytes per element in the model's precision. The sum includes tensors that do not
-        exist at the same time; with ``SLACK`` it is between the measured peak and 1.5 times that. On a GPU where
-        attention does not hold its scores in memory, the estimate is closer (tests/measure/measure_gpu_budget.py
-        compares).
+        ``itemsize`` is the size in bytes of an element in the model's precision. The estimate adds up tensors that do
+        not exist at the same time, so it is between the measured peak and 1.5 times that. On a GPU where attention does
+        not hold scores in memory, the estimate is closer (tests/measure/measure_gpu_budget.py compares).
         """
         if not device.startswith("cpu") and self._in_kernels(itemsize):
             return self._kernel_bytes(chunk, context, itemsize)
@@ -169,7 +177,7 @@ class Geometry:
 
     @property
     def fresh_width(self) -> int:
-        """The number of elements of the key and value of one head together, for one token."""
+        """The number of elements of one query head's key and value together, for one token."""
         return (self.queries + self.outputs) // self.heads
 
     def _token_bytes(self, context: int, itemsize: int) -> int:
@@ -220,11 +228,11 @@ def largest_chunk(
     itemsize: int = 4,
     device: str = "cpu",
 ) -> int:
-    """Returns the largest prefill chunk, in tokens, whose working memory (as ``geometry`` gives it) fits into ``free``
-    bytes. The chunk is whole pages, at least one, and at most ``wanted`` tokens.
+    """Returns the largest prefill chunk, in tokens, whose working memory fits into ``free`` bytes. The chunk is whole
+    pages, at least one page, and at most ``wanted`` tokens.
 
-    ``context`` is the length of the whole prompt in tokens, ``itemsize`` the number of bytes per element in the model's
-    precision.
+    ``context`` is the length of the whole prompt in tokens. ``itemsize`` is the size in bytes of an element in the
+    model's precision.
     """
     base, step = (geometry.activation_bytes(n, context, itemsize, device) for n in (0, PAGE))
     chunk = PAGE * max(1, min(int((free - base) // (step - base)), wanted // PAGE))

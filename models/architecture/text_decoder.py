@@ -15,8 +15,8 @@ from localctx.models.files.safetensors_files import open_weights
 
 
 class TextDecoder(NamedTuple):
-    """A transformers class and its config. ``wrapped``: they cover only the text part of a larger model, so that weight
-    names on disk have a prefix.
+    """The transformers class (``kind``) of a text decoder, and its config. ``wrapped`` is True if the decoder is the
+    text part of a larger model, where weight names on disk have a prefix.
     """
 
     kind: Any
@@ -25,7 +25,9 @@ class TextDecoder(NamedTuple):
 
 
 def text_config(config: Any) -> Any:
-    """Returns the config of the text decoder in ``config``. Raises UnsupportedModel if it is ambiguous."""
+    """Returns the text decoder's part of ``config``, or ``config`` itself for a text model. Raises UnsupportedModel if
+    there are several text decoders.
+    """
     try:
         return config.get_text_config(decoder=True)
     except ValueError as e:
@@ -51,7 +53,9 @@ def decoder_of(config: Any) -> TextDecoder:
 
 
 def build_without_weights(config: Any, dtype: torch.dtype = torch.float32) -> Any:
-    """Returns the decoder that ``config`` describes, on torch's meta device. Raises UnsupportedModel."""
+    """Build the decoder that ``config`` describes, on torch's meta device (shapes without values). Raises
+    UnsupportedModel.
+    """
     kind, own, _ = decoder_of(config)
     make = getattr(kind, "from_config", None) or kind._from_config
     try:

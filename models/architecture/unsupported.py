@@ -32,8 +32,8 @@ REASONS = {
 
 
 class UnsupportedModel(Exception):
-    """Raised for a model that would be computed incorrectly. ``reason`` is a sentence for the user. Code that catches
-    it calls ``of`` to name the model family.
+    """Raised for a model that localctx would compute incorrectly. ``reason`` is a sentence for the user. Code that
+    catches this exception calls ``of`` to make a ModelError that names the model family.
     """
 
     def __init__(self, reason: str, **told: object) -> None:
@@ -41,7 +41,7 @@ class UnsupportedModel(Exception):
         super().__init__(self.reason)
 
     def of(self, family: str) -> ModelError:
-        """Returns the user-facing error, which names the ``family``."""
+        """Returns the error to show to the user, which names the model ``family``."""
         return ModelError(f"{family} models are not supported: {self.reason}", REMEDY)
 
 

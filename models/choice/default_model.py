@@ -15,11 +15,11 @@ ROOM = 0.5  # share of all memory that the weights of a larger model may take
 
 
 def choose_model(settings: Settings) -> Settings:
-    """Returns ``settings`` with ``auto`` replaced by a named model and weights. Takes milliseconds.
+    """Returns ``settings`` with the model and weights that ``auto`` stands for. Takes milliseconds.
 
-    The model is the largest installed catalogue model that fits into memory and is at least as large as the default,
-    else the default. It is ``FALLBACK`` with little free memory, or offline if only that is installed. The weights are
-    the catalogue's for a CPU, else ``full``.
+    The model is the largest installed catalogue model that fits into memory and is not smaller than the default model;
+    without one, it is the default model. ``FALLBACK`` replaces the default if there is little free memory, or offline
+    if only ``FALLBACK`` is installed. The weights are those that the catalogue names for a CPU, or ``full`` on a GPU.
     """
     if settings.model == "auto":
         settings = replace(settings, model=_choose_name(settings))

@@ -20,8 +20,8 @@ def pick_device(device: str) -> torch.device:
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """Returns the torch dtype. ``auto`` is bf16 on a GPU or a CPU with bf16 instructions, else f32, because emulated
-    bf16 makes prefill 5 times slower. Raises ModelError for an unknown dtype.
+    """Returns the torch dtype for the setting ``dtype``. ``auto`` is bf16 on a GPU or on a CPU with bf16 instructions,
+    else f32, because emulated bf16 makes prefill 5 times slower. Raises ModelError for an unknown dtype.
     """
     named = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
     if dtype in named:

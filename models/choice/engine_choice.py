@@ -26,9 +26,9 @@ TORCH_FAMILIES = {
 def choose_engine(model: str, engine: str) -> EngineName:
     """Returns the engine for ``model`` under the setting ``engine``: torch, llama.cpp or auto.
 
-    ``auto`` selects llama.cpp for a GGUF that torch cannot run exactly as quantized, or whose family torch does not
-    support. Without llama.cpp, torch runs the families it supports. Raises ModelError for llama.cpp with a model that
-    is not a GGUF, and for an invalid file.
+    ``auto`` selects llama.cpp for a GGUF whose quantization torch cannot use as it is, and for a GGUF of a family that
+    torch does not support. If llama.cpp is not installed, torch runs the families it supports. Raises ModelError for
+    llama.cpp with a model that is not a GGUF, and for an invalid file.
     """
     path = None if model in load_catalog() else find_gguf(model)
     on_hub = bool(GGUF_ON_HUB.fullmatch(model)) and not path

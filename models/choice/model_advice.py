@@ -27,9 +27,10 @@ from localctx.settings import Settings
 
 @dataclass(frozen=True)
 class Advice:
-    """The recommendation for a machine. ``models`` has the estimates of all known chat models by name; ``best`` is the
-    estimate of the recommended model. ``is_installed`` and ``is_selected`` (in the settings) are about the best model.
-    ``machine`` has the rates on which the estimates are based, corrected by measured speeds.
+    """The models that a machine can run, and the recommended one. ``models`` has the estimates of all known chat models
+    by name; ``best`` is the estimate of the recommended model. ``is_installed`` says whether the recommended model is
+    installed, and ``is_selected`` whether the settings name it. ``machine`` has the rates on which the estimates are
+    based, corrected by measured speeds.
     """
 
     machine: Machine
@@ -55,7 +56,7 @@ class Advice:
         return {"machine": asdict(self.machine), "recommended": recommended, "line": self.line()}
 
     def line(self) -> str:
-        """Returns the recommendation in one line, with the commands to get and use the model."""
+        """Returns the recommendation in one line, with the commands that download and select the model."""
         machine, model = describe_machine(self.machine), describe_recommendation(self)
         return f"recommended for this machine ({machine}): {model}. {self._how()}"
 
@@ -74,10 +75,10 @@ def advise(
     remeasure: bool = False,
     measured: Mapping[str, MeasuredSpeed] | None = None,
 ) -> Advice:
-    """Returns advice for this machine under ``settings``, without using the network. ``own_bytes`` that this process
-    uses count as free memory. With ``remeasure``, the rates of the machine are measured again. ``measured`` are speeds
-    by model name. They replace the estimates for these models, and correct the estimates for all other models. Raises
-    ModelError for a device or precision that does not exist.
+    """Returns advice for this machine under ``settings``, without using the network. ``own_bytes``, the memory that
+    this process uses, counts as free. With ``remeasure``, the rates of the machine are measured again. ``measured`` are
+    measured speeds by model name: they replace the estimates for these models and correct the estimates for the others.
+    Raises ModelError for a device or precision that does not exist.
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)
@@ -114,8 +115,8 @@ def _own_weights(entry: CatalogEntry, device: torch.device) -> str:
 
 
 def recommend(chats: Iterable[ModelEstimate]) -> ModelEstimate:
-    """Returns the estimate of the largest chat model that runs well, or of the smallest one if none does, with the
-    reason.
+    """Returns the estimate of the model to recommend, with the reason: the largest chat model that fits and is fast
+    enough, or the smallest one if none is.
     """
     by_size = sorted(chats, key=lambda e: e.entry.comparable_parameters)
     best = next((e for e in reversed(by_size) if e.good), by_size[0])

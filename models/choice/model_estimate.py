@@ -32,9 +32,9 @@ class MeasuredSpeed:
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """The estimate of how a known model runs on a machine, with its weights in the format ``weights``: full, int8, int4
-    or nf4. ``fit`` says whether there is enough free memory for it. Speeds are in tokens per second (0: unknown).
-    ``measured``: both speeds were measured here. ``reason`` says why the model is recommended.
+    """Estimates how a known model runs on a machine, with its weights in the format ``weights``: full, int8, int4 or
+    nf4. ``fit`` says whether there is enough free memory. Speeds are in tokens per second (0: unknown). ``measured`` is
+    True if both speeds were measured on this machine. ``reason`` says why the model is recommended.
     """
 
     entry: CatalogEntry
@@ -82,8 +82,8 @@ class ModelEstimate:
 
 
 def correct(machine: Machine, known: Mapping[str, CatalogEntry], measured: Mapping[str, MeasuredSpeed]) -> Machine:
-    """Returns ``machine`` with bandwidth and arithmetic rate derived from a measurement: that of the largest ``known``
-    model in ``measured``. The speeds of other models are estimated from these rates.
+    """Returns ``machine`` with its bandwidth and arithmetic rate derived from the measured speeds of one model: the
+    largest ``known`` model in ``measured``. The speeds of other models are estimated from these rates.
     """
     ran = [known[name] for name in measured if name in known]
     if not (ran and all(vars(machine.rates).values())):
@@ -117,8 +117,8 @@ def usefulness(e: ModelEstimate | None) -> tuple[int, float]:
 
 
 def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Estimate how ``entry`` runs on ``machine`` with its weights in the format ``weights``. If only weights of fewer
-    bits make the model good, or make it fit, the estimate is for fewer bits.
+    """Estimate how the model ``entry`` runs on ``machine`` with its weights in the format ``weights``. If the model is
+    too slow or too large in that format, and good or small enough with fewer bits, the estimate is for fewer bits.
     """
     names = [weights, *_fewer_bits(machine)] if weights == "full" else [weights]
     choices = [_estimate(entry, machine, name) for name in names]
@@ -127,15 +127,17 @@ def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> Mo
 
 
 def estimate_packed(entry: CatalogEntry, machine: Machine) -> ModelEstimate:
-    """Estimate how a GGUF file of ``entry.bytes`` runs on ``machine`` with llama.cpp, as quantized."""
+    """Estimate how llama.cpp runs the GGUF file of ``entry``, of ``entry.bytes`` bytes, on ``machine``. The weights
+    stay quantized as in the file.
+    """
     need = MemoryNeed(entry.bytes, kv=entry.bytes // ROOM)
     return _with_rates(entry, machine, "full", need, 2 * entry.parameters / LLAMA_SHARE, entry.bytes)
 
 
 def estimate_to_json(e: ModelEstimate | None) -> dict[str, Any]:
-    """Returns an estimate for ``--json``: ``weights``, ``memory_bytes``, ``needed_bytes``, ``fits_here``, and
-    ``read_per_second`` and ``answer_per_second`` in tokens. All values are None for a model that is not a known chat
-    model.
+    """Returns an estimate as JSON for ``--json``: ``weights``, ``memory_bytes``, ``needed_bytes``, ``fits_here``, and
+    the prefill and decode speeds ``read_per_second`` and ``answer_per_second`` in tokens. All values are None for a
+    model that is not a known chat model.
     """
     names = "weights", "memory_bytes", "needed_bytes", "fits_here", "read_per_second", "answer_per_second"
     values = (

@@ -67,8 +67,8 @@ def list_models(settings: Settings, advice: Advice) -> list[ListedModel]:
 
 
 def find_model(name: str, settings: Settings, machine: Machine) -> ListedModel:
-    """Returns the model that a user named by its path or hub id. If it is not installed, its hub id is looked up on the
-    hub. Its estimate is for ``machine``. Raises ModelError with the reason if there is no such model.
+    """Returns the model that a user named by its path or hub id, with an estimate for ``machine``. If the model is not
+    installed, its hub id is looked up on the hub. Raises ModelError with the reason if there is no such model.
     """
     source = hub_source(name)
     installed = is_complete(settings.models / folder_name(name))

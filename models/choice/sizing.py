@@ -34,10 +34,10 @@ _MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer ones
 class Sizing:
     """The sizes of a model. ``window`` is the trained context length in tokens (0: unknown). ``weights`` is the size of
     the weights in bytes. ``weights_dtype`` is the precision of the weights, which may be lower than that of
-    computation. ``itemsize`` is the number of bytes per element of activations.
+    computation. ``itemsize`` is the size in bytes of an element of activations.
 
-    ``multihead`` is the cache shape as it would be with plain multi-head attention. ``unfit`` is the reason why
-    localctx refuses to run the model, None if it does not.
+    ``multihead`` is the KVShape that the model would have with plain multi-head attention. ``unfit`` is the reason why
+    localctx refuses to run the model; None if it runs it.
     """
 
     family: str
@@ -51,8 +51,8 @@ class Sizing:
     unfit: str | None
 
     def need(self, codec: str, tokens: int, chunk: int, device: torch.device) -> MemoryNeed:
-        """Returns the memory, in bytes, for the model and a context of ``tokens`` in ``codec``, prefilled ``chunk``
-        tokens at a time.
+        """Returns the memory that the model needs for a context of ``tokens`` tokens, with its keys and values in
+        ``codec``, prefilled ``chunk`` tokens at a time on ``device``.
         """
         working = self.geometry.activation_bytes(min(chunk, tokens), tokens, self.itemsize, device.type)
         return MemoryNeed(self.weights, working, self.shape.cache_bytes(codec, tokens, self.itemsize, chunk))
@@ -94,7 +94,7 @@ def sizing_of(
 
 
 def read_config(file: Path) -> Any:
-    """Read the transformers config in ``file``. Raises ModelError."""
+    """Returns the transformers config in ``file``. Raises ModelError."""
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.utils import logging

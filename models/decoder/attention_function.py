@@ -33,7 +33,9 @@ _OTHERS = frozenset(
 
 
 def use_our_attention(module: Any) -> None:
-    """Make ``module`` attend through the current AttentionPass. It then builds no masks and no cache."""
+    """Make the transformers model ``module`` attend through the current AttentionPass. transformers then builds no
+    masks and no KV cache.
+    """
     from transformers import AttentionInterface
 
     AttentionInterface.register(ATTENTION, attention)
@@ -53,7 +55,8 @@ def attention(
     s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attend with query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens. Returns [1, T, Hq, Dv].
+    """Attend with query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens, through the current AttentionPass.
+    Returns [1, T, Hq, Dv], and None in place of attention weights.
 
     Raises UnsupportedModel for options that an AttentionPass does not support.
     """

@@ -17,16 +17,16 @@ _current: ContextVar["AttentionPass | None"] = ContextVar("pass", default=None)
 
 
 def current_pass() -> "AttentionPass | None":
-    """Returns the forward pass that runs in this thread, None if none does. It is global because not all modules
-    forward arguments to attention.
+    """Returns the AttentionPass that runs in this thread, None if none does. It is a context variable, because not all
+    transformers modules pass arguments on to attention.
     """
     return _current.get()
 
 
 class EnteredLayer(NamedTuple):
-    """A model layer that attends now. ``cached`` is the index of its cached layer, and ``new`` are the keys and values
-    (or latents) to cache for the new tokens. ``shared``: an earlier layer of this pass has computed them, so they are
-    not cached again.
+    """A model layer that is about to attend. ``cached`` is the index of its cached layer, and ``new`` are the keys and
+    values (or latents) of the new tokens, which the cache appends. ``shared`` is True if an earlier layer of this pass
+    computed them, so that the cache has them already.
     """
 
     cached: int
@@ -35,8 +35,9 @@ class EnteredLayer(NamedTuple):
 
 
 class AttentionPass(StatePass):
-    """One forward pass. Each layer in the LayerMap ``layers`` must attend once, in order, with the heads and widths of
-    its cached layer in ``shape``. For layers with latents or states, the pass is what transformers takes for its cache.
+    """One forward pass, through which the layers of a model attend. It checks that each layer in the LayerMap
+    ``layers`` attends once, in order, with the heads and widths of its cached layer in ``shape``. If some layers have
+    latents (MLA) or recurrent states, transformers is given the pass as its KV cache.
     """
 
     def __init__(self, shape: KVShape, layers: LayerMap) -> None:
@@ -51,8 +52,8 @@ class AttentionPass(StatePass):
         self._attended = 0  # number of layers so far
 
     def shape_of_layer(self, layer: int) -> LayerShape | None:
-        """Returns the shape of the cached layer that a model's ``layer`` attends over; None for a layer without
-        pages.
+        """Returns the LayerShape of the cached layer that the model layer with index ``layer`` attends over; None for a
+        layer without pages.
         """
         cached = self.layers.cached_layer.get(layer)
         return None if cached is None else self.shape.layers[cached]
@@ -77,9 +78,9 @@ class AttentionPass(StatePass):
         self.check_states()
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Store the new latents ``k`` and ``v`` of a layer, which transformers passes to its cache, and return only
-        these. (The history is expanded later, run by run.) Layers without latents also pass their keys and values
-        through this method; they are returned unchanged.
+        """Take the place of transformers' ``Cache.update``: record the new latents ``k`` and ``v`` of a layer, and
+        return only the new ones. (The history is expanded later, run by run.) Layers without latents also call this
+        method; their keys and values are returned unchanged.
         """
         self._latents = k[0], v[0]
         return k, v
@@ -90,11 +91,11 @@ class AttentionPass(StatePass):
         raise NotImplementedError
 
     def enter_layer(self, layer: int, k: Tensor, v: Tensor, expand: Expand | None) -> EnteredLayer:
-        """Enter the next layer of the model, with keys and values k and v [H, T, D] of the new tokens. In a latent
-        layer, ``expand`` turns latents into keys and values; it is None in other layers.
+        """Begin the attention of the next model layer, with keys and values k and v [H, T, D] of the new tokens.
+        ``expand`` turns the latents of a latent layer (MLA) into keys and values; it is None in other layers.
 
-        A latent layer caches the latents given to ``update``: k [1, T, rank] and v [1, T, rope_dim]. Raises
-        UnsupportedModel.
+        The new latents of a latent layer are those given to ``update``: k [1, T, rank] and v [1, T, rope_dim]. Raises
+        UnsupportedModel if the layer does not match the KVShape.
         """
         cached = self._next(layer)
         shared = layer != self.layers.makers[cached]
@@ -112,8 +113,9 @@ class AttentionPass(StatePass):
         return EnteredLayer(cached, new, shared)
 
     def enter_plain_layer(self, layer: int, k: tuple[int, ...], v: tuple[int, ...]) -> int:
-        """Enter the next layer, which has no latents and is not shared, with new keys and values of sizes ``k`` and
-        ``v`` (heads, width). Returns the index of the cached layer. Raises UnsupportedModel.
+        """Begin the attention of the next model layer, which has no latents and shares no keys and values with other
+        layers. ``k`` and ``v`` are (heads, width) of the new keys and values. Returns the index of the cached layer.
+        Raises UnsupportedModel if the layer does not match the KVShape.
         """
         cached = self._next(layer)
         expected = self.shape.layers[cached]

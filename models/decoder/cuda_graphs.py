@@ -19,8 +19,9 @@ MAX_GRAPHS = 32  # one per number of sequences and per doubling of the attended 
 
 
 class GraphCache:
-    """A cache of captured CUDA graphs. ``capture`` captures work, and returns a function that replays it and the tensor
-    that then holds the result. If capturing fails, ``refused`` is the reason, and everything runs without graphs.
+    """Captured CUDA graphs by the shape of a batch. ``capture`` is a function that captures work; it returns a function
+    that replays the work, and the tensor that holds the result after a replay. If capturing fails, ``refused`` is the
+    reason, and everything runs without graphs.
 
     See https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/.
     """
@@ -31,12 +32,13 @@ class GraphCache:
         self.refused = ""
 
     def run(self, batch: CapturableBatch, more: Arrays, device: torch.device, compute: Compute) -> Tensor:
-        """Returns the result of ``compute``, by replaying a captured graph if there is one. Its graph inputs are the
-        batch's arrays and ``more``; ``batch`` gets the same inputs. Anything else that ``compute`` depends on must be
-        in the batch's ``graph_key``. ``compute`` launches work on ``device`` without waiting for it.
+        """Returns the result of ``compute``, by replaying a captured graph if there is one for this kind of batch. The
+        graph inputs are the batch's arrays and ``more``; ``compute`` and ``batch`` both get them. Anything else that
+        ``compute`` depends on must be in the batch's ``graph_key``. ``compute`` launches work on ``device`` without
+        waiting for it.
 
-        The first batch of a key runs without a graph, so that kernels compile before the capture, which must not
-        compile. Memory that ``compute`` reads besides the inputs must stay in place until ``forget``.
+        The first batch with a key runs without a graph, because kernels must be compiled before a capture. Memory that
+        ``compute`` reads besides the inputs must stay in place until ``forget``.
         """
         arrays = {**more, **batch.arrays}
         key = batch.graph_key, tuple((name, x.dtype, x.shape) for name, x in arrays.items())
@@ -53,7 +55,7 @@ class GraphCache:
         return result
 
     def forget(self) -> None:
-        """Drop all graphs, because memory that they read is no longer valid."""
+        """Drop all graphs. Call this when memory that the graphs read is no longer valid."""
         self._graphs.clear()
 
     def _replay(self, entry: "_CapturedGraph", work: Callable[[], Tensor]) -> Tensor:
@@ -82,8 +84,8 @@ class _CapturedGraph:
 
 
 class CudaCapture:
-    """A ``Capture`` for a CUDA ``device``. All graphs share memory for intermediate results, so only one may run at a
-    time.
+    """Captures work as CUDA graphs on ``device``, for a GraphCache. All graphs share memory for intermediate results,
+    so only one may run at a time.
     """
 
     def __init__(self, device: torch.device) -> None:

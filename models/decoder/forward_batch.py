@@ -34,14 +34,17 @@ class AdaptedRows(NamedTuple):
 
 
 def adapter_of(request: ForwardRequest) -> bytes | None:
-    """Returns the fingerprint of the adapter that applies to the last new token of the request; None if none does."""
+    """Returns the fingerprint of the LoRA adapter that applies to the last new token of the request; None if no adapter
+    does.
+    """
     active, cache = request.cache.activation, request.cache
     return active.fingerprint if active and active.start < cache.length + len(request.tokens) else None
 
 
 class ForwardBatch(AttentionPass):
-    """One forward pass over the tokens of ``requests``. With ``until``, the index of a cached layer, the pass stops at
-    that layer by raising Cancelled. ``probed`` then holds the keys and values of that layer.
+    """One forward pass over the new tokens of ``requests``. ``until`` is the index of a cached layer at which the pass
+    ends early, by raising Cancelled. ``probed`` then holds the new keys and values of that layer. ``cancelled`` is
+    asked at each layer.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class ForwardBatch(AttentionPass):
 
     @contextmanager
     def open_step(self) -> Iterator[None]:
-        """Open a step in every cache, which may rebase its positions. At the end, commit all caches or none."""
+        """Begin a step in every cache, and commit all caches at the end of the block. If the block raises an exception,
+        all caches are rolled back. Beginning a step may move a cache to other positions.
+        """
         with ExitStack() as caches:
             for request in self.requests:
                 request.cache.begin(len(request.tokens))
@@ -74,13 +79,13 @@ class ForwardBatch(AttentionPass):
 
     @property
     def states(self) -> SequenceStates:
-        """The recurrent states of the only sequence. Sequences with states are never batched."""
+        """The recurrent states of the only sequence. Sequences with recurrent states are never batched."""
         (request,) = self.requests
         return request.cache.states
 
     @property
     def span(self) -> tuple[int, int]:
-        """The number of tokens of the only sequence: before this pass, and new in it."""
+        """Two numbers of tokens of the only sequence: before this pass, and new in this pass."""
         (request,) = self.requests
         return request.cache.length, len(request.tokens)
 
@@ -90,15 +95,15 @@ class ForwardBatch(AttentionPass):
         return [token for request in self.requests for token in request.tokens]
 
     def positions(self, start: int | None = None) -> list[int]:
-        """Returns the position of each of ``tokens``. The tokens of a request begin at the position of its cache, or at
-        ``start`` if given.
+        """Returns the positions of all new ``tokens`` for RoPE. The tokens of a request begin at the next position of
+        its cache, or at ``start`` if given.
         """
         starts = [request.cache.position if start is None else start for request in self.requests]
         return [at + i for at, request in zip(starts, self.requests, strict=True) for i in range(len(request.tokens))]
 
     @property
     def rope(self) -> ModelRope | None:
-        """The RoPE shared by all caches; None if their pools have none."""
+        """The RoPE that all caches of this pass share; None if the model has none."""
         ropes = {request.cache.pool.rope for request in self.requests}
         assert len(ropes) == 1, "sequences in one forward pass have the same RoPE"
         rope = ropes.pop()
@@ -106,13 +111,13 @@ class ForwardBatch(AttentionPass):
 
     @property
     def logit_indices(self) -> list[int]:
-        """The indices of the tokens whose logits are wanted."""
+        """The indices, in ``tokens``, of the tokens whose logits the requests ask for."""
         ends = accumulate(len(request.tokens) for request in self.requests)
         return [i for end, request in zip(ends, self.requests, strict=True) for i in range(end)[-request.num_logits :]]
 
     @property
     def adapted_rows(self) -> AdaptedRows | None:
-        """The tokens that an adapter applies to; None if there are none. A pass has at most one adapter."""
+        """The new tokens that a LoRA adapter applies to; None if there are none. A pass has at most one adapter."""
         indices, fingerprints, end = list[int](), set[bytes](), 0
         for request in self.requests:
             start, end = end, end + len(request.tokens)
@@ -123,17 +128,21 @@ class ForwardBatch(AttentionPass):
         return AdaptedRows(fingerprints.pop(), indices) if fingerprints else None
 
     def split(self, logits: Tensor) -> list[Tensor]:
-        """Returns the logits [wanted, vocabulary] of each request, float32."""
+        """Split the logits of all requests, which are concatenated, into one tensor [num_logits, vocabulary] float32
+        for each request.
+        """
         return list(logits.float().split([request.num_logits for request in self.requests]))
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
-        """Attend with the queries q [Hq, T, D] of each sequence over its cache and its new k and v [H, T, D]. The cache
-        appends k and v, or the latents that a latent layer gave to ``update``, unless they are shared. In a latent
-        layer, ``expand`` turns latents into keys and values. ``layer`` is the index in the model, and ``scale`` the
-        factor of scores. ``how`` has the options ``window``, ``softcap``, ``sinks`` and ``shared`` of ``attend_cache``.
-        Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and UnsupportedModel.
+        """Attend with the queries q [Hq, T, D] of each sequence over its cache and its new k and v [H, T, D]. Returns
+        [Hq, T, Dv]. ``layer`` is the index in the model, and ``scale`` the factor of scores.
+
+        The cache appends k and v, or the latents that a latent layer gave to ``update``, unless an earlier layer did.
+        In a latent layer, ``expand`` turns latents into keys and values. ``how`` has the options ``softcap`` and
+        ``sinks`` of ``attend_cache``. Raises Cancelled if the pass is cancelled or reaches ``until``, and
+        UnsupportedModel.
         """
         cached, new, shared = self.enter_layer(layer, k, v, expand)
         how |= {"window": self.shape.layers[cached].window, "shared": shared}
@@ -155,8 +164,8 @@ class ForwardBatch(AttentionPass):
         return out
 
     def attend_arrays(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> np.ndarray:
-        """Attend with arrays that have tokens first: q [T, Hq, D], k and v [T, H, D]. ``layer`` is the index in the
-        model, and ``scale`` the factor of scores. Returns [T, Hq * Dv] float32.
+        """Attend like ``attend``, but with arrays whose first axis is the token: q [T, Hq, D], k and v [T, H, D].
+        ``layer`` is the index in the model, and ``scale`` the factor of scores. Returns [T, Hq * Dv] float32.
         """
         whole = self._whole_batch
         if not whole or self.until is not None:
@@ -170,14 +179,16 @@ class ForwardBatch(AttentionPass):
 
     @property
     def layer_pages(self) -> LayerPages | None:
-        """The pages that all tokens attend to in all layers, if one call may compute all layers; else None."""
+        """The pages of all layers for the kernel ``decode_layers``, which computes all layers in one call; None if this
+        pass cannot use that kernel.
+        """
         whole = self._whole_batch
         return whole.layer_pages if whole and self.until is None else None
 
     def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray, shares: np.ndarray) -> None:
-        """Finish the pass after one call has computed all layers over ``layer_pages``. ``keys`` [layers, T, H, D] and
-        ``values`` belong to the new tokens; ``chosen`` are the pages that were selected, ``shares`` the attention that
-        pages got. Raises Cancelled and UnsupportedModel.
+        """Finish the pass after ``decode_layers`` has computed all layers over ``layer_pages``. The arguments are its
+        results: ``keys`` [layers, T, H, D] and ``values`` of the new tokens, the indices of the ``chosen`` pages, and
+        the ``shares`` of attention that pages got. Raises Cancelled and UnsupportedModel.
         """
         whole = self._whole_batch
         assert whole, "all tokens are in one batch"
@@ -189,7 +200,7 @@ class ForwardBatch(AttentionPass):
 
     @property
     def capturable(self) -> CapturableBatch | None:
-        """The decode batch of this pass, if it has all tokens and can run as a CUDA graph; else None."""
+        """The decode batch of this pass, if it has all new tokens and can run as a CUDA graph; else None."""
         whole = self._whole_batch
         return whole.capturable() if whole and self.until is None else None
 
@@ -214,8 +225,8 @@ class ForwardBatch(AttentionPass):
 
 
 def make_decode_batch(sequences: Sequence[tuple[Cache, int]]) -> DecodeBatch:
-    """Returns a decode batch of ``sequences``, pairs of a cache and the number of its new tokens. All caches are in one
-    pool, or in pools of one format.
+    """Returns a decode batch of ``sequences``, which are pairs of a cache and the number of its new tokens. All caches
+    belong to one pool, or to pools with the same page format.
     """
     if sequences[0][0].pool.backend.name == "triton":
         from localctx.kv.batches.triton_decode_batch import TritonDecodeBatch  # which imports Triton

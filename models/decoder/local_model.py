@@ -27,7 +27,7 @@ _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a conf
 
 
 class LocalModel(ABC):
-    """Base of the models that torch or our kernels compute in this process. They have the methods of ``PagedModel``.
+    """Base class of the models that torch or our kernels compute in this process. It has the methods of ``PagedModel``.
     ``config`` has the attributes of transformers' configs. ``hashes`` are the content hashes of the weight files.
     ``rope`` is the RoPE scaling: a method and a factor, such as ``yarn:2``, or ``auto`` for none. ``stored`` is the
     format of the weights: full, int8, int4 or nf4.
@@ -77,7 +77,7 @@ class LocalModel(ABC):
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
-        """Empty, because keys and values are in our pages, and pools count these."""
+        """Empty, because keys and values are in our pages, whose size the pools report."""
         return {}
 
     @property

@@ -10,10 +10,11 @@ from torch.utils._pytree import tree_leaves
 
 
 class MetaTensorMode(TorchDispatchMode):
-    """Lets code that reads values of tensors run on the meta device: ``nonzero`` finds nothing, numbers are 0, booleans
-    are True. Mixtures of experts, for example, check which experts have tokens.
+    """Lets code that reads values of tensors run on the meta device, where tensors have none: ``nonzero`` finds
+    nothing, numbers are 0, booleans are True. Mixtures of experts, for example, check which experts have tokens.
 
-    The mode tracks on which of the ``sources`` each tensor depends. Views depend on the same sources as their storage.
+    The mode also tracks which tensors were computed from each of the ``sources``, pairs of a name and a tensor. A view
+    depends on the same sources as its storage.
     """
 
     def __init__(self, sources: Iterable[tuple[Hashable, Tensor]]) -> None:
@@ -22,7 +23,7 @@ class MetaTensorMode(TorchDispatchMode):
         self._derived = {_storage(x): (x, frozenset([name])) for name, x in sources}
 
     def sources_of(self, x: Tensor) -> frozenset[Hashable]:
-        """Returns the sources that ``x`` depends on."""
+        """Returns the names of the sources from which ``x`` was computed."""
         _, sources = self._derived.get(_storage(x), (x, frozenset[Hashable]()))
         return sources
 

@@ -14,8 +14,8 @@ from localctx.models.quantized.blocked_linear import BlockedLinear, RowByRow
 
 
 class ModuleAdapters:
-    """The adapters that were added to a transformers ``module``. ``row_by_row`` is the switch that its blocked linear
-    layers share: while it is on, the result of a row does not depend on other rows.
+    """The LoRA adapters that were added to a transformers ``module``. ``row_by_row`` is a switch that all blocked
+    linear layers of the module share. While it is on, the result of a row does not depend on other rows.
     """
 
     def __init__(self, module: Any, row_by_row: RowByRow) -> None:
@@ -23,7 +23,9 @@ class ModuleAdapters:
         self._acting: tuple[bytes, Tensor] | None = None  # the active adapter and the rows it changes
 
     def add(self, adapter: Adapter) -> None:
-        """Add hooks for ``adapter`` to its layers. Raises ModelError for an adapter of another model."""
+        """Add hooks that apply ``adapter`` to the linear layers it changes. Raises ModelError for an adapter of another
+        model.
+        """
         layers = [(self._layer(adapter, name, change), change) for name, change in adapter.changes.items()]
         for layer, change in layers:
             device = next(self._module.parameters()).device
@@ -31,7 +33,9 @@ class ModuleAdapters:
 
     @contextmanager
     def acting(self, rows: AdaptedRows | None) -> Iterator[None]:
-        """Let an adapter act on these ``rows`` of a forward pass, within the block; None for no adapter."""
+        """Apply an adapter to the tokens ``rows`` of the forward passes within the block. If ``rows`` is None, no
+        adapter applies.
+        """
         device = next(self._module.parameters()).device
         self._acting = (rows.fingerprint, torch.tensor(rows.indices, device=device)) if rows else None
         try:

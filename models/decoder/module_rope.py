@@ -14,8 +14,8 @@ _PROBE = 17  # positions between the two keys that show how a layer rotates
 
 
 def apply_positions(module: Any, config: Any, positions: Positions) -> None:
-    """Set ``positions`` (attributes of a config that concern positions) in ``config``, and rebuild the rotary
-    embeddings of ``module`` if they changed.
+    """Set the attributes ``positions`` (RoPE parameters and window lengths) in ``config``. If they changed, also
+    rebuild the rotary embeddings of ``module``.
     """
     if positions == positions_of(config):
         return
@@ -33,10 +33,10 @@ def _rotaries(module: Any, config: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def rope_of(module: Any, config: Any, positions: Positions, keys_at: Callable[[int], list[Tensor]]) -> ModelRope:
-    """Returns the RoPE of ``module``, which currently uses ``positions``.
+    """Returns the RoPE of ``module``, whose config currently has the RoPE parameters and window lengths ``positions``.
 
-    A config does not say which channels a layer rotates as pairs. This is measured on two keys of the same token.
-    ``keys_at(position)`` returns the rotated tensor of one token for each layer, [H, 1, D].
+    A config does not say which channels a layer rotates as pairs, so this is measured on two keys of the same token.
+    ``keys_at(position)`` returns the rotated key of a token at that position, [H, 1, D] for each layer.
     """
     rotary = next((rotary for _, _, rotary in _rotaries(module, config)), None)
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers

@@ -1,4 +1,6 @@
-"""Converts an adapter for NativeDecoder's kernels: one set of changes per layer, with q, k and v as one weight."""
+"""Converts a LoRA adapter for NativeDecoder's kernels: one set of changes per layer, with q, k and v joined to one
+weight.
+"""
 
 from collections.abc import Sequence
 
@@ -16,8 +18,8 @@ NamedLinear = tuple[str, int, int]
 
 
 class DecoderChanges:
-    """The changes that an adapter makes in each of the ``layers``. ``arguments`` is the same in the form that the
-    kernel ``decode_layers`` takes.
+    """The changes that a LoRA adapter makes to a NativeDecoder. ``layers`` has the changes of each layer; ``arguments``
+    has the same changes in the form that the kernel ``decode_layers`` takes.
     """
 
     def __init__(self, layers: list[LayerChanges]) -> None:

@@ -44,8 +44,8 @@ MAX_LOADING = 4  # layers blocked at a time, because each needs memory for a tem
 
 
 class NativeDecoder(LocalModel):
-    """A plain decoder computed by our own CPU kernels, with the methods of ``PagedModel``. ``how`` are the keyword
-    arguments of ``LocalModel``.
+    """A plain decoder (Llama, Mistral, Qwen 2 and 3) computed by our own CPU kernels, with the methods of
+    ``PagedModel``. ``how`` are the keyword arguments of ``LocalModel``.
 
     Keys, values and activations are float32. With ``precision`` bf16, full-precision weights multiply prefill chunks in
     bf16, which is several times as fast on CPUs with bf16 instructions. Decoding always computes in float32, because
@@ -130,12 +130,12 @@ class NativeDecoder(LocalModel):
 
 
 class NativeWeights:
-    """The weights of a plain decoder in the layout of the kernels. ``tensors`` have the names of transformers' modules.
-    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``.
+    """The weights of a plain decoder in the layout of our CPU kernels. ``tensors`` have the names of transformers'
+    modules. ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``.
 
-    Matrices ``published`` in that format by a GGUF are used unchanged. Matrices that a 4-bit GGUF stores with more bits
-    use 8 bits. The embedding always has full precision, the output layer at least 8 bits. Raises ValueError for a
-    missing tensor or a wrong shape.
+    ``published`` holds the quantized matrices of the GGUF that the model was converted from. Those in the format
+    ``stored`` are used unchanged. Matrices that a 4-bit GGUF stores with more bits use 8 bits. The embedding always has
+    full precision, the output layer at least 8 bits. Raises ValueError for a missing tensor or a wrong shape.
     """
 
     def __init__(

@@ -23,13 +23,15 @@ _POSITION_NAMES = ("rope_parameters", "max_position_embeddings", "original_max_p
 
 
 def positions_of(config: Any) -> Positions:
-    """Returns the attributes of a transformers config that concern positions. ``scale_positions`` changes these."""
+    """Returns the attributes of a transformers config that concern positions: RoPE parameters and window lengths.
+    ``scale_positions`` changes them.
+    """
     return {name: deepcopy(getattr(config, name)) for name in _POSITION_NAMES if hasattr(config, name)}
 
 
 def scale_positions(positions: Positions, spec: str) -> Positions:
-    """Returns ``positions`` (attributes of a config) with the RoPE scaling ``spec``. In a model with sliding layers,
-    only full-attention layers are scaled.
+    """Returns ``positions``, a config's RoPE parameters and window lengths, after the RoPE scaling ``spec`` (such as
+    ``yarn:2``). In a model with sliding layers, only full-attention layers are scaled.
 
     LongRoPE (arXiv 2402.13753) has frequencies for short and for long texts. transformers switches between them by
     length, so one cache would hold keys of both. Here one set applies to all lengths: the long one if the window is
@@ -58,13 +60,14 @@ def _scale(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor: f
 
 
 class ModelRope:
-    """The rotary embedding of one model. A key rotated by d is the key d positions later. In a latent layer the values
-    v rotate, so ``rerotate`` is given v [1, T, v_dim].
+    """The rotary embedding of one model. It moves rotated keys to other positions: rotating a key by d more positions
+    gives the key d positions later.
 
-    ``positions`` are the attributes of the config that concern positions. The other arguments have an item for each
-    layer. ``angles`` are the rotations. ``biases`` are the biases that k_proj adds to every key before RoPE, [H, D]
-    float32 or None. ``layouts`` is called when first needed and returns which channels rotate as pairs, None where that
-    is unknown.
+    ``positions`` are the config's RoPE parameters and window lengths. The other arguments have an item for each layer.
+    ``angles`` are the rotations. ``biases`` are the biases that k_proj adds to every key before RoPE, [H, D] float32,
+    or None. ``layouts`` is called when first needed; it returns which channels rotate as pairs, or None where that is
+    unknown. In a latent layer (MLA) the rotated part of a token is in its values, so ``rerotate`` is given v [1, T,
+    v_dim].
     """
 
     def __init__(
@@ -77,9 +80,9 @@ class ModelRope:
         self.positions, self.angles, self._biases, self._find_layouts = positions, angles, biases, layouts
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """Returns the rotated keys k [kv_heads, T, k_dim], moved ``by`` positions forward (back if negative). Computes
-        in float32, and returns ``k``'s dtype. Raises ModelError if it is unknown which channels of the layer rotate as
-        pairs.
+        """Returns the rotated keys k [kv_heads, T, k_dim] as they would be ``by`` positions later (earlier if
+        negative). Computes in float32, and returns ``k``'s dtype. Raises ModelError if it is unknown which channels of
+        the layer rotate as pairs.
         """
         pairs = self._layouts[layer]
         if pairs is None:
@@ -100,9 +103,9 @@ class ModelRope:
         return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
     def key_bias(self, layers: Sequence[int], starts: Tensor) -> KeyBias:
-        """Returns the bias of k_proj, as it is in rotated keys, for whole pages whose first keys are at the positions
-        ``starts`` [layers, n] int64; 0 for a layer without a bias. ``layers`` rotate alike. Within a page, the rotation
-        is given by the angles of the positions 0 to 63. ``KeyBias.starts`` is [layers, H, n, D].
+        """Returns the bias of k_proj in the rotated keys of whole pages, for kernels that add it to stored keys. The
+        first keys of the pages are at the positions ``starts`` [layers, n] int64. The bias is 0 for a layer without
+        one. All ``layers`` have the same RoPE frequencies and pairs. ``KeyBias.starts`` is [layers, H, n, D].
         """
         biases = [self._biases[layer] for layer in layers]
         known, angles = next(bias for bias in biases if bias is not None), self.angles[layers[0]]
@@ -139,14 +142,16 @@ class ModelRope:
 
 
 class RopeLayout(Enum):
-    """Which channels rotate together as a pair: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The other
-    channels do not rotate.
+    """Says which channels of a key rotate together as a pair: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J).
+    Further channels do not rotate.
     """
 
     STILL, HALVES, NEIGHBOURS = range(3)
 
     def split(self, x: Tensor, pairs: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the first and second channels of ``pairs`` pairs, and the channels that do not rotate."""
+        """Split x into the first channels and the second channels of ``pairs`` pairs, and the channels that do not
+        rotate.
+        """
         if self is STILL:
             return x[..., :0], x[..., :0], x
         rotating, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
@@ -154,7 +159,9 @@ class RopeLayout(Enum):
         return a, b, rest
 
     def channels(self, dim: int, pairs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the indices of the channels that ``split`` returns, of ``dim`` channels; int64."""
+        """Returns the indices (int64) of the channels that ``split`` returns, for a key of ``dim`` channels with
+        ``pairs`` pairs.
+        """
         first, second, rest = self.split(torch.arange(dim), pairs)
         return first.clone().numpy(), second.clone().numpy(), rest.clone().numpy()
 
@@ -172,8 +179,8 @@ STILL, HALVES, NEIGHBOURS = RopeLayout
 
 
 class Angles:
-    """The cosines and sines of positions, float32, for all layers with the same frequencies. The caller multiplies both
-    by ``scale`` (YaRN).
+    """The cosines and sines of RoPE by position, float32. Layers with the same frequencies share one object. The caller
+    multiplies cosines and sines by ``scale`` (YaRN).
     """
 
     def __init__(self, frequencies: Tensor, scale: float) -> None:
@@ -191,13 +198,15 @@ class Angles:
         return self._cos[rows], self._sin[rows]
 
     def at_each(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns cosines and sines [..., pairs] of ``positions`` of any shape, without ``scale``."""
+        """Returns cosines and sines [..., pairs] of ``positions``, a tensor of any shape, without ``scale``."""
         self._grow(int(positions.max()) + 1 if positions.numel() else 0)
         return self._cos[positions], self._sin[positions]
 
     @cached_property
     def in_page(self) -> np.ndarray:
-        """Cosines and then sines [2 * pairs, 64] of the offsets in a page, without ``scale``."""
+        """The cosines and then the sines [2 * pairs, 64] of positions 0 to 63, the offsets in a page, without
+        ``scale``.
+        """
         return torch.cat([turns.T for turns in self.at(torch.arange(PAGE))]).contiguous().numpy()
 
     def _grow(self, need: int) -> None:

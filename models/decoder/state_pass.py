@@ -12,7 +12,9 @@ from localctx.shape import KVShape
 
 
 class StatePass:
-    """One forward pass over one sequence, in which layers update the recurrent states listed in ``shape``."""
+    """One forward pass over one sequence, in which layers read and update the recurrent states that ``shape`` lists.
+    transformers calls the methods of this class as those of its cache.
+    """
 
     def __init__(self, shape: KVShape) -> None:
         self.shape = shape
@@ -35,14 +37,14 @@ class StatePass:
             raise UnsupportedModel("states")
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> Tensor | None:
-        """Returns the last inputs [1, channels, width] of convolution number ``state_idx`` in a layer; None before the
-        first token.
+        """Returns the inputs [1, channels, width] that convolution number ``state_idx`` of a layer remembers from
+        earlier tokens; None before the first token.
         """
         return self.states.get((layer, "convolution", state_idx))
 
     def update_conv_state(self, inputs: Tensor, layer: int, state_idx: int = 0, **how: Any) -> Tensor:
-        """Store the new ``inputs`` [1, channels, n] of convolution number ``state_idx`` in a layer. Returns the inputs
-        that it remembered, followed by the new ones.
+        """Add the new ``inputs`` [1, channels, n] of convolution number ``state_idx`` of a layer, which then remembers
+        the last ones. Returns the inputs that it remembered before, followed by the new ones.
         """
         known, width = (
             self.states.get((layer, "convolution", state_idx)),
@@ -64,11 +66,11 @@ class StatePass:
         return self._widths[layer, state_idx]
 
     def get_recurrent_state(self, layer: int, state_idx: int = 0) -> Tensor | None:
-        """Returns the state [1, ...] of recurrence number ``state_idx`` in a layer; None before the first token."""
+        """Returns the state [1, ...] of recurrence number ``state_idx`` of a layer; None before the first token."""
         return self.states.get((layer, "recurrent", state_idx))
 
     def update_recurrent_state(self, state: Tensor, layer_idx: int, state_idx: int = 0, **_: Any) -> Tensor:
-        """Store ``state`` [1, ...], that of recurrence number ``state_idx`` in a layer after this pass, and return
+        """Store ``state`` [1, ...], the state of recurrence number ``state_idx`` of a layer after this pass, and return
         it.
         """
         self.states.put((layer_idx, "recurrent", state_idx), state.clone())  # it may be a view of a larger tensor

@@ -38,8 +38,9 @@ LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
 class TransformersModel(LocalModel):
-    """A decoder that transformers loaded as ``module``, with the methods of ``PagedModel``. ``row_by_row`` is the
-    switch that its blocked linear layers share. ``how`` are the keyword arguments of ``LocalModel``.
+    """A decoder that transformers loaded as ``module``, with the methods of ``PagedModel``. ``row_by_row`` is a switch
+    that its blocked linear layers share. While it is on, the result of a row does not depend on other rows. ``how`` are
+    the keyword arguments of ``LocalModel``.
     """
 
     def __init__(
@@ -188,7 +189,9 @@ def load_whole(auto: Any, folder: Path, unused: str = "", **how: Any) -> Any:
 
 @contextmanager
 def loading(folder: Path, place: torch.device | str = "cpu") -> Iterator[None]:
-    """Convert library errors while loading a folder to ModelError."""
+    """Within the block, convert the errors of libraries that load the model in ``folder`` to ModelError. ``place`` is
+    the device that the model is loaded to.
+    """
     try:
         yield
     except (UserError, AssertionError):

@@ -36,7 +36,7 @@ _DYNAMIC = "dynamic"  # a RoPE type that would mix keys of several frequencies i
 
 
 def refuse_unfit(config: Any, module: Any = None) -> None:
-    """Raise ModelError, with family and reason, for a model that this version would compute incorrectly.
+    """Raise ModelError, with family and reason, if this version would compute the model incorrectly.
 
     ``config`` is a transformers config. ``module`` is the result of ``build_without_weights``, if already built.
     """
@@ -73,7 +73,9 @@ def _check_config(whole: Any, config: Any) -> None:
 
 
 def supported_shape(config: Any) -> KVShape:
-    """Returns the cache shape of a (text) config. Raises UnsupportedModel if it cannot be derived."""
+    """Returns the KVShape of a transformers (text) config, without recurrent states. Raises UnsupportedModel if it
+    cannot be derived.
+    """
     try:
         shape = shape_of(config)
         geometry_of(config)
@@ -86,8 +88,8 @@ def supported_shape(config: Any) -> KVShape:
 
 
 def model_shape(config: Any) -> KVShape:
-    """Returns the cache shape of a (text) config, including recurrent states, which are found by running the layers on
-    the meta device. Raises UnsupportedModel.
+    """Returns the KVShape of a transformers (text) config, including recurrent states. They are found by running the
+    layers on the meta device. Raises UnsupportedModel.
     """
     shape = supported_shape(config)
     return replace(shape, states=_states_of(config, shape)) if has_states(config) else shape

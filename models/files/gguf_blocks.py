@@ -48,8 +48,8 @@ _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 
 
 class GgufBlocks:
-    """The quantized blocks that a GGUF published, as stored in a model folder. Empty if no folder is given, or if the
-    folder holds no such blocks.
+    """The quantized matrices of the GGUF from which the model in ``folder`` was converted. Empty if no folder is given,
+    or if the folder has no such matrices.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -63,8 +63,8 @@ class GgufBlocks:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The content hash of the file, by its name. If ``finer`` matrices are computed at 8 bits, a marker is added,
-        because earlier versions computed these at 4 bits from the same file.
+        """The content hash of the file with the matrices, by file name, for the model's fingerprint. If some matrices
+        are ``finer``, an entry says that they use 8 bits, because earlier versions used 4 bits with the same file.
         """
         if not (self._file and self._path):
             return {}
@@ -81,16 +81,18 @@ class GgufBlocks:
         return frozenset(each for name, kind in kinds.items() if kind in _MORE_BITS for each in _joined(name))
 
     def groups(self, name: str, kind: int) -> Groups | None:
-        """Returns the matrix ``name`` if it was published in this number ``kind`` (8 or 4 bits), else None."""
+        """Returns the quantized matrix ``name`` if the GGUF stored it in the number format ``kind`` (SIGNED for 8 bits,
+        NIBBLES for 4 bits), else None.
+        """
         if name not in self._names or kind != (NIBBLES if self._kinds[name] in _FOUR_BITS else SIGNED):
             return None
         return groups_of(self._file.get_tensor(name), self._kinds[name])
 
 
 def groups_of(blocks: Tensor, ggml_type: int) -> Groups:
-    """Returns the weight that is stored in ``blocks`` [out, blocks, bytes] uint8 of a GGUF, in the format ``ggml_type``
-    (ggml's number). It is exact, with one exception: scales and minima of Q4_K, which are products of two numbers, are
-    rounded to float16 (by at most one part in 2,048).
+    """Returns the weight that a GGUF stores in ``blocks`` [out, blocks, bytes] uint8. ``ggml_type`` is ggml's number of
+    the block format. The result is exact, with one exception: scales and minima of Q4_K, which are products of two
+    numbers, are rounded to float16 (by at most one part in 2,048).
     """
     codes, scales, minima = _parts(blocks, ggml_type)
     inputs = codes.shape[1] * GROUP
@@ -130,8 +132,8 @@ def _six_bits(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def write_published(header: GgufHeader, gguf: Path, folder: Path) -> None:
-    """Write the blocks of ``gguf`` to ``folder``, which holds the weights that were converted from it. A matrix is left
-    out if its blocks do not decode to exactly the converted weights.
+    """Write the quantized blocks of the file ``gguf`` to ``folder``, which has the weights that were converted from it.
+    A matrix is left out if its blocks do not decode to exactly the converted weights.
     """
     weights = open_weights(folder)
     if weights is None:

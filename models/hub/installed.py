@@ -43,11 +43,12 @@ class InstalledModel:
 
 
 def install(name: str, models_dir: Path, progress: ProgressCallback, build: Callable[[Path], BuiltModel]) -> Path:
-    """Returns the folder of the model ``name``. If it is not complete, it is built with ``build(work folder)``.
+    """Returns the folder of the model ``name``. If the model is not complete, it is first built with ``build(work
+    folder)``.
 
-    Reports ``waiting`` while another process builds the model, and ``sealing`` (in files). Raises ModelError if the
-    disk is full or read-only, or if a folder not made by localctx has this name. Raises any exception from ``build``
-    and ``progress``.
+    Reports ``waiting`` while another process builds the model, and ``sealing`` (in files) while its files are hashed.
+    Raises ModelError if the disk is full or read-only, or if a folder not made by localctx has this name. Raises any
+    exception from ``build`` and ``progress``.
     """
     target = models_dir / name
     if is_complete(target):
@@ -79,7 +80,9 @@ def remove(name: str, models_dir: Path) -> int:
 
 
 def list_installed(models_dir: Path) -> list[InstalledModel]:
-    """Returns the models in the models folder, sorted by name. An installed model hides its partial download."""
+    """Returns the models in the models folder, sorted by name. If a model is installed and also has a partial download,
+    only the installed one is listed.
+    """
     models = {}
     for path in [*models_dir.glob(f"{_PARTIAL}/*/"), *models_dir.glob("[!.]*/")]:
         installed_state = "ready" if is_complete(path) else "damaged"
@@ -100,7 +103,9 @@ def verify(folder: Path) -> list[str]:
 
 
 def source_kind(folder: Path) -> str:
-    """Returns an installed model's source: ``pip``, ``hub``, ``mirror`` or ``gguf``; "" for a user's own folder."""
+    """Returns where an installed model came from: ``pip``, ``hub``, ``mirror`` or ``gguf``; "" for a folder that
+    localctx did not make.
+    """
     try:
         return str(json.loads((folder / MANIFEST).read_bytes())["source"]["kind"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -134,7 +139,7 @@ def check_space(folder: Path, need: int) -> None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Returns the total bytes of files under ``folder``. Files may appear and disappear meanwhile."""
+    """Returns the total size in bytes of the files under ``folder``. Files may appear and disappear meanwhile."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -154,7 +159,7 @@ _REMEDIES = {
 
 @contextmanager
 def disk_errors(models_dir: Path) -> Iterator[None]:
-    """Convert an OSError to a ModelError with the file's name and a remedy."""
+    """Within the block, convert an OSError to a ModelError that names the file and a remedy."""
     try:
         yield
     except OSError as error:

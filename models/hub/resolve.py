@@ -119,8 +119,8 @@ def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
 
 
 def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
-    """Returns the model's name as settings should store it (a path becomes absolute), and whether it is installed in
-    ``models_dir`` or at that path.
+    """Check that ``name`` is a model that settings can name. Returns the name as settings should store it (a path
+    becomes absolute), and True if the model is installed, in ``models_dir`` or at that path.
 
     Raises ModelError for a name that is neither known nor installed, a file that is not a GGUF, and a model that is not
     a chat model.

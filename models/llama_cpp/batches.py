@@ -10,8 +10,9 @@ Piece = tuple[int, int, int, int]
 
 
 def passes(counts: Sequence[int], most: int) -> list[list[int]]:
-    """Returns for each pass the indices of its sequences. ``counts`` has the number of new tokens of each sequence. A
-    sequence with a prefill chunk has a pass alone. The decoding sequences follow, at most ``most`` in a pass.
+    """Group sequences into forward passes. ``counts`` has the number of new tokens of each sequence. Returns the
+    indices of the sequences of each pass. A sequence with a prefill chunk has a pass alone. The decoding sequences
+    follow, at most ``most`` in a pass.
     """
     long = [[i] for i, count in enumerate(counts) if count > MAX_DECODE_TOKENS]
     short = [i for i, count in enumerate(counts) if count <= MAX_DECODE_TOKENS]
@@ -19,8 +20,10 @@ def passes(counts: Sequence[int], most: int) -> list[list[int]]:
 
 
 def native_batches(counts: Sequence[int], num_logits: Sequence[int], size: int) -> list[list[Piece]]:
-    """Split sequences of ``counts`` new tokens into native batches of at most ``size`` tokens and MAX_OUTPUTS outputs
-    (wanted logits). A sequence is split if a batch has no room for all its tokens or outputs.
+    """Split the new tokens of sequences into native batches of at most ``size`` tokens and MAX_OUTPUTS wanted logits.
+    ``counts`` and ``num_logits`` have the numbers of new tokens and of wanted logits of each sequence. A piece is
+    (index of the sequence, first token, end token, number of logits). A sequence is split if a batch has no room for
+    all its tokens or logits.
     """
     batches, tokens, outputs = list[list[Piece]]([[]]), 0, 0
     for i, (count, wanted) in enumerate(zip(counts, num_logits, strict=True)):

@@ -13,11 +13,11 @@ from localctx.models.llama_cpp.sink_windows import evicted_ranges
 
 
 class LlamaCache:
-    """The cache of one sequence whose keys, values and states llama.cpp holds; see
-    ``localctx.kv.sequence_cache.SequenceCache``. ``memory`` holds the sequence.
+    """The cache of one sequence, with the methods of ``localctx.kv.sequence_cache.SequenceCache``. llama.cpp holds its
+    keys, values and recurrent states; ``memory`` manages them.
 
-    A sequence that cannot be trimmed (``MemoryKind``) can return to its mark. The mark is set at the end of the
-    documents or of the last chat turn.
+    Some sequences cannot be trimmed to any length (``MemoryKind``). Such a sequence can at least return to its mark,
+    which is set at the end of the documents or of the last chat turn.
     """
 
     activation: Activation | None = None
@@ -64,7 +64,7 @@ class LlamaCache:
         """Do nothing: there is no attention to record."""
 
     def mark(self) -> None:
-        """Mark the current length, so that ``trim`` can return to it."""
+        """Save a mark at the current length, to which ``trim`` can always return."""
         self.memory.mark(self.sequence)
 
     def trimmable(self, length: int) -> int:
@@ -91,14 +91,14 @@ class LlamaCache:
         return self.memory.snapshot(self.sequence, start)
 
     def append(self, stop: int, state: np.ndarray) -> None:
-        """Append ``state``, a snapshot of the tokens from the end of this sequence to ``stop``. Raises StateRefused,
-        with the sequence empty; OutOfKVMemory.
+        """Append to this sequence the snapshot ``state``, which has the tokens from this sequence's end to ``stop``.
+        Raises StateRefused, after which the sequence is empty, and OutOfKVMemory.
         """
         self.memory.append(self.sequence, stop, state)
 
     def begin_with(self, name: bytes) -> bool:
-        """Make this empty cache start with the tokens of the retained prefix ``name``. Returns False if the prefix with
-        this name is no longer in memory.
+        """Fill this empty cache with a prefix that ``retain`` kept in memory under ``name``. Returns False if that
+        prefix is no longer in memory.
         """
         if not (sequence := self.memory.fork_retained(name)):
             return False
@@ -107,8 +107,8 @@ class LlamaCache:
         return True
 
     def retain(self, ends: Mapping[bytes, int]) -> None:
-        """Retain prefixes of this sequence in memory for later sequences, while there is room. ``ends`` maps the name
-        of each prefix to its length in tokens; the last name has the greatest length.
+        """Keep prefixes of this sequence in memory for later sequences, while there is room. ``ends`` maps the name of
+        each prefix to its length in tokens; the last prefix is the longest.
         """
         self.memory.retain(self.sequence, ends, max(ends.values()))
 

@@ -35,8 +35,8 @@ class StateRefused(ModelError):
 
 
 class Row(NamedTuple):
-    """New ``tokens`` of one sequence in a native batch, from ``position`` on. ``sequence`` is its native id. Logits of
-    the last ``num_logits`` tokens are wanted.
+    """New ``tokens`` to compute for one sequence in a native batch. The first token has the given ``position``,
+    ``sequence`` is llama.cpp's id of the sequence, and logits of the last ``num_logits`` tokens are returned.
     """
 
     sequence: int
@@ -46,8 +46,8 @@ class Row(NamedTuple):
 
 
 class LlamaContext:
-    """A native context of the model at the pointer ``model``. It keeps ``owner`` alive, to which the pointer belongs.
-    Use it from one thread at a time.
+    """A native llama.cpp context of the model at the pointer ``model``. The context keeps ``owner``, the object that
+    the pointer belongs to, alive. Use a context from one thread at a time.
 
     Raises ModelError if llama.cpp refuses the options.
     """
@@ -76,12 +76,11 @@ class LlamaContext:
 
     @property
     def scratch(self) -> int:
-        """The sequence id for temporary copies."""
+        """The native sequence id that is reserved for temporary copies."""
         return self.options.sequences - 1
 
     def decode(self, rows: Sequence[Row], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
-        """Compute ``rows`` in one native batch. Returns for each row its wanted logits [num_logits, vocabulary],
-        float32.
+        """Compute ``rows`` in one native batch. Returns the logits [num_logits, vocabulary] of each row, float32.
 
         Raises KVCacheFull, with the memory unchanged; Cancelled, with some of the tokens in memory; ModelError for
         other failures.
@@ -109,18 +108,20 @@ class LlamaContext:
         return library.llama_memory_seq_pos_min(memory, sequence), library.llama_memory_seq_pos_max(memory, sequence)
 
     def copy(self, source: int, target: int, start: int = -1, stop: int = -1) -> None:
-        """Add tokens ``start..stop`` of ``source`` (-1: all) to ``target``. Keys and values are shared, not copied."""
+        """Add the tokens at positions ``start..stop`` of the sequence ``source`` (-1: no limit) to the sequence
+        ``target``. Keys and values are shared, not copied.
+        """
         self._library.llama_memory_seq_cp(self._memory, source, target, start, stop)
 
     def remove(self, sequence: int, start: int = -1, stop: int = -1) -> bool:
-        """Remove tokens ``start..stop`` of a sequence (-1: all). Returns False if the memory cannot remove these
-        tokens, as with recurrent states.
+        """Remove the tokens at positions ``start..stop`` of a sequence (-1: no limit). Returns False if that is
+        impossible, as with recurrent states.
         """
         return self._library.llama_memory_seq_rm(self._memory, sequence, start, stop)
 
     def shift(self, sequence: int, start: int, by: int) -> None:
-        """Move a sequence's tokens from position ``start`` on by ``by`` positions. The next batch re-rotates their
-        keys. Other sequences that share these cells would be corrupted.
+        """Add ``by`` to the positions of a sequence's tokens from position ``start`` on. The next batch re-rotates
+        their keys. Other sequences that share these tokens would be corrupted.
         """
         assert self.can_shift, "llama.cpp aborts the process otherwise"
         self._library.llama_memory_seq_add(self._memory, sequence, start, -1, by)

@@ -22,7 +22,8 @@ TOKENS = 2048  # per native batch; an encoder computes all tokens of a text at o
 
 
 class LlamaEmbeddings:
-    """The loaded embedding model at ``path``. ``window`` is the most tokens per text. Use it from one thread at a time.
+    """The loaded GGUF embedding model at ``path``. ``window`` is the maximum number of tokens of a text. Use it from
+    one thread at a time.
 
     Raises ModelError for a file that does not load.
     """

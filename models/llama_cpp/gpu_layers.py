@@ -16,8 +16,9 @@ SPARE = 1 << 29  # bytes reserved for GPU libraries; not measured
 
 @dataclass(frozen=True)
 class GpuLayers:
-    """The layers on the GPU: the last ``count`` of ``of`` layers, which include the output layer. ``weights`` is the
-    size of their weights in bytes. ``kv`` is the share (0 to 1) of every context that is on the GPU.
+    """Says which layers of a GGUF are on the GPU: the last ``count`` of ``of`` layers, where the output layer counts as
+    the last one. ``weights`` is the size in bytes of the weights of these layers. ``kv`` is the share (0 to 1) of every
+    context that is on the GPU.
     """
 
     count: int
@@ -26,8 +27,8 @@ class GpuLayers:
     kv: float
 
     def context_limit(self, device: float, ram: float) -> int:
-        """Returns how many bytes contexts may take in all, if ``device`` bytes are free on the GPU and ``ram`` bytes in
-        RAM.
+        """Returns the size in bytes that all contexts together may have, if ``device`` bytes are free on the GPU and
+        ``ram`` bytes in RAM.
         """
         rooms = ((device, self.kv), (ram, 1 - self.kv))
         return int(min(max(0.0, room) / part for room, part in rooms if part > 0))
@@ -38,8 +39,9 @@ ALL = GpuLayers(1, 1, 0, 1.0)
 
 
 def fitting_layers(layers: Sequence[float], output: float, compute: float, room: float) -> int:
-    """Returns how many layers fit in ``room`` bytes, beside ``compute`` bytes of buffers: 0 for none, 1 for the output
-    layer, 2 for the last of ``layers`` too, and so on. ``layers`` and ``output`` are sizes in bytes.
+    """Returns how many layers, counted from the end, fit into ``room`` bytes of a GPU. ``layers`` and ``output`` are
+    the sizes in bytes of the layers and of the output layer; ``compute`` is the size of buffers. 0 means none, 1 the
+    output layer alone, 2 also the last of ``layers``, and so on.
     """
     left, count = room - compute, 0
     for nbytes in (output, *reversed(layers)):
@@ -51,8 +53,8 @@ def fitting_layers(layers: Sequence[float], output: float, compute: float, room:
 
 
 def gpu_layers(gguf: GgufFile, sizes: LlamaSizes, free: float) -> GpuLayers:
-    """Returns the layers of ``gguf`` that go to a GPU. ``sizes`` are the result of ``try_gguf``. The ``free`` bytes of
-    the GPU must hold the weights of the layers, KV of CONTEXT tokens, and buffers.
+    """Returns the layers of ``gguf`` that go to a GPU with ``free`` bytes of free memory. Their weights, the KV of
+    CONTEXT tokens and buffers must fit. ``sizes`` are the result of ``try_gguf``.
     """
     context = sizes.at(NATIVE_CODEC, min(CONTEXT, sizes.trained or CONTEXT))
     weights, output = _weights(gguf)

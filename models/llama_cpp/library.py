@@ -60,7 +60,7 @@ def llama_library() -> Any:
 
 @functools.cache
 def llama_build() -> list[str]:
-    """Returns the identity of the build: its version, and the content hashes of its libraries."""
+    """Returns the identity of the installed llama.cpp: its version, and the content hashes of its libraries."""
     library = llama_library()
     libraries = Path(library.__file__).with_name("lib").glob("*")
     files = sorted(file for file in libraries if file.suffix in LIBRARY_SUFFIXES) or [Path(library.__file__)]

@@ -22,9 +22,9 @@ from localctx.shape import PAGE
 
 
 class LlamaMemory:
-    """The sequences of one model, codec and RoPE scaling. ``make_context`` makes a native context of a given size.
-    ``page_bytes`` is the size in bytes of PAGE tokens. Sequences are batched while they take at most ``device_limit``
-    bytes (None: no limit). Thread-safe.
+    """Manages the sequences of one model, codec and RoPE scaling in llama.cpp. ``make_context`` makes a native context
+    of a given size. ``page_bytes`` is the size in bytes of the KV of one page (PAGE tokens). Sequences are computed
+    together while their KV takes at most ``device_limit`` bytes (None: no limit). Thread-safe.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class LlamaMemory:
 
     @property
     def rope(self) -> object:
-        """Returns this memory. Sequences with the same ``rope`` may be computed in one pass, so a pass computes only
-        sequences of one memory.
+        """This memory itself. The scheduler computes sequences with the same ``rope`` in one pass, so sequences of two
+        memories are never in one pass.
         """
         return self
 
@@ -58,8 +58,8 @@ class LlamaMemory:
         return self.page_bytes
 
     def nbytes(self) -> dict[str, int]:
-        """Returns ``{"device": size}``: the size in bytes of the keys and values of all resident sequences. Tokens that
-        sequences share count for each. Preempted sequences, which wait in RAM, do not count.
+        """Returns the size in bytes of the keys and values of all resident sequences, as ``{"device": size}``. Tokens
+        that several sequences share count for each sequence. Preempted sequences, which wait in RAM, do not count.
         """
         return {"device": self._residents.held * self.page_bytes // PAGE}
 
@@ -98,10 +98,11 @@ class LlamaMemory:
         num_logits: Sequence[int],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """Append ``tokens`` to each of ``sequences``. Returns for each the logits of its last ``num_logits`` tokens.
+        """Append tokens to several sequences: ``tokens[i]`` to ``sequences[i]``. Returns the logits of the last
+        ``num_logits[i]`` tokens of each sequence.
 
-        On any exception the sequences are as before, but a sequence that cannot be trimmed becomes ``lost``: its state
-        in native memory is unknown. Raises Cancelled, OutOfKVMemory.
+        On any exception the sequences are as before, except those that cannot be trimmed: they become ``lost``, because
+        their state in native memory is unknown. Raises Cancelled, OutOfKVMemory.
         """
         done = dict[int, Tensor]()
         with self._lock:
@@ -178,7 +179,9 @@ class LlamaMemory:
     # --- Changing sequences
 
     def fork(self, sequence: NativeSequence) -> NativeSequence:
-        """Returns a fork of the sequence, which shares keys and values."""
+        """Returns a fork of the sequence: a sequence with the same tokens, which shares keys and values and can be
+        extended independently.
+        """
         with self._lock:
             twin = replace(sequence, expected=0, id=None, used=self._residents.tick())
             if sequence.id is not None:
@@ -199,7 +202,7 @@ class LlamaMemory:
 
     def can_trim(self, sequence: NativeSequence, length: int) -> bool:
         """Returns True if the sequence can be trimmed to ``length`` tokens. That depends on the model's sliding windows
-        and recurrent states (``MemoryKind``), but a sequence can always return to its mark. It cannot be trimmed into
+        and recurrent states (``MemoryKind``). A sequence can always return to its mark, and never to a length inside
         its evicted range.
         """
         if any(0 < length < evicted.stop for evicted in evicted_ranges(sequence)):
@@ -249,9 +252,9 @@ class LlamaMemory:
     # --- Retained sequences
 
     def retain(self, sequence: NativeSequence, ends: Mapping[bytes, int], length: int) -> None:
-        """Retain the first ``length`` tokens of a sequence for later sequences, while there is room. ``ends`` maps the
-        names of prefixes to their lengths in tokens; the last prefix has ``length`` tokens. Does nothing if the
-        sequence is not resident, not exact, or cannot be trimmed to ``length``.
+        """Keep the first ``length`` tokens of a sequence in memory for later sequences, while there is room. ``ends``
+        maps the names of prefixes to their lengths in tokens; the last prefix has ``length`` tokens. Does nothing if
+        the sequence is not resident, if tokens were evicted, or if it cannot be trimmed to ``length``.
         """
         with self._lock:
             if sequence.id is None or sequence.lost or sequence.dropped or not self.can_trim(sequence, length):
@@ -261,8 +264,8 @@ class LlamaMemory:
             self._residents.retain(ends, twin)
 
     def fork_retained(self, name: bytes) -> NativeSequence | None:
-        """Returns a fork of the retained prefix ``name``; None if that is gone, or if the native memory holds another
-        number of tokens.
+        """Returns a new sequence with the tokens of the prefix that ``retain`` kept under ``name``. Returns None if the
+        prefix is no longer in memory, or if native memory has another number of tokens than it should.
         """
         with self._lock:
             if found := self._residents.find_retained(name):
@@ -290,10 +293,10 @@ class LlamaMemory:
                 native.remove(native.scratch)
 
     def append(self, sequence: NativeSequence, stop: int, state: np.ndarray) -> None:
-        """Append a ``snapshot`` to the sequence; it holds the tokens from the end of the sequence to ``stop``.
+        """Append to the sequence a ``snapshot`` of the tokens from the sequence's end to ``stop``.
 
-        The number of tokens in native memory is checked afterwards. Raises StateRefused, with the sequence empty;
-        OutOfKVMemory.
+        Checks afterwards that native memory has the right number of tokens. Raises StateRefused, after which the
+        sequence is empty, and OutOfKVMemory.
         """
         with self._lock:
             start = sequence.length

@@ -47,7 +47,9 @@ per batch, but each sequence attends over the cells of all, which soon costs mor
 
 
 class LlamaWeights:
-    """The loaded weights of ``gguf``, freed with their last reference. Raises ModelError."""
+    """The weights of ``gguf``, loaded by llama.cpp. They are freed with the last reference to this object. Raises
+    ModelError.
+    """
 
     def __init__(self, gguf: GgufFile, gpu_layers: int) -> None:
         library = llama_library()
@@ -62,7 +64,7 @@ class LlamaWeights:
 
 class LlamaModel:
     """A GGUF that llama.cpp computes, with the methods of ``Model``. ``sizes`` are the result of ``try_gguf``.
-    ``batch`` is the number of tokens of a native batch. ``layers`` are the layers on the device.
+    ``batch`` is the number of tokens of a native batch. ``layers`` says which layers are on the GPU.
     """
 
     engine: EngineName = "llama.cpp"
@@ -115,7 +117,7 @@ class LlamaModel:
         raise ModelError(f"llama.cpp cannot compute the adapter {adapter.name}", "use --adapter none or --engine torch")
 
     def fingerprint(self, codec: str) -> bytes:
-        """Returns 32 bytes that identify everything that a snapshot in ``codec`` depends on, except its tokens: the
+        """Returns 32 bytes that identify everything on which a snapshot in ``codec`` depends besides its tokens: the
         content of the GGUF and of llama.cpp's libraries, KV types, RoPE and device.
         """
         parts = {
@@ -132,7 +134,9 @@ class LlamaModel:
         return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).digest()
 
     def refuse_shifts(self, codec: str) -> None:
-        """Raise UsageError, with the reason, if positions cannot be shifted in a memory with ``codec``."""
+        """Raise UsageError, with the reason, if llama.cpp cannot move tokens to other positions in a memory with
+        ``codec``. Evicting tokens needs that.
+        """
         if reason := cannot_shift(self._gguf, self.sizes, codec, self._rope):
             raise UsageError(f"--keep sink-window does not work with {self.name}: {reason[0]}", reason[1])
 
@@ -142,8 +146,8 @@ class LlamaModel:
         return ContextOptions(0, self.kind.sequences, codec, self._rope, self._batch, self._threads, offload)
 
     def memory(self, codec: str) -> LlamaMemory:
-        """Returns the memory of sequences with ``codec`` and the current RoPE. Creating it frees the contexts of other
-        memories.
+        """Returns the LlamaMemory for sequences with ``codec`` and the current RoPE scaling. Creating a new one frees
+        the contexts of the others.
         """
         key = codec, self._rope
         if key not in self._memories:
@@ -160,8 +164,8 @@ class LlamaModel:
         return self._memories[key]
 
     def new_cache(self, codec: str, expected: int = 0, keeper: Keeper = FULL) -> LlamaCache:
-        """Returns an empty cache; ``expected`` is its final length in tokens. A ``keeper`` that evicts must use sinks
-        followed by a window, and needs a codec that ``refuse_shifts`` accepts.
+        """Returns an empty cache, which is expected to get ``expected`` tokens. A ``keeper`` (eviction policy) that
+        evicts must keep sinks and a window, and needs a codec that ``refuse_shifts`` accepts.
         """
         return LlamaCache(self.memory(codec), NativeSequence(expected=expected, keeper=keeper))
 
@@ -239,7 +243,8 @@ def llama_device(name: str) -> torch.device:
 
 
 def cannot_shift(gguf: GgufFile, sizes: LlamaSizes, codec: str, rope: str) -> tuple[str, str] | None:
-    """Returns the reason why positions in the memory of ``gguf`` cannot be shifted, and a remedy; None if they can.
+    """Returns why llama.cpp cannot move tokens of ``gguf`` to other positions, with a remedy; None if it can. ``codec``
+    is the codec of keys and values, and ``rope`` the RoPE scaling.
 
     llama.cpp (as of 0.3.36) rotates moved keys in place. Each move multiplies these keys, and keys of other sequences,
     by YaRN's factor again. It aborts the process for bf16 keys, and crashes for quantized keys without a Hadamard

@@ -16,9 +16,9 @@ CELLS = 256  # llama.cpp pads a context to a multiple of this
 
 @dataclass(frozen=True)
 class MemoryKind:
-    """Says when a sequence can be trimmed. With full attention that is always possible. With a sliding ``window`` (in
-    tokens; 0: none) it is possible only while the tokens before the cut are still in memory. With ``recurrent`` states
-    it is never possible.
+    """Says to which lengths a sequence can be trimmed. With full attention, any length is possible. With a sliding
+    ``window`` (in tokens; 0: none), the tokens before the new end must still be in memory. With ``recurrent`` states,
+    trimming is impossible.
     """
 
     window: int
@@ -26,23 +26,23 @@ class MemoryKind:
 
     @property
     def rewinds(self) -> bool:
-        """True if a sequence can be trimmed anywhere."""
+        """True if a sequence can be trimmed to any length."""
         return not self.window and not self.recurrent
 
     @property
     def sequences(self) -> int:
-        """The maximum number of resident sequences, of which one is for copies. It is lower with windows or states,
-        because each sequence then takes extra memory.
+        """The maximum number of resident sequences; one of them is reserved for temporary copies. It is lower with
+        sliding windows or recurrent states, because each sequence then takes extra memory.
         """
         return 64 if self.rewinds else 4
 
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """The options of a native context. ``cells`` is the capacity in tokens, ``sequences`` the maximum number of
-    sequences (the last is for copies). ``kv`` is the codec, ``rope`` the RoPE scaling (such as ``yarn:2``, or ``auto``
-    for the file's own), and ``batch`` the number of tokens per batch. ``threads`` is the number of threads.
-    ``offload``: keys and values are on the GPU.
+    """The options of a native llama.cpp context. ``cells`` is the capacity in tokens, ``sequences`` the maximum number
+    of sequences (the last is for temporary copies). ``kv`` is the codec, ``rope`` the RoPE scaling (such as ``yarn:2``,
+    or ``auto`` for the file's own), and ``batch`` the number of tokens per batch. ``threads`` is the number of threads.
+    If ``offload`` is True, keys and values are on the GPU.
     """
 
     cells: int
@@ -97,7 +97,7 @@ def scaled_window(trained: int, rope: str) -> int:
 
 
 def memory_kind(model: Any) -> MemoryKind:
-    """Returns the memory kind of the loaded model at the pointer ``model``."""
+    """Returns the MemoryKind of the loaded llama.cpp model at the pointer ``model``."""
     library = llama_library()
     recurrent = library.llama_model_is_recurrent(model) or library.llama_model_is_hybrid(model)
     return MemoryKind(library.llama_model_n_swa(model), recurrent)

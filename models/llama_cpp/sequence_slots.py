@@ -18,8 +18,8 @@ SMALLEST = 2048  # tokens of the first context, if model and budget allow
 
 
 class SequenceMark(NamedTuple):
-    """A mark after the first ``length`` tokens of a sequence. ``state`` holds the parts of the state that cannot be
-    trimmed.
+    """A length in tokens to which a sequence can return, although it cannot be trimmed to any length. ``state`` holds
+    the sliding windows and recurrent states as they were at that length.
     """
 
     length: int
@@ -28,14 +28,15 @@ class SequenceMark(NamedTuple):
 
 @dataclass(eq=False)
 class NativeSequence:
-    """One sequence of ``length`` tokens; ``expected`` is its final length. It is resident under the native ``id``, or
-    its state is in ``preempted``; an empty sequence may have neither. ``used`` is the clock value of the last use.
-    ``lost``: an interrupted batch left the memory of the sequence in an unknown state. ``mark`` is where the sequence
-    can return to if it cannot be trimmed. Forks of a sequence have the same ``family`` and share cells.
+    """One sequence of ``length`` tokens in llama.cpp; ``expected`` is its final length. A resident sequence has the
+    native ``id``. A preempted sequence has its state in ``preempted``, and an empty sequence may have neither. ``used``
+    is the clock value of the last use. ``lost`` is True if an interrupted batch left the memory of the sequence in an
+    unknown state. ``mark`` is a length to which the sequence can return if it cannot be trimmed. Forks of a sequence
+    have the same ``family`` and may share memory cells.
 
-    ``keeper`` is the eviction policy. ``dropped`` is the number of tokens that were evicted after the sinks. Later
-    tokens still have to move by ``gap`` positions before the next tokens are computed. ``shares``: other sequences of
-    the family may have the same cells.
+    ``keeper`` is the eviction policy. ``dropped`` is the number of tokens that were evicted after the sinks. ``gap`` is
+    the number of positions by which later tokens must still move before the next tokens are computed. ``shares`` is
+    True if other sequences of the family may have the same cells.
     """
 
     length: int = 0
@@ -57,15 +58,15 @@ class NativeSequence:
         return self.length - self.dropped
 
     def position(self, length: int) -> int:
-        """Returns the native position after the first ``length`` tokens of the sequence. All evicted tokens must be
-        among these.
+        """Returns the native position that follows the first ``length`` tokens of the sequence. ``length`` must include
+        all evicted tokens.
         """
         return length - self.dropped + self.gap
 
 
 class RetainedSequence(NamedTuple):
-    """A sequence that nobody uses, retained for later sequences with the same prefix. ``ends`` maps the names of its
-    prefixes to their lengths in tokens; the last one is the whole sequence.
+    """A sequence that is no longer in use, kept in memory for later sequences with the same prefix. ``ends`` maps the
+    names of its prefixes to their lengths in tokens; the last one is the whole sequence.
     """
 
     ends: Mapping[bytes, int]
@@ -73,8 +74,9 @@ class RetainedSequence(NamedTuple):
 
 
 class SequenceSlots:
-    """The sequences in a native context. ``make_context`` makes a context of a given size. ``max_cells`` is the maximum
-    size of the context in tokens, which changes with free memory. Use it from one thread at a time.
+    """The sequences of one native context: resident, preempted or retained. ``make_context`` makes a context of a given
+    size. ``max_cells`` is the maximum size of the context in tokens, which changes with free memory. Use it from one
+    thread at a time.
     """
 
     def __init__(
@@ -94,20 +96,22 @@ class SequenceSlots:
 
     @property
     def held(self) -> int:
-        """The number of tokens of all resident sequences. Tokens that sequences share count for each."""
+        """The number of tokens of all resident sequences. Tokens that several sequences share count for each
+        sequence.
+        """
         return sum(sequence.held for sequence in self._resident.values())
 
     def retain(self, ends: Mapping[bytes, int], sequence: NativeSequence) -> None:
-        """Retain a resident ``sequence`` until a new sequence starts. ``ends`` maps the names of its prefixes to their
-        lengths in tokens. Only one sequence is retained, because llama.cpp's attention scans everything that is
-        resident.
+        """Keep a resident ``sequence`` that is no longer in use, until another sequence is prefilled or retained, or
+        memory is needed. ``ends`` maps the names of its prefixes to their lengths in tokens. Only one sequence is
+        retained, because llama.cpp's attention scans everything that is resident.
         """
         self.forget()
         self._retained = RetainedSequence(ends, sequence)
 
     def find_retained(self, name: bytes) -> tuple[NativeSequence, int] | None:
-        """Returns the retained sequence and the length of its prefix called ``name``. None if it has no such prefix, or
-        cannot be trimmed to it.
+        """Returns the retained sequence, and the length in tokens of its prefix ``name``. Returns None if no retained
+        sequence has that prefix, or if it cannot be trimmed to it.
         """
         if not self._retained or name not in self._retained.ends:
             return None
@@ -115,7 +119,7 @@ class SequenceSlots:
         return (sequence, ends[name]) if self._kind.rewinds or ends[name] == sequence.length else None
 
     def forget(self) -> bool:
-        """Release the retained sequence. Returns False if there is none."""
+        """Release the memory of the retained sequence. Returns False if there is none."""
         if not self._retained:
             return False
         self.discard(self._retained.sequence)
@@ -192,7 +196,7 @@ class SequenceSlots:
         return True
 
     def separate(self, sequences: Sequence[NativeSequence], keep: Sequence[NativeSequence]) -> None:
-        """Give cells of their own to those resident ``sequences`` that may share cells with forks. Sequences in
+        """Move resident ``sequences`` that may share memory cells with forks to cells of their own. Sequences in
         ``keep`` stay resident.
         """
         for sequence in sequences:
@@ -217,8 +221,9 @@ class SequenceSlots:
         return free
 
     def make_room(self, need: int, keep: Sequence[NativeSequence]) -> None:
-        """Make room in a full context, whose sequences need ``need`` tokens in all: release the retained sequence,
-        grow, or preempt a sequence not in ``keep``. Raises OutOfKVMemory if none of these is possible.
+        """Make room in a full context for sequences that have ``need`` tokens in all. Release the retained sequence,
+        grow the context, or preempt a sequence that is not in ``keep``. Raises OutOfKVMemory if none of these is
+        possible.
         """
         if self.forget():
             return
@@ -264,13 +269,13 @@ class SequenceSlots:
         sequence.preempted = None
 
     def tick(self) -> int:
-        """Advance the clock that orders uses of sequences, and return it."""
+        """Advance the clock that orders the uses of sequences, and return its new value."""
         self._clock += 1
         return self._clock
 
     def cut(self, sequence: NativeSequence, length: int) -> None:
-        """Trim the memory of a resident sequence to ``length`` tokens. If that is impossible, its memory is released,
-        and it is ``lost``.
+        """Trim the memory of a resident sequence to ``length`` tokens. If that is impossible, release its memory and
+        mark it as ``lost``.
         """
         native = self.native
         position = sequence.position(length)
@@ -284,6 +289,6 @@ class SequenceSlots:
 
 
 def native_id(sequence: NativeSequence) -> int:
-    """Returns the id of a resident sequence."""
+    """Returns the native id of a resident sequence."""
     assert sequence.id is not None, "the sequence is resident"
     return sequence.id

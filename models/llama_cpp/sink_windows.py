@@ -19,8 +19,8 @@ _NO_MASS = np.empty(0)  # llama.cpp does not report attention
 
 
 def surplus(sequence: NativeSequence) -> range:
-    """Returns the range of tokens that the keeper evicts now, counted among the held tokens. The range follows the
-    sinks.
+    """Returns the range of tokens that the sequence's keeper evicts now; it begins after the sinks. The range counts
+    only tokens that were not evicted before.
     """
     pages = sequence.keeper.pages_to_evict(sequence.held // PAGE, _NO_MASS)
     if not pages:
@@ -30,8 +30,8 @@ def surplus(sequence: NativeSequence) -> range:
 
 
 def evict(residents: SequenceSlots, sequences: Sequence[NativeSequence]) -> None:
-    """Remove the tokens that the keepers of ``sequences`` evict. Raises OutOfKVMemory if one of them cannot be made
-    resident.
+    """Remove from native memory the tokens that the keepers of ``sequences`` evict. ``residents`` manages the native
+    context. Raises OutOfKVMemory if a sequence cannot be made resident.
     """
     for sequence in sequences:
         if tokens := surplus(sequence):
@@ -44,9 +44,9 @@ def evict(residents: SequenceSlots, sequences: Sequence[NativeSequence]) -> None
 
 
 def close_gaps(native: LlamaContext, sequences: Sequence[NativeSequence]) -> list[NativeSequence]:
-    """Move the tokens after evicted ranges of resident sequences forward to the sinks. Returns the changed sequences,
-    which must not share cells with other sequences. The next batch re-rotates their keys, and nothing may read these
-    keys before that.
+    """Close the gaps that eviction left in the positions of resident sequences: move later tokens forward, behind the
+    sinks. Returns the changed sequences, which must not share cells with other sequences. The next batch re-rotates the
+    moved keys; until then nothing may read them.
     """
     moved = [sequence for sequence in sequences if sequence.gap]
     for sequence in moved:

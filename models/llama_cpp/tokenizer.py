@@ -30,7 +30,7 @@ class LlamaTokenizer:
 
     @cached_property
     def stop_ids(self) -> frozenset[int]:
-        """The tokens that end an answer."""
+        """The ids of the tokens that end an answer."""
         ends = self._library.llama_vocab_is_eog
         return frozenset(i for i in range(self.size) if ends(self._vocabulary, i))
 
@@ -39,8 +39,8 @@ class LlamaTokenizer:
         return has_tools(self._template)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
-        """Returns the conversation in the model's chat format, ready for an answer that may call ``tools``. Without a
-        chat template the messages are joined by blank lines.
+        """Returns the tokens of the conversation in the model's chat format, up to where the answer begins. The answer
+        may call ``tools``. Without a chat template the messages are joined by blank lines.
         """
         if not self._template:
             return self._tokenize("\n\n".join([*(m["content"] for m in messages), ""]), bounds=True)

@@ -41,8 +41,8 @@ _COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
 
 @dataclass(frozen=True)
 class ContextBytes:
-    """The size of a context of ``cells`` tokens, in bytes: ``kv`` grows with the context, recurrent ``states`` do not,
-    and ``compute`` is the size of buffers.
+    """The sizes in bytes of a native context of ``cells`` tokens: ``kv`` of keys and values, which grows with the
+    context, ``states`` of recurrent states, which does not, and ``compute`` of buffers.
     """
 
     cells: int
@@ -58,8 +58,9 @@ class ContextBytes:
 
 @dataclass(frozen=True)
 class LlamaSizes:
-    """What llama.cpp reports about a file: the number of ``parameters``, the ``trained`` window in tokens, the sliding
-    ``window`` (0: none), whether it has ``recurrent`` states, and whether positions can be shifted (``shifts``).
+    """Facts about a GGUF that llama.cpp reports: the number of ``parameters``, the ``trained`` window in tokens, the
+    sliding ``window`` (0: none), whether it has ``recurrent`` states, and whether tokens can move to other positions
+    (``shifts``).
 
     ``transformed`` are the codecs whose keys get a Hadamard transform. ``contexts`` has the sizes of two contexts by
     codec; other sizes are interpolated. Codecs that the heads of the model do not allow are missing.
@@ -100,8 +101,9 @@ class LlamaSizes:
 
 
 def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
-    """Returns the sizes of ``gguf`` with batches of ``batch`` tokens. A child process tries the file first, unless
-    ``folder`` has a record of an earlier trial.
+    """Returns the sizes of ``gguf`` for native batches of ``batch`` tokens. A child process first tries to load the
+    file, because llama.cpp aborts on a damaged one. If ``folder`` has a record of an earlier trial, that is used
+    instead.
 
     Raises ModelError if the child fails or times out.
     """
@@ -116,8 +118,9 @@ def record_trial(
     trial: Callable[[], dict[str, Any]],
     read: Callable[[dict[str, Any]], Value],
 ) -> Value:
-    """Returns the result of a trial of ``gguf`` with the options ``how``. If ``folder`` has a record of such a trial,
-    the record is used. Else ``trial`` is run and recorded there. ``read`` makes the result from the record.
+    """Returns the result of trying ``gguf`` with the options ``how``. If ``folder`` has a record of such a trial, the
+    record is used. Otherwise ``trial`` runs, and its JSON result is recorded there. ``read`` turns the JSON into the
+    value to return.
     """
     key = sha256(json.dumps([gguf.hashes, llama_build(), how], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"

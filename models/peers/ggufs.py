@@ -20,10 +20,11 @@ from localctx.settings import Settings
 
 @dataclass
 class PeerGgufs:
-    """Finds or makes the GGUF files of ``model`` for llama.cpp: in 16 bits (or the user's file ``own``), quantized, and
-    as published.
+    """Finds or makes the GGUF files of ``model`` for comparison with llama.cpp. There is a file in 16 bits (or the
+    user's file ``own``), there are files quantized from it, and the published file that the model was converted from.
 
-    Calls ``warn`` about files that cannot be had, and ``show`` about slow steps.
+    Calls ``warn`` with a message about a file that cannot be found or made, and ``show`` with a message about a slow
+    step.
     """
 
     model: Model

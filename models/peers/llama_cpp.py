@@ -19,8 +19,9 @@ _CHUNK = 512  # tokens in a batch, llama.cpp's default
 
 @dataclass(frozen=True)
 class LlamaCppOptions:
-    """Options of llama.cpp as a peer: the format of its KV cache (``f16`` or ``q8_0``), flash attention, and its
-    weights. These are 16 bits (empty), PUBLISHED, or ``weights-`` and a format of ``GGUF_WEIGHTS``.
+    """Options of llama.cpp as a peer: the format of its KV cache (``f16`` or ``q8_0``), flash attention, and the format
+    of its weights. ``weights`` is empty for 16 bits, PUBLISHED for the published file, or ``weights-`` and a format of
+    ``GGUF_WEIGHTS``.
     """
 
     kv: str

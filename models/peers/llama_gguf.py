@@ -32,12 +32,13 @@ _NAMES = {
 
 
 def no_vocabulary(writer: Any) -> None:
-    """Declare that there is no vocabulary, because the peer gets tokens."""
+    """Write into a GGUF that it has no vocabulary, because the peer is given tokens. ``writer`` is gguf's writer."""
     writer.add_tokenizer_model("no_vocab")
 
 
 def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], None] = no_vocabulary) -> None:
-    """Write the model in ``folder`` to ``path``. ``describe_vocabulary`` adds a vocabulary with gguf's writer.
+    """Write the Llama model in ``folder`` to the GGUF file ``path`` in f16. ``describe_vocabulary`` is called with
+    gguf's writer to add a vocabulary.
 
     Raises ModelError for models other than plain Llamas, and OSError.
     """

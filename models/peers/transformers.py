@@ -50,7 +50,8 @@ def installed_peers() -> list[TransformersCachePeer]:
 
 
 def load_stock(folder: Path, model: PagedModel) -> Any:
-    """Load the module in ``folder`` with unmodified transformers, on the device and in the precision of ``model``.
+    """Load the model in ``folder`` with unmodified transformers, on the device and in the precision of ``model``.
+    Returns transformers' module.
 
     Raises ModelError.
     """
@@ -63,9 +64,9 @@ def load_stock(folder: Path, model: PagedModel) -> Any:
 
 
 class PeerReader:
-    """Runs a stock ``module`` with ``peer``'s ``QuantizedCache`` and the library's defaults (groups of 64, 128 residual
-    tokens), or with a ``DynamicCache`` if ``peer`` is None. Raises ValueError or ImportError from transformers for a
-    model that the cache does not support, for example with sliding windows.
+    """Runs ``module``, a model loaded by unmodified transformers, with ``peer``'s ``QuantizedCache`` and the library's
+    defaults (groups of 64, 128 residual tokens). If ``peer`` is None, it uses a ``DynamicCache``. Raises ValueError or
+    ImportError from transformers for a model that the cache does not support, for example with sliding windows.
     """
 
     def __init__(self, module: Any, peer: TransformersCachePeer | None = None) -> None:
@@ -74,7 +75,9 @@ class PeerReader:
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], num_logits: int = 1) -> Tensor:
-        """Compute ``tokens``. Returns the logits of the last ``num_logits``, float32 [num_logits, vocabulary]."""
+        """Compute ``tokens`` after earlier ones. Returns the logits of the last ``num_logits`` tokens, float32
+        [num_logits, vocabulary].
+        """
         ids = torch.tensor([tokens], device=self._module.device)
         out = self._module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=num_logits)
         self.length += len(tokens)

@@ -28,8 +28,8 @@ _TABLE = 16  # entries of the nf4 code table, stored per layer
 
 
 def is_packed(weights: str, device: torch.device) -> bool:
-    """Returns True if bitsandbytes quantizes weights to the format ``weights`` on ``device``. The formats are full,
-    int8, int4 and nf4.
+    """Returns True if bitsandbytes quantizes weights on ``device`` to the format ``weights`` (full, int8, int4 or
+    nf4).
     """
     return weights != "full" and device.type in DEVICES
 
@@ -79,7 +79,7 @@ def weights_in(parameter: torch.nn.Parameter) -> int:
 
 
 def packed_by(module: torch.nn.Module) -> str:
-    """Returns the name and version of bitsandbytes if it quantized layers of ``module``, else an empty string."""
+    """Returns the name and version of bitsandbytes if it quantized layers of ``module``; otherwise an empty string."""
     return f"bitsandbytes {version('bitsandbytes')}" if any(map(scale_bytes, module.parameters())) else ""
 
 

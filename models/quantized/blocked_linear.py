@@ -36,8 +36,9 @@ class RowByRow:
 
 
 class BlockedLinear(torch.nn.Module):
-    """A linear layer whose weight exists only in blocks. ``row_by_row`` is the switch (RowByRow) of its model.
-    ``dtype`` is the dtype of its placeholder ``weight``, which some model families read.
+    """A linear layer that stores its weight only in the blocks of our CPU kernels. ``row_by_row`` is the switch
+    (RowByRow) of its model. Some model families read the dtype of a layer's ``weight``, so there is an empty
+    placeholder of this ``dtype``.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class BlockedLinear(torch.nn.Module):
 
 
 class BlockedExperts(ExpertWeights):
-    """Expert weights that exist only in blocks. ``row_by_row`` is the switch (RowByRow) of their model."""
+    """The weights of the experts of a layer (MoE), stored only in the blocks of our CPU kernels. ``row_by_row`` is the
+    switch (RowByRow) of the model.
+    """
 
     def __init__(self, blocks: ExpertBlocks) -> None:
         super().__init__()
@@ -79,7 +82,9 @@ class BlockedExperts(ExpertWeights):
 
 
 def expert_packer(weights: str) -> PackExperts:
-    """Returns the function that stores expert weights in blocks on a CPU, in the format ``weights``."""
+    """Returns a function that converts expert weights to BlockedExperts on a CPU, in the format ``weights``: full, int8
+    or int4.
+    """
     return lambda fused: BlockedExperts(_EXPERTS[weights](fused))
 
 
@@ -88,8 +93,9 @@ def _is_supported(weight: Tensor) -> bool:
 
 
 def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
-    """Replace plain CPU linear layers of ``module`` by BlockedLinear, and experts by BlockedExperts, unless already
-    done. ``weights`` is the format of their weights: full, int8 or int4. Returns the switch that they share.
+    """Replace the CPU linear layers of ``module`` by BlockedLinear, and its experts by BlockedExperts, unless that is
+    done. ``weights`` is the format of their weights: full, int8 or int4. Returns the RowByRow switch that these layers
+    share.
     """
     row_by_row, output = RowByRow(), output_layer(module)
     pack_experts(module, expert_packer(weights))
@@ -106,7 +112,7 @@ def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
 
 
 def output_layer(module: Any) -> Any:
-    """Returns the output layer of a decoder; None for other modules."""
+    """Returns the output layer (lm_head) of a decoder; None for other modules."""
     return module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
 
 

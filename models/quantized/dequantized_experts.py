@@ -12,8 +12,8 @@ _TOGETHER = 8  # matrices dequantized at once
 
 
 class DequantizedExperts(ExpertWeights):
-    """Matrices of ``shape`` [experts, out, in] that are stored quantized, as ``codes`` and ``scales`` [experts,
-    ...].
+    """Expert weights of ``shape`` [experts, out, in] on a GPU, stored quantized as ``codes`` and ``scales`` [experts,
+    ...]. Each product dequantizes the weights that it needs.
     """
 
     def __init__(self, codes: Tensor, scales: Tensor, shape: torch.Size) -> None:
@@ -22,9 +22,9 @@ class DequantizedExperts(ExpertWeights):
         self.nbytes, self.size = codes.nbytes + scales.nbytes, shape.numel()
 
     def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
-        """Multiply each row of x [n, in] by the matrix of its expert, to [n, out]. ``experts`` [n] are sorted. Few rows
-        have their matrices dequantized one by one. For many rows, each chosen matrix is dequantized once, which
-        requires waiting for the device to read the chosen experts.
+        """Multiply each row of x [n, in] by the matrix of its expert. Returns [n, out]. ``experts`` [n] are sorted. For
+        few rows, the matrix of each row is dequantized separately. For many rows, each chosen matrix is dequantized
+        once; this waits for the device to report the chosen experts.
         """
         if len(x) <= len(self._codes) or not may_wait():
             parts = zip(x.split(_TOGETHER), experts.split(_TOGETHER), strict=True)
@@ -42,19 +42,19 @@ class DequantizedExperts(ExpertWeights):
 
 
 def may_wait() -> bool:
-    """Returns True if results may be read back from the device. That is not allowed while a CUDA graph is captured."""
+    """Returns True if the CPU may wait for the device and read results. It may not while a CUDA graph is captured."""
     return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
 
 
 class Int8Experts(DequantizedExperts):
-    """Symmetric 8-bit matrices with a scale per output."""
+    """Expert weights in int8, symmetric, with a scale for each output."""
 
     def _dequantize(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         return codes.to(dtype) * scales[..., None].to(dtype)
 
 
 class Nf4Experts(DequantizedExperts):
-    """Matrices that bitsandbytes quantizes to nf4, with a scale per 64 numbers and zero padding at the end."""
+    """Expert weights that bitsandbytes quantized to nf4, with a scale for 64 numbers and zero padding at the end."""
 
     def _dequantize(self, codes: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
         from bitsandbytes.functional import QuantState, dequantize_4bit
@@ -66,7 +66,7 @@ class Nf4Experts(DequantizedExperts):
 
 
 def pack_int8(weights: Tensor) -> Int8Experts:
-    """Quantize ``weights`` [experts, out, in] to int8, expert by expert."""
+    """Quantize expert ``weights`` [experts, out, in] to int8, one expert at a time."""
     codes = torch.empty(weights.shape, dtype=torch.int8, device=weights.device)
     scales = torch.empty(weights.shape[:2], dtype=torch.float32, device=weights.device)
     for expert, matrix in enumerate(weights):
@@ -76,7 +76,7 @@ def pack_int8(weights: Tensor) -> Int8Experts:
 
 
 def pack_nf4(weights: Tensor) -> Nf4Experts:
-    """Quantize ``weights`` [experts, out, in] to nf4, expert by expert."""
+    """Quantize expert ``weights`` [experts, out, in] to nf4, one expert at a time."""
     from bitsandbytes.functional import quantize_4bit
 
     numbers = weights.shape[1:].numel()
@@ -91,7 +91,9 @@ def pack_nf4(weights: Tensor) -> Nf4Experts:
 
 
 def packed_expert_bytes(weights: str, experts: int, outputs: int, inputs: int) -> int:
-    """Returns the size in bytes of matrices [experts, outputs, inputs] in the format ``weights``."""
+    """Returns the size in bytes of quantized expert weights [experts, outputs, inputs] in the format ``weights`` (int8
+    or nf4).
+    """
     if weights == "int8":
         return experts * outputs * (inputs + torch.float32.itemsize)
     return experts * -(-outputs * inputs // NF4_SHARED) * (NF4_SHARED // 2 + torch.float32.itemsize)

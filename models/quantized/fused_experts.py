@@ -1,5 +1,5 @@
-"""Finds and computes mixtures of experts. transformers fuses their weights into three-dimensional parameters, by which
-they are found in any family. They are computed from quantized or blocked weights.
+"""Finds and computes mixtures of experts. transformers fuses the weights of all experts into three-dimensional
+parameters, by which this module finds them in any family. They are computed from quantized or blocked weights.
 """
 
 from abc import abstractmethod
@@ -31,8 +31,8 @@ PackExperts = Callable[[Tensor], ExpertWeights]
 
 
 def fused_names(module: Any) -> tuple[str, ...]:
-    """Returns the names of the fused expert parameters of ``module``. Empty without experts, or if transformers lets no
-    other function compute them.
+    """Returns the names of the parameters of ``module`` that hold the weights of all experts, fused by transformers.
+    Empty if it has no experts, or if transformers allows no other function to compute them.
     """
     if not hasattr(module, "has_gate"):
         return ()
@@ -42,7 +42,7 @@ def fused_names(module: Any) -> tuple[str, ...]:
 
 
 def fused_experts(module: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the names and submodules of ``module`` that have fused expert weights."""
+    """Yields the submodules of ``module`` that have fused expert weights, with their names."""
     return ((name, child) for name, child in module.named_modules() if fused_names(child))
 
 
@@ -53,7 +53,9 @@ def expert_shape(module: Any, name: str) -> tuple[int, int, int]:
 
 
 def pack_weights(module: Any, name: str, weights: Tensor, pack: PackExperts) -> None:
-    """Replace the expert parameter ``name`` by a packed form of ``weights``, which have the shape of the parameter."""
+    """Replace the expert parameter ``name`` of ``module`` by ``weights`` in a packed form, which ``pack`` makes.
+    ``weights`` have the shape of the parameter.
+    """
     packed = pack(weights.mT if module.is_transposed else weights)
     delattr(module, name)
     module.add_module(name, packed)
@@ -61,7 +63,9 @@ def pack_weights(module: Any, name: str, weights: Tensor, pack: PackExperts) -> 
 
 
 def pack_experts(module: Any, pack: PackExperts) -> None:
-    """Pack all expert weights of a loaded ``module``, one parameter at a time."""
+    """Replace all expert weights of a loaded ``module`` by their packed form, which ``pack`` makes, one parameter at a
+    time.
+    """
     for _, experts in list(fused_experts(module)):
         for name in fused_names(experts):
             pack_weights(experts, name, getattr(experts, name).detach(), pack)

@@ -28,16 +28,18 @@ _BLOCKS, _INT8, _NF4 = (f"localctx-{name}" for name in ("blocks", "int8", "nf4")
 
 @register_quantization_config(_BLOCKS)
 class BlocksConfig(QuantizationConfigMixin):
-    """Makes transformers load linear layers and experts in the blocks of ``blocked_linear``, as ``weights``."""
+    """A quantization config that makes transformers load linear layers and experts in the blocks of ``blocked_linear``.
+    ``weights`` is their format.
+    """
 
     def __init__(self, weights: str = "int8") -> None:
         self.quant_method, self.weights = _BLOCKS, weights  # type: ignore[assignment]  # no name of transformers' own
 
 
 def packing_options(config: Any, weights: str, device: torch.device) -> dict[str, Any]:
-    """Returns the ``from_pretrained`` arguments that load a model in the format ``weights``: bitsandbytes on a GPU,
-    blocks on a CPU, empty for full weights. If the experts are in MXFP4, that quantization is removed from ``config``,
-    because they are packed again.
+    """Returns the ``from_pretrained`` arguments with which transformers loads a model in the format ``weights``: with
+    bitsandbytes on a GPU, in blocks on a CPU. Empty for full weights. If the experts are in MXFP4, that quantization is
+    removed from ``config``, because they are packed again.
     """
     if weights == "full":
         return {}

@@ -27,7 +27,7 @@ BITS = {name: GROUP_BITS[kind] for name, kind in KINDS.items()} | {"nf4": 4.5}
 
 
 def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -> None:
-    """Raise ModelError for ``weights`` that are not supported on ``device`` in this precision."""
+    """Raise ModelError if the weight format ``weights`` is not supported on ``device`` with the dtype ``precision``."""
     if weights == "int4" and device.type in DEVICES:
         raise ModelError("int4 weights are for a processor", "use --weights nf4, int8 or full")
     if weights == "full" or is_packed(weights, device):
@@ -66,7 +66,9 @@ def _is_linear(module: torch.nn.Module) -> bool:
 
 
 def arithmetic_of(weights: str, device: torch.device) -> str:
-    """Returns how quantized weights are computed, as a text for fingerprints; empty for full weights."""
+    """Returns the name of the arithmetic that computes products with quantized weights on ``device``, for fingerprints;
+    empty for full weights.
+    """
     if weights == "full" or device.type != "cpu":
         return "" if weights == "full" else weights
     return f"{weights} in groups of 32, by rows in int8"

@@ -36,8 +36,9 @@ _START, _END = "\U000f0000", "\U000f0001"  # private-use characters that mark co
 
 
 class ControlTokenMarker:
-    """Marks control tokens in users' text before a template is rendered. So they can be told from control tokens of the
-    template, and encoded as plain text.
+    """Marks the model's control tokens in users' text before a template is rendered. In the rendered text they can then
+    be distinguished from control tokens of the template, and encoded as plain text. ``controls`` are marked; ``added``
+    are all added tokens of the tokenizer.
     """
 
     def __init__(self, controls: Iterable[str], added: Iterable[str]) -> None:
@@ -45,7 +46,9 @@ class ControlTokenMarker:
         self._marked = re.compile(f"{_START}({_any_of(added).pattern}){_END}|[{_START}{_END}]")
 
     def mark(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns ``message`` with its control tokens marked. Marks that it already contained are removed."""
+        """Returns ``message`` with its control tokens marked. Marks that the message already contained, which could be
+        forged, are removed.
+        """
         return {key: self.mark_values(value) for key, value in message.items()}
 
     def mark_values(self, value: Any) -> Any:
@@ -57,8 +60,8 @@ class ControlTokenMarker:
         return [self.mark_values(one) for one in value] if isinstance(value, list | tuple) else value
 
     def split(self, text: str) -> list[str]:
-        """Split rendered text at marked tokens. Returns text, token, text, and so on. An empty token stands for a
-        broken mark.
+        """Split rendered text at marked control tokens. Returns text, token, text, and so on. A mark without its token
+        gives an empty string in place of the token.
         """
         return [piece or "" for piece in self._marked.split(text)]
 
@@ -84,7 +87,9 @@ def start_rendering() -> None:
 
 @lru_cache
 def template_literals(template: str) -> str:
-    """Returns all literal text in ``template``, joined by null characters. Raises ModelError if it is invalid."""
+    """Returns the literal text of ``template``, joined by null characters: the text outside of jinja's expressions, and
+    the strings inside them. Raises ModelError if the template is invalid.
+    """
     _refuse_long(template)
     try:
         tree = environment().parse(template)
@@ -98,8 +103,8 @@ def template_literals(template: str) -> str:
 
 @lru_cache
 def has_tools(template: str) -> bool:
-    """Returns True if a template supports ``tools`` and calls them between <tool_call> and </tool_call>, like Hermes
-    and Qwen.
+    """Returns True if the chat template supports ``tools``, with calls written between <tool_call> and </tool_call> as
+    by Hermes and Qwen.
     """
     tree = environment().parse(template)
     named = {node.name for node in tree.find_all(nodes.Name)}

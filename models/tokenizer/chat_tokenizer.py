@@ -19,11 +19,11 @@ NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
 
 
 class ChatTokenizer:
-    """Encodes and decodes with a ``tokenizers.Tokenizer`` (``backend``), the model's chat template (empty: none), the
-    special tokens that the template may use, and the stop tokens.
+    """Encodes and decodes text with a ``tokenizers.Tokenizer`` (``backend``), the model's chat template (empty: none),
+    the special tokens that the template may use, and the stop tokens.
 
-    ``controls`` are control tokens that are not special, if the model lists them. Otherwise they are the added tokens
-    that occur in the text of the template.
+    ``controls`` are the control tokens that are not special tokens, if the model lists them. Otherwise they are the
+    added tokens that occur in the text of the template.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class ChatTokenizer:
 
     @cached_property
     def identity(self) -> tuple[str, str]:
-        """Everything on which the tokens of a conversation depend: the SHA-256 of the tokenizer's definition
-        (megabytes, hashed once) and the chat template.
+        """Everything on which the tokens of a conversation depend, for fingerprints: the SHA-256 of the tokenizer's
+        definition (megabytes, hashed once) and the chat template.
         """
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest(), self._template
 
@@ -51,8 +51,8 @@ class ChatTokenizer:
         return has_tools(self._template)
 
     def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
-        """Returns the conversation in the model's chat format, ready for an answer that may call ``tools``. Without a
-        chat template the messages are joined by blank lines.
+        """Returns the tokens of the conversation in the model's chat format, up to where the answer begins. The answer
+        may call ``tools``. Without a chat template the messages are joined by blank lines.
         """
         if not self._template:
             text = "\n\n".join([*(m["content"] for m in messages), ""])
@@ -71,14 +71,14 @@ class ChatTokenizer:
 
     @cached_property
     def for_grammars(self) -> Any:
-        """The tokenizer for llguidance, which takes a second to create."""
+        """The tokenizer in the form that llguidance needs, which takes a second to create."""
         from llguidance import LLTokenizer
 
         return LLTokenizer(self._backend.to_str(), eos_token=sorted(self.stop_ids))
 
     def stream(self) -> Callable[[int], str]:
-        """Returns a function that takes the next token and returns the text that it completes. The text is empty while
-        a character's bytes are incomplete.
+        """Returns a function that decodes an answer token by token: it takes the next token and returns the text that
+        this token completes. The text is empty while the bytes of a character are incomplete.
         """
         from tokenizers.decoders import DecodeStream
 
@@ -160,6 +160,8 @@ def without_padding(backend: Any) -> Any:
 
 
 def stop_ids(backend: Any, stops: int | list[int] | None, specials: Mapping[str, str]) -> frozenset[int]:
-    """Returns the stop tokens: ``stops``, the tokens in the model's configs, and the EOS token among ``specials``."""
+    """Returns the ids of the stop tokens: ``stops``, which are from the model's configs, and the EOS token among
+    ``specials``.
+    """
     own = backend.token_to_id(specials["eos_token"]) if "eos_token" in specials else None
     return frozenset(i for i in (*(stops if isinstance(stops, list) else [stops]), own) if i is not None)

@@ -47,7 +47,9 @@ def _answer(request: dict[str, Any]) -> dict[str, str]:
 
 
 def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
-    """Returns the conversation with the generation prompt. Raises any exception of the template."""
+    """Returns the conversation in the format of ``template``, up to where the answer begins. Raises any exception of
+    the template.
+    """
     context = {"tools": None, "documents": None, "add_generation_prompt": True, **variables}
     return _compiled(template).render(messages=messages, **context)
 
@@ -59,7 +61,9 @@ def _compiled(template: str) -> Template:
 
 @lru_cache(1)
 def environment() -> ImmutableSandboxedEnvironment:
-    """Returns the sandbox for templates, with the extensions and functions that transformers provides."""
+    """Returns the sandboxed jinja environment for templates, with the extensions and functions that transformers
+    provides.
+    """
     jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     jinja.filters["tojson"] = _to_json
     jinja.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _Namespace}

@@ -17,8 +17,8 @@ class ToolCall:
 
 
 class ToolCallReader:
-    """Extracts tool calls from an answer while it is streamed. With ``only``, the whole answer is one call. A call that
-    cannot be parsed stays text.
+    """Extracts tool calls from an answer while it is streamed. If ``only`` is True, the whole answer is one call
+    without tags. A call that cannot be parsed stays text.
     """
 
     def __init__(self, only: bool = False) -> None:
@@ -56,7 +56,9 @@ class ToolCallReader:
 
 
 def call_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the JSON schema of a call of one of ``tools``, given in OpenAI's API format."""
+    """Returns the JSON schema of a tool call: the call names one of ``tools`` (in OpenAI's API format), with arguments
+    of that tool.
+    """
     calls = []
     for function in (tool["function"] for tool in tools):
         parts = {"name": {"const": function["name"]}, "arguments": function.get("parameters") or {"type": "object"}}

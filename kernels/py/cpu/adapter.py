@@ -18,10 +18,12 @@ _NOTHING = np.empty((0, 0, 0), np.uint8)
 
 
 class Change(NamedTuple):
-    """The change of a weight [out, in]: ``up`` [out, r] times ``down`` [r, in] is added to the weight.
+    """A LoRA change of a weight [out, in]: the product of ``up`` [out, r] and ``down`` [r, in], which is added to the
+    weight.
 
-    Both matrices are stored as codes of ``cpu.linear.Blocks``. ``down_kind`` and ``up_kind`` are the number kinds of
-    the codes (FLOAT, BFLOAT or HALF). ``down_codes`` is empty if nothing changes.
+    ``up_codes`` and ``down_codes`` hold the two matrices like ``codes`` of ``cpu.linear.Blocks``. ``up_kind`` and
+    ``down_kind`` are their number formats: FLOAT (float32), BFLOAT (bf16) or HALF (float16). ``down_codes`` is empty if
+    the weight does not change.
     """
 
     down_kind: int
@@ -47,8 +49,9 @@ def change_of(down: Tensor, up: Tensor) -> Change:
 
 @njit
 def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
-    """Multiply some rows of x [n, in] by ``change``, and add the products to the same rows of out [n, >= out]. ``rows``
-    are the indices of these rows. The result of a row does not depend on the other rows.
+    """Apply a LoRA ``change`` to the output of a linear layer: multiply some rows of the input x [n, in] by ``change``,
+    and add the products to the same rows of the output out [n, >= out]. ``rows`` are the indices of these rows. The
+    result of a row does not depend on the other rows.
     """
     if len(rows) == 0 or len(change.down_codes) == 0:
         return

@@ -35,11 +35,11 @@ _STARTED_WITH = numba.get_num_threads()
 
 
 class LayerLayout(NamedTuple):
-    """Describes the records of one layer: KV ``heads``, widths of keys and values, and a ``table`` [formats, 8] int64
-    with a row for each record format.
+    """Describes the page records of one layer: the number of KV ``heads``, the widths of keys (``k_dim``) and values
+    (``v_dim``), and a ``table`` [formats, 8] int64 with a row for each record format.
 
-    A row has the number kinds of K and V (see ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes,
-    scales, zeros and V's codes, scales, zeros.
+    Columns 0 and 1 of the table are the number formats of K and V (keys of ``vector_math.RECORD_KINDS``). Columns 2 to
+    7 are byte offsets in the record: of K's codes, scales and zeros, then of V's codes, scales and zeros.
     """
 
     heads: int
@@ -89,8 +89,8 @@ def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ig
 
 @njit(fastmath=MATH)
 def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """Decode the keys of a KV head in the record at ``address`` into ``out`` [D, 64]. ``row`` is the record's format: a
-    row in the table of the layout ``lay``.
+    """Decode the keys of one KV ``head`` in the record at ``address`` into ``out`` [D, 64]. ``lay`` is the LayerLayout
+    of the record, and ``row`` is the row of its table for this record's format.
     """
     t = lay.table[row]
     _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
@@ -98,8 +98,8 @@ def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=MATH)
 def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """Decode the values of a KV head in the record at ``address`` into ``out`` [64, Dv]. ``row`` is the record's
-    format: a row in the table of the layout ``lay``.
+    """Decode the values of one KV ``head`` in the record at ``address`` into ``out`` [64, Dv]. ``lay`` is the
+    LayerLayout of the record, and ``row`` is the row of its table for this record's format.
     """
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
@@ -143,9 +143,9 @@ def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
 
 @njit(**INLINED)
 def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
-    """Change the scores ``s`` [64] of a page's tokens in place: add ``extra`` (empty: nothing), cap each score to
-    softcap * tanh(score / softcap) if ``softcap`` > 0, and hide all tokens except ``first..stop``. Returns the greatest
-    score.
+    """Change the scores ``s`` [64] of one query with a page's tokens in place, in three steps, and return the greatest
+    score. Add ``extra`` [64], unless it is empty. If ``softcap`` > 0, replace a score by softcap * tanh(score /
+    softcap). Hide the tokens before ``first`` and from ``stop`` on.
     """
     for t in range(len(extra)):
         s[t] += extra[t]
@@ -190,14 +190,15 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
 
 @njit(fastmath=MATH)
 def attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    """Attend with the query heads of one KV ``head`` to the pages of one ``part``. q [n, Hq, D] are scaled queries. The
-    part is (query, first page, end page, number of hidden tokens in the first page). ``addresses`` and ``formats`` are
-    [1 or H, pages], with one row for all heads or one per head. ``lay`` is the layout of the records.
+    """Attend to a range of pages with one query token, for all query heads of one KV ``head``. q [n, Hq, D] are scaled
+    queries. ``part`` is the range: (index of the query token, first page, end page, number of hidden tokens in the
+    first page). ``addresses`` and ``formats`` of the pages' records are [1 or H, pages], with one row for all heads or
+    one per head. ``lay`` is the layout of the records.
 
-    Fills ``out`` [Hq, Dv] with weighted sums of values and ``totals`` [Hq] with sums of weights; the caller sets both
-    to zero before. Weights are relative to ``tops`` [Hq], the greatest scores, which begin as ``HIDDEN``. ``extra``
-    [Hq, pages * 64] is added to scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``masses`` [Hq,
-    pages] gets the log-sum-exp of each page. ``extra`` and ``masses`` may be empty.
+    Adds weighted values to ``out`` [Hq, Dv] and weights to ``totals`` [Hq], which the caller has set to zero. Weights
+    are relative to ``tops`` [Hq], the greatest scores, which the caller has set to ``HIDDEN``. ``extra`` [Hq, pages *
+    64] is added to scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``masses`` [Hq, pages] is set
+    to the log-sum-exp of each page. ``extra`` and ``masses`` may be empty.
     """
     group, own = q.shape[1] // lay.heads, head % len(addresses)
     some = slice(head * group, head * group + group)
@@ -235,10 +236,10 @@ def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-d
 
 
 def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the decoded keys [H, n * 64, D] and values [H, n * 64, Dv] of n records in float32. The records are at
-    ``addresses`` [n] and have the ``formats`` [n], rows in the layout's table.
+    """Decode n page records of one layer. Returns the keys [H, n * 64, D] and values [H, n * 64, Dv] in float32. The
+    records are at ``addresses`` [n], and their ``formats`` [n] are rows of the layout's table.
 
-    Rotated records stay rotated.
+    If a codec rotated the records (Hadamard), the result is still rotated.
     """
     tokens = len(addresses) * PAGE
     k = np.empty((layout.heads, tokens, layout.k_dim), np.float32)
@@ -248,5 +249,5 @@ def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout
 
 
 def set_threads(n: int) -> None:
-    """Let kernels use ``n`` threads, but no more than numba started with."""
+    """Let kernels use ``n`` threads, or as many as numba started with if that is fewer."""
     numba.set_num_threads(max(1, min(n, _STARTED_WITH)))

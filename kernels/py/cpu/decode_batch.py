@@ -15,10 +15,12 @@ from localctx.kernels.llvm.vector_math import address_of, as_pointer, bits_of_fl
 
 
 class BatchPages(NamedTuple):
-    """The sealed pages of all rows (new tokens). The pages of one row follow those of the row before.
+    """The sealed pages that each row of a batch attends to. A row is one new token of one sequence. The pages of all
+    rows are listed one after another.
 
-    ``parts`` [S, 4] are the ranges of pages that single tasks read, in the order of rows: (row, first page, end page,
-    number of hidden tokens in the first page). ``addresses`` and ``formats`` of the records are [1 or H, pages].
+    ``addresses`` and ``formats`` of the pages' records are [1 or H, pages], with one row for all KV heads or one per
+    head. ``parts`` [S, 4] split the list into tasks, in the order of rows: (row, first page, end page, number of hidden
+    tokens in the first page).
     """
 
     parts: np.ndarray
@@ -27,11 +29,12 @@ class BatchPages(NamedTuple):
 
 
 class BatchOpenPages(NamedTuple):
-    """The open pages of n rows (new tokens): ``addresses`` [n, 2] of k and v [H, 64, D], with numbers of ``bits`` bits
-    (32, or 16 for bf16).
+    """The open (partly filled) page of each of n rows. A row is one new token of one sequence. ``addresses`` [n, 2]
+    point to the keys [H, 64, D] and values [H, 64, Dv] of the page, which have ``bits`` bits a number: 32 (float32) or
+    16 (bf16).
 
-    The page of a row has ``filled`` [n] tokens, of which the first ``hidden`` [n] are not seen. The new token of the
-    row is written after them, because the next row may belong to the same sequence.
+    The page of a row has ``filled`` [n] tokens, of which the first ``hidden`` [n] are not seen. The kernel writes the
+    row's new token after them, because the next row may belong to the same sequence.
     """
 
     addresses: np.ndarray
@@ -117,9 +120,9 @@ def attend_pages(
 
 @njit
 def attend_plainly(q, k, v, pages, tails, layout, extra, result, masses):  # type: ignore[no-untyped-def]
-    """Compute ``attend_rows`` with no keyword argument but ``extra``, as a function for compiled code. q are scaled
-    queries, and ``extra`` may be empty. Writes to ``result`` [n, Hq, Dv], and the shares of pages to ``masses`` [Hq,
-    pages] unless that is empty.
+    """Compute ``attend_rows`` in compiled code. q are already scaled queries. The softcap, sinks and rotation of
+    ``attend_rows`` are not supported; ``extra`` may be empty. Writes the output to ``result`` [n, Hq, Dv], and each
+    page's share of attention to ``masses`` [Hq, pages] unless ``masses`` is empty.
     """
     no_sinks, cap = np.empty(0, np.float32), np.float32(0)
     parts, addresses, formats = pages

@@ -20,12 +20,13 @@ from localctx.kernels.llvm.vector_math import as_pointer
 
 
 class PageSelection(NamedTuple):
-    """Says how the only row of a batch selects pages in ``decode_layers``. Layers before layer ``dense`` see all pages.
+    """Says how ``decode_layers`` selects pages for a batch of one row. The layers before layer ``dense`` attend to all
+    pages. In later layers each KV head attends to ``selected`` pages, always including the first ``sinks`` pages.
 
-    In later layers each KV head selects ``selected`` pages, always including the first ``sinks`` pages. ``parts`` [S,
-    4] divide the selected pages among tasks: (0 for the only row, first page, end page, number of hidden tokens in the
-    first page). ``sketches`` [selecting layers, 13] are the ``arguments_of`` the Sketch of each selecting layer. Bounds
-    rule out most pages, and only the sketches of ``candidates`` pages are read: of all if keys lack a bias.
+    ``parts`` [S, 4] split the selected pages into tasks: (0 for the only row, first page, end page, number of hidden
+    tokens in the first page). ``sketches`` [selecting layers, 13] describe each layer's Sketch, as ``arguments_of``
+    returns it. A cheap upper bound on scores first reduces the pages to ``candidates`` pages, and only their sketches
+    are read. ``candidates`` is the number of all pages if keys lack a bias.
     """
 
     dense: int
@@ -37,12 +38,13 @@ class PageSelection(NamedTuple):
 
 
 class LayerPages(NamedTuple):
-    """The pages of a batch in all layers. ``sealed`` pages have addresses and formats [layers, pages], open pages
-    (``tails``) have addresses [layers, n, 2].
+    """The pages that a batch attends to, in all layers. ``sealed`` has the same parts for all layers, but ``addresses``
+    and ``formats`` [layers, pages]. ``tails`` are the open pages, with ``addresses`` [layers, n, 2].
 
-    The table of ``layout`` is [layers, formats, 8]; heads and widths are the same in every layer. ``bias`` has
-    ``starts`` [layers, H, pages, D], or is ``no_bias`` if no layer's keys lack one. ``selection`` is NO_SELECTION if
-    all pages are seen. The layers from ``recorded`` on record how much attention each page gets.
+    ``layout`` has a table [layers, formats, 8]; heads and widths are the same in every layer. ``bias`` is the bias of
+    k_proj that stored keys lack, with ``starts`` [layers, H, pages, D]; it is ``no_bias`` if keys lack none.
+    ``selection`` is NO_SELECTION if all pages are seen. From layer ``recorded`` on, each page's share of attention is
+    returned.
     """
 
     sealed: BatchPages
@@ -58,13 +60,15 @@ NO_SELECTION = PageSelection(NEVER, 0, 0, 0, np.empty((0, 4), np.int64), np.empt
 
 
 def no_bias(layers: int) -> KeyBias:
-    """Returns the KeyBias of ``layers`` layers whose keys lack nothing."""
+    """Returns the KeyBias of ``layers`` layers whose stored keys already include any bias of k_proj, so that kernels
+    add nothing.
+    """
     return NO_BIAS._replace(starts=np.empty((layers, *NO_BIAS.starts.shape), np.float32))
 
 
 def arguments_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
-    """Flatten the (nested) tuples of each layer into one array [layers, n] int64. Numbers stay numbers; an array
-    becomes its address and shape.
+    """Returns the arguments of compiled code for each layer as one array [layers, n] int64. ``layers`` has a (nested)
+    tuple of numbers and arrays for each layer. A number stays a number; an array becomes its address and shape.
 
     Compiled code takes one such array quickly, whereas numba would check the type of each array. The original arrays
     must outlive the result.
@@ -89,12 +93,14 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
     """Run the new tokens x [n, hidden] through all layers in place. Each layer computes ``enter``, ``attend_rows`` and
     ``leave``.
 
-    ``weights`` are the ``arguments_of`` EntryWeights and ExitWeights. ``changes`` are the ``arguments_of``
-    LayerChanges, which apply to the tokens whose indices are ``changed``. ``eps``, ``cos`` and ``sin`` are those of
-    ``enter``; ``scale`` is the factor of attention scores, and ``pages`` are LayerPages. ``queries`` is the number of
-    query heads. Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also written to the
-    open pages, the indices of the selected pages [selecting layers, H, count], and the shares of attention that the
-    pages seen got [recorded layers, Hq, pages].
+    ``queries`` is the number of query heads, and ``scale`` the factor of attention scores. ``weights`` are the
+    EntryWeights and ExitWeights of each layer, and ``changes`` its LayerChanges, both flattened by ``arguments_of``.
+    The LayerChanges apply to the tokens whose indices are ``changed``. ``eps``, ``cos`` and ``sin`` are those of
+    ``enter``, and ``pages`` are LayerPages.
+
+    Returns four arrays. The new keys [layers, n, H, D] and values [layers, n, H, Dv] are also written to the open
+    pages. Then come the indices of the selected pages [selecting layers, H, count], and the share of attention of each
+    page that was seen [recorded layers, Hq, pages].
     """
     layers, n = len(weights), len(x)
     sealed, tails, y, biases, selection, recorded = pages

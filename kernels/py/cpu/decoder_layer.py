@@ -1,5 +1,5 @@
-"""A Llama-like decoder layer without its attention, in two calls: ``enter`` before attention, ``leave`` after it. For
-few rows the calls themselves take most of the time, so there are no more.
+"""Computes a Llama-like decoder layer without its attention, in two calls: ``enter`` before attention, ``leave`` after
+it. For few rows the calls themselves take most of the time, so there are no more than two.
 
 The result of a row does not depend on the other rows, bit for bit. The same code computes it for any number of rows,
 with or without an adapter on other rows. The functions for chunks differ: they multiply many rows in bf16, and their
@@ -22,10 +22,10 @@ from localctx.kernels.llvm.weight_groups import WIDTH
 
 
 class EntryWeights(NamedTuple):
-    """The weights before attention: ``norm``, an RMS norm [hidden], and ``qkv``, the weights of q, k and v as one
-    weight, with its ``bias`` [out] (or empty).
+    """The weights of a layer that are used before attention: ``norm`` [hidden] of the RMS norm, and ``qkv``, the
+    projections of q, k and v joined to one weight, with ``bias`` [out], which may be empty.
 
-    ``q_norm`` and ``k_norm`` [D] are the norms of each head's q and k (or empty).
+    ``q_norm`` and ``k_norm`` [D] are the RMS norms of each head's q and k; they may be empty.
     """
 
     norm: np.ndarray
@@ -36,7 +36,9 @@ class EntryWeights(NamedTuple):
 
 
 class ExitWeights(NamedTuple):
-    """The weights after attention: the output projection, an RMS norm [hidden], gate and up as one weight, and down."""
+    """The weights of a layer that are used after attention: the output projection, the RMS norm [hidden] before the
+    MLP, and the MLP's weights (gate and up joined to one weight, and down).
+    """
 
     output: Blocks
     norm: np.ndarray
@@ -45,8 +47,8 @@ class ExitWeights(NamedTuple):
 
 
 class LayerChanges(NamedTuple):
-    """The changes that an adapter makes to the weights of a layer. ``qkv`` changes the weights of q, k and v, which are
-    stored as one weight.
+    """The changes that a LoRA adapter makes to the weights of one layer. ``qkv`` is the change of the joined weight of
+    q, k and v.
     """
 
     qkv: Change = NO_CHANGE
@@ -57,11 +59,12 @@ class LayerChanges(NamedTuple):
 
 @njit(cache=True)
 def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Compute the part of a layer before attention: fill q [n, Hq, D], k [n, H, D] and v [n, H, Dv] for the tokens x
-    [n, hidden]. ``entry`` are the EntryWeights of the layer. ``eps`` is the small number in RMS norms that prevents a
+    """Compute the part of a layer before attention: from the tokens x [n, hidden], fill q [n, Hq, D], k [n, H, D] and v
+    [n, H, Dv]. ``entry`` are the EntryWeights of the layer. ``eps`` is the small number in RMS norms that prevents a
     division by zero. q and k are rotated by cos and sin [n, <= D / 2] (RoPE, arXiv:2104.09864).
 
-    ``change`` is an adapter's change of the weight of q, k and v. It applies to the tokens whose indices are ``rows``.
+    ``change`` is the Change that a LoRA adapter makes to the joined weight of q, k and v. It applies to the tokens
+    whose indices are ``rows``.
     """
     normed = normalize(x, entry.norm, eps)
     out = _times(normed, entry.qkv)
@@ -71,10 +74,12 @@ def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-un
 
 @njit(cache=True)
 def leave(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
-    """Compute the part of a layer after attention: add the projected attention output, ``attended`` [n, Hq * Dv], to
-    the tokens x [n, hidden], and then add the output of the gated MLP. ``exits`` are the ExitWeights of the layer.
-    ``eps`` is the small number in RMS norms that prevents a division by zero. ``changes`` are an adapter's changes of
-    the weights. They apply to the tokens whose indices are ``rows``.
+    """Compute the part of a layer after attention: add the projected attention output to the tokens x [n, hidden] in
+    place, and then add the output of the gated MLP. ``attended`` [n, Hq * Dv] is the attention output before its
+    projection.
+
+    ``exits`` are the ExitWeights of the layer. ``eps`` is the small number in RMS norms that prevents a division by
+    zero. ``changes`` are the LayerChanges of a LoRA adapter, which apply to the tokens whose indices are ``rows``.
     """
     _add(x, attended, exits.output, changes.output, rows)
     normed = normalize(x, exits.norm, eps)

@@ -26,8 +26,8 @@ from localctx.kernels.llvm.weight_groups import WIDTH
 
 
 class ExpertBlocks(NamedTuple):
-    """The weights [experts, out, in] of several experts. Like ``Blocks``, but ``codes`` have one more dimension for the
-    expert, which comes first.
+    """The weights [experts, out, in] of all experts of a layer (MoE), stored like ``Blocks``. ``codes`` have one more
+    dimension, the expert, which comes first.
     """
 
     kind: int
@@ -47,7 +47,7 @@ class ExpertBlocks(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """True if nothing was rounded."""
+        """True if the weights are stored as floats, without rounding."""
         return self.of(0).exact
 
     def of(self, expert: int) -> Blocks:
@@ -56,20 +56,20 @@ class ExpertBlocks(NamedTuple):
 
 
 def exact_expert_blocks(weights: Tensor) -> ExpertBlocks:
-    """Store ``weights`` [experts, out, in], float32 or 16 bits, without loss. They take 16 bits if no weight needs
-    more.
+    """Returns ``weights`` [experts, out, in], float32 or 16 bits, as blocks without loss. The blocks have 16 bits a
+    weight if that loses nothing.
     """
     dtype = narrowest(*weights)
     return _stacked(len(weights), (exact_blocks(weight, dtype) for weight in weights))
 
 
 def int8_expert_blocks(weights: Tensor) -> ExpertBlocks:
-    """Quantize ``weights`` [experts, out, in] to 8 bits like ``int8_blocks``."""
+    """Returns ``weights`` [experts, out, in] quantized to 8 bits, as ``int8_blocks`` quantizes one weight."""
     return _stacked(len(weights), map(int8_blocks, weights))
 
 
 def int4_expert_blocks(weights: Tensor) -> ExpertBlocks:
-    """Quantize ``weights`` [experts, out, in] to 4 bits like ``int4_blocks``."""
+    """Returns ``weights`` [experts, out, in] quantized to 4 bits, as ``int4_blocks`` quantizes one weight."""
     return _stacked(len(weights), map(int4_blocks, weights))
 
 
@@ -84,8 +84,8 @@ def _stacked(count: int, matrices: Iterable[Blocks]) -> ExpertBlocks:
 
 
 def multiply_experts(x: Tensor, experts: Sequence[int], ends: Sequence[int], blocks: ExpertBlocks) -> Tensor:
-    """Multiply each row of x [n, in] float32 by the weight of its expert: [n, out] float32. The rows are sorted by
-    expert.
+    """Multiply each row of x [n, in] float32 by the weight of its expert. Returns [n, out] float32. The rows are sorted
+    by expert.
 
     Rows ``ends[i - 1]`` (0 for the first) to ``ends[i]`` belong to expert ``experts[i]``. The result of a row does not
     depend on the other rows.
@@ -100,8 +100,8 @@ def multiply_experts(x: Tensor, experts: Sequence[int], ends: Sequence[int], blo
 
 @njit(parallel=True, cache=True)
 def multiply_chosen(x, experts, ends, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Compute ``multiply_experts`` as a function for compiled code: x [n, in], contiguous, into out [n, blocks * 32].
-    ``kind`` and ``codes`` are those of the ExpertBlocks.
+    """Compute ``multiply_experts`` in compiled code: multiply contiguous x [n, in] into out [n, blocks * 32]. ``kind``
+    and ``codes`` are those of the ExpertBlocks.
     """
     blocks, by_integers = codes.shape[1], kind in (SIGNED, NIBBLES)
     small = rounded(x if by_integers else x[:0])

@@ -1,4 +1,6 @@
-"""The bias of k_proj, which quantized pages store keys without: added to decoded keys, or to the scores of queries."""
+"""The bias of k_proj, which quantized pages leave out of the stored keys. It is added to decoded keys, or to the scores
+of queries.
+"""
 
 from typing import NamedTuple
 
@@ -11,12 +13,13 @@ from localctx.kernels.quant import PAGE
 
 
 class KeyBias(NamedTuple):
-    """The bias of k_proj, after RoPE, that the keys of n pages of one layer lack; float32.
+    """The bias of k_proj (float32) that the stored keys of n pages of one layer lack. It is added after RoPE, so it
+    depends on the token's position.
 
-    ``starts`` [H, n, D] is the bias at the first position of each page, 0 for a page whose keys include it. RoPE
-    rotates it further within the page. For the i-th token, the channel pairs ``first`` and ``second`` [pairs] int64
-    rotate by the angles with the cosines and then the sines ``turns`` [2 * pairs, 64]. The channels ``still`` int64 do
-    not rotate.
+    ``starts`` [H, n, D] is the rotated bias at the first position of each page; it is 0 for a page whose keys include
+    the bias. RoPE rotates it further for the page's other tokens. ``first`` and ``second`` [pairs] int64 are the
+    channels of each pair that RoPE rotates. ``turns`` [2 * pairs, 64] has, for each of the 64 tokens, the cosines and
+    then the sines of the pairs' angles. The channels ``still`` int64 do not rotate.
     """
 
     starts: np.ndarray
@@ -32,7 +35,9 @@ NO_BIAS = KeyBias(np.empty((0, 0, 0), np.float32), np.empty((0, PAGE), np.float3
 
 @njit(**INNER)
 def add_bias(bias, head, page, k):  # type: ignore[no-untyped-def]
-    """Add the missing bias to the keys k [D, 64] of a head and page. With NO_BIAS nothing is added."""
+    """Add the missing bias of k_proj to the decoded keys k [D, 64] of one KV head and page. ``bias`` is a KeyBias;
+    NO_BIAS adds nothing.
+    """
     if bias.starts.shape[1] == 0:
         return
     start, pairs = bias.starts[head, page], len(bias.first)
@@ -49,8 +54,8 @@ def add_bias(bias, head, page, k):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def bias_scores(q, parts, bias):  # type: ignore[no-untyped-def]
-    """Returns how much the missing bias adds to the products of the queries q [rows, Hq, D] with the keys of pages:
-    [Hq, n * 64] float32. ``parts`` [S, 4] give the pages of each row, as in BatchPages. With NO_BIAS: [Hq, 0].
+    """Returns the score that the missing bias of k_proj adds to each key of n pages: [Hq, n * 64] float32, or [Hq, 0]
+    with NO_BIAS. q [rows, Hq, D] are the queries. ``parts`` [S, 4] say which pages each row sees, as in BatchPages.
     """
     heads, pages = bias.starts.shape[:2]
     out, group = np.zeros((q.shape[1], pages * PAGE), np.float32), q.shape[1] // max(1, heads)
@@ -64,7 +69,9 @@ def bias_scores(q, parts, bias):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def scores_at(chosen, extra):  # type: ignore[no-untyped-def]
-    """Returns the ``bias_scores`` ``extra`` [Hq, n * 64] of the pages ``chosen`` [H, count] alone: [Hq, count * 64]."""
+    """Returns the columns of ``extra`` [Hq, n * 64], a result of ``bias_scores``, that belong to selected pages: [Hq,
+    count * 64]. ``chosen`` [H, count] are the indices of the pages that each KV head selected.
+    """
     if extra.shape[1] == 0:
         return extra
     count, group = chosen.shape[1], len(extra) // len(chosen)

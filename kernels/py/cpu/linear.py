@@ -44,10 +44,10 @@ _STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT}
 
 
 class Blocks(NamedTuple):
-    """A weight [out, in] in blocks of 32 outputs. ``inputs`` and ``outputs`` are its size; the last block is padded.
+    """A weight [outputs, inputs] of a linear layer, stored in blocks of 32 outputs. The last block is padded.
 
-    ``kind`` is the number kind. ``codes`` are the bytes of the numbers [blocks, in, 32 * bytes per number], or the
-    records of ``weight_groups`` [blocks, groups, bytes].
+    ``kind`` is the number format of the codes (such as FLOAT or NIBBLES). For floats, ``codes`` are [blocks, in, 32 *
+    bytes per number]. For 8 or 4 bits, they are the records [blocks, groups, bytes] of ``weight_groups``.
     """
 
     kind: int
@@ -72,7 +72,9 @@ class Blocks(NamedTuple):
 
 
 def exact_blocks(weight: Tensor, dtype: torch.dtype | None = None) -> Blocks:
-    """Store ``weight`` [out, in], float32 or 16 bits, in ``dtype``. The default is the narrowest lossless type."""
+    """Returns ``weight`` [out, in], float32 or 16 bits, in blocks of ``dtype``. The default is the narrowest type that
+    loses nothing.
+    """
     numbers = weight.to(dtype or narrowest(weight))
     stored = _blocked(numbers).view(torch.uint8).numpy()
     return Blocks(_STORED[numbers.dtype], stored, weight.shape[1], len(weight))
@@ -92,12 +94,12 @@ def grouped_blocks(groups: Groups) -> Blocks:
 
 
 def int8_blocks(weight: Tensor) -> Blocks:
-    """Quantize ``weight`` [out, in] to 8 bits, symmetric, with a scale for every 32 inputs of an output."""
+    """Returns ``weight`` [out, in] quantized to 8 bits, symmetric, with a scale for every 32 inputs of an output."""
     return grouped_blocks(int8_groups(weight))
 
 
 def int4_blocks(weight: Tensor) -> Blocks:
-    """Quantize ``weight`` [out, in] to 4 bits, with a scale and a minimum for every 32 inputs of an output."""
+    """Returns ``weight`` [out, in] quantized to 4 bits, with a scale and a minimum for every 32 inputs of an output."""
     return grouped_blocks(int4_groups(weight))
 
 
@@ -152,7 +154,9 @@ def _blocked(x: Tensor) -> Tensor:
 
 @njit(parallel=True, cache=True)
 def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Compute ``multiply`` as a function for compiled code: contiguous x [n, in] into out [n, blocks * 32]."""
+    """Compute ``multiply`` in compiled code: multiply contiguous x [n, in] by a weight into out [n, blocks * 32].
+    ``kind`` and ``codes`` are those of the weight's Blocks.
+    """
     rows, blocks = len(x), len(codes)
     if kind in (SIGNED, NIBBLES):
         small, (strips, strip) = rounded(x), _strips(rows, STRIP)
@@ -186,8 +190,8 @@ def _strips(count, most):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True)
 def transposed(x):  # type: ignore[no-untyped-def]
-    """Returns the rows x [n, in] as tiles for ``multiply_tiles``: [tiles, in, HEIGHT]. The last tile is padded with
-    zeros.
+    """Returns the rows x [n, in] as transposed tiles of HEIGHT rows, [tiles, in, HEIGHT], for ``multiply_tiles``. The
+    last tile is padded with zeros.
     """
     rows, inputs = x.shape
     tiles = np.empty(((rows + HEIGHT - 1) // HEIGHT, inputs, HEIGHT), np.float32)
@@ -210,8 +214,9 @@ def _transpose(x, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_tiles(tiles, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Multiply ``transposed`` rows [tiles, in, HEIGHT] by one block of an exact weight into out [n, 32], with the
-    results of ``multiply_block``. The weights are converted to float32 once for all rows.
+    """Multiply many rows by one block (32 outputs) of an exact weight into out [n, 32]. ``tiles`` [tiles, in, HEIGHT]
+    are the rows as ``transposed`` returns them. The result is the same as that of ``multiply_block``. The weights are
+    converted to float32 once for all rows.
     """
     if kind == FLOAT:
         _multiply_floats(tiles, codes.view(np.float32), out)
@@ -238,7 +243,9 @@ def _multiply_floats(tiles, weights, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_block(x, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Compute ``multiply_blocks`` for one block of an exact weight, codes [in, 32 * size], into out [n, 32]."""
+    """Compute ``multiply_blocks`` for one block (32 outputs) of an exact weight: multiply x [n, in] into out [n, 32].
+    ``codes`` are [in, 32 * bytes per number].
+    """
     (rows, inputs), width = x.shape, codes.shape[1]
     out[:] = np.float32(0)
     source, target, step = address_of(x), address_of(out), out.strides[0] // 4
@@ -248,8 +255,9 @@ def multiply_block(x, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_rounded(x, first, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Compute ``multiply_blocks`` for one block at 8 or 4 bits. ``codes`` are its records [groups, bytes]; x are
-    ``rounded`` rows; the n rows from ``first`` on are multiplied, into out [n, 32].
+    """Compute ``multiply_blocks`` for one block (32 outputs) of a weight at 8 or 4 bits. x are rows that ``rounded``
+    has rounded to int8. The n rows from ``first`` on are multiplied into out [n, 32]. ``codes`` [groups, bytes] are the
+    block's records.
     """
     if len(out) <= ALONE:
         out[:] = np.float32(0)

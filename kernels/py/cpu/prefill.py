@@ -31,10 +31,10 @@ def attend_chunk(
     """Attend with the last T tokens q [Hq, T, D] to n sealed pages, and causally to the S >= T tokens after the pages.
 
     These S tokens have keys k [H, S, D] and values v [H, S, Dv]. Returns (out [Hq, T, Dv], lse [Hq, T]); all tensors
-    are float32. ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) of the pages are [n]. ``scale``
-    is the factor of scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``bias`` is the bias that
-    their keys lack. Follows FlashAttention (arXiv:2205.14135) with pages as the blocks of keys. The result of a token
-    does not depend on the chunk's length.
+    are float32. ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) of the pages' records are [n].
+    ``scale`` is the factor of scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). ``bias`` is the bias
+    of k_proj that the pages' stored keys lack. Follows FlashAttention (arXiv:2205.14135) with pages as the blocks of
+    keys. The result of a token does not depend on the chunk's length.
     """
     return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, bias)
 
@@ -51,8 +51,9 @@ def compute_chunk(
     softcap: float,
     *more: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Run ``attend_chunk`` with the compiled function ``attend``. That function takes the arguments of ``_attend``,
-    followed by ``more``.
+    """Run the compiled kernel ``attend`` with the arguments of ``attend_chunk``, and return the result of
+    ``attend_chunk``: (out [Hq, T, Dv], lse [Hq, T]). ``more`` are further arguments of the kernel, after those that
+    ``_attend`` takes.
     """
     heads, tokens, _ = q.shape
     scaled = (q * scale).reshape(layout.heads, -1, q.shape[2]).contiguous()
@@ -111,9 +112,12 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 @njit(**INNER)
 def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
-    """Set ``last`` [n] to the number of tokens of a page that each query sees, 0 to 64. The queries are those of one KV
-    head from index ``first`` on; each of its query heads has ``tokens`` queries in turn. ``before`` is the number of
-    tokens from the page's beginning to the chunk's first token. Returns True if any token is seen.
+    """Set ``last`` [n] to the number of tokens of a page that each of n queries sees, 0 to 64. Returns True if any
+    token is seen.
+
+    The queries of a KV head are listed query head by query head, with ``tokens`` queries each, and the n queries begin
+    at index ``first``. ``before`` is the number of tokens from the page's first token to the chunk's first token; it is
+    negative if the page begins later.
     """
     max_seen = 0
     for i in range(len(last)):
@@ -124,10 +128,12 @@ def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # type: ignore[no-untyped-def]
-    """Attend with the queries q [n, D] of a head, from ``first`` on, to the keys k [D, 64] and values v [64, Dv] of a
-    page. Query i sees the first ``last[i]`` tokens of the page. Adds weighted values to ``out`` [queries, Dv] and
-    weights to ``totals`` [queries]. Weights are relative to ``tops`` [queries], the greatest scores so far. ``scores``
-    [n, 64] is scratch memory. With ``softcap`` c > 0, a score becomes c * tanh(score / c).
+    """Attend with n queries of one KV head to the keys k [D, 64] and values v [64, Dv] of a page. Query i of q [n, D]
+    sees the first ``last[i]`` tokens of the page, and has the index ``first + i`` in the results.
+
+    Adds weighted values to ``out`` [queries, Dv] and weights to ``totals`` [queries]. Weights are relative to ``tops``
+    [queries], the greatest scores so far, which it raises where needed. ``scores`` [n, 64] is scratch memory. With
+    ``softcap`` c > 0, a score becomes c * tanh(score / c).
     """
     scores[:] = np.float32(0)
     floats, here = np.int64(32), np.int64(0)  # typed as in decoding: numba compiles again for literals
@@ -146,6 +152,9 @@ def attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # ty
 
 @njit(**INNER)
 def divide_rows(out, totals, first, stop):  # type: ignore[no-untyped-def]
+    """Divide the rows ``first`` to ``stop`` of ``out`` [queries, Dv], sums of weighted values, by their sums of weights
+    in ``totals`` [queries].
+    """
     for at in range(first, stop):
         for d in range(out.shape[1]):
             out[at, d] /= totals[at]

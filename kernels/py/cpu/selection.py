@@ -20,19 +20,20 @@ FEW = 128  # up to this many pages, all are candidates
 def choose(
     q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
 ) -> Tensor:
-    """Returns for each KV head the ``count`` pages with the most expected attention, ascending: [H, count] int64.
+    """Returns for each KV head the ``count`` pages that should get the most attention, in ascending order: [H, count]
+    int64.
 
-    q [H, Q, D] are scaled queries. The first ``sinks`` pages and the last one are always chosen; ties go to the first
-    page. The weight of a page for a query is exp of its approximately greatest q . key. The rank of a page is this
-    weight divided by the query's ``count``-th greatest weight, summed over the Q queries.
+    q [H, Q, D] are scaled queries, and ``sketch`` has the keys of n pages at two bits. The first ``sinks`` pages and
+    the last page are always chosen; ties go to the earlier page. A page's weight for a query is the exp of the greatest
+    approximate score of its keys. Each query's weights are divided by its ``count``-th greatest weight, and their sum
+    over the Q queries ranks the pages.
 
-    ``score`` is a function that takes q, ``sketch`` and ``extra``, and returns the approximately greatest q . key of
-    each page, [H, Q, n]. Without it (None), ``best_scores`` is used on devices other than the CPU, and compiled code on
-    the CPU.
+    ``score`` is a function of (q, ``sketch``, ``extra``) that returns the greatest approximate score of each page, [H,
+    Q, n]. By default, ``best_scores`` computes it on a GPU, and compiled code on the CPU.
 
-    The compiled code rounds a query to int8 for each sketch that it reads. With more than FEW pages, bounds on the keys
-    (Quest, arXiv:2406.10774) rule out pages, whose sketches are not read. ``extra`` [H, Q, n * 64] is added to the
-    scores of single keys; all sketches are read if it is given.
+    The compiled code rounds queries to int8. With more than FEW pages, it first rules out pages by an upper bound on
+    their scores (Quest, arXiv:2406.10774), and does not read their sketches. ``extra`` [H, Q, n * 64] is added to the
+    scores of single keys. With ``extra``, all sketches are read.
     """
     if score or q.device.type != "cpu":
         # ranking by the greatest scores would let queries with large scores decide for all; ranking by softmax shares
@@ -52,15 +53,18 @@ def choose(
 
 
 def num_candidates(pages: int, count: int) -> int:
-    """Returns the number of pages whose sketches are read, to choose ``count`` of ``pages`` pages."""
+    """Returns how many pages' sketches ``choose`` reads to choose ``count`` of ``pages`` pages. A cheap upper bound on
+    scores rules out the other pages.
+    """
     return pages if pages <= FEW else min(pages, max(CANDIDATES, PROMISING * count))
 
 
 @njit
 def choose_plainly(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """Compute ``choose`` without ``score``, as a function for compiled code, into ``out`` [H, count]. ``codes``,
-    ``scale`` and ``zero`` are the arrays of the sketch, with float16 numbers as uint16; ``extra`` may be empty. Only
-    the sketches of ``max_pages`` pages of each head are read, as ``num_candidates`` says: of all if there is ``extra``.
+    """Compute ``choose``, without a ``score`` function, in compiled code, and write the chosen pages to ``out`` [H,
+    count]. ``codes``, ``scale`` and ``zero`` are the arrays of the sketch, with float16 numbers as uint16. ``extra``
+    may be empty. ``max_pages`` is the number of pages of each head whose sketches are read: ``num_candidates``, or all
+    pages if there is ``extra``.
     """
     _choose(q, codes, scale, zero, extra, max_pages, sinks, out)
 

@@ -42,17 +42,15 @@ _LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4
 
 
 def compiled() -> bool:
-    """True if an earlier run compiled these kernels. ``decode_layers`` is compiled last, because it needs the other
-    kernels.
-    """
+    """Returns True if an earlier run compiled these kernels. It looks for ``decode_layers``, which is compiled last."""
     return any(CACHE.rglob(f"decode_layers.decode_layers-*.py{sys.version_info[0]}{sys.version_info[1]}.nbi"))
 
 
 def warm() -> None:
     """Compile the kernels, or load them from numba's cache.
 
-    Cached decoding kernels load in a thread if numba's threading layer allows it. A decode step that comes earlier
-    waits for them.
+    If they are cached, and numba's threading layer allows it, a thread loads the decoding kernels in the background. A
+    decode step that comes earlier waits for them.
     """
     first = not compiled()  # then wait for the decoding kernels too, while the user is told why
     if helper := _start_helper() if first else None:
@@ -89,7 +87,9 @@ def _writable(folder: Path) -> bool:
 
 
 def help_parent() -> None:
-    """Compile attention for the parent process. Exits early if the parent ends, which closes standard input."""
+    """Compile the attention kernels for the parent process, into numba's cache files. Exits early if the parent process
+    ends, which closes standard input.
+    """
     Thread(target=_end_with_parent, daemon=True).start()
     warm_attention()
 
@@ -128,7 +128,9 @@ def warm_selection() -> None:
 
 
 def warm_decoding() -> None:
-    """Compile the decoding of a token over a page, first through all layers, as most models need."""
+    """Compile the attention of one new token over a page. The kernel for all layers in one call comes first, because
+    most models use it.
+    """
     sealed, open_pages = _pages()
     _decode(sealed, open_pages)
     _attend_rows(sealed, open_pages)

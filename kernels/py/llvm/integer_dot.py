@@ -29,9 +29,10 @@ _SLOW = "vnni", "sdot"
 
 
 class DotInstruction(NamedTuple):
-    """The instruction that multiplies bytes, and its number of int32 ``lanes`` in a vector.
+    """The instruction that multiplies bytes and sums products in int32 lanes. ``lanes`` is the number of int32 in its
+    vectors.
 
-    ``name`` is ``vnni`` (AVX-512 VNNI or AVX-VNNI), ``avx2``, ``sdot`` (NEON) or ``plain``.
+    ``name`` is ``vnni`` (AVX-512 VNNI or AVX-VNNI), ``avx2``, ``sdot`` (NEON) or ``plain`` (no special instruction).
     """
 
     name: str
@@ -76,9 +77,10 @@ def four_everywhere(b: Any, op: DotInstruction, address: Any) -> Any:
 
 
 def dot(b: Any, op: DotInstruction, codes_are: str, pairs: Sequence[tuple[Any, Any]], start: Any = None) -> Any:
-    """Generate code for the instruction ``op`` that sums, in each int32 lane, ``start`` (None: 0) and the products of
-    all ``pairs`` (codes, x). A pair is two vectors of bytes, and each lane gets four products of it. ``codes_are`` is
-    SMALL or SIGNED.
+    """Generate code that sums products of bytes with the instruction ``op``. Each int32 lane of the result is ``start``
+    (None: 0) plus the products of all ``pairs``. A pair is two vectors of bytes (codes, x); each lane sums four
+    products of a pair. ``codes_are`` says the range of the codes, SMALL (0 to 15) or SIGNED (-128 to 127). ``b`` is
+    LLVM's IR builder.
     """
     assert codes_are != SMALL or len(pairs) <= 16, "sums of 16 bits would overflow"
     if op.name == "avx2" and codes_are == SMALL:
@@ -147,7 +149,9 @@ def _add(b: Any, start: Any, sums: Any) -> Any:
 
 
 def call(b: Any, name: str, result: Any, *args: Any) -> Any:
-    """Emit a call of the LLVM function ``name`` and return its value, of the LLVM type ``result``."""
+    """Generate a call of the LLVM function ``name`` with ``args``, and return the result, of the LLVM type ``result``.
+    ``b`` is LLVM's IR builder.
+    """
     kind = ir.FunctionType(result, [arg.type for arg in args])
     return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
 

@@ -153,8 +153,8 @@ _add_nibbles, _add_signed = _product_of(NIBBLES), _product_of(SIGNED)
 
 @njit(parallel=True)
 def rounded(x):  # type: ignore[no-untyped-def]
-    """Returns the rows x [n, in] rounded to int8 in groups of 32 inputs, each with its scale: [groups, n, ROW_GROUP]
-    uint8.
+    """Returns the rows x [n, in] rounded to int8 in groups of 32 inputs. A group is stored as ROW_GROUP bytes, codes
+    and scale: [groups, n, ROW_GROUP] uint8.
     """
     rows, inputs = x.shape
     out = np.empty(((inputs + GROUP - 1) // GROUP, rows, ROW_GROUP), np.uint8)
@@ -180,8 +180,9 @@ def _round_row(x, out, row):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def add_block(x, first, rows, kind, codes, out):  # type: ignore[no-untyped-def]
-    """Add the product of some rows and a block to out [rows, 32]. The rows are the ``rows`` rows from ``first`` on of
-    the ``rounded`` x [groups, n, ROW_GROUP]. The block has records ``codes`` [groups, bytes] of this ``kind``.
+    """Multiply ``rows`` rows by one block (32 outputs) of a weight at 8 or 4 bits, and add the product to out [rows,
+    32]. x [groups, n, ROW_GROUP] are rows that ``rounded`` has rounded; the rows from ``first`` on are multiplied.
+    ``codes`` [groups, bytes] are the block's records, and ``kind`` is their number format.
     """
     target, step = address_of(out), out.strides[0] // 4
     record, row, group_bytes = address_of(codes), address_of(x) + first * ROW_GROUP, x.strides[0]

@@ -8,9 +8,9 @@ _HALVED = ("znver4",)  # these compute 512 bits in two halves, so wider vectors 
 
 
 def lanes_of(name: str, features: str) -> int:
-    """Returns how many float32 the widest useful vectors of a processor hold, 16 or 8.
+    """Returns the number of float32 lanes of the widest vectors that are worth using on a processor: 16 or 8.
 
-    ``name`` and ``features`` (``+avx512f,-sse4a``) are LLVM's.
+    ``name`` (``skylake``) and ``features`` (``+avx512f,-sse4a``) describe the processor in LLVM's terms.
     """
     return 16 if "+avx512f" in features.split(",") and name not in _HALVED else 8
 
@@ -22,7 +22,9 @@ _TOLD = {
 
 
 def vector_instructions(features: str) -> list[str]:
-    """Returns the vector instructions in ``features`` (``+avx2,-avx512f``) that matter for products."""
+    """Returns the names of the vector instructions of a processor that products can use. ``features``
+    (``+avx2,-avx512f``) are LLVM's.
+    """
     there = {name.removeprefix("+") for name in features.split(",") if name.startswith("+")}
     return [told for name, told in _TOLD.items() if name in there]
 

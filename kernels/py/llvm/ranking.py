@@ -43,8 +43,9 @@ def _count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untype
 
 @njit(**INNER)
 def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
-    """Returns the ``k``-th greatest of ``count`` non-negative float32 at an address; ``count`` fills whole vectors. The
-    bits of such numbers sort like the numbers, so the range of bits is halved until one value is left.
+    """Returns the ``k``-th greatest of the ``count`` float32 at the address ``numbers``. The numbers are not negative,
+    and ``count`` fills whole vectors. The bits of such numbers sort like the numbers, so the range of bits is halved
+    until one value is left.
     """
     low, high = 0, _INFINITE + 1
     while high - low > 1:
@@ -58,8 +59,8 @@ def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def take_greatest(values, places):  # type: ignore[no-untyped-def]
-    """Set ``places`` to the indices of the greatest ``values``, ascending; ties go to the first. The values are
-    non-negative, fill whole vectors, and there are at least as many of them as ``places``.
+    """Fill ``places`` with the indices of the greatest ``values``, in ascending order; ties go to the first. The values
+    are not negative and fill whole vectors. There are at least as many values as ``places``.
     """
     at, size, count, taken = address_of(values), len(values), len(places), 0
     least = kth_greatest(at, size, count)

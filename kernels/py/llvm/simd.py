@@ -39,8 +39,8 @@ from localctx.kernels.llvm.vector_math import (
 
 
 class Tile(NamedTuple):
-    """The shape of a product whose sums stay in registers: ``rows`` of x, and ``vectors`` vectors of ``lanes``
-    columns.
+    """The shape of a part of a matrix product whose sums stay in registers. A tile has ``rows`` rows of x, and
+    ``vectors`` vectors of ``lanes`` columns each.
     """
 
     rows: int
@@ -48,8 +48,8 @@ class Tile(NamedTuple):
     lanes: int
 
     def columns(self, kind: int) -> int:
-        """Returns how many columns of codes of this number ``kind`` the tile takes. For packed codes, returns the
-        number of bytes in a row that hold these columns.
+        """Returns how many columns of a tile's codes of this number format (``kind``) one step reads. If a byte packs
+        several codes, returns the number of bytes instead.
         """
         return self.lanes * self.vectors // PARTS.get(kind, 1)
 
@@ -213,9 +213,9 @@ _tile = _product_of(FLOAT, WEIGHTS[0], transposed=True)
 
 @njit(**INNER)
 def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-untyped-def]
-    """Multiply rows in tiles by float32 weights [inputs, 32], and set out [tiles * HEIGHT, 32] to the result. x [tiles,
-    inputs, HEIGHT] holds the rows: each tile has HEIGHT rows, transposed, so that it is read in order for any number of
-    inputs. ``weights``, ``x`` and ``out`` are addresses; rows of out are ``out_step`` numbers apart.
+    """Multiply ``tiles`` tiles of rows by float32 weights [inputs, 32], and set out [tiles * HEIGHT, 32] to the result.
+    x [tiles, inputs, HEIGHT] has the rows of each tile transposed, so that x is read in order. ``weights``, ``x`` and
+    ``out`` are addresses; rows of out are ``out_step`` numbers apart.
     """
     for i in range(tiles):
         rows, target = x + i * inputs * HEIGHT * 4, out + i * HEIGHT * out_step * 4
@@ -224,9 +224,11 @@ def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-
 
 @njit(**INNER)
 def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """Add x times a block of float weights (float32, bf16 or float16 by ``kind``) to out. The columns of the block fill
-    whole tiles. ``codes``, ``x`` and ``out`` are addresses. The codes of the next input are ``step`` bytes further. The
-    next row of x is ``x_step`` numbers further, and that of out ``out_step`` numbers. Data ``ahead`` bytes further are
+    """Add x [rows, inputs] times a block [inputs, columns] of float weights to out [rows, columns]. ``kind`` is the
+    number format of the weights: float32, bf16 or float16. The columns fill whole tiles.
+
+    ``codes``, ``x`` and ``out`` are addresses. The weights of the next input are ``step`` bytes further. The next row
+    of x is ``x_step`` numbers further, and the next row of out ``out_step`` numbers. Data ``ahead`` bytes further are
     prefetched (0: none).
     """
     if kind == FLOAT:
@@ -239,9 +241,10 @@ def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_st
 
 @njit(**INNER)
 def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
-    """Add x [rows, inputs] times one block [inputs, columns] of a record to out [rows, columns]. The block is at the
-    address ``codes``, in the number ``kind`` of RECORD_KINDS. Codes below 8 bits are packed as by ``quant.pack``. Data
-    ``ahead`` bytes further are prefetched, because processors cannot predict the address of the next page.
+    """Add x [rows, inputs] times a block [inputs, columns] of a page record to out [rows, columns]. The block is at the
+    address ``codes``, and ``kind`` is its number format, a key of RECORD_KINDS. Codes below 8 bits are packed as by
+    ``quant.pack``. Data ``ahead`` bytes further are prefetched, because processors cannot predict the address of the
+    next page.
     """
     rows, inputs = x.shape
     bits = kind & 255

@@ -118,17 +118,18 @@ def _sum_groups(typingctx, spread, x, groups, step, base, scores):  # type: igno
 
 @njit(**INLINED)
 def spread_codes(codes, dim, out):  # type: ignore[no-untyped-def]
-    """Spread the packed codes [dim, 16] of a page to ``out`` [dim, 64], the bytes that ``score_keys`` takes. ``codes``
-    and ``out`` are addresses.
+    """Unpack the two-bit codes [dim, 16] of a page's sketch to bytes in the order that ``score_keys`` reads, ``out``
+    [dim, 64]. ``codes`` and ``out`` are addresses.
     """
     _spread_groups(codes, dim // _GROUP, out)
 
 
 @njit(**INLINED)
 def score_keys(q, dim, spread, scale, zero, room, scores):  # type: ignore[no-untyped-def]
-    """Set ``scores`` [64] to the products of a query q [dim] float32 with the keys of a page; ``dim`` fills whole
-    vectors. ``spread`` are the codes of the keys. Each channel has a float16 ``scale`` and ``zero``. ``room`` is
-    scratch memory of 5 * dim bytes. All are addresses.
+    """Set ``scores`` [64] to the approximate products of a query q [dim] float32 with the 64 keys of a page; ``dim``
+    fills whole vectors. ``spread`` are the codes of the keys, as ``spread_codes`` writes them. Each channel has a
+    float16 ``scale`` and ``zero``. ``room`` is scratch memory of 5 * dim bytes. All arguments but ``dim`` are
+    addresses.
     """
     step, base = _round_query(q, scale, zero, dim, room, room + 4 * dim)
     _sum_groups(spread, room + 4 * dim, dim // _GROUP, step, base, scores)
@@ -136,9 +137,9 @@ def score_keys(q, dim, spread, scale, zero, room, scores):  # type: ignore[no-un
 
 @njit(**INLINED)
 def add_channel(q, codes, scale, zero, scores):  # type: ignore[no-untyped-def]
-    """Add the products of one channel to ``scores`` [64]: one number q of a query times the 64 keys of a page in that
-    channel, whose packed ``codes`` are [16]. A code c stands for ``zero`` + c * ``scale``, which are given by the bits
-    of float16.
+    """Add the products of one channel to ``scores`` [64]: the query's number q in that channel, times the channel of
+    each of the 64 keys of a page. ``codes`` [16] are the packed codes of the keys in this channel. A code c stands for
+    ``zero`` + c * ``scale``, which are given as the bits of float16.
     """
     for t in range(PAGE):
         code = (codes[t % STEP] >> (t // STEP * BITS)) & LEVELS

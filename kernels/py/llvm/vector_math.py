@@ -62,7 +62,9 @@ def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def address_of(typingctx, array):  # type: ignore[no-untyped-def]
-    """Returns the address of an array's data. ``ctypes.data`` would also change a reference count, a slow atomic."""
+    """Returns the address of an array's data. Unlike ``ctypes.data``, it does not change a reference count, which is
+    slow.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.args[0])(context, builder, args[0])
@@ -148,7 +150,7 @@ byte_at, word_at, float_at = (_loader(kind) for kind in (types.uint8, types.uint
 
 @intrinsic
 def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
-    """Prefetch ``count`` bytes from an address on. The memory there need not be allocated."""
+    """Prefetch ``count`` bytes from ``address`` on. The memory there need not be allocated."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         address, count = args
@@ -177,9 +179,11 @@ def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
-    """Replace ``count`` float32 (whole vectors) at an address by exp(score - top) and return their sum.
+    """Replace each of the ``count`` float32 at the address ``scores`` (whole vectors) by exp(score - top), and return
+    their sum.
 
-    No score may exceed ``top``. exp is accurate to 2 ulp (Cephes' expf). Sums use vectors of eight on any processor.
+    No score may exceed ``top``. exp is accurate to 2 ulp (Cephes' expf). Sums use vectors of eight on any processor, so
+    the result is the same on all.
     """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
@@ -198,8 +202,8 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def scale_bytes(typingctx, codes, scale, zero, out, count):  # type: ignore[no-untyped-def]
-    """Compute code * ``scale`` + ``zero`` for ``count`` uint8 codes at an address (whole vectors), and write float32 to
-    ``out``.
+    """Compute code * ``scale`` + ``zero`` for the ``count`` uint8 at the address ``codes`` (whole vectors), and write
+    the results as float32 to the address ``out``.
     """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
@@ -303,14 +307,14 @@ def gate(gates, ups, out):  # type: ignore[no-untyped-def]
 
 
 def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
-    """Generate a vector of this type with ``value`` in all lanes."""
+    """Generate a vector of the type ``vector`` with ``value`` in all lanes."""
     one = b.insert_element(vector(ir.Undefined), value, I32(0))
     return b.shuffle_vector(one, one, ir.VectorType(I32, vector.count)([0] * vector.count))
 
 
 def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) -> Any:
-    """Generate code that loads ``lanes`` numbers of this ``kind`` from the address ``where`` and converts them to
-    float32.
+    """Generate code that loads ``lanes`` numbers from the address ``where`` and converts them to float32. ``kind`` is
+    their number format.
 
     If a byte packs several numbers, the ``part``-th number of each byte is loaded.
     """
@@ -339,7 +343,7 @@ def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) ->
 
 
 def fetch_at(b: Any, address: Any) -> None:
-    """Generate code that prefetches an address."""
+    """Generate code that prefetches the cache line at ``address``."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     found = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
@@ -354,10 +358,10 @@ def _each(b: Any, count: Any) -> Iterator[Any]:
 
 
 def each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
-    """Generate loops over ``count`` float32 at the address ``base``; ``count`` fills whole vectors of eight.
+    """Generate two loops over the ``count`` float32 at the address ``base``; ``count`` fills whole vectors of eight.
 
-    The first loop uses the widest vectors, the second the remaining vectors of eight. Yields, once per loop, the
-    address of the current vector and the vector type.
+    The first loop uses the widest vectors, the second loop the remaining vectors of eight. Yields, once per loop, the
+    address of the current vector and the vector type. The caller's code in between becomes the body of the loop.
     """
     done = I64(0)
     for lanes in sorted({WIDEST, LANES}, reverse=True):
@@ -369,7 +373,7 @@ def each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def eights(b: Any, vector: Any) -> list[Any]:
-    """Generate the vectors of eight numbers of which a wider ``vector`` consists; returns them as a list."""
+    """Generate code that splits a wide ``vector`` into vectors of eight numbers. Returns these vectors."""
     if vector.type.count == LANES:
         return [vector]
     return [_every(b, vector, range(first, first + LANES)) for first in range(0, vector.type.count, LANES)]
@@ -390,11 +394,13 @@ def _zeros(b: Any) -> Any:
 
 
 def greater(b: Any, x: Any, y: Any) -> Any:
+    """Generate the greater of two numbers, or of each pair of lanes of two vectors."""
     return b.select(b.fcmp_ordered(">", x, y), x, y)  # one instruction, unlike maxnum
 
 
 def nearest(b: Any, x: Any) -> Any:
-    """Generate the nearest integers of a vector of float32 between -2 ** 22 and 2 ** 22, halves to even.
+    """Generate code that rounds a vector of float32 to the nearest int32, halves to even. The numbers are between -2 **
+    22 and 2 ** 22.
 
     After adding 1.5 * 2 ** 23, the integers are in the low bits. (Other conversions work number by number.)
     """
@@ -404,18 +410,18 @@ def nearest(b: Any, x: Any) -> Any:
 
 
 def step_of_codes(b: Any, most: Any) -> tuple[Any, Any]:
-    """Generate the step between neighbouring codes, if codes -127 to 127 cover numbers up to ``most``. Returns the step
-    and its inverse.
+    """Generate the scale for quantizing numbers of magnitude up to ``most`` to codes -127 to 127. Returns the scale
+    (most / 127) and its inverse.
 
-    Both are 0 if all numbers are nearly 0, to avoid a division by zero.
+    Both are 0 if ``most`` is nearly 0, to avoid a division by zero.
     """
     none = b.fcmp_unordered("<", most, F32(1e-30))
     return tuple(b.select(none, F32(0.0), b.fdiv(*x)) for x in ((most, F32(127.0)), (F32(127.0), most)))
 
 
 def joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Generate code that reduces a vector to one number by ``join``: it joins neighbours first, then neighbouring
-    results, and so on.
+    """Generate code that reduces a vector to one number with ``join``, a function that generates the join of two
+    vectors. Neighbouring lanes are joined first, then neighbouring results, and so on.
     """
     while (count := vector.type.count) > 1:
         vector = join(*(_every(b, vector, range(first, count, 2)) for first in (0, 1)))

@@ -23,7 +23,8 @@ _TINY, _LARGEST = 2.0**-24, 65504.0  # smallest and largest float16
 
 
 class Groups(NamedTuple):
-    """A quantized weight [out, in]. ``codes`` are [out, groups, 32]: int8, or uint8 from 0 to 15 at 4 bits.
+    """A quantized weight [out, in], with a scale for each group of 32 inputs of an output. ``codes`` are [out, groups,
+    32]: int8 at 8 bits, or uint8 from 0 to 15 at 4 bits.
 
     ``scales`` and ``minima`` are [out, groups] float16; at 8 bits there are no minima. Inputs are padded to whole
     groups.
@@ -36,11 +37,13 @@ class Groups(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """The number kind of the codes: SIGNED (8 bits) or NIBBLES (4 bits)."""
+        """The number format of the codes: SIGNED (8 bits) or NIBBLES (4 bits)."""
         return SIGNED if self.minima is None else NIBBLES
 
     def join(self, *more: "Groups") -> "Groups":
-        """Returns this weight, followed by the outputs of ``more`` weights of the same kind."""
+        """Returns one weight with the outputs of this weight, followed by the outputs of the weights ``more``, which
+        have the same number format.
+        """
         parts = self, *more
         assert {(p.kind, p.inputs) for p in parts} == {(self.kind, self.inputs)}, "matrices of another kind"
         minima = torch.cat([p.minima for p in parts if p.minima is not None]) if self.minima is not None else None
@@ -58,12 +61,16 @@ def int4_groups(weight: Tensor) -> Groups:
 
 
 def group_bytes(kind: int, outputs: int, inputs: int) -> int:
-    """Returns the size in bytes of a packed weight [outputs, inputs] of this number kind."""
+    """Returns the size in bytes of a packed weight [outputs, inputs], whose codes have the number format ``kind``:
+    SIGNED (8 bits) or NIBBLES (4 bits).
+    """
     return -(-outputs // WIDTH) * -(-inputs // GROUP) * RECORD[kind]
 
 
 def pack(groups: Groups) -> Tensor:
-    """Returns the records [blocks, groups, bytes] uint8. The last block is padded with zeros."""
+    """Returns a quantized weight as packed records [blocks, groups, bytes] uint8, one for 32 outputs and 32 inputs. The
+    last block is padded with zeros.
+    """
     codes = _blocked(groups.codes).view(torch.uint8).unflatten(-1, (-1, 4)).permute(0, 2, 3, 1, 4)  # [.., 8, 32, 4]
     if groups.kind == NIBBLES:
         codes = codes[:, :, ::2] | codes[:, :, 1::2] << 4
@@ -73,7 +80,9 @@ def pack(groups: Groups) -> Tensor:
 
 
 def unpack(kind: int, records: Tensor) -> Tensor:
-    """Returns the weight [blocks * 32, groups * 32] float32 of records [blocks, groups, bytes]."""
+    """Returns the dequantized weight [blocks * 32, groups * 32] float32 from packed records [blocks, groups, bytes].
+    ``kind`` is the number format of the codes.
+    """
     size = RECORD[kind] - (2 if kind == SIGNED else 4) * WIDTH
     codes = records[..., :size].unflatten(-1, (-1, WIDTH, 4))  # [blocks, groups, 8 or 4, 32, 4]
     codes = torch.stack([codes & 15, codes >> 4], 3).flatten(2, 3) if kind == NIBBLES else codes.view(torch.int8)

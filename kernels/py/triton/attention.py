@@ -37,12 +37,13 @@ _SLICE = 32  # values that a program of it merges
 
 
 class TritonPages(NamedTuple):
-    """The sealed pages of n rows (new tokens). The pages of one row follow those of the row before.
+    """The sealed pages that each of n rows attends to. A row is one new token of one sequence. The pages of all rows
+    are listed one after another.
 
-    ``addresses`` int64 and ``formats`` uint8 (of the layout) are [pages], or [H, pages] if each KV head has other
-    pages. ``parts`` [S, 4] int64 are ranges of pages with one format, in the order of rows: (row, first page, end page,
-    number of hidden tokens in the first page). Row i has the parts ``bounds[i]`` to ``bounds[i + 1]`` (int64 [n + 1]).
-    Parts of zeros after the last row's parts, and pages in no part, have no effect.
+    ``addresses`` int64 and ``formats`` uint8 (record formats of the layout) are [pages], or [H, pages] if each KV head
+    has other pages. ``parts`` [S, 4] int64 split the list into tasks whose pages have one format: (row, first page, end
+    page, number of hidden tokens in the first page). Row i has the parts ``bounds[i]`` to ``bounds[i + 1]`` (int64 [n +
+    1]). The kernel ignores parts of zeros after the last row's parts, and pages in no part.
     """
 
     parts: Tensor
@@ -52,10 +53,11 @@ class TritonPages(NamedTuple):
 
 
 class TritonOpenPages(NamedTuple):
-    """The open pages of n rows (new tokens): ``addresses`` [n, 2] int64 of k and v [H, 64, D] bf16.
+    """The open (partly filled) page of each of n rows. A row is one new token of one sequence. ``addresses`` [n, 2]
+    int64 point to the page's keys [H, 64, D] and values [H, 64, Dv] in bf16.
 
-    The page of a row has ``filled`` [n] tokens, fewer than 64, of which the first ``hidden`` [n] are not seen. The new
-    token is written after them.
+    The page of a row has ``filled`` [n] tokens, fewer than 64, of which the first ``hidden`` [n] are not seen. The
+    kernel writes the row's new token after them.
     """
 
     addresses: Tensor
@@ -64,7 +66,8 @@ class TritonOpenPages(NamedTuple):
 
 
 def parts_wanted(layout: TritonLayerLayout) -> int:
-    """Returns the best number of parts into which the pages of a row are split, in layers with this ``layout``.
+    """Returns into how many parts the pages of a row should be split, in layers with this ``layout``. A program attends
+    to each part, and their results are merged.
 
     The number is large enough to give a GPU enough programs, and small enough for a quick merge.
     """
@@ -72,8 +75,8 @@ def parts_wanted(layout: TritonLayerLayout) -> int:
 
 
 def attends_by_words(layout: TritonLayerLayout) -> bool:
-    """Returns True if the faster kernel ``word_attention`` can attend to pages of this layout, with at most 8 query
-    heads per KV head.
+    """Returns True if the faster kernel ``word_attention`` supports pages of this ``layout``. That kernel also needs at
+    most 8 query heads per KV head, which the caller checks.
     """
     width = word_attention.WIDTH
     return (
@@ -86,7 +89,9 @@ def attends_by_words(layout: TritonLayerLayout) -> bool:
 
 
 def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
-    """Returns ``TritonPages.bounds`` [rows + 1] for ``parts`` [S, 4], an array on the CPU."""
+    """Returns ``TritonPages.bounds`` [rows + 1], the index of each row's first part, for ``parts`` [S, 4] on the CPU.
+    ``rows`` is the number of rows.
+    """
     return np.searchsorted(parts[:, 0], np.arange(rows + 1))
 
 

@@ -16,9 +16,11 @@ _WORDS = tl.constexpr(2048)  # words of 8 bytes that a program reads at once
 
 @launching
 def gather(out: Tensor, addresses: Tensor, rows: Tensor) -> None:
-    """Copy the records at ``addresses`` [n] int64, on the device or in pinned memory, to ``rows`` [n] int64 of ``out``.
+    """Copy n page records to the rows ``rows`` [n] int64 of ``out``. The records are at ``addresses`` [n] int64, on the
+    device or in pinned memory.
 
-    ``out`` [any, total] uint8 is contiguous. ``total`` and the addresses are multiples of 16.
+    ``out`` [any, total] uint8 is contiguous; ``total`` is the size in bytes of a record. ``total`` and the addresses
+    are multiples of 16.
     """
     words = out.view(torch.int64)
     blocks = triton.cdiv(words.shape[1], _WORDS.value)

@@ -23,11 +23,12 @@ _ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: adding it rounds a number to
 
 
 class TritonLayerLayout(NamedTuple):
-    """Describes the records of one layer: KV heads, widths, and the K and V ``bits`` of each record format.
+    """Describes the page records of one layer: the number of KV ``heads``, the widths of keys and values, and the
+    ``bits`` of K and V in each record format.
 
-    There is one format, or two: that of ordinary pages and that of sink pages. ``offsets`` [formats, 6] int64, on the
-    device, are the bytes from a page's address to K's codes, scales, zeros and V's codes, scales, zeros. With
-    ``by_words`` False, ``word_attention`` is not used for these pages.
+    There is one format, or there are two: the first for ordinary pages, the second for sink pages. ``offsets``
+    [formats, 6] int64, on the device, are byte offsets in a record: of K's codes, scales and zeros, then of V's codes,
+    scales and zeros. If ``by_words`` is False, the kernel ``word_attention`` is not used.
     """
 
     heads: int
@@ -39,7 +40,9 @@ class TritonLayerLayout(NamedTuple):
 
 
 def launching(launch: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
-    """Make ``launch`` run on the device of its first tensor, because Triton uses the current device."""
+    """Decorate ``launch``, a function that launches a kernel, to run on the device of its first tensor. Triton would
+    use the current device.
+    """
 
     @wraps(launch)
     def launched(*given: _Given.args, **how: _Given.kwargs) -> _Result:
@@ -62,8 +65,8 @@ def half_of(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Returns the codes [ROWS, COLS] at the address ``codes`` as exact float16, and the scale and zero of each row in
-    float32.
+    """Load one head's codes [ROWS, COLS] from the address ``codes``. Returns [ROW_BLOCK, COL_BLOCK] codes as exact
+    float16, and the scale and zero of each row in float32.
 
     Rows beyond ROWS have scale 0 and zero 0.
     """
@@ -80,8 +83,8 @@ def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.
 
 @triton.jit
 def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Returns the result of ``decode`` for one head of the record at ``address``. ``offsets`` has three offsets in
-    bytes: of codes, scales and zeros.
+    """Load the codes, scales and zeros of one head from the record at ``address``, as ``decode`` returns them.
+    ``offsets`` points to three byte offsets in the record: of codes, scales and zeros.
     """
     codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
     scale = tl.multiple_of((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)), 16)
@@ -93,9 +96,9 @@ def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: t
 
 @triton.jit
 def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns the order in which ``load_half`` returns the columns of a row: their indices [BLOCK]. The row has COLS
-    numbers, and some indices may be beyond. The order differs because codes are read in words, each byte of which has
-    the codes of one or several columns (``quant.pack``).
+    """Returns the indices [BLOCK] of the columns in the order in which ``load_half`` returns them. A row has COLS
+    columns; an index of COLS or more stands for no column. The order differs because codes are read in 32-bit words,
+    each byte of which has the codes of one or several columns (``quant.pack``).
     """
     n = tl.arange(0, BLOCK)
     WIDTH: tl.constexpr = COLS * BITS // 8
@@ -110,8 +113,9 @@ def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  
 
 @triton.jit
 def load_half(codes, scale, zero, head, rows, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Returns the numbers [rows, BLOCK] of a head of a record in float16, whose 11 bits exceed the precision of any
-    codec. Columns are in ``column_order``; rows beyond ROWS are zero. ``codes``, ``scale`` and ``zero`` are addresses.
+    """Load the decoded numbers of some ``rows`` of one head of a record: [rows, BLOCK] float16, whose 11 bits exceed
+    the precision of any codec. Columns are in ``column_order``; rows beyond ROWS are zero. ``codes``, ``scale`` and
+    ``zero`` are addresses.
     """
     WIDTH: tl.constexpr = COLS * BITS // 8
     at, inside = head * ROWS + rows, rows < ROWS
@@ -209,8 +213,8 @@ def _half(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns the scale and zero (float16) of groups whose numbers are from ``low`` to ``high``, as ``quant.quantize``
-    computes them for codes 0 to LEVELS.
+    """Returns the scale and zero (float16) that map codes 0 to LEVELS to the range from ``low`` to ``high`` of a group,
+    as ``quant.quantize`` computes them.
     """
     zero = (low - tl.abs(low) * 0.00048828125 - _STEP).to(tl.float16)
     scale = tl.div_rn(high - zero.to(tl.float32), LEVELS + 0.0) * 1.0009765625 + _STEP
@@ -228,8 +232,9 @@ def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-de
 
 @triton.jit
 def numbers_of(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Decode the keys or values of one head in the record at ``address``. Returns the numbers [ROW_BLOCK, COL_BLOCK] in
-    float32, of which [ROWS, COLS] count. ``offsets`` has three offsets in bytes: of codes, scales and zeros.
+    """Decode the keys or values of one head in the record at ``address``. Returns float32 [ROW_BLOCK, COL_BLOCK], of
+    which the first [ROWS, COLS] are valid. ``offsets`` points to three byte offsets in the record: of codes, scales and
+    zeros.
     """
     if BITS == 16:
         r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]

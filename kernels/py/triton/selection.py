@@ -23,10 +23,10 @@ _ALWAYS = tl.constexpr(0x7F800001)  # above the result of ``_bits`` for any numb
 
 
 class TritonSketch(NamedTuple):
-    """A sketch in GPU memory, by address. ``place`` [4] int64 has the addresses of its codes, scales and zeros, and the
-    number of pages for which each head has room.
+    """A sketch (keys at two bits) in GPU memory, given by address. ``place`` [4] int64 has the addresses of the codes,
+    scales and zeros, and the number of pages for which each head has memory.
 
-    ``numbers`` [2] int64 has the number of pages in the sketch, and the number of pages to choose, which is not larger.
+    ``numbers`` [2] int64 has the number of pages in the sketch and the number of pages to choose, which is not larger.
     """
 
     place: Tensor
@@ -34,9 +34,11 @@ class TritonSketch(NamedTuple):
 
 
 class ChosenPages(NamedTuple):
-    """The chosen pages of each KV head, ascending: their ``addresses``, ``formats`` and ``indices``, [H, room].
+    """The pages that each KV head chose, in ascending order: their ``addresses``, ``formats`` and ``indices``, each [H,
+    room].
 
-    After the chosen pages, indices are 0, and addresses and formats are undefined.
+    ``room`` may be larger than the number of chosen pages. In the places left over, ``indices`` are 0, and
+    ``addresses`` and ``formats`` are undefined.
     """
 
     addresses: Tensor
@@ -48,13 +50,13 @@ class ChosenPages(NamedTuple):
 def choose(
     q: Tensor, scale: float, sketch: TritonSketch, addresses: Tensor, formats: Tensor, sinks: int, room: int
 ) -> ChosenPages:
-    """Choose pages for q [H, Q, D], which is not scaled yet, by the ranks that ``cpu.selection.choose`` describes.
-    ``scale`` is the factor of scores. The first ``sinks`` pages and the last one are always chosen; ties go to the
-    first page.
+    """Choose for each KV head the pages that should get the most attention, by the ranks that ``cpu.selection.choose``
+    describes. q [H, Q, D] are queries before scaling, and ``scale`` is the factor of scores. The first ``sinks`` pages
+    and the last page are always chosen; ties go to the earlier page.
 
     ``addresses`` and ``formats`` [pages] are those of all pages of the sequence. The sketch may have fewer pages, but
-    not more. ``sketch.numbers`` says how many pages to choose. ``room`` is the number of places for chosen pages in the
-    result, and must not be smaller.
+    not more. ``sketch.numbers`` says how many pages to choose, and ``room`` is at least that number: the results have
+    ``room`` places per head.
     """
     scores, heads = best_scores(q, scale, sketch, len(addresses)), len(q)
     found = torch.empty(2, heads, room, dtype=torch.int64, device=q.device)
@@ -70,8 +72,9 @@ def choose(
 
 @launching
 def best_scores(q: Tensor, scale: float, sketch: TritonSketch, most: int) -> Tensor:
-    """Returns for each query and page the approximately greatest q . key, times ``scale``: [H, Q, most] float32 from q
-    [H, Q, D]. Scores beyond the number of pages in the sketch are undefined; the sketch has at most ``most`` pages.
+    """Returns the greatest approximate score of a query with the 64 keys of a page, for each query and page: [H, Q,
+    most] float32. q [H, Q, D] are queries before scaling, and ``scale`` is the factor of scores. The sketch has at most
+    ``most`` pages. Scores of pages that it does not have are undefined.
     """
     heads, queries, dim = q.shape
     assert q.stride(-1) == 1

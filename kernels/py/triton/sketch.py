@@ -57,10 +57,10 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
 
 @launching
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """Returns for each query and page the approximately greatest q . key: [H, Q, n] float32 from q [H, Q, D]. ``extra``
-    [H, Q, n * 64] is added to the scores of single keys.
+    """Returns the greatest approximate score of a query with the 64 keys of a page, for each query and page: [H, Q, n]
+    float32 from q [H, Q, D]. ``extra`` [H, Q, n * 64] is added to the scores of single keys.
 
-    The sketch may be the first pages of a larger one.
+    The tensors of the sketch may be views of the first pages of a larger sketch.
     """
     (h, queries, d), n = q.shape, sketch.codes.shape[1]
     assert all(part[0].is_contiguous() for part in sketch)
@@ -88,8 +88,8 @@ def _best(q, codes, scale, zero, extra, out, queries, head_stride, DIM: tl.const
 
 @triton.jit
 def sketch_scores(query, codes, scale, zero, DIM: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns the approximate products of ``query`` [Q, BLOCK], float32, with the 64 keys of a page's sketch, which is
-    at the addresses ``codes``, ``scale`` and ``zero``.
+    """Returns the approximate products of ``query`` [Q, BLOCK] float32 with the 64 keys of one page: [Q, 64]. The
+    sketch of the page is at the addresses ``codes``, ``scale`` and ``zero``. DIM is the number of channels of a key.
     """
     keys, a, b = decode(codes, scale, zero, DIM, PAGE, 2, BLOCK, PAGE)
     return tl.dot(half_of(query * a[None]), keys) + tl.sum(query * b[None], 1)[:, None]

@@ -1,4 +1,4 @@
-"""Attention of new tokens over pages of codes (Gluon). One warp computes each part of a row's pages for each KV head.
+"""Attention of new tokens over pages of codes (Gluon). One warp attends to one part of a row's pages for one KV head.
 
 Words of codes come from memory in the order in which matrix products read their left sides, so they never pass through
 shared memory. Tokens (of keys) and dims (of values) are rows of products, query heads are columns. Which token is which
@@ -46,8 +46,9 @@ def attend_parts(  # type: ignore[no-untyped-def]
     scale, softcap, q_row, q_head, k_row, k_head, v_row, v_head,
     HEADS: tl.constexpr, GROUP: tl.constexpr, K_BITS: tl.constexpr, V_BITS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """Attend with a KV head's query heads to a part of a row's pages, or (from ``count`` on) to the open page of a row.
-    ``triton.attention`` launches this kernel, and its own, slower kernel for pages that this kernel cannot read.
+    """Attend to the pages of a batch of new tokens. Each program computes one KV head's query heads over one of
+    ``parts``, or, from index ``count`` on, over the open page of a row. The results are merged later.
+    ``triton.attention`` launches this kernel, or a slower kernel for pages that this kernel cannot read.
     """
     mma: tl.constexpr = gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, 1], instr_shape=[16, 8])
     right: tl.constexpr = gl.DotOperandLayout(1, mma, 2)
