@@ -1,4 +1,5 @@
-"""Blending: fills the cache of a prompt made of passages with pages from prefilling each passage alone.
+"""Blending: fills the cache of a prompt made of several passages with the KV pages of passages that were prefilled
+alone.
 
 The first tokens of each passage are recomputed in the context of the prompt (EPIC, arXiv:2410.15332), and so are tokens
 whose keys and values would change most (after CacheBlend, arXiv:2405.16444). All other tokens are copied, and their
@@ -33,8 +34,9 @@ BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a fo
 
 @dataclass(frozen=True)
 class Blending:
-    """Says which tokens of a passage are recomputed: its first ``recompute`` tokens, and the share ``deviate`` (0 to 1)
-    of its other tokens, in the blocks whose keys and values would change most.
+    """Says which tokens of a passage are recomputed when its pages are blended into a prompt. They are the first
+    ``recompute`` tokens, and the share ``deviate`` (0 to 1) of the other tokens: those in blocks whose keys and values
+    would change most.
     """
 
     recompute: int = 32
@@ -60,7 +62,9 @@ BLENDINGS = (Blending(0), DEFAULT_BLENDING, Blending(32, 0.15))  # from the chea
 
 @dataclass(frozen=True)
 class CachedPassage:
-    """A passage that was prefilled alone: the ``tokens`` of its prompt with the chat template, and their cache."""
+    """A passage that was prefilled alone: the ``tokens`` of its prompt, which include the chat template, and their
+    cache.
+    """
 
     tokens: Sequence[int]
     cache: Cache
@@ -68,7 +72,9 @@ class CachedPassage:
 
 @dataclass(frozen=True)
 class PassageSpan:
-    """Says that the tokens ``start..stop`` of a prompt equal the tokens of ``passage`` from index ``at`` on."""
+    """Says that tokens ``start..stop`` of a prompt equal the tokens of ``passage`` from its token ``at`` on, so that
+    they can be copied.
+    """
 
     start: int
     stop: int
@@ -77,26 +83,27 @@ class PassageSpan:
 
 
 def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> Blending | None:
-    """Returns the blending that the setting ``blend`` selects, or None for no blending.
+    """Returns the blending that the setting ``blend`` selects, or None for no blending. ``passed`` returns True or
+    False for a blending whose quality was measured, and None for one that was not.
 
-    ``off``: None. ``auto``: the cheapest that passed ``localctx quality --blend``, None if none did. ``on``: the
-    cheapest that passed, DEFAULT_BLENDING if none did. ``passed`` returns True or False for a measured blending, None
-    for one that was never measured.
+    ``off`` gives None. ``auto`` gives the cheapest blending that passed ``localctx quality --blend``, None if none did.
+    ``on`` gives the cheapest that passed, DEFAULT_BLENDING if none did.
     """
     best = next((blending for blending in BLENDINGS if setting != "off" and passed(blending)), None)
     return best or (DEFAULT_BLENDING if setting == "on" else None)
 
 
 def no_blending(model: str) -> UsageError:
-    """Returns the error that refuses to blend passages with ``model``, because it has layers that do not keep every
-    token.
+    """Returns the error to raise if passages cannot be blended with ``model``, because some of its layers do not keep
+    every token.
     """
     what = f"{model} has layers that do not keep every token: texts that were read alone cannot be put together"
     return UsageError(what, "use --blend off")
 
 
 def locate(tokens: Sequence[int], passages: Sequence[CachedPassage]) -> list[PassageSpan]:
-    """Returns for each passage the longest run of tokens that it shares with the prompt ``tokens``, in order.
+    """Find the passages in a prompt. Returns for each passage the longest run of tokens that it shares with the
+    prompt's ``tokens``, in order.
 
     This needs no knowledge of the chat template or headings. The last token of the prompt is never in a span, because
     it must be prefilled.
@@ -141,13 +148,14 @@ def blend(
     *,
     chunk: int | OomRecovery,
 ) -> EngineCoroutine[int]:
-    """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many tokens were not prefilled.
+    """Fill ``cache`` with ``tokens`` up to the end of the last passage. Returns how many tokens were copied and not
+    prefilled.
 
     ``passages`` are in the order of the prompt. The tokens after the last passage, with the question, are left to
-    ``prefill``. ``blending`` says which tokens are recomputed, and ``chunk`` is the most tokens that are recomputed in
-    one step, or an OomRecovery. Copied keys and values differ from prefilled ones, so ``cache.exact`` becomes False and
-    the pages are never persisted. Raises ModelError for a model whose keys cannot be re-rotated. Raises Cancelled and
-    OutOfKVMemory, with the tokens done so far in the cache.
+    ``prefill``. ``blending`` says which tokens are recomputed. ``chunk`` is the maximum number of tokens that are
+    recomputed in one step, or an OomRecovery. Copied keys and values differ from prefilled ones, so ``cache.exact``
+    becomes False and the pages are never persisted. Raises ModelError for a model whose keys cannot be re-rotated.
+    Raises Cancelled and OutOfKVMemory, with the tokens done so far in the cache.
     """
 
     def prefill_to(stop: int) -> EngineCoroutine[None]:
@@ -168,7 +176,7 @@ def blend(
 
 
 def refuse_unmovable(model: PagedModel) -> None:
-    """Raise ModelError for a model without rotary positions."""
+    """Raise ModelError for a model without rotary positions, whose keys cannot be moved to other positions."""
     if model.rope is None:
         raise ModelError(
             f"the positions of {model.name} are not rotary: kept passages cannot be moved", "use --blend off"

@@ -22,8 +22,8 @@ CancelCheck = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ForwardGroup:
-    """Forward ``requests`` that must be computed in one pass. They belong to forks of one cache, or (``gather``) to
-    several sequences with the same RoPE scaling.
+    """Forward requests that must be computed in one pass. The caches of ``requests`` are forks of one cache, or they
+    belong to several sequences (see ``gather``) with the same RoPE scaling.
     """
 
     requests: Sequence[ForwardRequest]
@@ -42,14 +42,14 @@ def requests_of(forward: AwaitedForward) -> list[ForwardRequest]:
 
 
 def logits_for(forward: AwaitedForward, logits: list[Tensor]) -> Tensor | list[Tensor]:
-    """Returns the value to send to the coroutine that waits for ``forward``: the whole list of ``logits`` for a group,
-    the only element for a single request.
+    """Returns the value to send to the coroutine that waits for ``forward``. For a group, it is the whole list of
+    ``logits``; for a single request, it is the only element of the list.
     """
     return logits if isinstance(forward, ForwardGroup) else logits[0]
 
 
 def never_cancelled() -> bool:
-    """Return False: the cancel check of a coroutine that cannot be cancelled."""
+    """Return False. It is the cancel check of a coroutine that cannot be cancelled."""
     return False
 
 
@@ -72,14 +72,14 @@ class CoroutineRunner(Generic[Result]):
             self.ended, self.result = True, end.value
 
     def fail(self, error: Exception) -> None:
-        """Raise the error of the forward pass inside the coroutine."""
+        """Raise ``error``, an error of the forward pass that the coroutine waits for, inside the coroutine."""
         try:
             self.yielded = self._coroutine.throw(error)
         except StopIteration as end:
             self.ended, self.result = True, end.value
 
     def close(self) -> None:
-        """Close the coroutine where it is; its ``finally`` blocks run."""
+        """Stop the coroutine where it is; its ``finally`` blocks run."""
         self._coroutine.close()
 
 
@@ -91,10 +91,10 @@ def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> Com
 
 
 def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Generator[Event, None, Result]:
-    """Run a coroutine and compute its forward requests one by one. Yields the events of the coroutine, and returns its
-    result.
+    """Run a coroutine, and compute each of its forward requests with ``compute``. Yields the events of the coroutine,
+    and returns its result.
 
-    An error of ``compute``, Cancelled too, is raised inside the coroutine.
+    An error of ``compute``, such as Cancelled, is raised inside the coroutine.
     """
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
@@ -113,7 +113,9 @@ def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Gener
 
 
 def run_to_end(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Result:
-    """Run a coroutine, whose forward requests ``compute`` computes. Drop its events and return its result."""
+    """Run a coroutine to its end, and compute its forward requests with ``compute``. Returns its result; its events are
+    dropped.
+    """
     return consume(drive(coroutine, compute), lambda event: None)
 
 

@@ -37,13 +37,13 @@ PREPARING = "preparing for this processor, once: about two minutes"
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan, before prefill: how the question will be answered, and at what cost.
+    """The plan of a request, shown before prefill: how the question will be answered, and at what cost.
 
-    ``tokens`` is the length of the prompt, and ``reused`` is how many of its tokens come from kept pages. ``kv_bytes``
-    is the size in bytes of the whole cache. ``tiers`` is the number of bytes needed in each tier besides kept pages.
-    ``seconds`` is the expected time until the first token, None if nothing was measured yet. ``answer_tokens`` limits
-    the answer, ``window`` is the most tokens that the model reads. ``unusual`` is True if the documents are not read
-    whole in the trained window; ``reason`` says why.
+    ``tokens`` is the length of the prompt, and ``reused`` is how many of these tokens come from kept pages.
+    ``kv_bytes`` is the size in bytes of the whole cache. ``tiers`` is the number of bytes needed in each tier besides
+    kept pages. ``seconds`` is the expected time until the first token, None if nothing was measured yet.
+    ``answer_tokens`` is the maximum length of the answer, ``window`` the maximum number of tokens that the model reads.
+    ``unusual`` is True if the documents are not read whole in the trained window; ``reason`` says why.
     """
 
     mode: str
@@ -62,8 +62,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class Progress:
-    """Reports that ``done`` of ``total`` units of a phase are done, ``reused`` of them without computing. ``rate`` is
-    in units per second, and ``eta`` is the remaining time in seconds; both are None if unknown.
+    """Reports the progress of a phase: ``done`` of ``total`` units are done, of which ``reused`` needed no computing.
+    ``rate`` is in units per second, and ``eta`` is the remaining time in seconds; both are None if unknown.
     """
 
     phase: str
@@ -75,21 +75,23 @@ class Progress:
 
     @property
     def unit(self) -> str:
-        """The unit of ``done`` and ``total``, from COUNTED by the first word of the phase; else ``bytes``."""
+        """The unit of ``done`` and ``total``. The table COUNTED gives it for the first word of the phase; the default
+        is ``bytes``.
+        """
         return COUNTED.get(self.phase.partition(" ")[0], "bytes")
 
 
 @dataclass(frozen=True)
 class Note:
-    """One line for the user to read; the request continues."""
+    """One line of text for the user. It is no error: the request continues."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class WholeOffered(Note):
-    """A note that the question may be about whole documents, although only passages are read. ``ways`` names the ways
-    to read the documents whole (``summarize``, ``everywhere``), with the seconds that each would take (None: not
+    """A note that the question seems to be about whole documents, although only passages are read. ``ways`` maps each
+    way to read the documents whole (``summarize``, ``everywhere``) to the seconds that it would take (None: not
     measured yet).
     """
 
@@ -98,8 +100,8 @@ class WholeOffered(Note):
 
 @dataclass(frozen=True)
 class Evicted:
-    """Reports that the keeper evicted pages. ``tokens`` is the total number of evicted tokens so far, and ``ranges``
-    are their ranges [start, stop) in the prompt.
+    """Reports that the keeper (eviction policy) evicted pages. ``tokens`` is the total number of evicted tokens so far,
+    and ``ranges`` are their ranges [start, stop) in the prompt.
     """
 
     keeper: str
@@ -109,7 +111,7 @@ class Evicted:
 
 @dataclass(frozen=True)
 class Quoted:
-    """Shows a quotation that supports the answer, before the answer. ``citation`` has the form of an item of
+    """A quotation that supports the answer, shown before the answer. ``citation`` has the form of an item of
     ``AnswerReport.citations``.
     """
 
@@ -118,7 +120,7 @@ class Quoted:
 
 @dataclass(frozen=True)
 class NearestPassage:
-    """Shows the passage that is nearest to a question that nothing answers. It comes after the answer that says so.
+    """The passage that is nearest to a question to which nothing was found. The event follows the answer that says so.
     ``citation`` has the form of ``AnswerReport.nearest``. The passage is no answer: show it below the answer, under its
     own label.
     """
@@ -128,7 +130,7 @@ class NearestPassage:
 
 @dataclass(frozen=True)
 class PassageAnswered:
-    """Shows the ``answer`` of one passage, when a question is put to every passage. A report that groups all answers
+    """The ``answer`` that one passage gives, when a question is put to every passage. A report that groups all answers
     follows later. ``citation`` has the form of an item of ``AnswerReport.citations``.
     """
 
@@ -138,8 +140,9 @@ class PassageAnswered:
 
 @dataclass(frozen=True)
 class SentenceChecked:
-    """Reports that a sentence of the first answer is complete. ``sentence`` has the form of ``AnswerReport.sentences``:
-    the characters of the sentence in the answer, and the passage that supports it, if any.
+    """Reports that a sentence of the first answer is complete and was compared with the passages. ``sentence`` has the
+    form of an item of ``AnswerReport.sentences``: the range of its characters in the answer, and the passage that
+    supports it, if any.
     """
 
     sentence: dict[str, Any]
@@ -147,9 +150,9 @@ class SentenceChecked:
 
 @dataclass(frozen=True)
 class Token:
-    """One generated token. ``text`` is empty while a character is incomplete. ``answer`` is the index of its answer, if
-    several are generated. ``logprobs``, if requested, are pairs of text and logprob: first of this token, then of the
-    likeliest tokens at its step.
+    """One generated token. ``text`` is empty while a character is incomplete. ``answer`` is the index of the answer
+    that the token belongs to. ``logprobs``, if requested, are pairs of a token's text and its logprob: first this
+    token, then the likeliest tokens at its step.
     """
 
     text: str
@@ -160,8 +163,8 @@ class Token:
 
 @dataclass(frozen=True)
 class Done:
-    """The last event. ``report.to_json()`` is what ``--json`` prints; ``failed`` says in one line why something could
-    not be stored.
+    """The last event of a request. ``report.to_json()`` is what ``--json`` prints. ``failed`` says in one line why
+    something could not be stored.
     """
 
     report: AnswerReport | PrepareReport
@@ -170,8 +173,8 @@ class Done:
 
 @dataclass(frozen=True)
 class InUse:
-    """The memory in use, in bytes: ``weights`` of the model on ``device``, weights of its ``adapter``, and the ``kv``
-    of open caches by the name of the tier.
+    """The memory in use, in bytes: the ``weights`` of the model on ``device``, the weights of its ``adapter``, and the
+    ``kv`` of open caches by the name of the tier.
     """
 
     device: str = ""

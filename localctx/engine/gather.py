@@ -15,12 +15,12 @@ Item = TypeVar("Item")
 def gather(
     start: Callable[[Item], EngineCoroutine[Result]], items: Iterable[Item], limit: int
 ) -> EngineCoroutine[list[Result]]:
-    """Run the coroutine that ``start`` returns for each of ``items``, at most ``limit`` at a time. Yields the events of
-    all coroutines, and returns their results in the order of ``items``.
+    """Run several coroutines as one: ``start`` makes a coroutine from each of ``items``, and at most ``limit`` run at a
+    time. Yields the events of all coroutines, and returns their results in the order of ``items``.
 
-    While memory is short for the running coroutines, no new coroutine is started. A coroutine that raises OutOfKVMemory
-    while other coroutines run starts again after one of these has ended. Any other exception of a coroutine, Cancelled
-    too, is raised here, and all coroutines are closed.
+    While memory is short for the running coroutines, no new one is started. A coroutine that raises OutOfKVMemory while
+    others run starts again after one of the others has ended. Any other exception of a coroutine, such as Cancelled, is
+    raised here, and all coroutines are closed.
     """
     batcher, waiting = Batcher(in_order=True), deque(enumerate(items))
     running, results = dict[Sequence[Result], tuple[int, Item]](), dict[int, Result]()

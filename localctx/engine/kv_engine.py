@@ -22,7 +22,9 @@ from localctx.store.documents import StoredDocument
 
 
 class PlannedCache(Protocol):
-    """The plan for one cache: its ``codec``, its ``keeper``, and ``chunk``, the most tokens prefilled in one step."""
+    """The plan for one cache: its ``codec``, its ``keeper`` (eviction policy), and ``chunk``, the maximum number of
+    tokens prefilled in one step.
+    """
 
     @property
     def codec(self) -> str: ...
@@ -35,8 +37,8 @@ class PlannedCache(Protocol):
 
 
 class KVEngine(ABC):
-    """The engine for the model of ``runtime``, under the settings of ``runtime``. ``rope`` is the current RoPE scaling
-    of the model.
+    """An engine: it plans, opens and persists the caches of the model of ``runtime``, under the settings of
+    ``runtime``. ``rope`` is the current RoPE scaling of the model.
 
     If ``always_cuts``, chunks end where the documents end even if nothing is persisted. The result then equals that of
     a persisted run bit for bit.
@@ -56,8 +58,8 @@ class KVEngine(ABC):
             self.rope = rope
 
     def fingerprint(self, codec: str) -> bytes:
-        """Returns the fingerprint of pages in ``codec``: a hash of everything that the bytes of a page depend on.
-        Cached, because computing it takes as long as encoding 100 tokens.
+        """Returns the fingerprint of pages in ``codec``: a hash of everything on which the content of a page depends
+        besides its tokens. It is cached, because computing it takes as long as encoding 100 tokens.
         """
         key = codec, self.rope
         if key not in self._fingerprints:
@@ -65,20 +67,20 @@ class KVEngine(ABC):
         return self._fingerprints[key]
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
-        """Returns the token counts at which the prefill of ``prompt`` is cut; a chunk ends at each. The first cut is
-        where the documents and the history of a chat end. The prompt is persisted up to the last cut.
+        """Returns the token counts at which a chunk must end while ``prompt`` is prefilled. The first is where the
+        documents and the history of a chat end. The prompt is persisted up to the last one.
         """
         return (prompt.shared,)
 
     @property
     @abstractmethod
     def codec(self) -> str:
-        """The codec of new caches."""
+        """The name of the codec for keys and values in new caches."""
 
     @abstractmethod
     def plan_cache(self, settings: Settings, tokens: int) -> PlannedCache:
-        """Plan the cache of a prompt of ``tokens`` for the memory that is free now. Raises UsageError for unsupported
-        settings.
+        """Plan the cache of a prompt of ``tokens`` tokens for the memory that is free now. Raises UsageError for
+        unsupported settings.
         """
 
     @abstractmethod
@@ -87,8 +89,8 @@ class KVEngine(ABC):
 
     @abstractmethod
     def plan(self, planned: Any, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
-        """Plan a prompt of ``tokens``, of which the first ``reused`` come from the store, and an answer of at most
-        ``answer`` tokens. ``planned`` is a result of ``plan_cache``.
+        """Estimate the cost of a prompt of ``tokens`` tokens and an answer of at most ``answer`` tokens. The first
+        ``reused`` tokens of the prompt come from the store. ``planned`` is a result of ``plan_cache``.
 
         ``per_second`` is the measured prefill rate in tokens per second, None if unknown. Raises TooLong if memory has
         no room for the cache.
@@ -107,24 +109,25 @@ class KVEngine(ABC):
         end: int,
         remote: bool,
     ) -> Persister:
-        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. ``identity`` is
-        the identity under which its pages are stored. With ``remote`` it uses the remote store too, if there is one.
+        """Returns the persister for the sequence ``tokens`` about ``documents``, in which the documents end at token
+        ``end``. ``identity`` is the identity under which its pages are stored. If ``remote``, the remote store is used
+        too, if there is one.
         """
 
     def sharing(self, planned: Any, tokens: Sequence[int]) -> Sharing | None:
-        """Returns the in-memory prefix cache for a raw prompt of ``tokens`` and its cache ``planned``, a result of
-        ``plan_cache``. Returns None if this prompt shares no pages.
+        """Returns the in-memory prefix cache for a raw prompt of ``tokens``, whose cache has the plan ``planned`` (a
+        result of ``plan_cache``). Returns None if this prompt cannot share pages with others.
         """
         return None
 
     @abstractmethod
     def report(self, cache: Any, *, window: int, chunk: int, restored: int) -> KVReport:
         """Returns the report on an open cache, whose first ``restored`` tokens came from the store. ``window`` is the
-        context window in tokens, and ``chunk`` the most tokens prefilled in one step.
+        context window in tokens, and ``chunk`` the maximum number of tokens prefilled in one step.
         """
 
     @abstractmethod
     def max_tokens_at_once(self, cache: Any) -> int:
-        """Returns how many tokens one pass may compute so that the results equal those of one token a pass, and so that
-        all but the first can be trimmed again.
+        """Returns the greatest number of tokens that one pass may compute with the same results as one token a pass.
+        All tokens of such a pass but the first can be trimmed again, as drafted tokens require.
         """

@@ -30,8 +30,8 @@ SMALLER = "int8"  # chosen automatically if the native codec does not fit
 
 @dataclass(frozen=True)
 class LlamaPlan:
-    """The ``PlannedCache`` of llama.cpp. ``limit`` is how many bytes contexts may take now, ``tokens`` is the length of
-    the prompt.
+    """The plan for one cache in llama.cpp (a ``PlannedCache``). ``limit`` is the size in bytes that all contexts
+    together may have now, and ``tokens`` is the length of the prompt.
     """
 
     codec: str
@@ -41,8 +41,8 @@ class LlamaPlan:
     keeper: Keeper
 
     def cells(self, answer: int) -> int:
-        """Returns the number of tokens that the cache must hold at once, with an answer of ``answer`` tokens. The
-        number is rounded up to llama.cpp's blocks of cells.
+        """Returns the number of tokens that the cache must hold at once for the prompt and an answer of ``answer``
+        tokens. The number is rounded up to llama.cpp's blocks of cells.
         """
         tokens = self.tokens + answer
         held = self.keeper.max_tokens_held(tokens)
@@ -52,7 +52,7 @@ class LlamaPlan:
 
 
 class NoRecovery(OomRecovery):
-    """Tries nothing: llama.cpp's sequences are preempted before memory runs out."""
+    """An OomRecovery that does nothing, because llama.cpp's sequences are preempted before memory runs out."""
 
     def __call__(self, cache: object, of_budget: bool = False) -> str | None:
         return None
@@ -70,8 +70,8 @@ class LlamaEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """The codec of new caches: that of the settings, or llama.cpp's own for ``auto``. If llama.cpp's own codec does
-        not fit in memory, ``plan_cache`` takes SMALLER.
+        """The codec of new caches: that of the settings or, for ``auto``, llama.cpp's default. If caches in the default
+        codec do not fit in memory, ``plan_cache`` takes the codec SMALLER.
         """
         kv = self.runtime.settings.kv
         if kv != "auto":
@@ -91,10 +91,12 @@ class LlamaEngine(KVEngine):
         return planned
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
-        """Returns the token counts at which the prefill of ``prompt`` is cut: where the documents and the history of a
-        chat end, and where the question begins, because most questions have the same wording before it. A model whose
-        sequences cannot be trimmed anywhere (with recurrent states or sliding windows) has no cut at the question,
-        because it would store all its states once more.
+        """Returns the token counts at which a chunk must end while ``prompt`` is prefilled. They are where the
+        documents and the history of a chat end, and where the question itself begins, because the wording before most
+        questions is the same.
+
+        A model with recurrent states or sliding windows, whose sequences cannot be trimmed to any length, has no cut at
+        the question, because all its states would be stored once more there.
         """
         return sorted({prompt.shared, prompt.question}) if self.model.kind.rewinds else [prompt.shared]
 
@@ -144,9 +146,9 @@ class LlamaEngine(KVEngine):
         end: int,
         remote: bool,
     ) -> SnapshotPersister:
-        """Returns the persister for a cache of ``tokens``, in which the documents end at token ``end``. ``identity`` is
-        the identity under which its snapshots are stored. ``remote`` has no effect: snapshots stay local, because
-        another machine may have another build of llama.cpp.
+        """Returns the persister for the sequence ``tokens`` about ``documents``, in which the documents end at token
+        ``end``. ``identity`` is the identity under which its snapshots are stored. ``remote`` has no effect: snapshots
+        stay local, because another machine may have another build of llama.cpp.
         """
         settings = self.runtime.settings
         return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], end)
@@ -176,8 +178,8 @@ class LlamaEngine(KVEngine):
         )
 
     def max_tokens_at_once(self, cache: LlamaCache) -> int:
-        """Returns 1, because llama.cpp's results for several tokens at once differ in the last digits. So nothing is
-        drafted.
+        """Returns 1, because llama.cpp's results for several tokens at once differ in the last digits. So tokens are
+        never drafted.
         """
         return 1
 
@@ -187,8 +189,8 @@ class LlamaEngine(KVEngine):
 
 
 def context_bytes(model: LlamaModel, cap: int | None) -> int:
-    """Returns how many bytes llama.cpp's contexts for ``model`` may take: the free memory plus the memory that they
-    hold now, at most ``cap`` (None: no cap).
+    """Returns the size in bytes that llama.cpp's contexts for ``model`` may have: the free memory plus the memory that
+    they hold now, at most ``cap`` (None: no cap).
     """
     device, ram = measure_device(str(model.device)).free, measure_ram().free
     free = model.layers.context_limit(device, ram) + sum(model.kv_nbytes.values())

@@ -27,8 +27,8 @@ _SECOND = 1.0  # between two reports, so that a terminal shows the seconds that 
 
 
 class ModelLoader:
-    """Loads models, and keeps the last loaded one with the ``pools`` of its caches. Each session gets a view of this
-    model with a context window of its own.
+    """Loads models, and keeps the last loaded model with the ``pools`` of its caches. Several sessions share it: each
+    gets a view of the model with a context window of its own.
     """
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class ModelLoader:
 
 
 class ProcessorPreparation:
-    """Compiles the CPU kernels in a background thread, unless an earlier run did it or ``needed`` is False (a GPU
-    computes).
+    """Compiles the CPU kernels in a background thread. It does nothing if an earlier run did that, or if ``needed`` is
+    False because a GPU computes.
 
-    A command that ends during the compilation does not wait for this thread. It waits only for the last kernels, which
-    decode, if their compilation has begun: numba caches them for the next run.
+    A command that ends during the compilation does not wait for this thread. It only waits for the last kernels, those
+    for decoding, if their compilation has begun: numba caches them for the next run.
     """
 
     def __init__(self, needed: bool = True) -> None:
@@ -73,7 +73,7 @@ class ProcessorPreparation:
 
     def wait(self, report: Callable[[], None]) -> None:
         """Wait for the compilation, and call ``report`` every second meanwhile. An error of the compilation is not
-        raised here, but again when the model is loaded.
+        raised here: it occurs again when the model is loaded.
         """
         while self._thread and self._thread.is_alive():
             report()
@@ -81,7 +81,9 @@ class ProcessorPreparation:
 
 
 def same_model(a: Settings, b: Settings) -> bool:
-    """Returns True if both settings name the same model, to be loaded in the same way."""
+    """Returns True if both settings name the same model and load it in the same way (device, precision, threads and so
+    on).
+    """
     return all(getattr(a, name) == getattr(b, name) for name in LOADED_BY)
 
 

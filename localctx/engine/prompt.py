@@ -22,14 +22,14 @@ Exchange = tuple[str, str]
 
 @dataclass(frozen=True)
 class Conversation:
-    """The conversation that a question continues: ``chat`` (its id), ``history``, and ``keeper`` if the chat has its
-    own.
+    """The conversation that a question continues: ``chat`` (its id), ``history`` (earlier questions and answers), and
+    ``keeper`` if the chat has an eviction policy of its own.
 
-    ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
-    (plural). ``adapter`` computes the answer (None: no adapter). ``messages`` replace all of that by a raw
-    conversation, with ``tools`` that the answer may call; ``raw`` replaces it by a text to continue. ``max_tokens``
-    limits the answer (0: the setting). If ``begun`` is set, the answer continues this text. If it is ``formatted``, a
-    grammar says what the answer may be.
+    ``form`` is the wording of a first question about documents (see ``prompt_wording``), with ``{question}`` and
+    ``{s}`` (plural). ``adapter`` is the LoRA adapter that answers (None: no adapter). ``messages`` replace all of that
+    by a raw conversation, with ``tools`` that the answer may call; ``raw`` replaces it by a text to continue.
+    ``max_tokens`` limits the answer (0: the setting). If ``begun`` is set, the answer continues this text. If
+    ``formatted`` is True, a grammar says what the answer may be.
     """
 
     chat: str | None = None
@@ -51,7 +51,7 @@ class Conversation:
 
     @property
     def is_verbatim(self) -> bool:
-        """True if the prompt is raw: given as messages or text."""
+        """True if the prompt is raw: given as messages or text, without our wording."""
         return bool(self.messages or self.raw)
 
 
@@ -61,9 +61,10 @@ NO_CONVERSATION = Conversation()
 
 @dataclass(frozen=True)
 class Prompt:
-    """The ``tokens`` of a whole prompt, and where its parts end. The first ``shared`` tokens are the same for any
-    question about these documents in this conversation, in any form. The first ``documents`` tokens do not depend on
-    the history either. Tokens from index ``question`` on depend on the question, and not on the form alone.
+    """The ``tokens`` of a whole prompt, and the token counts at which its parts end. The first ``documents`` tokens are
+    the same for every question about these documents. The first ``shared`` tokens, with the history of a chat, are the
+    same for every question at this point of the chat, in any wording. Tokens from index ``question`` on depend on the
+    text of the question, and not on the wording alone.
     """
 
     tokens: list[int]
@@ -72,10 +73,11 @@ class Prompt:
     question: int
 
     def activation(self, adapter: Adapter) -> Activation:
-        """Returns the token from which on ``adapter`` computes: its first invocation (tokens that activate it) after
-        the documents. So in a chat, the adapter also computes the pages of earlier answers.
+        """Returns the token from which on the LoRA ``adapter`` applies: the beginning of its invocation (the tokens
+        that activate it), at the first place after the documents. So in a chat, the adapter also applies to earlier
+        answers.
 
-        Raises ModelError if the prompt has no invocation.
+        Raises ModelError if the prompt does not contain the invocation.
         """
         wanted = list(adapter.invocation)
         starts = range(self.documents, len(self.tokens) - len(wanted) + 1)
@@ -91,12 +93,12 @@ class Prompt:
 def make_prompt(
     tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Exchange] = (), form: str = ASK
 ) -> Prompt:
-    """Returns the prompt in the wording ``form``: documents (``texts``) first, then earlier questions and answers, the
-    question last.
+    """Returns the prompt that asks ``question`` in the wording ``form``: first the documents (``texts``), then the
+    ``history`` of earlier questions and answers, last the question.
 
     File names are left out, so that a renamed file has the same pages. The end of the documents and the beginning of
-    the question are found by comparing with the prompts of two probe questions, so this works with any chat template.
-    After a ``history``, the part before the last question counts as shared.
+    the question are found by comparison with the prompts of two probe questions, which works with any chat template.
+    After a ``history``, everything before the last question counts as shared.
     """
     encode = partial(_encode, tokenizer)
     tokens = encode(texts, question, history, form)
@@ -135,8 +137,8 @@ def _encode(
 
 
 def verbatim_prompt(tokenizer: Tokenizer, conversation: Conversation) -> Prompt:
-    """Returns the prompt of a raw conversation or text. All but the last token are shared, because one must be left to
-    prefill. Raises UsageError for a text with fewer than two tokens.
+    """Returns the prompt of a raw conversation or text. All tokens but the last count as shared, because one token must
+    be left to prefill. Raises UsageError for a text with fewer than two tokens.
     """
     if conversation.messages:
         tokens = tokenizer.encode_chat(conversation.messages, conversation.tools)
@@ -158,8 +160,8 @@ def common(tokens: Sequence[int], other: Sequence[int]) -> int:
 def estimate_tokens(
     tokenizer: Tokenizer, texts: Sequence[str], enough: int, cancelled: Callable[[], bool] = lambda: False
 ) -> int:
-    """Returns the number of tokens of ``texts``: exact up to ``enough`` tokens, extrapolated from the number of
-    characters beyond.
+    """Returns the number of tokens of ``texts``. It is exact up to ``enough`` tokens; beyond that it is extrapolated
+    from the number of characters.
 
     So a text that is far too long is not tokenized whole. Raises Cancelled.
     """

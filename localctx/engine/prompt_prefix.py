@@ -12,18 +12,18 @@ LOOK_AHEAD = 1_000  # characters after a cut that could affect the tokens before
 
 @dataclass(frozen=True)
 class TextPrefix:
-    """The beginning of a text: its first ``characters`` characters, which take ``tokens`` tokens."""
+    """The beginning of a text: its first ``characters`` characters, which are ``tokens`` tokens long."""
 
     characters: int
     tokens: int
 
 
 def cut_at_token(tokenizer: Tokenizer, text: str, end: int) -> TextPrefix:
-    """Returns the longest prefix of ``text`` whose prompt has the same first tokens as the prompt of the whole text. So
-    it reuses the kept pages of the whole text. The prefix has at most ``end`` characters, and no white space at its
-    end.
+    """Returns the longest prefix of ``text``, at most ``end`` characters, that has the same first tokens as the whole
+    text. The prompt of the prefix can then reuse the kept pages of the whole text. The prefix does not end with white
+    space.
 
-    If the tokenizer's tokens do not spell the text, the prefix ends with a word, and its last page may differ.
+    If the decoded tokens differ from the text, the prefix ends with a word, and its last page may differ.
     """
     whole = _prompt(tokenizer, text[: end + LOOK_AHEAD])
     while cut := text[:end].rstrip():

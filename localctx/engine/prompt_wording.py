@@ -15,7 +15,7 @@ SUMMARIZE_CHAT = "Summarize what was said so far."
 
 def content(texts: Sequence[str], question: str, form: str) -> str:
     """Returns the content of the first message of a conversation: the documents ``texts``, then the ``question`` in the
-    wording ``form``. ``form`` is a constant of this module, such as ASK. Without documents, returns the question alone.
+    wording ``form``, a constant of this module such as ASK. Without documents, returns the question alone.
 
     The first document has no number, so that the pages of a question about it alone are reused when more documents
     follow. ``attribution`` finds the documents by the colon and line break before each.

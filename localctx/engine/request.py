@@ -42,8 +42,8 @@ Decoding = Literal["free", "quote"]
 
 @dataclass(slots=True)
 class RequestPrompt:
-    """The prompt of a request: what it reads and asks. The request builder makes it. Retrieval and workflows add the
-    passages and where they come from.
+    """The prompt of a request: the documents that it reads, the question, and the tokens. The request builder makes it.
+    Retrieval and workflows add the passages and where they come from.
     """
 
     documents: Sequence[StoredDocument]
@@ -62,7 +62,9 @@ class RequestPrompt:
 
     @property
     def sources(self) -> list[tuple[StoredDocument, int, int]]:
-        """The texts that are read, each as (document, first character, end): the passages, else whole documents."""
+        """The texts that are read, each as (document, first character, end): the passages or, if there are none, whole
+        documents.
+        """
         if not self.passages:
             return [(document, 0, len(document.text)) for document in self.documents]
         documents = {document.id: document for document in self.documents}
@@ -71,7 +73,7 @@ class RequestPrompt:
 
 @dataclass(slots=True)
 class RequestResult:
-    """The result of a request: its answers, and what its report needs besides them."""
+    """The result of a request: its answers, and everything else that its report needs."""
 
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"  # why generation ended
@@ -96,8 +98,8 @@ class RequestResult:
 
 @dataclass(slots=True)
 class Request:
-    """One request while it runs: the model, cache and persister that it uses, how far it has come, its ``prompt`` and
-    its ``result``.
+    """One request while it runs: its ``prompt``, its ``result``, the model, cache and persister that it uses, and its
+    progress.
     """
 
     model_name: str  # in the settings
@@ -124,7 +126,7 @@ class Request:
     result: RequestResult = field(default_factory=RequestResult)
 
     def after_chunk(self, cache: Any) -> None:
-        """Persist or share what was prefilled so far. Call after each chunk."""
+        """Persist the pages prefilled so far, or share them with other prompts. Call this after each chunk."""
         if self.persister:
             self.persister(cache)
         if self.sharing:
@@ -142,18 +144,20 @@ class Request:
 
     @property
     def paged_cache(self) -> Cache:
-        """The cache as a ``Cache`` of our own pages. Asserts that the engine is torch."""
+        """The cache as a ``Cache`` of our own pages. Asserts that the request runs with the torch engine."""
         assert isinstance(self.cache, Cache), "the engine is torch"
         return self.cache
 
     @property
     def not_said(self) -> str:
-        """The sentence that says that nothing answers the question: that of the adapter, or else localctx's own."""
+        """The sentence with which the model replies that the text does not answer the question. The adapter may have
+        its own; the default is localctx's.
+        """
         return (self.adapter.not_said if self.adapter else "") or NOT_SAID
 
     @property
     def text(self) -> str:
-        """The text of the first answer as generated, with its white space."""
+        """The text of the first answer as generated, with white space at both ends."""
         return self.prompt.begun + "".join(token.text for token in self.result.answers[0])
 
     @property
@@ -173,7 +177,9 @@ class Request:
 
     @property
     def persist_notes(self) -> list[str]:
-        """Notes for the user on persisting, one line each: evicted caches, tokens without room, the remote store."""
+        """Notes for the user about persisting, one line each: caches that were evicted from the store, tokens for which
+        it had no room, or problems with the remote store.
+        """
         return self.persister.notes if self.persister else []
 
     def record_kv(self) -> None:
@@ -212,7 +218,7 @@ class Request:
         )
 
     def prepare_report(self) -> PrepareReport:
-        """Returns the report of a document prefilled ahead of questions."""
+        """Returns the report of a document that was prefilled ahead of questions."""
         row = self.prompt.documents[0].row
         tokens = {"prompt": len(self.prompt.tokens), "reused": self.plan.reused, "prefilled": self.prefilled}
         report = PrepareReport(row.id, row.name, self.model_name, self.result.stopped, tokens)

@@ -1,4 +1,4 @@
-"""Builds requests: chooses prompt, window, codec, keeper and memory limits, restores kept pages and plans the work.
+"""Builds requests: chooses prompt, window, codec, keeper and memory limits, restores kept pages and plans the request.
 Nothing is computed or written yet.
 """
 
@@ -75,14 +75,14 @@ class RequestBuilder:
 
     @property
     def engine(self) -> KVEngine:
-        """Engine of the runtime's model. Raises ModelError."""
+        """The engine of the runtime's model. Raises ModelError."""
         if self._engine is None:
             self._engine = ENGINES[self.model.engine](self.runtime)
         return self._engine
 
     @property
     def model(self) -> Model:
-        """Model of the runtime. Raises ModelError."""
+        """The runtime's model. Raises ModelError."""
         return self.runtime.model
 
     def build(
@@ -95,12 +95,13 @@ class RequestBuilder:
         part: str = "",
         conversation: Conversation = NO_CONVERSATION,
     ) -> Request:
-        """Build the request to ask ``question`` of ``texts``, or to prefill them (``question`` None).
+        """Build the request to ask ``question`` about ``texts``, or to prefill them ahead of questions (``question``
+        None).
 
         ``part`` names the part of ``documents`` that ``texts`` are, empty for the whole. ``conversation`` is the
-        conversation that the question continues. ``persist``: restore pages from the store and write new ones to it.
-        Raises TooLong before anything is persisted. Raises UsageError for a document that is only prefilled, under a
-        keeper that would leave nothing to persist.
+        conversation that the question continues. If ``persist``, pages are restored from the store and new ones written
+        to it. Raises TooLong before anything is persisted. Raises UsageError for a document that is only prefilled, if
+        the keeper would leave nothing to persist.
         """
         started, settings = time.perf_counter(), self._settings_of(conversation)
         spec = _PromptSpec(documents, texts, question, part, conversation)
@@ -155,19 +156,19 @@ class RequestBuilder:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """The most tokens that a prompt may have, with RoPE scaling if the settings allow it. It is infinite if the
-        keeper evicts tokens and bounds the positions, so that a prompt of any length can be read.
+        """The maximum number of tokens of a prompt, with RoPE scaling if the settings allow it. It is infinite if the
+        keeper evicts tokens and keeps positions within the window, because a prompt of any length can then be read.
         """
         return longest_prompt(self.runtime.settings, self.model)
 
     @property
     def fingerprint(self) -> bytes:
-        """The fingerprint under which pages are named, with the current settings and RoPE scaling."""
+        """The fingerprint from which the names of pages are made, with the current settings and RoPE scaling."""
         return self.engine.fingerprint(self.engine.codec)
 
     def prompt(self, texts: Sequence[str], question: str, conversation: Conversation = NO_CONVERSATION) -> Prompt:
-        """Build the prompt that asks ``question`` of ``texts``, continuing ``conversation``, and scale the model's RoPE
-        as its length needs.
+        """Build the prompt that asks ``question`` about ``texts`` and continues ``conversation``. If the prompt is
+        long, scale the model's RoPE to a longer window.
 
         Raises TooLong; a text that is far too long is not tokenized whole.
         """

@@ -1,4 +1,4 @@
-"""Reports of a request: the objects behind ``--json``. Fields may be added, none is renamed."""
+"""Reports of a request: the objects behind ``--json``. Fields may be added, but are never renamed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,17 +9,17 @@ BY_WORDS = "sources were found by their words: llama.cpp does not tell what the 
 
 
 def dropped_tokens(evicted: Sequence[Mapping[str, float]], prompt: int) -> int:
-    """Returns how many of the first ``prompt`` tokens an answer did not see, from the ``evicted`` ranges of a
-    ``KVReport``. Ranges that some heads kept count in part.
+    """Returns how many of the first ``prompt`` tokens were evicted, so that the answer did not see them. ``evicted``
+    are the ranges of a ``KVReport``. A range that some KV heads kept counts in part.
     """
     return round(sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in evicted))
 
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """The numbers of tokens of one answered request. ``prompt`` is the length of the prompt: ``reused`` of its tokens
+    """The numbers of tokens of one answered request. ``prompt`` is the length of the prompt: ``reused`` of these tokens
     come from kept pages, ``prefilled`` are computed now. ``generated`` counts the tokens of all answers, ``longest``
-    those of the longest answer. Prompt lookup ``drafted`` tokens, of which ``accepted`` were right.
+    those of the longest answer. Prompt lookup ``drafted`` some tokens, of which ``accepted`` were right.
     """
 
     prompt: int
@@ -34,10 +34,10 @@ class TokenCounts:
 @dataclass(frozen=True)
 class KVReport:
     """The KV cache at the end of a request. ``pages`` and ``bytes`` map the name of each tier to the number of pages
-    there and their size in bytes. ``window`` is in tokens; ``chunk`` is the most tokens prefilled in one step.
-    ``evicted`` are the ranges ``start..stop`` of the prompt that the keeper evicted; ``kept`` is the share (0 to 1)
-    that each KV head still keeps. ``map`` is a ``PageMap`` as JSON. ``engine`` names the engine that holds the cache,
-    ``reading`` is the setting (full or sparse prefill).
+    there and their size in bytes. ``window`` is in tokens; ``chunk`` is the maximum number of tokens prefilled in one
+    step. ``evicted`` are the ranges ``start..stop`` of the prompt that the keeper evicted; ``kept`` is the share (0 to
+    1) of a range that each KV head still keeps. ``map`` is a ``PageMap`` as JSON. ``engine`` names the engine that
+    holds the cache. ``reading`` is the setting with this name (full or sparse prefill).
     """
 
     codec: str
@@ -56,10 +56,10 @@ class KVReport:
 
 @dataclass
 class EverywhereReport:
-    """The report on a question put to every passage. There are ``passages`` passages in all; ``asked`` were asked so
-    far, and ``reused_answers`` had a stored answer. ``groups`` are equal answers with their count and the indices of
-    their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers. ``persist``: True if pages and
-    answers are kept in the store.
+    """The report on a question that is put to every passage. There are ``passages`` passages in all; ``asked`` were
+    asked so far, and for ``reused_answers`` passages the store had an answer. ``groups`` are equal answers with their
+    count and the indices of their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers.
+    ``persist`` is True if pages and answers are kept in the store.
     """
 
     passages: int
@@ -92,7 +92,7 @@ class ComparedReport:
 class AnswerReport:
     """The report on one answered question, which ``ask --json`` prints.
 
-    ``seconds`` are by phase. ``citations`` have the form of ``Citation``, ``sentences`` of the answer that of
+    ``seconds`` are by phase. ``citations`` have the form of ``Citation``, the ``sentences`` of the answer that of
     ``AnswerSentence``. ``decoding`` is ``quote`` if the answer consists of words of the documents, else ``free``.
     ``confidence`` is the probability that the text answers the question, None if no adapter rates it. ``withheld`` is
     an answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None if

@@ -28,7 +28,7 @@ MIN_RATED_ANSWER = 16  # tokens; a shorter answer says little about speed
 
 
 def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run a ``coroutine`` that answers or prefills a request, and always close the request.
+    """Run ``coroutine``, which answers or prefills a request, and always close the request.
 
     A cancel is no error: ``request.stopped`` is then ``cancelled``, and the tokens generated so far remain.
     """
@@ -41,8 +41,8 @@ def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCor
 
 
 def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Prefill the rest of the prompt and generate the answer, or as many answers as ``settings`` say. The cache records
-    their attention for attribution.
+    """Prefill the rest of the prompt and generate the answer, or as many answers as ``settings`` ask for. The cache
+    records the attention of the answers for attribution.
 
     Raises Cancelled, OutOfKVMemory; tokens generated before remain.
     """
@@ -50,15 +50,15 @@ def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None
 
 
 def record_tokens(request: Request, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering``. Its tokens are added to the answers of the request, and the time that they take to the seconds
-    of the request.
+    """Run ``answering``, and add the tokens that it yields to the answers of ``request``. The time that they take is
+    added to the seconds of the request.
     """
     return map_events(answering, partial(_record, request))
 
 
 def generate_tokens(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Do the work of ``answer_request`` without recording the tokens: the caller passes the events on to
-    ``record_tokens``.
+    """Prefill and generate like ``answer_request``, but without recording the tokens. The caller passes the events on
+    to ``record_tokens``.
     """
     if request.logits is None:
         yield from prefill_request(request)
@@ -75,8 +75,8 @@ def generate_tokens(request: Request, settings: Settings) -> EngineCoroutine[Non
 
 
 def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutine[None]:
-    """Prefill the prompt up to token ``stop`` (None: all of it), and persist pages behind it. Sets ``request.logits``
-    at the end of the prompt. Raises Cancelled, OutOfKVMemory.
+    """Prefill the prompt up to token ``stop`` (None: all of it), and persist pages meanwhile. At the end of the prompt,
+    sets ``request.logits``. Raises Cancelled, OutOfKVMemory.
     """
     start, tokens = time.perf_counter(), request.prompt.tokens[:stop]
     if request.cache.length >= len(tokens):
@@ -100,9 +100,9 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
-    """Score a passage: prefill it, and return the log-likelihood, in nats, of the question after it. The adapter is not
-    used. The question is scored in a fork, so the request's cache then ends with the passage. Raises Cancelled,
-    OutOfKVMemory.
+    """Compute how well a passage matches the question: prefill the passage, and return the log-likelihood, in nats, of
+    the question after it. The adapter is not used. The question is computed in a fork, so the request's own cache ends
+    with the passage. Raises Cancelled, OutOfKVMemory.
     """
     assert request.prompt.ranking, "only passages are ranked"
     yield from prefill_request(request, request.prompt.boundary)
@@ -123,9 +123,7 @@ def _add_prefill_seconds(request: Request, start: float) -> None:
 
 
 def emit_text(request: Request, text: str) -> Iterator[Token]:
-    """Yield ``text`` as the tokens of the answer, and add them to the first answer. The model did not generate this
-    text.
-    """
+    """Yield ``text``, which the model did not generate, as tokens of the answer, and add them to the first answer."""
     tokenizer = request.model.tokenizer
     text_of = tokenizer.stream()
     for token in tokenizer.encode(text):
@@ -134,11 +132,12 @@ def emit_text(request: Request, text: str) -> Iterator[Token]:
 
 
 def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> None:
-    """Prefill up to where a next question would begin, and persist that prefix as a ``branch`` of the chat.
+    """Prefill the conversation with the answer, up to where the next question will begin, and persist this prefix as a
+    ``branch`` of the chat.
 
-    The answer's pages are reused as far as its text is tokenized the same way again; all further tokens are prefilled
-    as the chat template has them. If the keeper evicted something or memory is short, nothing is done, and the next
-    question prefills more.
+    The pages of the generated answer are reused as far as its text is tokenized in the same way again; all further
+    tokens are prefilled as the chat template has them. If the keeper evicted tokens or memory is short, nothing is
+    done, and the next question prefills more.
     """
     tokens, cache = request.prompt.next_tokens(request.text), request.cache
     if not request.persister or request.persist_error or not cache.exact or len(tokens) > request.model.context:
@@ -154,7 +153,7 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
 
 
 def close_request(request: Request) -> None:
-    """Persist what was prefilled, record the cache's report, and drop the cache."""
+    """Persist the pages that were prefilled, record the report on the cache, and drop the cache."""
     if request.persister:
         if (answer_rate := _answer_rate(request)) is not None:
             request.persister.note_answer_rate(answer_rate)

@@ -82,13 +82,13 @@ class Runtime:
 
     @property
     def has_states(self) -> bool:
-        """True if layers of the model keep states, which are stored as snapshots beside the pages."""
+        """True if some layers of the model have recurrent states, which are stored as snapshots beside the pages."""
         return self.model.engine == "torch" and bool(self.paged_model.shape.states)
 
     @property
     def can_blend(self) -> bool:
-        """True if blending may be tried: the model keeps keys and values of every token, so it has no states and no
-        sliding layers. Also True for llama.cpp, whose engine refuses blending itself.
+        """True if the model keeps keys and values of every token, as blending needs: it has no recurrent states and no
+        sliding-window layers. Also True for llama.cpp, whose engine refuses blending itself.
         """
         return self.model.engine != "torch" or not self.paged_model.shape.snapshots
 
@@ -100,8 +100,8 @@ class Runtime:
 
     @property
     def adapter(self) -> Adapter | None:
-        """The adapter that the settings name, added to the model; None if they name none, or if ``auto`` finds none for
-        this model. Raises ModelError.
+        """The LoRA adapter that the settings name, added to the model. None if they name none, or if ``auto`` finds
+        none for this model. Raises ModelError.
         """
         wanted = self.settings.adapter, self.settings.model
         if self.settings.adapter == "auto" and self.model.engine != "torch":
@@ -120,7 +120,9 @@ class Runtime:
 
     @property
     def effective_context(self) -> EffectiveContext:
-        """The effective context of the model in use. Raises ModelError."""
+        """The effective context of the model in use: the length up to which documents are read whole. Raises
+        ModelError.
+        """
         name = self.settings.model
 
         def measured() -> dict[str, Any] | None:
@@ -138,7 +140,7 @@ class Runtime:
 
     @property
     def pools(self) -> PoolSet:
-        """Pools that hold the caches of this model."""
+        """The pools that hold the caches of this model."""
         return self._loader.pools
 
     @property
@@ -151,7 +153,9 @@ class Runtime:
         return InUse(str(self._model.device), self._model.nbytes, adapter.nbytes if adapter else 0, kv)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
-        """Returns the result of ``read``, called with the store; None if there is no store, or if it cannot be read."""
+        """Call ``read`` with the store and return its result. Returns None if there is no store, or if it cannot be
+        read.
+        """
         return read_store(self.settings.home, lambda: self.store, read)
 
     def report(self, phase: str, done: int, total: int) -> None:
@@ -159,7 +163,7 @@ class Runtime:
         self.on_progress(Progress(phase, done, total))
 
     def load(self) -> float:
-        """Load the model and its adapter, and accept a cancel from then on. Returns the seconds that loading the model
+        """Load the model and its adapter. From then on a cancel is accepted. Returns the seconds that loading the model
         took, 0 if it was loaded already.
         """
         self.model, self.adapter  # noqa: B018 (loads)
@@ -176,8 +180,8 @@ class Runtime:
 
     @contextmanager
     def running(self, cancellable: bool = False) -> Iterator[None]:
-        """Forget earlier cancels, and accept a new cancel during the block. If ``cancellable``, it is accepted from the
-        start of the block, else once the model is loaded.
+        """Forget earlier cancels, and accept a new cancel while the block runs. If ``cancellable``, it is accepted from
+        the start of the block; otherwise only after the model is loaded.
         """
         self._cancel.clear()
         self._cancellable = cancellable
@@ -187,16 +191,18 @@ class Runtime:
             self._cancellable = False
 
     def cancel(self) -> bool:
-        """Stop the running work within one layer's forward pass; may be called from any thread or a signal handler.
+        """Stop the running work within the forward pass of one layer. It may be called from any thread or a signal
+        handler.
 
-        Returns False if nothing cancellable is running (loading a model is not), or if it was cancelled already.
+        Returns False if nothing that can be cancelled is running (loading a model cannot be), or if it was cancelled
+        already.
         """
         accepted = self._cancellable and not self._cancel.is_set()
         self._cancel.set()
         return accepted
 
     def cancelled(self) -> bool:
-        """Returns True after ``cancel``, until the next work starts."""
+        """Returns True after ``cancel``, until the next work begins."""
         return self._cancel.is_set()
 
     def check_cancelled(self) -> None:
@@ -205,7 +211,7 @@ class Runtime:
             raise Cancelled
 
     def change(self, settings: Settings) -> None:
-        """Continue under other settings. The model stays loaded if both settings name the same one."""
+        """Continue with other settings. The model stays loaded if both settings name the same one."""
         old, self.settings = self.settings, choose_model(settings)
         if not same_model(old, self.settings):
             self._model = None
@@ -213,7 +219,7 @@ class Runtime:
             self.close()
 
     def close(self) -> None:
-        """Wait for uploads to a remote store, then close the local one."""
+        """Wait for uploads to a remote store, then close the local store."""
         finish_uploads()
         if self._store:
             self._store.close()

@@ -38,12 +38,12 @@ Scheduled = tuple[Sequence, AwaitedForward]
 
 
 class Batcher:
-    """Chooses the forward requests of each pass. All prefill requests of a pass have at most ``max_prefill_tokens``
+    """Chooses the forward requests of each pass. The prefill requests of a pass have at most ``max_prefill_tokens``
     tokens together; a larger request is the only prefill request of its pass.
 
-    With ``in_order``, sequences prefill in the order in which they were added. While FULL_DECODE_BATCH sequences or
-    more are decoding, no request of ``max_prefill_tokens`` tokens or more is computed. Long sequences then end a few at
-    a time. Otherwise all would be prefilled first, and would end at nearly the same time.
+    If ``in_order``, sequences prefill in the order in which they were added. Prefill then waits while FULL_DECODE_BATCH
+    sequences or more are decoding: no request of ``max_prefill_tokens`` tokens or more is computed. So long sequences
+    end a few at a time. Otherwise all would be prefilled first, and would end at nearly the same time.
     """
 
     def __init__(self, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
@@ -53,22 +53,20 @@ class Batcher:
         self.sequences = list[Sequence]()
 
     def add(self, coroutine: EngineCoroutine[Result], cancelled: CancelCheck = never_cancelled) -> Sequence[Result]:
-        """Add a sequence for ``coroutine``, which starts at once. ``cancelled`` is called to check whether the sequence
-        was cancelled.
-        """
+        """Add ``coroutine`` as a new sequence. ``cancelled`` is called to check whether the sequence was cancelled."""
         sequence = Sequence(coroutine, cancelled)
         self.sequences.append(sequence)
         return sequence
 
     def remove(self, sequence: Sequence) -> None:
-        """Remove a sequence and end its coroutine where it is."""
+        """Remove a sequence, and stop its coroutine where it is."""
         self.sequences.remove(sequence)
         sequence.close()
 
     def forward(self) -> EngineCoroutine[None]:
         """Yield the next pass as a ``ForwardGroup``, and resume its sequences with the logits. If the pass was
-        cancelled, the error is raised in the cancelled sequences. After another error, the sequences are computed one
-        by one.
+        cancelled, the error is raised in the cancelled sequences. After any other error, the sequences of the pass are
+        computed one by one.
         """
         if scheduled := self._schedule():
             self._passes += 1
@@ -79,8 +77,8 @@ class Batcher:
         return any(sequence.cancelled() for sequence, _ in self._computing)
 
     def collect_events(self) -> Iterator[tuple[Sequence, Event]]:
-        """Run every sequence up to its next forward request, or for MAX_EVENTS events. Yields the (sequence, event)
-        pairs.
+        """Run every sequence up to its next forward request, or for MAX_EVENTS events. Yields pairs of a sequence and
+        its event.
         """
         for sequence in list(self.sequences):
             for event in islice(sequence.events(), MAX_EVENTS):
@@ -89,8 +87,8 @@ class Batcher:
 
     @property
     def is_preempting(self) -> bool:
-        """True while sequences are preempted (left out of passes) because memory is short. Start no new sequence while
-        it is True.
+        """True while sequences are left out of passes (preempted) because memory is short. Start no new sequence
+        meanwhile.
         """
         waiting = [sequence for sequence in self.sequences if sequence.forward_request]
         return len(self._resident()) < len(waiting)
@@ -155,8 +153,8 @@ class Batcher:
 
 
 class Scheduler(Batcher):
-    """Runs sequences together, and computes each pass that ``Batcher`` chooses with ``compute``. ``max_prefill_tokens``
-    and ``in_order`` are arguments of ``Batcher``.
+    """Runs sequences together: ``compute`` computes each pass that the ``Batcher`` chooses. ``max_prefill_tokens`` and
+    ``in_order`` are arguments of ``Batcher``.
     """
 
     def __init__(self, compute: ForwardFunction, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
@@ -171,8 +169,8 @@ class Scheduler(Batcher):
             yield from self.step()
 
     def step(self) -> Iterator[tuple[Sequence, Event]]:
-        """Yield pairs of a sequence and its event, up to the next forward pass. Then compute that pass. Ended sequences
-        are removed.
+        """Run all sequences up to their next forward request, and yield pairs of a sequence and its event. Then compute
+        one pass. Ended sequences are removed.
         """
         yield from self.collect_events()
         run_to_end(self.forward(), lambda forward: self._compute(requests_of(forward), self.cancelled))

@@ -40,7 +40,9 @@ class Sequence(Generic[Result]):
         return None if self.ended or not isinstance(self._runner.yielded, AwaitedForward) else self._runner.yielded
 
     def resume(self, logits: Tensor | list[Tensor]) -> None:
-        """Send ``logits`` to the coroutine: the list for a group, the only element for a single request."""
+        """Send ``logits`` to the coroutine, as the result of its forward request: a list for a group, a tensor for a
+        single request.
+        """
         self._advance(self._runner.resume, logits)
 
     def fail(self, error: Exception) -> None:
@@ -48,7 +50,7 @@ class Sequence(Generic[Result]):
         self._advance(self._runner.fail, error)
 
     def close(self) -> None:
-        """Close the coroutine where it is; its ``finally`` blocks run."""
+        """Stop the coroutine where it is; its ``finally`` blocks run."""
         self._runner.close()
 
     def _advance(self, step: Callable[..., None], *arguments: Tensor | list[Tensor] | Exception) -> None:

@@ -35,8 +35,8 @@ class TorchEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """The codec of new caches: that of the settings or, for ``auto``, the smallest codec that passed the quality
-        gate.
+        """The codec of new caches: that of the settings or, for ``auto``, the codec with the smallest pages that passed
+        the quality gate.
         """
         kv = self.runtime.settings.kv
         if kv != "auto" and kv not in FORMATS:

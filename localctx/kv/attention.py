@@ -77,14 +77,14 @@ def attend_cache(
     expand: Expand | None = None,
     shared: bool = False,
 ) -> Tensor:
-    """Compute causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T,
-    D].
+    """Compute causal attention of the new tokens' queries q [Hq, T, D] over the cache and the new k, v [H, T, D].
+    Returns [Hq, T, Dv]. The cache is not extended, but its keeper and its history record the attention.
 
     ``scale`` is the factor of scores. ``window`` hides keys ``window`` or more positions back. With ``softcap`` c > 0,
     a score becomes c * tanh(score / c). ``sinks`` [Hq] are learned logits that take attention mass but add no value. In
-    a latent layer (MLA), ``expand`` turns latents into keys and values; the new k, v are already expanded. ``shared``:
-    another layer of the model has attended over this layer of the cache in this step. Returns [Hq, T, Dv]. The cache is
-    read and not extended, but attention is reported to its keeper and recorded.
+    a latent layer (MLA), ``expand`` turns cached latents into keys and values; the new k, v are already expanded.
+    ``shared`` is True if an earlier layer of the model attended over the same layer of the cache in this step. The
+    recorded attention is then added to that of the earlier layer.
     """
     call = _AttentionCall(cache, layer, q, scale, window, softcap, expand)
     path = call.path

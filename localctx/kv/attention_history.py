@@ -11,13 +11,14 @@ if TYPE_CHECKING:
 
 
 class AttentionHistory:
-    """Records the attention that the pages and tokens of one sequence received.
+    """Records the attention that the pages and tokens of one sequence received, for keepers (eviction policies) and for
+    attribution of answers.
 
     ``page_mass`` [pages] is the attention mass of each sealed page, summed over the queries that could see the page.
-    ``queries`` [pages] is the number of these queries. ``token_votes`` holds, per layer, the weight that the last
-    queries of the prompt gave each sealed token, [kv_heads, tokens]. ``recorded`` is the mass of each text page since
-    recording began, None if it never began. (A text page is 64 tokens of the text, whether or not a keeper evicted
-    some.)
+    ``queries`` [pages] is the number of these queries. ``token_votes`` holds, for each layer, the attention weight that
+    the last queries of the prompt gave each sealed token, [kv_heads, tokens]. ``recorded`` is the attention mass of
+    each 64 tokens of the text since ``record`` was called; None before that. Evicted pages keep their place in
+    ``recorded``.
     """
 
     def __init__(self) -> None:
@@ -27,7 +28,7 @@ class AttentionHistory:
 
     @property
     def mean_mass(self) -> np.ndarray:
-        """The mean mass per query of each sealed page, [pages]."""
+        """The attention mass of each sealed page, divided by the number of queries that could see the page: [pages]."""
         return self.page_mass / np.maximum(self.queries, 1)
 
     def add_page_mass(self, mass: np.ndarray) -> None:
@@ -56,16 +57,16 @@ class AttentionHistory:
         self.recorded = np.zeros(pages)
 
     def add_recorded(self, text_pages: np.ndarray, mass: np.ndarray) -> None:
-        """Add ``mass`` to ``recorded`` at the page indices ``text_pages`` (0 is the first page of the text). Both are
-        [n] or [kv_heads, n]. Pages beyond the recorded ones are ignored.
+        """Add attention ``mass`` to ``recorded``. ``text_pages`` are indices into ``recorded`` (0 is the first 64
+        tokens of the text). Both are [n] or [kv_heads, n]. Indices beyond the recorded pages are ignored.
         """
         assert self.recorded is not None
         count = len(self.recorded)
         self.recorded += np.bincount(text_pages.ravel(), mass.ravel(), count)[:count]
 
     def fork(self, recording: bool = True) -> AttentionHistory:
-        """Returns a copy for a forked sequence. With ``recording``, the copy shares ``recorded``, and both sequences
-        add their attention mass to it.
+        """Returns a copy for a forked sequence. If ``recording`` is True, the copy shares ``recorded``, so that both
+        sequences add their attention mass to it.
         """
         twin = AttentionHistory()
         twin.page_mass, twin.queries = self.page_mass.copy(), self.queries.copy()

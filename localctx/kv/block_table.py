@@ -20,9 +20,9 @@ ALL = slice(None)
 
 
 class PageParts(NamedTuple):
-    """The ids of the two parts of one page. ``full`` is the part of the layers that attend to everything (or of every
-    layer, if no layer slides). ``sliding`` is the part of the sliding-window layers, None once they no longer see the
-    page. vLLM's hybrid KV cache manager groups layers in the same way.
+    """The ids of the two parts of one page. ``full`` is the part with the layers that attend to everything (or with all
+    layers, if none has a sliding window). ``sliding`` is the part with the sliding-window layers; None once those
+    layers no longer see the page. vLLM's hybrid KV cache manager groups layers in the same way.
     """
 
     full: int
@@ -77,11 +77,11 @@ class _Columns:
 
 
 class BlockTable:
-    """The block table of a sequence whose model computes in ``dtype``. Sealed pages are addressed by their index in the
-    table.
+    """The sealed pages of one sequence, in order. Pages are addressed by their index in the table. ``dtype`` is the
+    precision in which the model computes.
 
-    The table holds one reference to each part of a page. It also holds the ``originals``: the sink pages as first
-    computed, from which re-rotated sink pages are made.
+    The table holds one reference to each part of a page. It also holds the ``originals``: the sink pages with their
+    keys at the positions where they were first computed. Re-rotated sink pages are always made from these.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
@@ -101,29 +101,31 @@ class BlockTable:
 
     @property
     def ids(self) -> np.ndarray:
-        """The ids of all parts of all pages, int64."""
+        """The ids of all parts (FULL and SLIDING) of all pages, int64."""
         return self._columns.ids
 
     @property
     def text_pages(self) -> np.ndarray:
-        """For each page, the index of the 64 tokens of the text in which it begins, int64. It differs from the page's
-        own index once pages were evicted.
+        """The place of each page in the text, as a number of 64 tokens before it: [pages] int64. It differs from the
+        page's index in the table once pages were evicted.
         """
         return self._columns.text_pages
 
     def bases(self, part: int) -> np.ndarray:
-        """Returns the address of one ``part`` (FULL or SLIDING) of each page, int64; 0 where the part is absent. The
-        records of the part's layers lie there in order.
+        """Returns the address of one ``part`` (FULL or SLIDING) of each page, [pages] int64; 0 where the part is
+        absent. At that address are the records of the part's layers, in order.
         """
         return self._columns.by_part[part].bases
 
     def kinds(self, part: int) -> np.ndarray:
-        """Returns the kind (ORDINARY, or SINK: in full precision) of one ``part`` of each page, uint8."""
+        """Returns the kind of one ``part`` (FULL or SLIDING) of each page, [pages] uint8: ORDINARY (encoded by the
+        codec) or SINK (in full precision).
+        """
         return self._columns.by_part[part].kinds
 
     def for_kernels(self, layer: int) -> PageAddresses:
-        """Returns the addresses and kinds of the pages' part that holds ``layer``, in the form that the backend's
-        kernels take.
+        """Returns the addresses and kinds of all pages for kernels that compute ``layer``. They are those of the part
+        (FULL or SLIDING) that has this layer.
         """
         return self._column(layer).for_kernels
 
@@ -137,14 +139,14 @@ class BlockTable:
 
     @property
     def readable_once_fetched(self) -> bool:
-        """True if the backend's kernels can read pages that are on the device."""
+        """True if the backend's kernels can read the pages after they are fetched to the device."""
         return self.pool.backend.reads(np.ones(1, bool), self.dtype)
 
     def fetched(self, layer: int, indices: np.ndarray) -> tuple[PageAddresses, list[Tensor]]:
-        """Returns ``for_kernels``, with addresses of device copies for pages at ``indices`` that are not on the device.
+        """Fetch one ``layer`` of those pages at ``indices`` that are not on the device. Returns ``for_kernels`` with
+        the addresses of the copies, and the tensors that hold the copies.
 
-        Keep the returned tensors, which hold the copies, until the kernel is launched. The copies stay valid until
-        pages of another layer are fetched.
+        Keep these tensors until the kernel is launched. The copies stay valid until pages of another layer are fetched.
         """
         column, holding = self._column(layer), list[Tensor]()
         bases, far = column.bases.copy(), indices[~column.on_device[indices]]
@@ -169,11 +171,11 @@ class BlockTable:
         return (starts[:, None] + torch.arange(PAGE, device=starts.device)).flatten()
 
     def first_seen(self, layer: int, window: int, position: int) -> tuple[int, int]:
-        """Returns the first page that tokens from ``position`` on can see, and how many of the first tokens of this
-        page are hidden.
+        """Returns the index of the first page that tokens from ``position`` on can see in a ``layer`` with a sliding
+        ``window``, and how many of the first tokens of this page are hidden.
 
-        Keys ``window`` or more positions back are hidden. Sinks whose part was released before they moved into the
-        window are hidden, too.
+        Keys ``window`` or more positions back are hidden. So are sink pages whose SLIDING part was released before they
+        moved into the window.
         """
         unseen = position + 1 - window  # that token sees nothing before this position
         starts = self.positions(layer)
@@ -181,8 +183,8 @@ class BlockTable:
         return first, max(0, unseen - int(starts[first])) if first < len(starts) else 0
 
     def runs(self, layer: int, first: int, max_pages: int, mixed: bool = False) -> Iterator[tuple[int, int]]:
-        """Yields (start, stop) runs of at most ``max_pages`` pages, from page ``first`` on. All pages of a run have one
-        kind in this layer, unless ``mixed``.
+        """Split the pages from ``first`` on into runs of at most ``max_pages`` pages, and yield each run as (start,
+        stop). The pages of a run have one kind (ORDINARY or SINK) in this layer, unless ``mixed`` is True.
         """
         kinds = self._column(layer).kinds
         start = first
@@ -192,20 +194,22 @@ class BlockTable:
                 start = i
 
     def reads_mixed(self, layer: int) -> bool:
-        """Returns True if ``read`` accepts runs of both kinds of pages: the backend unpacks pages in place, and keys
-        are stored with their bias.
+        """Returns True if ``read`` accepts runs with both ORDINARY and SINK pages in this layer. That needs a backend
+        that unpacks pages in place, and keys that are stored with the bias of k_proj.
         """
         backend = self.pool.backend
         return backend.mixes_kinds and backend.unpacks(self._column(layer).on_device) and not self.pool.unbiased(layer)
 
     def records(self, layer: int, first: int, stop: int) -> Tensor:
-        """Returns the records of a layer for the pages ``first..stop``, all of one kind: [pages, bytes of a record]
-        uint8, on the device.
+        """Returns the records of one ``layer`` of the pages ``first..stop``, which are all of one kind (ORDINARY or
+        SINK): [pages, bytes of a record] uint8, on the device.
         """
         return self.pool.fetch(self._ids_of(layer, first, stop), layer)
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Decode the run of pages ``first..stop``. Returns keys and values [kv_heads, tokens, dim] in ``dtype``."""
+        """Decode one ``layer`` of the pages ``first..stop``. Returns keys and values [kv_heads, tokens, dim] in
+        ``dtype``.
+        """
         column, backend = self._column(layer), self.pool.backend
         kind, unbiased = column.kinds[first], self.pool.unbiased(layer)
         assert not unbiased or (column.kinds[first:stop] == kind).all(), "the bias is added to pages of one kind"
@@ -222,8 +226,8 @@ class BlockTable:
         return k.to(dtype), v.to(dtype)
 
     def touch(self, indices: np.ndarray | slice = ALL) -> None:
-        """Mark the pages at ``indices`` as needed now, so that they move to lower tiers last. The sliding parts of all
-        pages are marked too, because sliding layers need them all.
+        """Mark the pages at ``indices`` as recently used, so that they move to lower tiers last. The SLIDING parts of
+        all pages are marked too, because sliding-window layers need all of them.
         """
         ids, pages = self.ids, len(self)  # every page has its full part, and these come first
         self.pool.touch(np.concatenate((ids[:pages][indices].ravel(), ids[pages:])))
@@ -237,8 +241,8 @@ class BlockTable:
         self.placed.append(PlacedPage(parts, token, position))
 
     def release_unseen(self, position: int) -> None:
-        """Release the sliding parts that no sliding layer sees from ``position`` on, except those of the last
-        ``SLACK_PAGES`` pages before the window.
+        """Release the SLIDING parts of pages that sliding-window layers no longer see from ``position`` on. The parts
+        of the last ``SLACK_PAGES`` pages before the window are kept.
         """
         if not (window := self.pool.shape.window):
             return
@@ -250,8 +254,8 @@ class BlockTable:
             self._cached = None
 
     def has_window(self, position: int, pages: int) -> bool:
-        """Returns True if no sliding part is missing among the first ``pages`` pages, as far as sliding layers see them
-        from ``position``.
+        """Returns True if a sequence can continue at ``position``, after the first ``pages`` pages: no SLIDING part
+        that sliding-window layers would see from there is missing.
         """
         if not (window := self.pool.shape.window):
             return True
@@ -259,7 +263,9 @@ class BlockTable:
         return all(placed.parts.sliding is not None for placed in self.placed[first:pages])
 
     def remove(self, indices: Sequence[int]) -> list[int]:
-        """Release the pages at ``indices``. Returns the indices of the pages that stay."""
+        """Remove the pages at ``indices`` from the table and release them. Returns the former indices of the pages that
+        stay.
+        """
         removed = set(indices)
         self.pool.release(page for i in indices for page in self.placed[i].parts.ids)
         stay = [i for i in range(len(self.placed)) if i not in removed]
@@ -273,11 +279,11 @@ class BlockTable:
     def replace(
         self, first: int, stop: int, pages: list[PageParts], positions: list[np.ndarray | None]
     ) -> tuple[int, int]:
-        """Replace the pages ``first..stop`` with ``pages``, which hold some of their tokens, and release parts that are
-        not in ``pages``. Returns the token range of the replaced pages.
+        """Replace the pages ``first..stop`` by ``pages``, which hold some of the same tokens, and release parts that
+        are not in ``pages``. Returns the token range (start, stop) of the replaced pages.
 
-        ``positions`` has an entry per layer: the positions of all pages' first keys if they differ in this layer from
-        now on, else None.
+        ``positions`` has an entry for each layer. It is None, or, for a layer whose positions now differ from the
+        table's, the positions of the first keys of all pages.
         """
         start, end = self.placed[first].token, self.placed[stop - 1].token + PAGE
         stay = {page for parts in pages for page in parts.ids}
@@ -288,15 +294,15 @@ class BlockTable:
         return start, end
 
     def move(self, index: int, parts: PageParts, position: int) -> None:
-        """Put ``parts``, re-rotated copies, in place of the page at ``index``. The first key is then at ``position``.
-        The references to the old parts pass to the caller.
+        """Replace the page at ``index`` by ``parts``, a copy with re-rotated keys whose first key is at ``position``.
+        The table's references to the old parts pass to the caller.
         """
         self.placed[index] = PlacedPage(parts, self.placed[index].token, position)
         self._cached = None
 
     def move_to(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
-        """Release all pages and continue in ``pool``, which holds copies: ``pages`` of the pages, ``originals`` of the
-        original sinks.
+        """Release all pages, and continue with copies of them in another ``pool``. ``pages`` are the copies of the
+        pages, ``originals`` those of the original sink pages.
         """
         self.pool.release(self._held)
         self.placed = [PlacedPage(new, p.token, p.position) for new, p in zip(pages, self.placed, strict=True)]

@@ -30,12 +30,14 @@ from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 class Cache:
     """The KV cache of one sequence: sealed pages (``table``), an ``open_page``, and ``states`` of layers without pages.
 
-    ``length`` is the number of committed tokens, and ``position`` is the position of the next token. They differ once a
-    keeper has rebased positions. ``reach`` is the model's window in tokens. ``history`` records the attention that
-    pages received, ``evictions`` the tokens that the ``keeper`` evicted. ``activation`` names the adapter that computes
-    tokens, and the first such token; None for no adapter. ``joins_chunks``: chunks of this sequence may be computed in
-    one pass with those of other sequences. This can change the last digits, which is safe because nothing of the
-    sequence will be persisted.
+    ``length`` is the number of committed tokens. ``position`` is the position of the next token for RoPE; it differs
+    from ``length`` once a keeper has moved tokens to other positions. ``reach`` is the model's window in tokens.
+    ``history`` records the attention that pages received, ``evictions`` the tokens that the ``keeper`` (eviction
+    policy) evicted. ``activation`` names the LoRA adapter of the sequence, and the first token that it applies to; None
+    for no adapter.
+
+    If ``joins_chunks``, chunks of this sequence may be computed in one pass with chunks of other sequences. This can
+    change the last digits, which is safe because the sequence will not be persisted.
     """
 
     activation: Activation | None = None
@@ -62,7 +64,7 @@ class Cache:
 
     @property
     def placed_pages(self) -> list[PlacedPage]:
-        """The sealed pages, in order."""
+        """The sealed pages in order, each with its place in the text and its position."""
         return self.table.placed
 
     @property
@@ -82,8 +84,8 @@ class Cache:
 
     @property
     def exact(self) -> bool:
-        """True if every page matches its name (a hash of its tokens): nothing was evicted, re-encoded or copied from
-        another sequence.
+        """True if the content of every page is what its name says, so that pages may be persisted. (A name is a hash of
+        the tokens.) False once tokens were evicted, re-encoded or copied from another sequence.
         """
         return self.evictions.exact
 
@@ -94,14 +96,16 @@ class Cache:
 
     @property
     def dropped(self) -> int:
-        """The number of tokens that attention no longer sees. If KV heads keep different tokens, this is the average
-        over heads.
+        """The number of tokens that attention no longer sees, because they were evicted. If KV heads keep different
+        tokens, this is the average over heads.
         """
         return self.evictions.tokens
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """The attention mass of each 64 tokens of the text since ``record_attention``, or None if not recorded."""
+        """The attention mass of each 64 tokens of the text since ``record_attention`` was called; None if it was not
+        called.
+        """
         return self.history.recorded
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -121,15 +125,16 @@ class Cache:
         return self.open_page.payload()
 
     def sliding_payload(self, index: int) -> np.ndarray | None:
-        """Returns the bytes (uint8) of the part of a sealed page that sliding-window layers read, or None if sliding
-        layers no longer see the page.
+        """Returns the bytes (uint8) of the SLIDING part of a sealed page, which has the records of sliding-window
+        layers. Returns None if the page has no such part, or if it was released because those layers no longer see the
+        page.
         """
         page = self.placed_pages[index].parts.sliding
         return None if page is None else self.pool.payload(page).cpu().numpy()
 
     def bytes_with(self, tokens: int) -> int:
-        """Returns the size in bytes of the sequence with ``tokens`` more tokens: its pages in any tier, its open page
-        and its recurrent states.
+        """Returns the size in bytes that the sequence will have with ``tokens`` more tokens: its pages in all tiers,
+        its open page and its recurrent states.
         """
         first, pool = self.num_pages, self.pool
         new = range(first, first + (self.tail + tokens) // PAGE)
@@ -137,7 +142,9 @@ class Cache:
         return pool.bytes_of(self.table.ids) + more + self.open_page.nbytes + self.states.nbytes
 
     def sketch_bytes(self) -> int:
-        """Returns the size in bytes of the sketches (keys at two bits) made so far. They are not part of the pages."""
+        """Returns the size in bytes of the sketches (keys at two bits, for selecting pages) made so far. They are
+        stored outside of the pages.
+        """
         return self.sketches.nbytes
 
     # --- The phases of a request
@@ -157,18 +164,20 @@ class Cache:
         self.phase = "answering"
 
     def selects_pages(self) -> bool:
-        """Returns True if each query now sees only the pages that it selects. This holds only for tokens of the
-        answer.
+        """Returns True if each query now attends only to pages that it selects. The keeper decides this, and only
+        tokens of the answer select pages.
         """
         return self.phase == "answering" and self.keeper.pages_seen(self.num_pages) < self.num_pages
 
     @property
     def prefill_loss(self) -> float:
-        """The share of attention weights that a query may lose to skipped pages; 0 in questions and answers."""
+        """The share of attention (0 to 1) that a query may lose to skipped pages while the document is read; 0 in
+        questions and answers.
+        """
         return self.pool.prefill_loss if self.phase == "reading" else 0.0
 
     def record_attention(self) -> None:
-        """Start to record, in ``attention_mass``, the attention mass that the pages read so far will receive. Forks add
+        """Start to record the attention mass that the pages read so far will receive, for ``attention_mass``. Forks add
         to the same record.
         """
         self.history.record(self.length // PAGE)
@@ -182,8 +191,8 @@ class Cache:
     # --- A step
 
     def begin(self, tokens: int) -> None:
-        """Start a step of ``tokens`` tokens. Pages that sliding layers no longer see are released. Raises
-        OutOfKVMemory, with no token changed.
+        """Start a step that appends ``tokens`` tokens. Release the parts of pages that sliding-window layers no longer
+        see. Raises OutOfKVMemory, and the sequence is then unchanged.
         """
         assert not self._step, "a step is open"
         assert tokens > 0
@@ -202,8 +211,8 @@ class Cache:
             raise
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Append the step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer, and seal pages that are
-        full.
+        """Append the new tokens' k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer, and seal the pages
+        that are full.
         """
         assert k.shape[1] == self._step, "extend wants the tokens that begin announced"
         pending = self._pending[self.pool.format.parts[layer]]
@@ -238,9 +247,10 @@ class Cache:
     # --- Other ways to change it
 
     def adopt(self, payloads: list[np.ndarray], windows: Mapping[int, np.ndarray] = MappingProxyType({})) -> None:
-        """Append persisted pages, given as mapped bytes, in order. The open page must be empty.
+        """Append persisted pages in order, given as mapped bytes in ``payloads``. The open page must be empty.
 
-        ``windows`` maps the index of a page to the bytes of its sliding part. Only the last pages need one.
+        ``windows`` is for models with sliding-window layers: it maps the index of a page to the bytes of its SLIDING
+        part. Only the last pages need one.
         """
         assert self.tail == 0
         assert not self._step
@@ -252,8 +262,8 @@ class Cache:
         self._evict()
 
     def share_pages(self, pages: Sequence[PageParts], states: States | None) -> None:
-        """Append pages that other sequences in the pool hold. They are shared by reference, not copied. Load the
-        recurrent ``states`` after these pages, if the model has any. The open page must be empty.
+        """Append pages that other sequences in the same pool hold. They are shared by reference, not copied. ``states``
+        are the recurrent states after these pages, None if the model has none. The open page must be empty.
         """
         assert self.tail == 0
         assert not self._step
@@ -266,19 +276,22 @@ class Cache:
         self._evict()
 
     def adopt_tail(self, payload: np.ndarray) -> None:
-        """Load the output of ``tail_payload`` as the open page, which must be empty."""
+        """Load persisted tokens into the open page, which must be empty. ``payload`` is the output of
+        ``tail_payload``.
+        """
         assert not self._step
         self.open_page.adopt(payload)
         self.length, self.position = self.length + self.tail, self.position + self.tail
 
     def adopt_states(self, snapshot: np.ndarray) -> None:
-        """Load the recurrent states in ``snapshot``, which are those after the adopted tokens."""
+        """Load the recurrent states in ``snapshot``, which must be the states after the tokens adopted so far."""
         self.states.adopt(snapshot, self.length)
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
-        """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages, which
-        replace all pages between the sinks and ``stop``. ``score`` rates the tokens of a layer for each KV head; the
-        highest scores are best. A sliding layer keeps its last pages instead. Raises OutOfKVMemory.
+        """Evict tokens by score: replace the sealed pages from the sinks to page ``stop`` by ``slots`` pages with the
+        best tokens. ``score`` is a function that returns a score for each token of a layer, for each KV head; the
+        tokens with the highest scores are kept. A sliding-window layer keeps its last pages instead. Raises
+        OutOfKVMemory.
         """
         pages, positions = pack_tokens_by_score(self.table, slots, stop, score)
         start, end = self.table.replace(SINK_PAGES, stop, pages, positions)
@@ -291,8 +304,8 @@ class Cache:
         self._evict_pages([i for i in range(self.num_pages) if i not in kept])
 
     def use_pool(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
-        """Continue in ``pool``, which holds copies: ``pages`` of the sealed pages, ``originals`` of the original sinks.
-        The sequence is no longer exact.
+        """Continue with copies of all pages in another ``pool``. ``pages`` are the copies of the sealed pages,
+        ``originals`` those of the original sink pages. The sequence is no longer exact.
         """
         self.table.move_to(pool, pages, originals)
         self.open_page.pool = pool
@@ -304,9 +317,10 @@ class Cache:
         self.evictions.exact = False
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "Cache":
-        """Returns a new sequence with the same past. It shares the sealed pages, and only the open page is copied.
+        """Returns a new sequence with the same tokens. It shares the sealed pages; only the open page is copied.
 
-        The fork has this ``keeper`` (None: the same one). With ``recording`` it adds to the same ``attention_mass``.
+        The fork has this ``keeper`` (None: the same one). If ``recording``, the fork adds its attention to the same
+        ``attention_mass``.
         """
         assert not self._step
         twin = Cache.__new__(Cache)
@@ -320,20 +334,20 @@ class Cache:
         return twin
 
     def trimmable(self, length: int) -> int:
-        """Returns the longest length, up to ``length`` tokens, to which ``trim`` can cut the sequence exactly.
+        """Returns the greatest length, up to ``length`` tokens, to which ``trim`` can cut the sequence without loss.
 
-        Other lengths are not exact: a reopened sealed page has only the codec's precision, states are not kept after
-        every token, and sliding layers keep only the last window.
+        Other lengths lose something: a reopened sealed page has only the codec's precision, recurrent states are not
+        kept after every token, and sliding-window layers keep only the last window.
         """
         whole = length if length >= self.num_pages * PAGE else length // PAGE * PAGE
         known = self.states.restorable(whole, self.length)
         return known if self._has_window(known) else 0
 
     def trim(self, length: int) -> None:
-        """Keep the first ``length`` tokens. If the cut is inside a sealed page, that page becomes the open page, at the
-        precision of the codec.
+        """Keep only the first ``length`` tokens. If the cut is inside a sealed page, that page becomes the open page,
+        at the precision of the codec.
 
-        Evicted tokens do not come back: only tokens after them can be trimmed.
+        Evicted tokens do not come back, so ``length`` must not be less than the end of the last evicted range.
         """
         assert 0 <= length <= self.length
         assert not self._step

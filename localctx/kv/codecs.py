@@ -18,8 +18,8 @@ _DTYPES = {32: torch.float32, 16: torch.bfloat16}
 
 @dataclass(frozen=True)
 class Codec:
-    """Encodes and decodes the pages of one layer shape in one format. With ``rotated``, records hold K and V multiplied
-    by a Hadamard matrix.
+    """Encodes and decodes the pages of one layer in one format. If ``rotated``, K and V are multiplied by a Hadamard
+    matrix before they are quantized.
     """
 
     format: Format
@@ -28,8 +28,8 @@ class Codec:
     rotated: bool
 
     def encode(self, k: Tensor, v: Tensor) -> Tensor:
-        """Returns records [pages, bytes of a record] uint8 of k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages *
-        64, v_dim].
+        """Returns k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] encoded as records, [pages, bytes
+        of a record] uint8.
         """
         s, f, y = self.shape, self.format, self.layout
         if self.rotated:
@@ -44,7 +44,7 @@ class Codec:
 
     def decode(self, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Returns k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] in ``dtype``, decoded from
-        ``records`` [pages, bytes of a record]. They are rotated back if the codec rotates.
+        ``records`` [pages, bytes of a record]. If the codec rotates, they are rotated back.
         """
         s, f, y = self.shape, self.format, self.layout
         k = _decode(records, f.k_kind, (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE))
@@ -56,8 +56,8 @@ class Codec:
         return k.to(dtype), v.to(dtype)
 
     def stored_keys(self, records: Tensor) -> Tensor:
-        """Returns the keys in ``records`` [pages, bytes of a record] as they are stored, still rotated if the codec
-        rotates: [pages, kv_heads, k_dim, 64] float32.
+        """Returns the dequantized keys of ``records`` [pages, bytes of a record]: [pages, kv_heads, k_dim, 64] float32.
+        If the codec rotates, they are not rotated back.
         """
         s, y = self.shape, self.layout
         starts, shape = (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE)

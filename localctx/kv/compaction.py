@@ -14,12 +14,13 @@ from localctx.shape import FULL, PAGE, SINK_PAGES
 def pack_tokens_by_score(
     table: BlockTable, slots: int, stop: int, score: Callable[[int, Tensor], Tensor]
 ) -> tuple[list[PageParts], list[np.ndarray | None]]:
-    """Pack the best tokens of the pages ``SINK_PAGES..stop`` into ``slots`` new pages. The table does not change.
+    """Pack the best tokens of the pages ``SINK_PAGES..stop`` into ``slots`` new pages. Keys stay at their positions.
+    The table does not change.
 
-    Returns the new pages, and for each sliding layer the positions of the first keys of all its pages afterwards (None
-    for other layers). A sliding layer keeps its last pages. Keys stay at their positions. ``score`` takes a layer and
-    its keys after the sinks, [kv_heads, tokens, k_dim]. It returns a score for each token, [kv_heads, tokens]; the
-    highest scores are kept. Raises OutOfKVMemory.
+    ``score`` is a function of a layer and its keys [kv_heads, tokens, k_dim] that returns a score for each token,
+    [kv_heads, tokens]. The tokens with the highest scores are kept. A sliding-window layer keeps its last pages
+    instead. Returns the new pages, and an entry for each layer: None, or for a sliding-window layer the positions of
+    the first keys of its pages. Raises OutOfKVMemory.
     """
     # A packed page mixes positions, so the bias of each key is unknown: such pages keep full precision.
     layers, last = range(len(table.pool.shape.layers)), table.placed[stop - slots : stop]

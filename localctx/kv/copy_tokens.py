@@ -15,11 +15,11 @@ from localctx.shape import PAGE
 
 @torch.inference_mode()
 def copy_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
-    """Append tokens ``start..stop`` of ``source``, a cache of the same model, to ``cache``. The copied tokens are
-    encoded once more.
+    """Append tokens ``start..stop`` of ``source``, a cache of the same model, to ``cache``. They are decoded,
+    re-rotated to their new positions, and encoded again.
 
-    From then on ``cache`` is not exact. The pools and their codecs may differ. Raises OutOfKVMemory, or ModelError if
-    keys cannot be re-rotated; ``cache`` is then unchanged.
+    ``cache`` is then no longer exact. The pools and codecs of the two caches may differ. Raises OutOfKVMemory, or
+    ModelError if keys cannot be re-rotated; ``cache`` is then unchanged.
     """
     cache.begin(stop - start)
     try:
@@ -34,8 +34,8 @@ def copy_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
 
 
 def rerotated_to_follow(cache: Cache, source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """Returns keys and values [kv_heads, tokens, dim], float32, of tokens ``start..stop`` in one layer of ``source``.
-    The keys are re-rotated to the positions after the last token of ``cache``.
+    """Returns the keys and values [kv_heads, tokens, dim] float32 of tokens ``start..stop`` in one layer of ``source``.
+    The keys are re-rotated to the positions that follow the last token of ``cache``.
     """
     k, v = _tokens_of(source, layer, start, stop)
     return rerotation.rerotate(cache.pool, layer, k, v, cache.position - start)

@@ -19,7 +19,7 @@ BATCH_DTYPES = {torch.float32: 32, torch.bfloat16: 16}
 
 
 class Path(Enum):
-    """The ways to compute attention of one layer."""
+    """The ways to compute attention of one layer; the values describe them."""
 
     DECODE_BATCH = "a few tokens of several sequences, in one kernel call over pages, open pages and themselves"
     PREFILL_KERNEL = "a chunk, in one kernel call over sealed pages, the open page and itself"
@@ -31,9 +31,9 @@ class Path(Enum):
 
 @dataclass(frozen=True)
 class AttentionCase:
-    """The facts that decide the path: ``tokens`` is the number of new tokens of ``layer``, with queries of ``dtype``,
-    over ``cache``. ``window`` is the sliding window of the layer. ``latent``: keys and values are expanded from latents
-    (MLA). ``alone``: the sequence is not batched with other sequences.
+    """The facts that decide how attention of one ``layer`` is computed. ``tokens`` is the number of new tokens, with
+    queries of ``dtype``, over ``cache``. ``window`` is the sliding window of the layer, None if it has none. ``latent``
+    is True if the cache holds latents (MLA). ``alone`` is True if the sequence must not be batched with others.
     """
 
     cache: Cache
@@ -45,8 +45,8 @@ class AttentionCase:
     alone: bool = True
 
     def may_batch(self) -> bool:
-        """Returns True if sequences may attend together: kernels can read the pages, and the keeper observes no
-        attention.
+        """Returns True if this sequence may be in a decode batch with others: kernels can read its pages, and its
+        keeper needs no measurement of attention.
         """
         cache = self.cache
         return (
@@ -58,8 +58,8 @@ class AttentionCase:
         )
 
     def fits_batch(self) -> bool:
-        """Returns True for one token. Also True for a few tokens that fill no page (so that they can be trimmed) and
-        select no pages.
+        """Returns True if the new tokens can be in a decode batch. One token can. A few tokens can if they fill no page
+        (so that they can be trimmed), select no pages, and are not better computed as a chunk of a prompt.
         """
         cache, backend, selects = self.cache, self.cache.pool.backend, self.cache.selects_pages()
         if self.tokens == 1:
@@ -69,22 +69,22 @@ class AttentionCase:
         return few and not selects and not self.is_part_of_prompt()
 
     def is_part_of_prompt(self) -> bool:
-        """Returns True for several tokens of a prompt that the prefill kernel takes. That kernel reads pages once for
-        all tokens, a decode batch once for each token. Drafted tokens do not count, because their results must be those
-        of tokens computed one by one.
+        """Returns True for several tokens of a prompt that the prefill kernel can take. It reads pages once for all
+        tokens, whereas a decode batch reads them for each token. Drafted tokens are not part of the prompt, because
+        their results must equal those of tokens computed one by one.
         """
         if self.cache.phase == "answering" or any(layer.window for layer in self.cache.pool.shape.layers):
             return False
         return self.chunk() and self.prefill_kernel()
 
     def chunk(self) -> bool:
-        """Returns True for several tokens in float32, or with page skipping. In bf16 without skipping, torch is
-        faster.
+        """Returns True for several tokens for which the prefill kernel is faster than torch: in float32, or if pages
+        are skipped.
         """
         return self.tokens > 1 and (self.dtype == torch.float32 or self.cache.prefill_loss > 0)
 
     def sees_all(self) -> bool:
-        """Returns True if every token attends to everything before it."""
+        """Returns True if every token attends to all earlier tokens, without a window or selected pages."""
         return self.window is None and not self.selects()
 
     def selects(self) -> bool:
@@ -92,8 +92,8 @@ class AttentionCase:
         return selects_pages(self.cache, self.layer, self.window)
 
     def prefill_kernel(self) -> bool:
-        """Returns True if the backend has a prefill kernel for keys as they are stored here, and the keeper observes no
-        mass of pages.
+        """Returns True if the backend has a prefill kernel for the stored form of this layer's keys, and the keeper
+        does not need the attention mass of pages.
         """
         cache = self.cache
         if cache.pool.unbiased(self.layer) and (cache.pool.format.rotated or cache.prefill_loss > 0):
@@ -101,15 +101,15 @@ class AttentionCase:
         return cache.pool.backend.prefill_kernel and cache.keeper.observes(cache.phase) is not Observation.PAGE_MASS
 
     def token_kernel(self) -> bool:
-        """Returns True for one token whose pages kernels can read where they are."""
+        """Returns True for one token if kernels can read its pages where they are."""
         return self.tokens == 1 and self.cache.table.readable()
 
     def fetched_kernel(self) -> bool:
-        """Returns True for one token whose pages kernels can read once they are fetched."""
+        """Returns True for one token if kernels can read its pages after they are fetched to the device."""
         return self.tokens == 1 and self.cache.table.readable_once_fetched
 
     def stores_keys(self) -> bool:
-        """Returns True if the cache holds keys and values, not latents to expand."""
+        """Returns True if the cache holds keys and values, not latents (MLA)."""
         return not self.latent
 
 
@@ -130,23 +130,23 @@ def attention_path(case: AttentionCase) -> Path:
 
 
 def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
-    """Returns True if ``tokens`` new tokens of this sequence join a decode batch. The answer is the same in every
-    layer. ``latent``: keys and values are expanded from latents (MLA).
+    """Returns True if ``tokens`` new tokens of this sequence go into a decode batch. The answer is the same for every
+    layer. ``latent`` is True for a model whose cache holds latents (MLA).
     """
     case = AttentionCase(cache, 0, tokens, None, cache.dtype, latent, alone=False)
     return attention_path(case) is Path.DECODE_BATCH
 
 
 def batch_key(cache: Cache) -> tuple[str, int]:
-    """Returns a key that is equal for sequences that may share a decode batch: the name of their codec and a number.
-    The number is 0 or, for a sequence that selects pages, one that no other sequence has.
+    """Returns a key that is equal for sequences that may be in one decode batch: the name of their codec and a number.
+    The number is 0, except for a sequence that selects pages: its number is unique, so it gets a batch of its own.
     """
     return cache.pool.codec, id(cache) if cache.selects_pages() else 0
 
 
 def max_tokens_at_once(cache: Cache) -> int:
-    """Returns how many tokens one step may compute so that the results equal those of one token a step. All tokens but
-    the first can be trimmed again (``Cache.trim``) without a trace.
+    """Returns the greatest number of tokens that one step may compute with the same results as one token a step. All
+    tokens of such a step but the first can be trimmed again without a trace, as drafted tokens require.
     """
     if cache.dtype != torch.float32 or cache.pool.shape.states:
         return 1  # only float32 is computed row by row; states cannot be trimmed by a token
@@ -155,14 +155,14 @@ def max_tokens_at_once(cache: Cache) -> int:
 
 
 def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
-    """Returns True if a query sees only the pages that it selects in this layer. In the first layers, and in layers
-    with a sliding ``window``, a query sees all pages.
+    """Returns True if a query attends only to selected pages in this layer. In the first layers, and in layers with a
+    sliding ``window``, a query attends to all pages.
     """
     return window is None and layer >= DENSE_LAYERS and cache.selects_pages()
 
 
 def records_attention(shape: KVShape, layer: int, window: int | None) -> bool:
-    """Returns True if the recorded attention mass includes this layer. Early layers are left out because they attend a
-    little to everything, sliding layers because they attend only to nearby tokens.
+    """Returns True if the attention of this layer counts in the recorded attention mass. Early layers do not count
+    because they attend a little to everything, sliding-window layers because they attend only to nearby tokens.
     """
     return window is None and layer >= len(shape.layers) // 2

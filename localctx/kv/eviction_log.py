@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EvictedRange:
-    """The evicted tokens ``start..stop``. ``kept`` is the share of these tokens (0 to 1) that each KV head still
-    keeps.
-    """
+    """The evicted tokens ``start..stop``. Each KV head still keeps the share ``kept`` (0 to 1) of them."""
 
     start: int
     stop: int
@@ -15,7 +13,9 @@ class EvictedRange:
 
 
 class EvictionLog:
-    """The ranges evicted so far, and whether the sequence's pages still match their names."""
+    """Records the ranges of tokens that were evicted from a sequence, and whether the sequence is still exact (its
+    pages match their names).
+    """
 
     def __init__(self) -> None:
         self.ranges: list[EvictedRange] = []
@@ -38,7 +38,9 @@ class EvictionLog:
         self.ranges = merged
 
     def allows_trim(self, length: int) -> bool:
-        """Returns True if nothing was evicted at or after token ``length``, because evicted tokens cannot come back."""
+        """Returns True if the sequence can be trimmed to ``length`` tokens: nothing was evicted from there on. (Evicted
+        tokens cannot come back.)
+        """
         return all(e.stop <= length for e in self.ranges)
 
     def fork(self) -> "EvictionLog":

@@ -13,10 +13,11 @@ KV = tuple[Tensor, Tensor]
 
 
 class OpenPage:
-    """The open page: k and v [kv_heads, 64, dim] of each layer, of which the first ``filled`` tokens are committed.
+    """The open page of a sequence: k and v [kv_heads, 64, dim] of each layer, of which the first ``filled`` tokens are
+    committed.
 
-    A step may fill the page. Tokens that no longer fit go to separate buffers, and ``commit`` makes these the new open
-    page.
+    A step may fill the page. Tokens that no longer fit go to separate buffers, which become the open page when the step
+    is committed.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
@@ -31,11 +32,13 @@ class OpenPage:
 
     @property
     def addresses(self) -> np.ndarray:
-        """The addresses of each layer's keys and values, [layers, 2] int64."""
+        """The addresses of the keys and the values of each layer, [layers, 2] int64."""
         return np.array([(k.data_ptr(), v.data_ptr()) for k, v in self._layers], np.int64)
 
     def tokens(self, layer: int) -> KV:
-        """Returns the committed tokens: k [kv_heads, filled, k_dim], v [kv_heads, filled, v_dim]."""
+        """Returns the keys and values of the committed tokens in one layer: k [kv_heads, filled, k_dim], v [kv_heads,
+        filled, v_dim].
+        """
         k, v = self._layers[layer]
         return k[:, : self.filled], v[:, : self.filled]
 
@@ -55,7 +58,7 @@ class OpenPage:
             buffer[:, : rest.shape[1]] = rest
 
     def commit(self, tokens: int) -> None:
-        """Commit the ``tokens`` tokens of the step."""
+        """Commit the step, which appended ``tokens`` tokens."""
         for layer, buffers in self._next.items():
             self._layers[layer] = buffers
         self._next = {}
@@ -66,7 +69,7 @@ class OpenPage:
         self._next = {}
 
     def payload(self) -> np.ndarray:
-        """Returns the committed tokens in full precision: each layer's k and v, uint8."""
+        """Returns the committed tokens in full precision as bytes (uint8): k and v of each layer in turn."""
         parts = [x.contiguous().view(torch.uint8).flatten() for i in range(len(self._layers)) for x in self.tokens(i)]
         return torch.cat(parts).cpu().numpy()
 
@@ -90,11 +93,11 @@ class OpenPage:
             self._layers[layer] = k.contiguous().clone(), v.contiguous().clone()  # a copy: fetched memory is reused
 
     def rerotate(self, by: int) -> None:
-        """Move the keys ``by`` positions forward."""
+        """Re-rotate the keys to positions that are ``by`` greater."""
         self._layers = [rerotate(self.pool, layer, k, v, by) for layer, (k, v) in enumerate(self._layers)]
 
     def fork(self) -> "OpenPage":
-        """Returns an independent copy of the committed tokens."""
+        """Returns an independent copy of the open page with its committed tokens."""
         twin = OpenPage.__new__(OpenPage)
         twin.pool, twin.dtype, twin.filled, twin._next = self.pool, self.dtype, self.filled, {}
         twin._layers = [(k.clone(), v.clone()) for k, v in self._layers]

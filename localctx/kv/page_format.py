@@ -14,12 +14,12 @@ ORDINARY, SINK = 0, 1  # kinds of page: in the codec's format, or in full precis
 
 
 class PageFormat:
-    """Describes the records of both kinds of pages: ORDINARY pages in the codec's format, and SINK pages in full
-    precision.
+    """Describes the memory layout of the two kinds of pages: ORDINARY pages in the codec's format, and SINK pages in
+    full precision.
 
-    ``codecs`` [kinds][layers] encode and decode records. ``parts`` [layers] says which part (FULL or SLIDING) holds the
-    record of each layer. ``offsets`` and ``ends`` [kinds, layers] int64 are where a record begins and ends, in bytes
-    from the start of its part. ``layouts`` [layers] describe the records to the CPU kernels.
+    ``codecs`` [kinds][layers] encode and decode records. ``parts`` [layers] says which part of a page (FULL or SLIDING)
+    has the record of each layer. ``offsets`` and ``ends`` [kinds, layers] int64 are where a record begins and ends, in
+    bytes from the start of its part. ``layouts`` [layers] describe the records to the CPU kernels.
     """
 
     def __init__(self, shape: KVShape, codec: str) -> None:
@@ -38,16 +38,18 @@ class PageFormat:
         return np.flatnonzero(self.parts == part).tolist()
 
     def kind_at(self, index: int) -> int:
-        """Returns the kind of the ``index``-th page of a sequence: SINK for the first pages if the codec quantizes."""
+        """Returns the kind of the ``index``-th page of a sequence. It is SINK (full precision) for the first pages if
+        the codec quantizes, else ORDINARY.
+        """
         return SINK if index < SINK_PAGES and FORMATS[self.codec].scaled else ORDINARY
 
     def page_bytes(self, kind: int, part: int = FULL) -> int:
-        """Returns the size in bytes of one part of a page of this kind."""
+        """Returns the size in bytes of one ``part`` (FULL or SLIDING) of a page of this ``kind`` (ORDINARY or SINK)."""
         return int(self._part_bytes[kind, part])
 
     def record_span(self, kind: int, layer: int) -> slice:
-        """Returns where the record of ``layer`` lies, in bytes from the start of the part that holds it, in a page of
-        this kind.
+        """Returns where the record of ``layer`` begins and ends in a page of this ``kind`` (ORDINARY or SINK), in bytes
+        from the start of the part that has it.
         """
         return slice(int(self.offsets[kind, layer]), int(self.ends[kind, layer]))
 

@@ -15,7 +15,7 @@ from localctx.shape import PAGE, SnapshotKind
 
 
 class Activation(NamedTuple):
-    """Says that an adapter computes the tokens of a sequence from token ``start`` on. ``fingerprint`` is that of the
+    """Says that a LoRA adapter applies to a sequence from token ``start`` on. ``fingerprint`` identifies the
     adapter.
     """
 
@@ -33,7 +33,7 @@ def pack_tokens(tokens: Iterable[int]) -> bytes:
 
 
 def unpack_tokens(packed: bytes) -> list[int]:
-    """Returns the token ids of ``pack_tokens`` output."""
+    """Returns the token ids in ``packed``, which ``pack_tokens`` made."""
     tokens = array("I", packed)
     if sys.byteorder == "big":
         tokens.byteswap()
@@ -41,17 +41,18 @@ def unpack_tokens(packed: bytes) -> list[int]:
 
 
 def next_name(parent: bytes, tokens: bytes) -> bytes:
-    """Returns the name of the page that follows ``parent`` and holds ``tokens`` (packed)."""
+    """Returns the name of the page with the packed ``tokens`` that follows the page named ``parent``."""
     return hashlib.sha256(parent + tokens).digest()
 
 
 def page_names(
     fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yields (name, packed tokens) of every page of ``tokens``, in order. The last page may be an open one with fewer
-    than 64 tokens.
+    """Yields (name, packed tokens) of every page of a sequence with these ``tokens``, in order. The last page may be an
+    open one with fewer than 64 tokens. ``fingerprint`` is that of the model and codec.
 
-    Pages that end before an ``activation`` have the same names as without it. Later pages have other names.
+    If a LoRA adapter applies (``activation``), the pages that end before its first token have the same names as without
+    it. Later pages have other names.
     """
     name, first = fingerprint, activation.start // PAGE * PAGE if activation else None
     for start in range(0, len(tokens), PAGE):
@@ -63,14 +64,16 @@ def page_names(
 
 
 def snapshot_key(page: tuple[bytes, bytes], kind: SnapshotKind) -> tuple[bytes, bytes]:
-    """Returns the name of the snapshot of this ``kind`` stored beside ``page``: (name, packed tokens). The result is a
-    (name, packed tokens) too, without tokens.
+    """Returns the key under which a snapshot of this ``kind`` is stored beside ``page``. Both are (name, packed
+    tokens); the tokens of a snapshot's key are empty.
     """
     return next_name(page[0], kind.encode()), b""
 
 
 class PageReferences:
-    """Reference counts of page ids. An id is never reused, so a stale id raises and never names another page."""
+    """Counts the references to pages by page id. An id is never reused, so using the id of a released page raises an
+    error and never finds another page.
+    """
 
     def __init__(self) -> None:
         self._refs: dict[int, int] = {}
@@ -92,7 +95,7 @@ class PageReferences:
         return page
 
     def release(self, page: int) -> bool:
-        """Drop a reference. Returns True if it was the last one and the page is gone."""
+        """Drop one reference to ``page``. Returns True if it was the last one, so that the page is gone."""
         assert page in self._refs, f"page {page} is gone"
         self._refs[page] -= 1
         if self._refs[page]:

@@ -31,12 +31,12 @@ from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
 class Pool:
-    """Holds pages by id. ``limits`` bound each tier (None: pages are only on the device, without a limit). ``spill`` is
-    the folder of the disk tier (None: the system's).
+    """Holds sealed pages by id, in tiers: device, host and disk. ``limits`` bound each tier (None: pages are only on
+    the device, without a limit). ``spill`` is the folder of the disk tier (None: the system's).
 
-    ``in_place``: attention reads records where they are, in any tier. Otherwise ``fetch`` brings them to the device.
-    ``triton``: use the ``TritonBackend`` if it has kernels for the codec (None: on GPUs that run them).
-    ``prefill_loss`` is the share of attention weights that a query of a prompt may lose to skipped pages.
+    If ``in_place``, attention reads records where they are, in any tier. Otherwise ``fetch`` brings them to the device.
+    ``triton`` says whether to use the ``TritonBackend`` if it has kernels for the codec (None: on GPUs that run them).
+    ``prefill_loss`` is the share of attention (0 to 1) that a query of a prompt may lose to skipped pages.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Pool:
         return self.backend.in_place
 
     def with_codec(self, codec: str) -> "Pool":
-        """Returns an empty pool of the same model, device and limits in another codec."""
+        """Returns an empty pool with another ``codec``, for the same model and device and with the same limits."""
         return Pool(
             self.shape, codec, self.device, self.rope, self.limits, self.spill, *self._kernels, self.prefill_loss
         )
@@ -128,8 +128,8 @@ class Pool:
         return self.format.page_bytes(self.kind_at(index), part)
 
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
-        """Encode one layer of new ``pages`` from k and v [kv_heads, pages * 64, dim]. The first key is at
-        ``position``.
+        """Encode one layer of new ``pages`` from k and v [kv_heads, pages * 64, dim]. The first key of the first page
+        is at ``position``.
         """
         kinds = self._kinds[list(pages)]
         for kind in (SINK, ORDINARY):
@@ -150,14 +150,14 @@ class Pool:
         self.record(page, layer).copy_(record)
 
     def close(self, pages: Iterable[int]) -> None:
-        """Mark new pages as sealed: every layer is filled, and they may be moved."""
+        """Mark new pages as sealed: every layer is filled, and the pages may move to other tiers."""
         self._open.difference_update(pages)
         with suppress(OutOfKVMemory):  # a step may exceed the limit; a page without room now raises at the next one
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
-        """Add a stored page of this ``kind``, whose ``payload`` is its mapped, verified bytes. Returns the id of the
-        page.
+        """Add a page from the store. ``payload`` is its mapped, verified bytes, and ``kind`` its kind (ORDINARY or
+        SINK). Returns an id for the page.
 
         The bytes are read in place, or copied to the device while the device has room.
         """
@@ -174,10 +174,11 @@ class Pool:
         return page
 
     def add_stored_copy(self, page: int, stored: StoredBytes) -> None:
-        """Record that the store holds a copy of ``page``, whose bytes ``stored`` returns. When the page must leave
-        memory, it then need not be written.
+        """Record that the store holds a copy of ``page``; ``stored`` is a function that returns its bytes. When the
+        page must leave memory, it then need not be written to disk.
 
-        A page that was already spilled frees its slot at once. Ids of released pages are ignored.
+        If the page was already spilled, its place in the spill file is freed at once. Ids of released pages are
+        ignored.
         """
         if page in self._where and self._sizes[page]:
             self._stored.add(page, stored, int(self._sizes[page]))
@@ -189,13 +190,13 @@ class Pool:
         return self._where[page].name
 
     def payload(self, page: int) -> Tensor:
-        """Returns the bytes of a page (one part) where they are: the records of the part's layers in order, as they are
-        in the slot of a spill file.
+        """Returns the bytes of one part of a page, in the tier where it is. They are the records of the part's layers,
+        in order.
         """
         return self._where[page].get(page)
 
     def record(self, page: int, layer: int) -> Tensor:
-        """Returns one layer's record, where it is."""
+        """Returns the record of one layer of a page (uint8), in the tier where it is."""
         return self.payload(page)[self.format.record_span(self._kinds[page], layer)]
 
     def record_bytes(self, page: int, layer: int) -> int:
@@ -204,20 +205,20 @@ class Pool:
         return span.stop - span.start
 
     def fetch(self, pages: Sequence[int], layer: int) -> Tensor:
-        """Returns one layer's records of ``pages``, all of one kind, on the device: [pages, bytes of a record] uint8.
-        They stay valid until records of another layer are fetched.
+        """Returns the records of one layer of ``pages``, on the device: [pages, bytes of a record] uint8. All pages are
+        of one kind (ORDINARY or SINK). The records stay valid until records of another layer are fetched.
         """
         return self._prefetcher.take(pages, layer)
 
     def fetch_rows(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """Returns one layer's records of ``pages`` like ``fetch``, but in any order: the result says in which row the
-        record of each page is.
+        """Fetch the records of one layer of ``pages`` like ``fetch``, but in any order. The result says which row has
+        the record of each page.
         """
         return self._prefetcher.fetch(pages, layer)
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
-        """Copy one layer's records of ``pages``, all of one kind, to ``rows`` of ``out`` [any, bytes of a record] on a
-        GPU, in its current stream.
+        """Copy the records of one layer of ``pages`` to the rows ``rows`` of ``out`` [any, bytes of a record] on a GPU,
+        in the current stream. All pages are of one kind (ORDINARY or SINK).
         """
         ids, to = np.array(pages, np.int64), np.array(rows, np.int64)
         far = self._on_disk[ids]
@@ -234,26 +235,28 @@ class Pool:
         return self._kinds[list(pages)]
 
     def codec_of(self, layer: int, kind: int) -> Codec:
-        """Returns the codec of one layer of a page of this kind."""
+        """Returns the codec of one layer of a page of this ``kind`` (ORDINARY or SINK)."""
         return self.format.codecs[kind][layer]
 
     def unbiased(self, layer: int) -> bool:
-        """Returns True if the ordinary pages store keys of this layer without the bias of k_proj. The bias has spikes
-        that spoil quantization.
+        """Returns True if ORDINARY pages store keys of this layer without the bias of k_proj, because the bias has
+        outliers that spoil quantization.
         """
         return FORMATS[self.codec].scaled and self.rope is not None and self.rope.has_bias(layer)
 
     @property
     def has_unbiased(self) -> bool:
-        """True if any layer is ``unbiased``."""
+        """True if the keys of any layer are stored without the bias of k_proj (see ``unbiased``)."""
         return any(map(self.unbiased, range(len(self.shape.layers))))
 
     def touch(self, pages: np.ndarray) -> None:
-        """Mark these pages as needed now, so that they move to lower tiers last."""
+        """Mark these pages as recently used, so that they move to lower tiers last."""
         self._used[pages] = self.clock
 
     def bytes_of(self, pages: np.ndarray) -> int:
-        """Returns the size in bytes of these pages in any tier. Pages that are read in the store's files count as 0."""
+        """Returns the size in bytes of these pages in all tiers. A page that is read from the store's files counts as
+        0.
+        """
         return int(self._sizes[pages].sum())
 
     @property
@@ -265,16 +268,16 @@ class Pool:
         return self.shape.page_bytes(self.codec)
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """Returns how many bytes all ``requests`` need together; each is (cache, number of more tokens). Pages that
-        forks share count once.
+        """Returns the size in bytes that all ``requests`` need together. A request is (cache, number of more tokens).
+        Pages that several caches share count once.
         """
         pages = np.concatenate([cache.table.ids for cache, _ in requests])
         repeated = self.bytes_of(pages) - self.bytes_of(np.unique(pages))
         return sum(cache.bytes_with(tokens) for cache, tokens in requests) - repeated
 
     def allow(self, limits: TierLimits, caps: TierLimits, unused: int = 0) -> None:
-        """Let every tier take ``limits`` more bytes than it holds, but at most ``caps`` bytes in all; None in either
-        means no limit. ``unused`` is how many bytes of the device can be released; they count as not held.
+        """Set the limit of each tier: the bytes that it holds plus ``limits``, but at most ``caps``. None means no
+        limit. ``unused`` is the number of bytes on the device that could be released; they count as not held.
         """
         for tier, more, cap in zip(self.tiers, astuple(limits), astuple(caps), strict=True):
             held = tier.nbytes - (unused if tier is self.device_tier else 0)
@@ -291,23 +294,29 @@ class Pool:
                 self.version += 1
 
     def make_room(self, nbytes: int) -> None:
-        """Push pages down until the device has room for ``nbytes``. Raises OutOfKVMemory; no page is lost."""
+        """Move pages to lower tiers until the device has room for ``nbytes`` bytes. Raises OutOfKVMemory; no page is
+        lost.
+        """
         self._room(0, nbytes)
 
     def trim(self) -> None:
-        """Return memory to the system that no page needs."""
+        """Return memory that no page uses to the system."""
         self.device_tier.trim()
         self.host_tier.trim()
         self._prefetcher.clear()
 
     def give_up_all(self) -> bool:
-        """Release all pages that are held only for later prompts. Returns False if there were none."""
+        """Release all pages that no sequence uses and that are held only for later prompts. Returns False if there were
+        none.
+        """
         count = sum(iter(lambda: self.give_up(self), False))
         self.trim()
         return count > 0
 
     def shrink(self) -> int:
-        """Limit the device to half of what it holds, permanently. Returns how many pages moved down."""
+        """Limit the device, permanently, to half of the bytes that it holds now. Returns the number of pages that moved
+        to lower tiers.
+        """
         before, self.device_tier.limit = len(self.device_tier), self.device_tier.nbytes // 2
         with suppress(OutOfKVMemory):
             self.make_room(0)
@@ -321,8 +330,8 @@ class Pool:
         return {tier.name: found[tier.name] for tier in self.tiers}
 
     def nbytes(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """Returns how many bytes ``pages`` (None: all) take in each tier, by the name of the tier. Pages that are read
-        in the store's files count as 0.
+        """Returns the size in bytes of ``pages`` (None: all pages) in each tier, by the name of the tier. A page that
+        is read from the store's files counts as 0.
         """
         if pages is None:
             return {tier.name: tier.nbytes for tier in self.tiers}
@@ -333,7 +342,7 @@ class Pool:
 
     @property
     def mapped_bytes(self) -> int:
-        """The size in bytes of pages that are read in the store's files."""
+        """The size in bytes of the pages that are read from the store's mapped files."""
         return self.disk_tier.mapped_bytes
 
     def _spare(self) -> float:
@@ -419,8 +428,8 @@ class Pool:
 
 
 def make_backend(page_format: PageFormat, device: torch.device, in_place: bool, triton: bool) -> Backend:
-    """Returns the backend for pages of this format on ``device``. ``in_place``: attention reads records where they are,
-    in any tier. ``triton``: use the TritonBackend if it has kernels for the codec.
+    """Returns the backend for pages of this format on ``device``. If ``in_place``, attention reads records where they
+    are, in any tier. If ``triton``, the TritonBackend is used if it has kernels for the codec.
     """
     if triton and FORMATS[page_format.codec].on_triton:
         from localctx.kv.backends.triton_backend import TritonBackend  # which imports Triton

@@ -13,8 +13,8 @@ AHEAD = 256 << 20  # limit on bytes of fetched records on the device, beside the
 
 
 class RecordSource(Protocol):
-    """The source of records (one layer of one page). ``clock`` is the number of steps so far. ``version`` is the number
-    of page moves so far: an address read before a move may belong to another page.
+    """Where a Prefetcher gets records (one layer of one page): a pool. ``clock`` is the number of steps so far.
+    ``version`` changes whenever pages move: an address that was read before may then belong to another page.
     """
 
     clock: int
@@ -23,14 +23,14 @@ class RecordSource(Protocol):
     def __contains__(self, page: int) -> bool: ...
 
     def record(self, page: int, layer: int) -> Tensor:
-        """Returns the record of ``layer`` in ``page``, where it is."""
+        """Returns the record of ``layer`` in ``page``, in the tier where it is."""
 
     def record_bytes(self, page: int, layer: int) -> int:
         """Returns the size in bytes of the record of ``layer`` in ``page``."""
 
     def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
-        """Copy one layer's records of ``pages``, all of one size, to ``rows`` of ``out`` [any, bytes of a record], in
-        the current stream.
+        """Copy the records of one layer of ``pages``, all of one size, to the rows ``rows`` of ``out`` [any, bytes of a
+        record], in the current stream.
         """
 
 
@@ -38,10 +38,10 @@ class Streams(Protocol):
     """The current stream of a device, and a second stream in which records are copied ahead."""
 
     def mark(self) -> Any:
-        """Returns a mark (an event): it is reached when all work launched so far in the current stream is done."""
+        """Returns an event in the current stream, which is reached when all work launched so far is done."""
 
     def wait(self, mark: Any) -> None:
-        """Make work launched later in the current stream wait until ``mark``, which ``mark()`` returned, is reached."""
+        """Make later work in the current stream wait until the event ``mark`` is reached."""
 
     def aside(self) -> Any:
         """Returns a context in which the second stream is the current one."""
@@ -143,8 +143,8 @@ class Prefetcher:
         return records[torch.from_numpy(rows).to(records.device)]
 
     def fetch(self, pages: Sequence[int], layer: int) -> FetchedRecords:
-        """Returns the records of ``layer`` for ``pages`` like ``take``, but in any order: the result says in which row
-        the record of each page is.
+        """Fetch the records of ``layer`` for ``pages`` like ``take``, but in any order. The result says which row has
+        the record of each page.
         """
         if not self._streams:
             stacked = torch.stack([self._source.record(page, layer) for page in pages])

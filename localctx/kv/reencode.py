@@ -8,11 +8,11 @@ from localctx.kv.pool import Pool
 
 
 def reencode(cache: Cache, codec: str) -> None:
-    """Encode all pages of ``cache`` again in ``codec``, and continue in that codec. The pages then no longer match
-    their names and are not persisted.
+    """Encode all pages of ``cache`` again in ``codec``, in which the sequence then continues. The cache is no longer
+    exact: its pages do not match their names and are not persisted.
 
-    Other sequences keep the pages that they share with ``cache``. If memory runs out, with OutOfKVMemory or torch's own
-    error, ``cache`` is unchanged.
+    Pages that are shared with other sequences stay as they are for those sequences. If memory runs out, with
+    OutOfKVMemory or torch's own error, ``cache`` is unchanged.
     """
     pool = cache.pool.with_codec(codec)
     copies = [_copy(cache, i, pool) for i in range(cache.num_pages)]

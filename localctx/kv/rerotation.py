@@ -10,8 +10,8 @@ from localctx.shape import PAGE
 
 
 def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Returns k and v of a ``layer`` with the keys moved ``by`` positions forward (back if negative). In a latent
-    layer, v holds the rotary part of the keys and is rotated instead of k.
+    """Returns k and v of a ``layer`` with the keys re-rotated to positions that are ``by`` greater (less if negative).
+    In a latent layer (MLA), v has the rotary part of the keys and is rotated instead of k.
     """
     assert pool.rope, "this model has no rotary positions"
     if pool.shape.layers[layer].kind == "latent":
@@ -20,7 +20,7 @@ def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Ten
 
 
 def rerotated_page(pool: Pool, parts: PageParts, by: int) -> PageParts:
-    """Returns copies of the ``parts`` of a page with their keys moved ``by`` positions forward. Raises
+    """Returns copies of the ``parts`` of a page with their keys re-rotated to positions that are ``by`` greater. Raises
     OutOfKVMemory.
     """
     copies = list[int]()
@@ -45,10 +45,10 @@ def _rerotated_part(pool: Pool, page: int, part: int, by: int) -> int:
 
 
 def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
-    """Re-rotate the first ``sink_pages`` pages of ``table`` to the positions before the following page (StreamingLLM,
-    arXiv:2309.17453).
+    """Re-rotate the keys of the first ``sink_pages`` pages of ``table`` to the positions just before the next page
+    (StreamingLLM, arXiv:2309.17453).
 
-    The sink pages as first computed are re-rotated each time, so that rounding errors do not add up. Raises
+    Each time, the sink pages as first computed are re-rotated, so that rounding errors do not add up. Raises
     OutOfKVMemory.
     """
     window = table.placed[sink_pages].position
@@ -57,10 +57,10 @@ def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
 
 
 def rebase_pages(table: BlockTable, sink_pages: int) -> None:
-    """Move all pages of ``table`` to positions from zero on, and re-rotate their keys, so that no position exceeds the
+    """Re-rotate the keys of all pages of ``table`` to consecutive positions from 0 on, so that no position exceeds the
     model's window. The first ``sink_pages`` pages are re-rotated from the sink pages as first computed.
 
-    Raises OutOfKVMemory. The next call then continues with the pages that were not moved yet.
+    Raises OutOfKVMemory. The next call then continues with the pages that were not yet re-rotated.
     """
     for i, placed in enumerate(table.placed):
         if placed.position == i * PAGE:

@@ -23,8 +23,8 @@ SharedKey = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class RetainedPage:
-    """A retained page: its ``parts`` in ``pool`` and its packed ``tokens``. ``states`` are the model's states after the
-    page, if the model has states and a sequence can continue there.
+    """A sealed page that is kept for later prompts: its ``parts`` in ``pool`` and its packed ``tokens``. ``states`` are
+    the recurrent states after the page, if the model has states and a sequence can continue there.
     """
 
     pool: Pool
@@ -34,7 +34,7 @@ class RetainedPage:
 
     @cached_property
     def nbytes(self) -> int:
-        """The size in bytes of the parts, and of the states after the page."""
+        """The size in bytes of the page's parts, and of the recurrent states after the page."""
         states = sum(state.nbytes for state in (self.states or {}).values())
         return self.pool.bytes_of(np.array(self.parts.ids)) + states
 
@@ -46,8 +46,8 @@ class RetainedPage:
 
 class RetainedPages:
     """Sealed pages that stay in memory after their sequence has ended, so that a later prompt with the same prefix can
-    reuse them. They are held by name, least recently used first. A retained page has one or two parts (FULL and
-    SLIDING), each with a reference that only this object releases.
+    reuse them. They are found by page name, and the least recently used is released first. A page has one or two parts
+    (FULL and SLIDING); this object holds a reference to each.
 
     Pages that are also in the store are not retained, because prompts find them there.
     """
@@ -60,15 +60,16 @@ class RetainedPages:
         return len(self._pages)
 
     def unused_bytes(self, pool: Pool | None = None) -> int:
-        """Returns how many bytes of the device would be free after releasing all retained pages of ``pool`` (None: of
-        all pools) that no sequence uses.
+        """Returns the size in bytes, on the device, of the retained pages of ``pool`` that no sequence uses (None: of
+        all pools). Releasing them would free this memory.
         """
         pages = [page for page in self._pages.values() if page.is_unused and pool in (None, page.pool)]
         return sum(page.pool.nbytes(page.parts.ids)["device"] for page in pages)
 
     def find(self, pool: Pool, keys: Sequence[SharedKey], ends: Sequence[int]) -> list[RetainedPage]:
-        """Returns the longest run of retained pages of ``pool`` whose names and tokens are the first of ``keys``. The
-        run ends where a sequence can continue: after one of ``ends``, which are numbers of tokens.
+        """Find the longest prefix of a prompt among the retained pages of ``pool``. ``keys`` are the names and packed
+        tokens of the prompt's pages. Returns the retained pages of the prefix, in order. The prefix ends where a
+        sequence can continue: after one of ``ends``, which are numbers of tokens.
         """
         found = list[RetainedPage]()
         for name, tokens in keys:
@@ -83,8 +84,9 @@ class RetainedPages:
         return []
 
     def add(self, cache: Cache, keys: Sequence[SharedKey]) -> None:
-        """Retain the first pages of ``cache`` under the names ``keys``, with the recurrent states after the last of
-        these pages. A sliding part is retained only if sliding layers still see it from the end of these pages.
+        """Retain the first pages of ``cache`` under ``keys``, their names and packed tokens, with the recurrent states
+        after the last of these pages. A SLIDING part is retained only if sliding-window layers still see it from the
+        end of these pages.
         """
         seen, pool, count = cache.pool.shape.pages_seen(len(keys) * PAGE), cache.pool, len(keys)
         states = cache.states.ends.get(count * PAGE)
@@ -95,7 +97,9 @@ class RetainedPages:
         self._touch(keys)
 
     def give_up(self, pool: Pool) -> bool:
-        """Release the least recently used page of ``pool`` that no sequence uses. Returns False if there is none."""
+        """Release the least recently used retained page of ``pool`` that no sequence uses. Returns False if there is
+        none.
+        """
         found = (name for name, page in self._pages.items() if page.pool is pool and page.is_unused)
         return self._release(next(found, None))
 

@@ -11,10 +11,14 @@ from localctx.kernels.cpu.key_bias import KeyBias
 
 
 class Rope(Protocol):
-    """Rotary embedding of one model. RoPE is relative: a key rotated by d is the key d positions later."""
+    """The rotary embedding of one model. It moves rotated keys to other positions: rotating a key by d more positions
+    gives the key d positions later.
+    """
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """Returns the rotated keys k [kv_heads, T, k_dim], moved ``by`` positions forward (back if negative)."""
+        """Returns the rotated keys k [kv_heads, T, k_dim] as they would be ``by`` positions later (earlier if
+        negative).
+        """
 
     def has_bias(self, layer: int) -> bool:
         """Returns True if this layer's k_proj adds a bias to every key (Qwen2 family)."""
@@ -25,12 +29,12 @@ class Rope(Protocol):
         """
 
     def key_bias(self, layers: Sequence[int], starts: Tensor) -> KeyBias:
-        """Returns ``bias_keys`` for whole pages in ``layers``, in the form that kernels take: with ``KeyBias.starts``
-        [layers, H, n, D]. ``starts`` [layers, n] int64 are the positions of the pages' first keys. The layers rotate
-        alike.
+        """Returns the bias of k_proj in the rotated keys of whole pages, in the form that kernels take: with
+        ``KeyBias.starts`` [layers, H, n, D]. ``starts`` [layers, n] int64 are the positions of the pages' first keys.
+        All ``layers`` have the same RoPE frequencies and pairs.
         """
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
-        """Returns the dot products of q [Hq, D] with ``bias_keys``, without building these: [Hq, T] float32, not
-        scaled.
+        """Returns the products of q [Hq, D] with the rotated bias of k_proj at ``positions`` [T]: [Hq, T] float32, not
+        scaled. The result of ``bias_keys`` is not built for this.
         """

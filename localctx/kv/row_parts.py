@@ -7,11 +7,11 @@ import numpy as np
 
 
 def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: int) -> np.ndarray:
-    """Split the pages of n rows into parts of at most ``max_pages`` pages. Returns [parts, 4] int64: row, first page,
-    last page + 1, and how many tokens of the first page are hidden.
+    """Split the pages that n rows (new tokens) attend to into parts of at most ``max_pages`` pages, for kernel tasks.
+    Returns [parts, 4] int64: (row, first page, last page + 1, number of hidden tokens in the first page).
 
     The pages of all rows are numbered one after another: row i has the pages ``starts[i]..starts[i + 1]``. ``seen`` has
-    for each row the first visible page and how many of its first tokens are hidden.
+    a pair for each row: the first visible page, and the number of hidden tokens in that page.
     """
     parts = [
         (row, at, min(stop, at + max_pages), skip if at == start + first else 0)
@@ -24,9 +24,9 @@ def split_rows(starts: np.ndarray, seen: Sequence[tuple[int, int]], max_pages: i
 def split_rows_evenly(
     starts: np.ndarray, seen: Sequence[tuple[int, int]], wanted: int, kinds: np.ndarray
 ) -> np.ndarray:
-    """Split the pages of n rows, given by ``starts`` and ``seen`` as for ``split_rows``, into about ``wanted`` parts
-    per row, each with pages of one kind. ``kinds`` is [pages], or [H, pages] if KV heads have their own pages. The
-    parts of a row depend only on that row.
+    """Split the pages of n rows into about ``wanted`` parts for each row. ``starts``, ``seen`` and the result are as
+    for ``split_rows``. The pages of a part have one kind (ORDINARY or SINK). ``kinds`` is [pages], or [H, pages] if KV
+    heads have their own pages. The parts of a row depend only on that row.
     """
     kinds = np.atleast_2d(kinds)
     changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(0)) + 1

@@ -15,9 +15,9 @@ from localctx.shape import PAGE, SINK_PAGES
 
 
 def choose_pages(cache: Cache, layer: int, q: Tensor, extra: Tensor | None) -> Tensor:
-    """Returns the indices of the sealed pages that a token with the scaled queries q [Hq, D] sees, ascending:
-    [H, selected]. The query heads of one KV head select together. ``extra`` [Hq, pages * 64] is added to the scores of
-    keys.
+    """Returns the indices of the sealed pages that a new token attends to, ascending: [H, selected]. q [Hq, D] are its
+    scaled queries. The query heads of one KV head select pages together. ``extra`` [Hq, pages * 64] is added to the
+    scores of keys.
     """
     pool, sketch, q = cache.pool, cache.sketches.of_layer(layer), q.float()
     grouped = (quant.rotate(q) if pool.format.rotated else q).unflatten(0, (len(sketch.codes), -1))
@@ -27,15 +27,17 @@ def choose_pages(cache: Cache, layer: int, q: Tensor, extra: Tensor | None) -> T
 
 
 def page_bias(caches: Sequence[Cache], layer: int) -> KeyBias:
-    """Returns ``layer_biases`` of one layer, with ``KeyBias.starts`` [H, pages, D]."""
+    """Returns the bias of k_proj that the stored keys of the sealed pages of ``caches`` lack in one ``layer``, with
+    ``KeyBias.starts`` [H, pages, D].
+    """
     biases = layer_biases(caches, [layer])
     return biases._replace(starts=biases.starts[0])
 
 
 def layer_biases(caches: Sequence[Cache], layers: Sequence[int]) -> KeyBias:
-    """Returns the bias of k_proj that the keys of the sealed pages of ``caches`` lack in ``layers``, with
-    ``KeyBias.starts`` [layers, H, pages, D]; 0 for sink pages, whose keys are stored with it. The caches share a pool
-    or a format.
+    """Returns the bias of k_proj that the stored keys of the sealed pages of ``caches`` lack in ``layers``, with
+    ``KeyBias.starts`` [layers, H, pages, D]. It is 0 for sink pages, whose keys include the bias. The caches share a
+    pool or a page format.
     """
     pool, tables = caches[0].pool, [cache.table for cache in caches]
     assert pool.rope
@@ -47,8 +49,9 @@ def layer_biases(caches: Sequence[Cache], layers: Sequence[int]) -> KeyBias:
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
-    """Returns how much the bias of k_proj adds to the product of q [Hq, D] with each sealed key: [Hq, pages * 64].
-    Quantized records are stored without the bias. The result is 0 for sink pages, which are stored with it.
+    """Returns how much the bias of k_proj, which quantized pages leave out of stored keys, would add to the score of
+    each sealed key: [Hq, pages * 64]. q [Hq, D] are the queries of one token. The result is 0 for sink pages, whose
+    keys include the bias.
     """
     pool, count = cache.pool, cache.num_pages
     assert pool.rope

@@ -11,8 +11,8 @@ from localctx.kv.pages import Activation
 
 
 class SequenceMemory(Protocol):
-    """The memory that holds the caches of sequences: a pool of pages, or llama.cpp's. Caches in memories with the same
-    ``rope`` may be computed in one pass.
+    """The memory that holds the caches of sequences: a pool of pages, or llama.cpp's memory. Sequences whose memories
+    have the same ``rope`` may be computed in one pass.
     """
 
     @property
@@ -24,29 +24,31 @@ class SequenceMemory(Protocol):
 
     @property
     def device_limit(self) -> int | None:
-        """The most bytes that the device may hold, or None if sequences move to other memory by themselves."""
+        """The maximum size in bytes of keys and values on the device; None if sequences leave the device by themselves
+        when it is full.
+        """
 
     @property
     def bytes_of_page(self) -> int:
-        """The size in bytes of one more page."""
+        """Returns the size in bytes of one page of a sequence."""
 
     def nbytes(self) -> dict[str, int]:
-        """Returns how many bytes are in use in each tier, by the name of the tier: ``device`` and, for a pool of pages,
-        ``host`` and ``disk``.
+        """Returns the size in bytes of keys and values in each tier, by the name of the tier: ``device`` and, for a
+        pool of pages, ``host`` and ``disk``.
         """
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """Returns how many bytes all ``requests`` need together; each is (cache, number of more tokens). Bytes that
-        several caches share count once.
+        """Returns the size in bytes that all ``requests`` need together. A request is (cache, number of more tokens).
+        Memory that several caches share counts once.
         """
 
 
 class SequenceCache(Protocol):
     """The KV cache of one sequence, in our pages or in llama.cpp.
 
-    ``activation`` says which adapter computes tokens of the sequence, and from which token on (None: no adapter).
-    ``joins_chunks``: prefill chunks of this sequence may share a pass with chunks of other sequences, which can change
-    the last digits. It is True only if nothing of the sequence will be persisted.
+    ``activation`` names the LoRA adapter of the sequence, and the first token that it applies to (None: no adapter). If
+    ``joins_chunks``, prefill chunks of this sequence may be computed in one pass with chunks of other sequences, which
+    can change the last digits. It is True only if the sequence will not be persisted.
     """
 
     activation: Activation | None
@@ -78,10 +80,12 @@ class SequenceCache(Protocol):
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """The attention mass of each 64 tokens of the text since ``record_attention``, or None if not recorded."""
+        """The attention mass of each 64 tokens of the text since ``record_attention`` was called; None if it was not
+        called.
+        """
 
     def record_attention(self) -> None:
-        """Start to record, in ``attention_mass``, the attention mass that the pages read so far will receive. Forks add
+        """Start to record the attention mass that the pages read so far will receive, for ``attention_mass``. Forks add
         to the same record.
         """
 
@@ -96,14 +100,14 @@ class SequenceCache(Protocol):
         """
 
     def trimmable(self, length: int) -> int:
-        """Returns the longest length, up to ``length``, to which the sequence can be trimmed without loss."""
+        """Returns the greatest length, up to ``length`` tokens, to which the sequence can be trimmed without loss."""
 
     def trim(self, length: int) -> None:
-        """Keep the first ``length`` tokens. ``trimmable`` says to which lengths this is possible without loss."""
+        """Keep only the first ``length`` tokens. ``trimmable`` says to which lengths this is possible without loss."""
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> Self:
-        """Returns a new sequence that shares the past of this one. It has this ``keeper`` (None: the same one). With
-        ``recording`` it adds to the same ``attention_mass``.
+        """Returns a new sequence with the same tokens, which shares memory with this one. It has this ``keeper`` (None:
+        the same one). If ``recording``, the fork adds its attention to the same ``attention_mass``.
         """
 
     def drop(self) -> None:

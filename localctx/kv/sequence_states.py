@@ -20,11 +20,11 @@ KEPT_BYTES = 32 << 20
 
 
 class SequenceStates:
-    """The recurrent states of one sequence, with the given ``shapes``, on ``device``, for a model that computes in
-    ``dtype``.
+    """The recurrent states of one sequence on ``device``. ``shapes`` are the shapes of the model's states, and
+    ``dtype`` is the precision in which the model computes.
 
-    ``now`` holds the states after the last committed token, None before the first token. ``ends`` holds the states at
-    some page ends, by the number of tokens before.
+    ``now`` holds the states after the last committed token, None before the first token. ``ends`` holds the states
+    after some pages, by the number of tokens up to there.
     """
 
     def __init__(self, shapes: tuple[StateShape, ...], dtype: torch.dtype, device: torch.device) -> None:
@@ -41,8 +41,8 @@ class SequenceStates:
         return sum(held.values())
 
     def get(self, key: StateKey) -> Tensor | None:
-        """Returns the state [1, ...] named ``key``, which the step reads and overwrites with the next one. None in the
-        first step.
+        """Returns the state [1, ...] of the layer that ``key`` names, which the step may overwrite with the next state.
+        Returns None before the first token.
         """
         if self.now is None:
             return None
@@ -51,12 +51,12 @@ class SequenceStates:
         return self._next[key]
 
     def put(self, key: StateKey, state: Tensor) -> None:
-        """Store ``state`` [1, ...] under the name ``key``, as the state after the open step."""
+        """Set the state of the layer that ``key`` names, as it is after the open step, to ``state`` [1, ...]."""
         self._next[key] = state
 
     def put_end(self, length: int, key: StateKey, state: Tensor) -> None:
-        """Store ``state`` [1, ...] under the name ``key``, as the state at a page end inside the open step, after
-        ``length`` tokens in total.
+        """Set the state of the layer that ``key`` names, as it is at a page end inside the open step, to ``state`` [1,
+        ...]. ``length`` is the number of tokens up to that page end.
         """
         self._next_ends.setdefault(length, {})[key] = state
 
@@ -81,28 +81,30 @@ class SequenceStates:
         self._next, self._next_ends = {}, {}
 
     def restorable(self, length: int, now: int) -> int:
-        """Returns the longest length, up to ``length`` tokens, after which the states are held (0 if none are). ``now``
-        is the current length.
+        """Returns the greatest length, up to ``length`` tokens, after which the states are held (0 if there is none).
+        ``now`` is the current length of the sequence.
         """
         if not self._shapes or length == now:
             return length
         return max((end for end in self.ends if end <= length), default=0)
 
     def restore(self, length: int, now: int) -> None:
-        """Go back to the states after ``length`` tokens. ``now`` is the current length."""
+        """Go back to the states after ``length`` tokens, a length that ``restorable`` returned. ``now`` is the current
+        length of the sequence.
+        """
         if self._shapes and length != now:
             self.now = self.ends[length] if length else None
         self.ends = {end: states for end, states in self.ends.items() if end <= length}
 
     def fork(self) -> "SequenceStates":
-        """Returns the states of another sequence with the same past."""
+        """Returns a copy for a forked sequence; the tensors are shared."""
         twin = SequenceStates(self._shapes, self._dtype, self._device)
         twin.now, twin.ends = self.now, dict(self.ends)
         return twin
 
     def share(self, states: States | None, length: int) -> None:
-        """Begin with the ``states`` of another sequence, which has the same first ``length`` tokens. These are whole
-        pages.
+        """Start this empty sequence with the ``states`` of another sequence after its first ``length`` tokens, which
+        are whole pages.
         """
         self.now = states
         if states is not None:
@@ -111,7 +113,7 @@ class SequenceStates:
     # Snapshots
 
     def snapshot(self, states: States) -> np.ndarray:
-        """Returns ``states`` as bytes (uint8), in the order of the model's shape."""
+        """Returns ``states`` as bytes (uint8), in the order in which the model's shape lists them."""
         parts = [states[_key(s)].contiguous().view(torch.uint8).flatten() for s in self._shapes]
         return torch.cat(parts).cpu().numpy()
 
@@ -141,9 +143,9 @@ def _key(shape: StateShape) -> StateKey:
 
 
 def page_ends(state_inputs: Tensor, width: int, length: int, tokens: int) -> dict[int, Tensor]:
-    """Returns the last ``width`` inputs of a convolution [1, channels, width] at each page end in a step, by the number
-    of tokens at that end. ``state_inputs`` [1, channels, n] are all inputs that matter so far, and end with the inputs
-    of the step. The step has ``tokens`` tokens, after ``length`` earlier ones.
+    """Returns the state of a convolution, its last ``width`` inputs [1, channels, width], at each page end in a step.
+    The keys of the result are numbers of tokens up to that page end. ``state_inputs`` [1, channels, n] are the
+    remembered inputs followed by the inputs of the step. The step has ``tokens`` tokens, after ``length`` earlier ones.
     """
     ends = range((length // PAGE + 1) * PAGE, length + tokens, PAGE)
     padded = torch.nn.functional.pad(state_inputs, (max(0, width + tokens - state_inputs.shape[-1]), 0))

@@ -43,9 +43,9 @@ class _SketchRoom:
 
 
 class KeySketches:
-    """The sketches of a sequence, one per layer: its keys at two bits. A sketch is made when first needed, and extended
-    as pages are sealed. Sketches stay on the device even if the pages move. For GPU kernels they have spare room, so
-    that they rarely move and are not copied for every page.
+    """The sketches of one sequence: copies of its sealed keys at two bits, one sketch for each layer. A sketch is made
+    when first needed, and extended as pages are sealed. Sketches stay on the device even if the pages leave it. On a
+    GPU, memory for more pages is reserved, so that a sketch is not copied for every new page.
     """
 
     def __init__(self, table: BlockTable) -> None:
@@ -60,7 +60,7 @@ class KeySketches:
         return sum(sketch.nbytes for sketch in (self._rooms or self._by_layer).values())
 
     def of_layer(self, layer: int) -> Sketch:
-        """Returns the sketch of a layer's pages, of which there must be at least one."""
+        """Returns the sketch of all sealed pages in one layer. There must be at least one page."""
         known = self._by_layer.get(layer)
         for start, stop in self._table.runs(layer, known.codes.shape[1] if known else 0, RUN):
             known = self._joined(layer, known, self._make(layer, start, stop), stop)
@@ -75,8 +75,8 @@ class KeySketches:
         return self._once(lambda: arguments_of([tuple(x.numpy() for x in self.of_layer(layer)) for layer in layers]))
 
     def places(self, layers: Sequence[int]) -> np.ndarray:
-        """Returns for each of ``layers`` the addresses of the codes, scales and zeros of its sketch, and the number of
-        pages for which the sketch has room: [layers, 4] int64, for GPU kernels. Every call must ask for the same
+        """Returns where the sketches of ``layers`` are, for GPU kernels: [layers, 4] int64, with the addresses of
+        codes, scales and zeros, and the number of pages for which memory is reserved. Every call must ask for the same
         layers.
         """
 
@@ -87,13 +87,13 @@ class KeySketches:
         return self._once(lambda: np.array([place(layer) for layer in layers], np.int64))
 
     def clear(self) -> None:
-        """Drop all sketches. Call this after a change of pages that are sealed already."""
+        """Drop all sketches. Call this after sealed pages have changed."""
         self._by_layer.clear()
         self._rooms.clear()
         self._arguments = None
 
     def fork(self, table: BlockTable) -> "KeySketches":
-        """Returns the same sketches for ``table``, a fork of this sequence's block table."""
+        """Returns the same sketches for a forked sequence with the block table ``table``."""
         twin = KeySketches(table)
         twin._by_layer, twin._rooms = dict(self._by_layer), dict(self._rooms)
         return twin

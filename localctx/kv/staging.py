@@ -11,7 +11,7 @@ STAGED = 8 << 20  # bytes copied at a time
 
 
 def copy_staged(records: Sequence[Tensor], out: Tensor, rows: np.ndarray) -> None:
-    """Copy ``records``, all of one size, to ``rows`` of ``out`` on a GPU, in its current stream.
+    """Copy ``records``, all of one size, to the rows ``rows`` of ``out`` on a GPU, in the current stream.
 
     The copy goes through pinned memory, because a copy from any other memory waits for the device. Torch reuses pinned
     memory only after it was read.

@@ -27,8 +27,8 @@ StoredBytes = Callable[[], np.ndarray | None]
 
 
 class Tier(Protocol):
-    """A place where pages live. A page is a uint8 tensor, which does not change once sealed. ``limit`` is in bytes,
-    None for no limit.
+    """A place where sealed pages live, such as the memory of a device. A page is a uint8 tensor, which does not change.
+    ``limit`` is the maximum size in bytes, None for no limit.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Tier(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes that the pages take in this tier. ``limit`` bounds it."""
+        """The size in bytes of the pages in this tier, which ``limit`` bounds."""
 
 
 class _PagesById:
@@ -84,7 +84,7 @@ class MemoryTier(_PagesById):
         self._free: dict[int, list[Tensor]] = {}
 
     def new(self, page: int, nbytes: int) -> Tensor:
-        """Allocate and return a page of ``nbytes``. The caller fills it."""
+        """Allocate memory of ``nbytes`` bytes for a new page and return it. The caller fills it."""
         free = self._free.get(nbytes)
         payload = free.pop() if free else self._allocate(nbytes)
         self._pages[page] = payload
@@ -101,8 +101,8 @@ class MemoryTier(_PagesById):
         self._free.setdefault(len(payload), []).append(payload)
 
     def trim(self) -> None:
-        """Return the memory of dropped pages to the system, unless it was allocated together with that of pages still
-        in use.
+        """Return the memory of dropped pages to the system. Memory that was allocated together with that of pages still
+        in use stays.
         """
         for nbytes, free in self._free.items():
             slabs = [page.untyped_storage() for page in free]
@@ -131,10 +131,11 @@ class MemoryTier(_PagesById):
 
 
 class DiskTier(_PagesById):
-    """Pages in mapped files, read in place: pages of the store, and pages that this tier spilled.
+    """Pages in mapped files, read in place: pages in the store's files, and pages that this tier spilled to its own
+    files.
 
-    Spill files are unnamed, so nothing outlives the process. ``nbytes`` is the size of spilled pages alone, and
-    ``mapped_bytes`` the size of the store's pages. ``bytes_written`` is the number of bytes ever written to spill
+    Spill files are unnamed, so nothing outlives the process. ``nbytes`` is the size in bytes of spilled pages alone,
+    and ``mapped_bytes`` that of the store's pages. ``bytes_written`` is the number of bytes ever written to spill
     files.
     """
 
@@ -146,7 +147,7 @@ class DiskTier(_PagesById):
         self._free: dict[int, list[tuple[_SpillFile, int]]] = {}
 
     def map_stored(self, page: int, payload: np.ndarray) -> None:
-        """Add a page of the store. Its mapped bytes are read in place."""
+        """Add a page of the store. ``payload`` is its mapped bytes, which are read in place."""
         self._pages[page] = as_tensor(payload)
         self.mapped_bytes += len(payload)
 
@@ -195,8 +196,8 @@ class _SpillFile:
 
 
 class StoredCopies:
-    """Records which pages in memory the store also holds, and how to get their stored bytes. ``nbytes`` is how many
-    bytes of memory could be freed without a write.
+    """Records which pages in memory are also in the store, with a function that reads the stored copy of each.
+    ``nbytes`` is the size in bytes of these pages in memory, which could be freed without a write.
     """
 
     def __init__(self) -> None:
@@ -207,7 +208,9 @@ class StoredCopies:
         return page in self._copies
 
     def add(self, page: int, stored: StoredBytes, nbytes: int) -> None:
-        """Record that the store holds a copy of ``page``, which takes ``nbytes`` of memory."""
+        """Record that the store holds a copy of ``page``, which takes ``nbytes`` bytes of memory. ``stored`` is the
+        function that reads the copy.
+        """
         self.discard(page)
         self._copies[page] = stored, nbytes
         self.nbytes += nbytes
@@ -219,8 +222,8 @@ class StoredCopies:
         return stored
 
     def take(self, page: int) -> np.ndarray | None:
-        """Forget the copy of ``page`` and return its verified bytes. Returns None if there is no copy of the right
-        length.
+        """Forget the stored copy of ``page`` and return its verified bytes. Returns None if there is no copy, or if its
+        length is wrong.
         """
         nbytes = self._copies[page][1] if page in self else 0
         payload = stored() if (stored := self.discard(page)) else None

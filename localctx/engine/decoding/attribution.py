@@ -12,11 +12,10 @@ from localctx.shape import PAGE, SINK_PAGES
 
 
 class AttentionShare(NamedTuple):
-    """The attention that an answer paid to one page of a document. ``share`` (0 to 1) is the page's share of all
-    attention mass on the documents. The page holds the characters ``start..end`` of the document with index
-    ``document``.
+    """The attention that an answer paid to one page of a document. The page has the characters ``start..end`` of the
+    document with index ``document``. ``share`` (0 to 1) is the page's share of all attention mass on the documents.
 
-    Neighbouring pages with share 0 are joined, so such a range may hold several pages.
+    Neighbouring pages with share 0 are joined to one such range.
     """
 
     document: int
@@ -28,13 +27,13 @@ class AttentionShare(NamedTuple):
 def attention_by_text(
     cache: SequenceCache, tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]
 ) -> list[AttentionShare]:
-    """Returns the characters of ``texts``, cut at page boundaries, with the share of the recorded attention mass of
-    each page, largest share first.
+    """Map the recorded attention of ``cache`` to the documents ``texts``: returns the share of attention mass for each
+    page-sized piece of text, largest share first. ``tokens`` are the part of the prompt that contains the texts, in
+    order.
 
-    ``tokens``: the part of the prompt that contains the texts, in order. The share is 0 where the attention mass says
-    nothing: on sink pages, which get attention whatever they contain, on evicted pages and an incomplete last page, and
-    everywhere if no attention was recorded. If the decoded tokens do not contain a text, that text and all later ones
-    are left out.
+    The share is 0 where attention says nothing: on sink pages, which get attention whatever they contain, on evicted
+    pages, and on an incomplete last page. It is 0 everywhere if no attention was recorded. If the decoded tokens do not
+    contain a text, that text and all later ones are left out.
     """
     if cache.attention_mass is None:
         return [AttentionShare(i, 0, len(text), 0.0) for i, text in enumerate(texts)]
@@ -50,11 +49,10 @@ def attention_by_text(
 def pages_of_text(
     tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str], ranges: Sequence[tuple[int, int, int]]
 ) -> set[int]:
-    """Returns the indices of the pages of ``tokens`` that hold characters of ``ranges``: (index of the text, start,
-    end).
+    """Returns the indices of the pages that have characters of ``ranges``, which are (index of the text, start, end).
+    ``tokens`` are the part of the prompt that contains the ``texts``, in order.
 
-    ``tokens``: the part of the prompt that contains the ``texts``, in order. If the decoded tokens do not contain a
-    text, ranges in that text and in all later ones are left out.
+    If the decoded tokens do not contain a text, ranges in that text and in all later ones are left out.
     """
     page_starts, prompt = _decode_pages(tokenizer, tokens)
     places = list(_locate_texts(prompt, texts))

@@ -31,11 +31,11 @@ class _Beam:
 def beam_search(
     cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int
 ) -> EngineCoroutine[None]:
-    """Find the answer with the best mean log-probability among ``width`` beams (partial answers); yields its tokens at
-    the end.
+    """Search for the answer with the best mean log-probability among ``width`` beams (partial answers). Yields its
+    tokens at the end.
 
-    ``logits`` [vocabulary] follow the tokens in ``cache``, which is not changed. An answer has at most ``limit``
-    tokens. Raises Cancelled, OutOfKVMemory.
+    ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. An answer has at most
+    ``limit`` tokens. Raises Cancelled, OutOfKVMemory.
     """
     live, ended = [_Beam([], 0.0, cache.fork(), logits)], list[_Beam]()
     try:

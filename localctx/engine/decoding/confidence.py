@@ -17,11 +17,12 @@ CONFIDENCE = "confidence"
 
 @dataclass(frozen=True)
 class Evidence:
-    """Log-likelihoods, in nats, that a model computed for one answer and its question.
+    """Log-likelihoods, in nats, that a model computed for one answer and its question. The confidence is computed from
+    them.
 
     ``answer`` is the log-likelihood of the answer with its end token; ``tokens`` is the number of tokens of the answer.
-    ``not_said`` is the log-likelihood of the reply that nothing answers the question. ``gain`` is by how much the text
-    raises the log-likelihood of the question, which has ``question_tokens`` tokens.
+    ``not_said`` is the log-likelihood of the reply that the text does not answer the question. ``gain`` is the
+    log-likelihood of the question after the text minus that without it. The question has ``question_tokens`` tokens.
     """
 
     answer: float
@@ -54,9 +55,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted regression: ``weights`` of the features and a ``bias``. Answers with a probability below ``threshold``
-    are withheld. Where the adapter itself replies that nothing answers, with a probability of ``reconsider`` or more
-    that something does, its next likeliest reply is generated instead.
+    """A fitted logistic regression that gives the probability that the text answers the question: ``weights`` of the
+    features and a ``bias``. An answer with a probability below ``threshold`` is withheld.
+
+    ``reconsider`` is for the reply that the text does not answer the question. If the regression gives a probability of
+    ``reconsider`` or more, the next likeliest reply is generated instead.
     """
 
     weights: tuple[float, ...]
@@ -77,8 +80,8 @@ class Calibration:
 
 
 def calibrations(adapter: Adapter) -> dict[str, Calibration]:
-    """Returns the calibrations stored with ``adapter``, by decoding (``free`` or ``quote``). Skips calibrations that
-    were fitted to another number of features. Raises ModelError for a damaged one.
+    """Returns the calibrations stored with ``adapter``, by the kind of decoding (``free`` or ``quote``). A calibration
+    that was fitted to another number of features is left out. Raises ModelError for a damaged one.
     """
     stored = adapter.measured.get(CONFIDENCE, {})
     try:
@@ -89,8 +92,8 @@ def calibrations(adapter: Adapter) -> dict[str, Calibration]:
 
 
 def calibration_from_json(stored: Mapping[str, Any]) -> Calibration | None:
-    """Returns a calibration from its JSON; None if it was fitted to another number of features. Raises KeyError,
-    OverflowError, TypeError or ValueError for a damaged one.
+    """Returns the calibration that ``stored`` describes as JSON; None if it was fitted to another number of features.
+    Raises KeyError, OverflowError, TypeError or ValueError if it is damaged.
     """
     weights, bias, threshold = [_number(weight) for weight in stored["weights"]], stored["bias"], stored["threshold"]
     reconsider = _number(stored.get("reconsider", 1.0))

@@ -9,8 +9,8 @@ from localctx.models.base import Messages, Tokenizer
 
 @dataclass(frozen=True)
 class ContinuedTokenizer:
-    """A tokenizer whose ``stream`` decodes tokens as the continuation of the text ``begun``. So, for example, a word
-    keeps the space before it, which would be dropped at the beginning of a text.
+    """A tokenizer for an answer that continues the text ``begun``: ``stream`` decodes the new tokens as they follow
+    this text. For example, a word keeps the space before it, which would be dropped at the beginning of a text.
     """
 
     tokenizer: Tokenizer
@@ -18,7 +18,7 @@ class ContinuedTokenizer:
 
     @property
     def stop_ids(self) -> frozenset[int]:
-        """Tokens that end an answer."""
+        """The ids of the tokens that end an answer."""
         return self.tokenizer.stop_ids
 
     @property

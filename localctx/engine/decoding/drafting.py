@@ -32,14 +32,14 @@ class PromptLookup:
         self._tokens.append(token)
 
     def draft(self, max_tokens: int) -> list[int]:
-        """Returns at most ``max_tokens`` tokens that may follow. Returns none if the last NGRAM tokens did not occur
+        """Returns at most ``max_tokens`` tokens that may come next. Returns none if the last NGRAM tokens did not occur
         before.
         """
         at = self._continuations.get(tuple(self._tokens[-NGRAM:]))
         return [] if at is None else self._tokens[at : at + min(max_tokens, self._next_size, self.max_draft)]
 
     def record(self, drafted: int, accepted: int) -> None:
-        """Count a verified draft of ``drafted`` tokens, of which the first ``accepted`` were right, and set the size of
+        """Record that the first ``accepted`` tokens of a draft of ``drafted`` tokens were right, and set the length of
         the next draft.
         """
         self.drafted, self.accepted = self.drafted + drafted, self.accepted + accepted

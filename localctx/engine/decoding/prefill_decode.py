@@ -31,13 +31,14 @@ def prefill(
     total: int | None = None,
     after_chunk: Callable[[Any], None] = lambda cache: None,
 ) -> EngineCoroutine[Tensor]:
-    """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
+    """Prefill ``tokens[cache.length:]`` in chunks. Returns the logits [vocabulary] after the last token.
 
-    ``chunk`` is the most tokens of a chunk, or an ``OomRecovery``, which makes room when memory runs out, so that
-    prefill goes on. A chunk ends at each of ``cuts`` and ``stops``. The first cut is where the documents end: a run
-    that reuses kept pages then computes exactly what a full prefill computes. ``total`` is the number of tokens that
-    progress counts to, if ``tokens`` are only the beginning of a prompt. ``after_chunk`` is called with the cache after
-    each chunk. Raises Cancelled, with the finished chunks in the cache; OutOfKVMemory if nothing is left to try.
+    ``chunk`` is the maximum number of tokens of a chunk, or an ``OomRecovery``, which makes room when memory runs out,
+    so that prefill goes on. A chunk ends at each of ``cuts`` and ``stops``, which are token counts. The first cut is
+    where the documents end: a run that reuses kept pages then computes exactly the same as a full prefill. ``total`` is
+    the number of tokens that progress counts to, if ``tokens`` are only the beginning of a prompt. ``after_chunk`` is
+    called with the cache after each chunk. Raises Cancelled, with the finished chunks in the cache, and OutOfKVMemory
+    if nothing is left to try.
     """
     recovery = chunk if isinstance(chunk, OomRecovery) else OomRecovery(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -64,7 +65,8 @@ def prefill(
 
 
 def likelihood(cache: SequenceCache, tokens: Sequence[int], start: int) -> EngineCoroutine[float]:
-    """Prefill ``tokens[cache.length:]`` in one forward pass; returns the summed log-probability of ``tokens[start:]``.
+    """Prefill ``tokens[cache.length:]`` in one forward pass. Returns the sum of the log-probabilities of
+    ``tokens[start:]``, in nats.
 
     Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
     Cancelled, OutOfKVMemory.
@@ -91,11 +93,11 @@ def decode(
 ) -> EngineCoroutine[None]:
     """Yield the tokens of an answer, up to a stop token or ``limit`` tokens.
 
-    ``logits`` [vocabulary] follow the tokens in ``cache``. ``sampler`` chooses the tokens. ``answer`` is the index of
-    the answer, for its tokens. ``lookup`` drafts tokens, which are verified in the same pass as the token before them;
-    a greedy answer does not change. ``repetition`` withholds tokens that may be a repetition, and ends the answer once
-    it is one. ``at_once`` returns how many tokens of a cache may be verified in one pass. Raises Cancelled or
-    OutOfKVMemory; tokens yielded before remain valid.
+    ``logits`` [vocabulary] are those after the tokens in ``cache``. ``sampler`` chooses the tokens. ``answer`` is the
+    index of this answer, which its tokens carry. ``lookup`` drafts tokens, which are verified in the same pass as the
+    token before them; a greedy answer does not change. ``repetition`` withholds tokens that may be a repetition, and
+    ends the answer once it repeats itself. ``at_once`` returns how many tokens may be verified in one pass. Raises
+    Cancelled or OutOfKVMemory; tokens yielded before remain valid.
     """
     text_of, withheld = tokenizer.stream(), deque[Token]()
     drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)
@@ -187,7 +189,7 @@ def _recover(recovery: OomRecovery, cache: SequenceCache, error: Exception) -> s
 
 @contextmanager
 def out_of_memory_as_kv_error(cache: SequenceCache) -> Iterator[None]:
-    """Raise OutOfKVMemory instead of torch's out-of-memory errors."""
+    """Within the block, convert torch's out-of-memory errors to OutOfKVMemory, with the memory that ``cache`` uses."""
     try:
         yield
     except (MemoryError, RuntimeError) as e:

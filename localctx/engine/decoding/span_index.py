@@ -1,5 +1,5 @@
-"""SpanIndex: indexes all runs of consecutive words of a text as token sequences, so that an answer can be limited to
-them.
+"""SpanIndex: indexes all runs of consecutive words of a text as token sequences, so that decoding can be limited to
+words of the text.
 
 A ``SpanState`` is the set of runs that begin with the tokens chosen so far. The next tokens of these runs are the
 allowed ones. Building the index takes time and memory linear in the length of the text.
@@ -20,7 +20,7 @@ Form = Literal["bare", "spaced"]
 
 
 class Place(NamedTuple):
-    """The range of characters ``start..end`` in the text with index ``text``."""
+    """The characters ``start..end`` of the text with index ``text``."""
 
     text: int
     start: int
@@ -40,8 +40,8 @@ _NO_END = frozenset(",;:([{<¿¡-\u2013\u2014«“\u2018„$€£#")  # a span t
 
 
 class SpanState(NamedTuple):
-    """The runs whose first ``depth`` tokens are the tokens chosen so far. ``rows`` are the indices of these runs in a
-    ``SpanIndex``.
+    """The runs of words that begin with the tokens chosen so far. ``depth`` is the number of these tokens, and ``rows``
+    are the indices of the runs in a ``SpanIndex``.
     """
 
     rows: np.ndarray
@@ -61,10 +61,10 @@ _NOTHING = _Word([-1], [0])
 
 
 class SpanIndex:
-    """Indexes the runs of consecutive words in ``texts``. A run begins and ends at word boundaries and stays in one
-    text.
+    """Indexes the runs of consecutive words in ``texts``, so that an answer can be limited to them. A run begins and
+    ends at word boundaries and stays in one text.
 
-    White space counts as one space. ``tokenizer`` encodes words one by one, so no token has a space inside.
+    Any white space counts as one space. ``tokenizer`` encodes each word alone, so no token spans two words.
     """
 
     def __init__(self, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
@@ -92,23 +92,25 @@ class SpanIndex:
         self._rows = {form: np.array(rows, np.int64) for form, rows in rows_of_form.items()}
 
     def begin(self, *forms: Form) -> SpanState:
-        """Returns the state before the first token: all runs, with the first word tokenized in each of ``forms``
-        (``bare``: as at the beginning of a line, ``spaced``: as after a space).
+        """Returns the state before the first token, which has all runs. The first word of a run is tokenized in each of
+        ``forms``: ``bare`` (as at the beginning of a line) and ``spaced`` (as after a space).
         """
         return SpanState(np.concatenate([self._rows[form] for form in forms]), 0)
 
     def next_tokens(self, state: SpanState) -> np.ndarray:
-        """Returns the token ids that may follow the tokens chosen in ``state``, each once, in ascending order."""
+        """Returns the ids of the tokens that are allowed next, after the tokens chosen in ``state``. Each occurs once,
+        in ascending order.
+        """
         tokens = np.unique(self._at(0, state.rows, state.depth))
         return tokens[tokens >= 0]
 
     def choose(self, state: SpanState, token: int) -> SpanState:
-        """Returns the runs of ``state`` that continue with ``token``."""
+        """Returns the state after choosing ``token``: the runs of ``state`` that continue with it."""
         return SpanState(state.rows[self._at(0, state.rows, state.depth) == token], state.depth + 1)
 
     def places(self, state: SpanState) -> list[Place]:
-        """Returns where the texts have the words of the tokens chosen in ``state``, in order. Empty if no run may end
-        there.
+        """Returns the places in the texts that consist of exactly the words chosen in ``state``, in order. Returns none
+        if a run may not end here, for example inside a word.
         """
         if not state.depth:
             return []
@@ -117,14 +119,14 @@ class SpanIndex:
         return sorted(place for place in found if _balanced(self.words_at(place)))
 
     def words_at(self, place: Place) -> str:
-        """Returns the characters of the text at ``place``, unchanged."""
+        """Returns the text at ``place``, unchanged."""
         return self._texts[place.text][place.start : place.end]
 
     def _place(self, row: int, end: int) -> Place:
         return Place(bisect_right(self._first_row, row) - 1, self._start[row], end)
 
     def encode(self, text: str) -> list[int]:
-        """Returns the tokens of ``text`` as they are when it follows a word."""
+        """Returns the tokens of ``text`` as it is tokenized after a word."""
         return self._words.encode_after("a", text)
 
     def _at(self, what: int, rows: np.ndarray, depth: int) -> np.ndarray:

@@ -31,9 +31,10 @@ SEPARATORS: dict[str, Form] = {",": "spaced", " and": "spaced", "\n": "bare"}
 
 @dataclass(frozen=True)
 class QuotedAnswer:
-    """An answer of one or more runs of words. ``places`` lists for each run where it occurs; ``separators`` stand
-    between the runs. ``likelihood`` is the log-likelihood, in nats, of ``tokens`` and a stop token. ``score`` is the
-    likelihood divided by a power of the number of tokens.
+    """An answer that consists of words of the texts, in one or more runs. ``places`` lists for each run where it occurs
+    in the texts; ``separators`` are the characters between the runs. ``likelihood`` is the log-likelihood, in nats, of
+    ``tokens`` and a stop token. ``score``, by which answers are ranked, is the likelihood divided by a power of the
+    number of tokens.
     """
 
     tokens: tuple[int, ...]
@@ -59,9 +60,10 @@ class _Partial:
 
 
 class SpanSearch:
-    """Searches ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs. An answer is complete with one
-    of the token ids ``ends`` after it. Its score is the log-likelihood divided by ``(tokens + 1) ** length_penalty``
-    (0: the likeliest answer wins).
+    """Searches for the best answer that consists of at most ``max_runs`` runs of words in ``index``, with at most
+    ``limit`` tokens. ``ends`` are the ids of the tokens that end an answer. The score of an answer is its
+    log-likelihood divided by ``(tokens + 1) ** length_penalty``. With a ``length_penalty`` of 0, the likeliest answer
+    wins; a larger one favours long answers.
     """
 
     def __init__(
@@ -75,9 +77,10 @@ class SpanSearch:
         self._separators = [one for one in encoded if one[1]]  # some tokenizers have no token for a line break
 
     def run(self, cache: SequenceCache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
-        """Returns complete answers, best first; none only if the texts have no words.
+        """Returns complete answers, best first. There are none only if the texts have no words.
 
-        ``logits`` [vocabulary] follow the tokens in ``cache``, which is not changed. Raises Cancelled, OutOfKVMemory.
+        ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled,
+        OutOfKVMemory.
         """
         self._extend(_Partial(0.0, (), self._index.begin("bare", "spaced")), [], logits[None])
         passes = 0
@@ -194,8 +197,8 @@ class SpanSearch:
 def likelihood_of(
     cache: SequenceCache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
 ) -> EngineCoroutine[float]:
-    """Returns the log-likelihood, in nats, of an answer of these ``tokens`` and a stop token (one of ``stop_ids``)
-    after ``cache``, which is not changed. ``logits`` [vocabulary] follow the tokens in ``cache``. Raises Cancelled,
+    """Returns the log-likelihood, in nats, of an answer: of ``tokens`` and then a stop token (one of ``stop_ids``).
+    ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled,
     OutOfKVMemory.
     """
     fork = cache.fork(recording=False)

@@ -1,4 +1,4 @@
-"""Persists pages: restores them from the store, and writes sealed ones to it behind the prefill."""
+"""Persists pages: restores them from the store, and writes sealed pages to the store while the prefill goes on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,8 +23,8 @@ COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1
 
 
 class PagePersister(Persister[Cache]):
-    """The ``Persister`` for page caches of the torch engine. After the prefix in the local store it restores further
-    pages from the ``remote`` store. It uploads new pages there if that store is writable.
+    """The ``Persister`` for caches of our own pages. It restores the longest prefix in the local store, and then
+    further pages from the ``remote`` store. It uploads new pages to the remote store if that is writable.
     """
 
     def __init__(
@@ -158,8 +158,8 @@ class PagePersister(Persister[Cache]):
             self._upload(list(self._writer.mapped(range(min(stored, len(self._tokens) // PAGE)))))
 
     def stops(self, cache: Cache) -> Sequence[int]:
-        """Returns the token counts at which chunks end because a snapshot of recurrent states is due: the states are
-        known only at the end of a forward pass. Empty for a model without states.
+        """Returns the token counts at which a prefill chunk must end, because a snapshot of recurrent states is due
+        there. (States are known only at the end of a forward pass.) Empty for a model without states.
         """
         shape, end = cache.pool.shape, len(self._tokens)
         if not shape.recurrent:

@@ -1,4 +1,4 @@
-"""Persister: restores a sequence from the store, and writes it there behind the prefill, for any engine.
+"""Persister: restores a sequence from the store, and writes it there while the prefill goes on, for any engine.
 
 No error here stops an answer: if the store fails, ``failed`` says why and prefill goes on without it.
 """
@@ -21,13 +21,13 @@ from localctx.store.store import Store, store_errors
 
 @dataclass(frozen=True)
 class CacheIdentity:
-    """The identity under which pages are stored: the ``fingerprint``, and the ``model`` and ``codec`` that it was made
-    of.
+    """The identity under which the pages of a cache are stored: the ``fingerprint``, and the ``model`` and ``codec``
+    that it was computed from.
 
     ``part`` names the part of the documents that is read, empty for all. ``chat`` and ``branch`` are set for the cache
-    of a chat; branch 0 is the prompt of the last question, before its answer. ``activation`` says from which token on
-    an adapter computes. The first ``document_tokens`` tokens belong to the documents alone. For a chat, these are also
-    stored under the documents' own cache, so that they outlive the chat.
+    of a chat; branch 0 is the prompt of the last question, before its answer. ``activation`` names the LoRA adapter and
+    the first token that it applies to. The first ``document_tokens`` tokens belong to the documents alone. For a chat,
+    these are also stored under the documents' own cache, so that they outlive the chat.
     """
 
     fingerprint: bytes
@@ -41,11 +41,12 @@ class CacheIdentity:
 
 
 class Persister(ABC, Generic[AnyCache]):
-    """Restores and persists ``tokens``, the common beginning of every question on ``documents`` or in a chat.
+    """Restores and persists the sequence ``tokens``, which begins every question on ``documents`` or in a chat.
 
-    The store may take at most ``disk`` bytes (None: what ``measure_store_budget`` grants by default). ``notes`` are
-    lines for the user: caches that were evicted, and tokens that found no room. ``nbytes`` is the number of bytes
-    restored and written. ``rate`` is the last measured prefill rate of this model here, in tokens per second.
+    The store may take at most ``disk`` bytes (None: the default of ``measure_store_budget``). ``notes`` are lines for
+    the user: caches that were evicted from the store, and tokens for which the store had no room. ``nbytes`` is the
+    number of bytes restored and written. ``rate`` is the last measured prefill rate of this model on this machine, in
+    tokens per second.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class Persister(ABC, Generic[AnyCache]):
         self._writer: PageWriter | None = None
 
     def restore(self, cache: AnyCache) -> list[str]:
-        """Restore the longest stored prefix into ``cache``, which is empty. Returns notes for the user that say why the
-        restored prefix is not longer.
+        """Restore the longest stored prefix of the sequence into ``cache``, which is empty. Returns notes for the user
+        that say why the prefix is not longer.
         """
         notes = list[str]()
         self._try(lambda store: notes.extend(self._restore(store, cache)))
@@ -88,15 +89,15 @@ class Persister(ABC, Generic[AnyCache]):
             self._try(self._commit)
 
     def extend(self, cache: AnyCache, tokens: Sequence[int], branch: int) -> None:
-        """Persist ``tokens``, a longer sequence that continues the one in ``cache``, as the ``branch`` with this number
-        of the chat.
+        """Persist ``tokens``, a sequence that continues the one in ``cache`` with an answer, as a ``branch`` of the
+        chat (numbered).
         """
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: AnyCache, rate: float | None = None) -> None:
-        """Write what is not written yet, and commit. If the cache is complete, it is marked ready. ``rate`` is the
-        measured prefill rate in tokens per second, which is stored for the next plan. Does nothing unless ``register``
-        was called.
+        """Write the remaining pages, and commit. If the cache is complete, it is marked ready. ``rate`` is the measured
+        prefill rate in tokens per second, which is stored for the next plan. Does nothing unless ``register`` was
+        called.
         """
         if not self._writer:
             return
@@ -107,7 +108,9 @@ class Persister(ABC, Generic[AnyCache]):
         self._writer.close()
 
     def note_answer_rate(self, per_second: float) -> None:
-        """Store the decode rate in tokens per second. Does nothing unless ``register`` was called."""
+        """Store the measured decode rate, ``per_second``, in tokens per second. Does nothing unless ``register`` was
+        called.
+        """
         if self._writer:
             self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, per_second, ANSWER_RATE))
 

@@ -20,26 +20,28 @@ from localctx.shape import PAGE
 
 
 class Sharing(ABC, Generic[AnyCache]):
-    """Shares the prefix of a prompt with other prompts in memory. ``ends`` are the token counts at which prefill chunks
-    must end.
+    """Shares the prefix of a raw prompt with other prompts in memory. ``ends`` are the token counts at which prefill
+    chunks must end.
     """
 
     ends: Sequence[int]
 
     @abstractmethod
     def begin(self, cache: AnyCache) -> None:
-        """Load the longest prefix in memory into ``cache``, unless the prefix restored from the store is longer."""
+        """Load the longest prefix of the prompt that is in memory into ``cache``, unless a longer prefix was restored
+        from the store.
+        """
 
     @abstractmethod
     def after_chunk(self, cache: AnyCache, chunk_is_planned: bool) -> None:
-        """Retain the prefix prefilled so far, if other prompts may share it. Call this after each chunk.
-        ``chunk_is_planned`` is False once chunks were made smaller because memory ran out.
+        """Keep the prefix that was prefilled so far in memory, if other prompts may share it. Call this after each
+        chunk. ``chunk_is_planned`` is False once chunks were made smaller because memory ran out.
         """
 
 
 class PromptSharing(Sharing[Cache]):
-    """Loads pages of earlier prompts for a prompt of ``tokens``, and retains the prompt's own pages for later ones. The
-    pages are named under ``root``. All retained pages together take at most ``budget()`` bytes.
+    """Reuses pages of earlier prompts for the prompt ``tokens``, and retains this prompt's pages for later prompts.
+    ``root`` is the start of the chain of page names. All retained pages together take at most ``budget()`` bytes.
     """
 
     def __init__(
@@ -64,8 +66,8 @@ class PromptSharing(Sharing[Cache]):
         self._shared = cache.length
 
     def after_chunk(self, cache: Cache, chunk_is_planned: bool) -> None:
-        """Retain the prefix prefilled so far for later prompts, if it ends where a forward pass must end. Retain
-        nothing more once ``chunk_is_planned`` is False, because a chunk was then smaller than planned.
+        """Retain the pages prefilled so far for later prompts, if they end where a forward pass must end. Retain no
+        more pages once ``chunk_is_planned`` is False, because a chunk was then smaller than planned.
         """
         if not chunk_is_planned or not cache.exact:
             self._shared = None
@@ -75,8 +77,8 @@ class PromptSharing(Sharing[Cache]):
 
 
 def pass_ends(tokens: Sequence[int], stop_ids: Collection[int], chunk: int) -> list[int]:
-    """Returns the token counts at which forward passes over ``tokens`` end. These are the last page boundary of each
-    turn (which ends with a token of ``stop_ids``), and every ``chunk`` tokens after. All are page boundaries. None is
+    """Returns the token counts at which forward passes over ``tokens`` must end: the last page boundary of each turn
+    (which ends with a token of ``stop_ids``), and from there every ``chunk`` tokens. All are page boundaries. None is
     at the end of ``tokens``, because the last token must be computed for its logits.
     """
     ends, last = list[int](), 0
@@ -90,15 +92,15 @@ def pass_ends(tokens: Sequence[int], stop_ids: Collection[int], chunk: int) -> l
 
 
 def sharing_root(fingerprint: bytes, chunk: int) -> bytes:
-    """Returns the root of the chain of page names, for passes of at most ``chunk`` tokens and pages with this
-    ``fingerprint``.
+    """Returns the start of the chain of names of shared pages. It depends on the ``fingerprint`` of pages, and on
+    ``chunk``, the maximum number of tokens of a pass.
     """
     return hashlib.sha256(fingerprint + b"passes" + pack_tokens([chunk])).digest()
 
 
 def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Iterator[SharedKey]:
-    """Yields the (name, packed tokens) of each page up to the last of ``ends``. Each name is a hash of the previous
-    name (``root`` for the first page), the tokens, and where the forward pass begins and ends.
+    """Yields the name and packed tokens of each page of ``tokens`` up to the last of ``ends``. Each name is a hash of
+    the previous name (``root`` for the first page), the tokens, and where the forward pass begins and ends.
     """
     name = root
     for start, end in pairwise((0, *ends)):
@@ -109,9 +111,9 @@ def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Ite
 
 
 class LlamaSharing(Sharing[LlamaCache]):
-    """Shares prompts for llama.cpp, which keeps only the last prompt in memory. A prompt of ``tokens`` starts from the
-    whole pages that it shares with the last prompt. If llama.cpp's memory cannot be cut, the prompt must begin with the
-    whole last prompt. Names of pages begin with ``root``.
+    """Shares prompts for llama.cpp, which keeps only the last prompt in memory. The prompt ``tokens`` reuses the whole
+    pages that it shares with the last prompt. If sequences cannot be trimmed to any length, it reuses the last prompt
+    only as a whole. ``root`` is the start of the chain of page names.
     """
 
     def __init__(self, root: bytes, tokens: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Persists snapshots: states exported by llama.cpp are stored, verified and restored."""
+"""Persists snapshots: states that llama.cpp exports are stored, verified and restored."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,9 +19,9 @@ MIN_TOKENS = 64  # fewer tokens of an interrupted sequence are not worth a snaps
 
 
 class SnapshotPersister(Persister[LlamaCache]):
-    """The ``Persister`` for llama.cpp. It takes snapshots every STEP tokens (STATE_STEP with recurrent states), at the
-    ``end`` of the documents, at the end of ``tokens``, and at the end of a chat turn. Each snapshot holds the tokens
-    since the one before.
+    """The ``Persister`` for llama.cpp, which stores snapshots in place of pages. It takes a snapshot every STEP tokens
+    (STATE_STEP with recurrent states), at the ``end`` of the documents, at the end of ``tokens``, and at the end of a
+    chat turn. Each snapshot has the tokens since the one before.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class SnapshotPersister(Persister[LlamaCache]):
             cache.mark()
 
     def close(self, cache: LlamaCache, rate: float | None = None) -> None:
-        """Write the tokens that no snapshot holds yet as a last snapshot, and commit. Of an interrupted sequence, at
-        least MIN_TOKENS such tokens are needed for a snapshot. If the cache is complete, it is marked ready. ``rate``
-        is the measured prefill rate in tokens per second, which is stored for the next plan. Does nothing unless
+        """Write a last snapshot with the remaining tokens, and commit. For an interrupted sequence, a snapshot is only
+        written if there are at least MIN_TOKENS such tokens. If the cache is complete, it is marked ready. ``rate`` is
+        the measured prefill rate in tokens per second, which is stored for the next plan. Does nothing unless
         ``register`` was called.
         """
         self._closing = cache.length - self._at >= MIN_TOKENS

@@ -35,8 +35,8 @@ MARGIN = 512  # tokens reserved for question and answer, so every question about
 
 @dataclass(frozen=True)
 class CachePlan:
-    """The plan for one cache. ``limits`` are how many bytes are free in each tier. ``caps`` are how many bytes the
-    settings allow (None: no cap). ``chunk`` is the most tokens prefilled in one step.
+    """The plan for one cache. ``limits`` is the number of bytes that are free in each tier, and ``caps`` the number of
+    bytes that the settings allow (None: no cap). ``chunk`` is the maximum number of tokens prefilled in one step.
     """
 
     codec: str
@@ -46,16 +46,17 @@ class CachePlan:
     caps: TierLimits = NO_CAPS
 
     def new_cache(self, model: PagedModel, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
-        """Create an empty cache by this plan. Its pool is one of ``pools`` if given, else a new one, whose disk tier is
-        in the folder ``spill`` (None: the system's).
+        """Create an empty cache for ``model`` by this plan. Its pool is one of ``pools`` if given. Otherwise it is a
+        new pool, whose disk tier is in the folder ``spill`` (None: the system's).
         """
         pool = (pools or PoolSet()).pool_for(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
 
 
 class PoolSet:
-    """The open pools of one model: one for each codec, RoPE scaling and prefill loss. Concurrent sequences share a
-    pool, so they share memory and pages. A pool is freed with its last cache and its last page in ``retained``.
+    """The open pools of one model, one for each codec, RoPE scaling and prefill loss. Concurrent sequences share a
+    pool, and so share memory and pages. ``retained`` are pages kept for later prompts. A pool is freed when no cache
+    and no retained page is left in it.
     """
 
     def __init__(self) -> None:
@@ -63,8 +64,8 @@ class PoolSet:
         self.retained = RetainedPages()
 
     def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
-        """Returns the pool for one more cache. The pool may then take the limits of ``plan`` in addition to the bytes
-        that it holds already. ``spill`` is the folder of the disk tier of a new pool.
+        """Returns the pool for one more cache by ``plan``. If the pool exists, its limits become the bytes that it
+        holds plus the limits of ``plan``. ``spill`` is the folder of the disk tier of a new pool.
         """
         key = plan.codec, model.rope, model.prefill_loss
         if pool := self._pools.get(key):
@@ -78,8 +79,8 @@ class PoolSet:
         return pool
 
     def trim(self) -> None:
-        """Return the memory of released pages to the system. Without this it would stay in pools that retained pages
-        keep alive.
+        """Return the memory of released pages to the system. Otherwise it would stay in pools that still have retained
+        pages.
         """
         for pool in list(self._pools.values()):
             pool.trim()
@@ -93,7 +94,7 @@ class PoolSet:
     @property
     def nbytes(self) -> dict[str, int]:
         """The size in bytes, by the name of the tier, of the KV of open caches and retained pages. ``kept`` is the size
-        of the store's pages that are read in place.
+        of the pages that are read from the store's files.
         """
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
@@ -101,12 +102,12 @@ class PoolSet:
 
 
 def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, unused: int = 0) -> CachePlan:
-    """Plan the cache of a prompt of ``tokens`` for the memory that is free now. ``unused`` is how many bytes of the
-    device hold pages of earlier prompts; they count as free, because they can be given up.
+    """Plan the cache of a prompt of ``tokens`` tokens for the memory that is free now. ``unused`` is the size in bytes
+    of the pages on the device that are only kept for later prompts; it counts as free.
 
     The chunk is the largest whose activations fit in half of the free memory and whose pages fit in half of the
-    device's budget. Raises UsageError for an unknown keeper. Raises UsageError for a keeper that evicts tokens, if the
-    model has states.
+    device's budget. Raises UsageError for an unknown keeper, and for a keeper that evicts tokens if the model has
+    recurrent states.
     """
     keeper = make_keeper(settings.keep, tokens)
     if isinstance(keeper, TokenBudget):
@@ -125,8 +126,8 @@ def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, u
 
 
 def refuse_eviction(model: Model, keeper: str) -> None:
-    """Raise UsageError for a model with states (memory of all tokens without pages). ``keeper`` is the name of the
-    policy, which cannot evict tokens from states.
+    """Raise UsageError if ``model`` has recurrent states, from which tokens cannot be evicted. ``keeper`` is the name
+    of the eviction policy, for the message.
     """
     if model.engine == "torch" and cast(PagedModel, model).shape.states:
         what = f"{model.name} has layers that remember all tokens in states, of which {keeper} can drop nothing"
@@ -134,8 +135,8 @@ def refuse_eviction(model: Model, keeper: str) -> None:
 
 
 def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
-    """Returns the codec with the smallest pages of this ``shape`` that passed the quality gate: int8 if no codec was
-    measured, f32 if none passed.
+    """Returns the codec with the smallest pages of this ``shape`` that passed the quality gate. Returns int8 if no
+    codec was measured, and f32 if none passed.
 
     ``passed`` returns True or False for a measured codec, None for one that was never measured.
     """
@@ -145,8 +146,8 @@ def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
 
 
 def longest_prompt(settings: Settings, model: Model) -> float:
-    """Returns the most tokens that a prompt may have under these settings. The result is infinite if the keeper evicts
-    tokens and bounds the positions, so that a prompt of any length can be read.
+    """Returns the maximum number of tokens of a prompt under these settings. It is infinite if the keeper evicts tokens
+    and keeps positions within the window, because a prompt of any length can then be read.
     """
     if make_keeper(settings.keep, 0).unbounded_positions:
         return inf
@@ -157,10 +158,11 @@ def longest_prompt(settings: Settings, model: Model) -> float:
 def choose_window(settings: Settings, model: Model, documents: int, prompt: int) -> ContextWindow:
     """Returns the context window for a prompt of ``prompt`` tokens, of which ``documents`` tokens are documents.
 
-    If the setting ``rope`` is not ``auto``, this is the model's window under that scaling. Else it is the trained
-    window, if that has room for the prompt, and for the documents with MARGIN. Else it is the smallest longer window
-    that was tested and has this room. If none has, it is the smallest with room for the prompt alone, or the trained
-    window. With a keeper that bounds the positions it is the trained window.
+    If the setting ``rope`` is not ``auto``, the result is the model's window under that scaling. If the keeper keeps
+    positions within the window, the result is the trained window. Otherwise a window must have room for the prompt, and
+    for the documents with MARGIN to spare. The first such window is taken: the trained window, then longer windows that
+    were tested, smallest first. If there is none, the result is the smallest window with room for the prompt alone, or
+    the trained window.
     """
     plain = ContextWindow(model.trained)
     if settings.rope != "auto":
@@ -173,9 +175,9 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
 
 @dataclass
 class OomRecovery:
-    """Makes room when memory runs out during prefill, which then continues. It takes these steps in order: give up
-    pages retained for later prompts, halve the chunk, re-encode to the codec that ``smaller_codec`` names, and move
-    pages to lower tiers.
+    """Makes room when memory runs out during prefill, so that prefill can continue. It tries these steps in order:
+    release pages retained for later prompts, halve the chunk, re-encode pages to the codec that ``smaller_codec``
+    names, and move pages to lower tiers.
     """
 
     chunk: int
@@ -219,8 +221,8 @@ def out_of_memory(e: BaseException) -> bool:
 
 
 def smaller_codec(shape: KVShape, passed: Callable[[str], bool | None], codec: str) -> str | None:
-    """Returns the codec that ``choose_codec`` would choose, if its pages are smaller than those of the current
-    ``codec``; else None. ``passed`` returns True or False for a measured codec, None for one that was never measured.
+    """Returns the codec that ``choose_codec`` would choose, if its pages are smaller than those of ``codec``, the
+    current one; else None. ``passed`` returns True or False for a measured codec, None for one that was never measured.
     """
     best = choose_codec(shape, passed)
     return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None

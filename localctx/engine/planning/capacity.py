@@ -1,5 +1,5 @@
-"""Capacity: plans the memory that a model and a context need here, and the longest context that fits. The model is not
-loaded.
+"""Capacity: plans the memory that a model and a context need on this machine, and the longest context that fits. The
+model is not loaded.
 """
 
 from collections.abc import Callable

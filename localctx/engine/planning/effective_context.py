@@ -24,9 +24,9 @@ models.
 
 @dataclass(frozen=True)
 class EffectiveContext:
-    """The length up to which documents are read whole, in tokens. For documents of up to ``tokens`` tokens, a question
-    attends to the whole text; ``source`` says where this number comes from. Documents of up to ``focused`` tokens are
-    read whole too, but a question attends only to their best passages (0: not measured).
+    """The maximum length, in tokens, of documents that are read whole. For documents of up to ``tokens`` tokens, a
+    question attends to the whole text; ``source`` says where this number comes from. Documents of up to ``focused``
+    tokens are read whole too, but a question attends only to their best passages (0: not measured).
     """
 
     tokens: int
@@ -35,7 +35,7 @@ class EffectiveContext:
 
     @property
     def whole(self) -> int:
-        """The most tokens of documents that are read whole: the greater of ``tokens`` and ``focused``."""
+        """The maximum number of tokens of documents that are read whole: the greater of ``tokens`` and ``focused``."""
         return max(self.tokens, self.focused)
 
     @property
@@ -53,8 +53,8 @@ def effective_context(
     settings: Settings, model: Model, measured: Callable[[], dict[str, Any] | None], adapter: Adapter | None = None
 ) -> EffectiveContext:
     """Returns the effective context of ``model`` from the first source that has one. The sources are, in order: the
-    setting, the report that ``measured`` returns for this machine, a value measured with the ``adapter``, the
-    catalogue, and an estimate.
+    setting, the report that ``measured`` returns (None if nothing was measured on this machine), a value that was
+    measured with the ``adapter``, the catalogue, and an estimate.
     """
     if settings.effective_context:
         return EffectiveContext(settings.effective_context, "setting")

@@ -28,11 +28,11 @@ from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
 class ModelSizes:
-    """The sizes of a model that a memory plan needs, under ``settings`` on ``device``. ``free`` is how many bytes of
-    the device are free.
+    """The sizes of a model that a memory plan needs, under ``settings`` on ``device``. ``free`` is the number of free
+    bytes on the device.
 
-    ``window`` is in tokens (0: unknown), ``weights`` and ``adapter`` in bytes. ``codecs`` are the codecs possible for
-    KV. The other attributes are the fields of ``Capacity`` with the same names.
+    ``window`` is in tokens (0: unknown), ``weights`` and ``adapter`` in bytes. ``codecs`` are the codecs that are
+    possible for KV. The other attributes are the fields of ``Capacity`` with the same names.
     """
 
     family: str
@@ -52,16 +52,16 @@ class ModelSizes:
         self.free = measure_device(str(device)).free if device_memory is None else device_memory
 
     def limits(self, need: MemoryNeed) -> TierLimits:
-        """Returns how many bytes KV may take in each tier, if the weights and the working memory of ``need`` are in
-        memory too.
+        """Returns the number of bytes that KV may take in each tier, when the weights and the working memory of
+        ``need`` are in memory as well.
         """
         reserve = round(need.weights + need.working)
         return measure_limits(str(self.device), self.settings.home, reserve, free=self.free, **self.settings.caps)
 
 
 class TorchSizes(ModelSizes):
-    """The sizes for torch of ``settings.model``, or of the model that the file ``config`` describes. ``device_memory``
-    replaces the measured free memory, in bytes. Raises UserError.
+    """The sizes of a model that torch runs: ``settings.model``, or the model that the file ``config`` describes.
+    ``device_memory`` replaces the measured free memory, in bytes. Raises UserError.
     """
 
     engine = "torch"
@@ -91,13 +91,13 @@ class TorchSizes(ModelSizes):
         return choose_codec(self._sizing.shape, passed) if self.settings.kv == "auto" else self.settings.kv
 
     def need(self, codec: str, tokens: int) -> MemoryNeed:
-        """Returns the memory, in bytes, that the device needs for a context of ``tokens``: weights and adapter, keys
-        and values, and working memory.
+        """Returns the memory that a context of ``tokens`` tokens in ``codec`` needs: weights and adapter, keys and
+        values, and working memory.
         """
         return self._sizing.need(codec, tokens, self.chunk, self.device) + MemoryNeed(self.adapter)
 
     def longest(self, codec: str) -> int:
-        """Returns the most tokens of a context whose keys and values in ``codec`` fit on the device."""
+        """Returns the maximum number of tokens of a context whose keys and values in ``codec`` fit on the device."""
 
         def fit(tokens: int) -> MemoryFit:
             need = self.need(codec, tokens)
@@ -106,10 +106,10 @@ class TorchSizes(ModelSizes):
         return largest_context(fit, PAGE)
 
     def kv(self, codec: str, tokens: int) -> dict[str, Any]:
-        """Returns the memory of keys, values and states of ``tokens`` tokens, as JSON: ``codec``, ``bytes`` (the size
-        of the cache) and ``bytes_per_token``. ``later_bytes_per_token`` is the size of a token that sliding layers no
-        longer see. For a model with recurrent states, ``state_bytes`` is the size of one snapshot of the states, taken
-        every ``snapshot_step`` tokens.
+        """Returns the memory of keys, values and recurrent states of ``tokens`` tokens as JSON: ``codec``, ``bytes``
+        (the size of the cache) and ``bytes_per_token``. ``later_bytes_per_token`` is the size of a token that
+        sliding-window layers no longer see. For a model with recurrent states, ``state_bytes`` is the size of one
+        snapshot of the states, and a snapshot is taken every ``snapshot_step`` tokens.
         """
         shape, itemsize = self._sizing.shape, self._sizing.itemsize
         kv = {
@@ -135,9 +135,9 @@ class TorchSizes(ModelSizes):
         return found | ({"kind": "latent"} if layer.kind == "latent" else {})
 
     def sliding(self, codec: str, tokens: int) -> dict[str, Any] | None:
-        """Returns as JSON how much memory sliding layers save; None for a model without sliding layers. ``layers`` of
-        ``of`` layers slide, with a ``window`` in tokens. ``uncut_bytes`` is the size of a cache with every page of
-        every layer. The windows of sliding layers are stored every ``window_step`` tokens.
+        """Returns as JSON how much memory sliding-window layers save; None for a model without such layers. ``layers``
+        of ``of`` layers have a sliding ``window`` in tokens. ``uncut_bytes`` is the size that the cache would have with
+        every page of every layer. The store keeps the windows of these layers every ``window_step`` tokens.
         """
         shape = self._sizing.shape
         if not shape.window:
@@ -153,8 +153,8 @@ class TorchSizes(ModelSizes):
 
 
 class GgufSizes(ModelSizes):
-    """The sizes of a GGUF for llama.cpp, with the same methods as ``TorchSizes``. A file that was never loaded is tried
-    in a child process, in which llama.cpp reports the size of its contexts. Raises UserError.
+    """The sizes of a GGUF that llama.cpp runs, with the same methods as ``TorchSizes``. A file that was never loaded
+    before is first loaded in a child process, in which llama.cpp reports the size of its contexts. Raises UserError.
     """
 
     engine = "llama.cpp"

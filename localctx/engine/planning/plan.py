@@ -27,10 +27,10 @@ _SHORTER = {
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "", what: str = QUESTION) -> None:
-    """Raise TooLong if a prompt of ``tokens`` leaves no room for an answer in ``context`` tokens (infinite: any prompt
-    fits).
+    """Raise TooLong if a prompt of ``tokens`` tokens leaves no room for an answer in a window of ``context`` tokens
+    (infinite: any prompt fits).
 
-    ``model`` is named in the message. ``about`` is ``"about "`` if ``tokens`` is an estimate. ``what`` says what the
+    ``model`` is the name in the message. ``about`` is ``"about "`` if ``tokens`` is an estimate. ``what`` says what the
     prompt consists of: QUESTION, MESSAGES or RAW.
     """
     if tokens >= context:
@@ -38,7 +38,9 @@ def refuse_too_long(tokens: int, context: float, model: str, about: str = "", wh
 
 
 def refuse_sparse_reading(settings: Settings) -> None:
-    """Raise UsageError for sparse prefill on a GPU, which has no kernel that skips pages."""
+    """Raise UsageError if the settings ask for sparse prefill on a GPU, for which there is no kernel that skips
+    pages.
+    """
     if settings.reading != "full" and (device := pick_device(settings.device)).type != "cpu":
         raise UsageError(f"--reading sparse works on a processor, not on {device}", "use --reading full")
 
@@ -93,8 +95,8 @@ def _refuse_over(name: str, need: MemoryNeed, free: int) -> None:
 def plan(
     model: PagedModel, cache_plan: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
 ) -> Planned:
-    """Plan a prompt of ``tokens`` tokens for the cache ``cache_plan``. Of the prompt, the first ``reused`` tokens come
-    from kept pages. The answer has at most ``answer`` tokens.
+    """Estimate the cost of a prompt of ``tokens`` tokens for the cache plan ``cache_plan``. The first ``reused`` tokens
+    come from kept pages, and the answer has at most ``answer`` tokens.
 
     ``per_second`` is the measured prefill rate in tokens per second, None if unknown. Raises TooLong if the tiers
     together have no room for the pages of the prompt.

@@ -19,9 +19,9 @@ MAX_DECODE_TOKENS = 16  # new tokens of one sequence in a decode batch; more are
 
 
 class PageAddresses(NamedTuple):
-    """The pages that a kernel reads: their addresses ``bases`` (int64) and their ``kinds`` (uint8, ORDINARY or SINK: in
-    full precision), both [pages]. They are arrays or tensors, as ``Backend.place`` makes them. ``mixed``: pages after
-    the first may be of both kinds.
+    """The pages that a kernel reads: their addresses ``bases`` (int64) and their ``kinds`` (uint8), both [pages]. A
+    page is ORDINARY (encoded by the codec) or SINK (in full precision). Both are arrays or tensors, as
+    ``Backend.place`` makes them. ``mixed`` is True if the pages after the first may be of both kinds.
     """
 
     bases: Any
@@ -42,10 +42,11 @@ class PageAttention(NamedTuple):
 class Backend(Protocol):
     """The kernels for the pages of one pool. A record is one layer of one page.
 
-    ``in_place``: kernels read any page in any tier. ``mixes_kinds``: ``unpack`` takes pages of both kinds at once.
-    ``prefill_kernel``: ``prefill`` is a kernel for many tokens. ``gathers``: ``gather`` is a kernel that copies
-    records. ``max_batch_tokens`` is the most new tokens per sequence in a decode batch, 0 for no decode batches.
-    ``best_scores`` is a function that ranks pages by their sketches (keys at two bits), None for the default.
+    If ``in_place``, kernels read any page in any tier. If ``mixes_kinds``, ``unpack`` takes ORDINARY and SINK pages at
+    once. If ``prefill_kernel``, ``prefill`` is a kernel for many tokens. If ``gathers``, ``gather`` is a kernel that
+    copies records. ``max_batch_tokens`` is the maximum number of new tokens of one sequence in a decode batch, 0 if
+    there are no decode batches. ``best_scores`` is a function that scores pages by their sketches (keys at two bits),
+    None for the default.
     """
 
     name: str
@@ -57,13 +58,13 @@ class Backend(Protocol):
     best_scores: Score | None
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """Returns True if a decode batch can take a token that selects some of ``pages`` pages. ``unbiased``: keys of
-        these pages are stored without the bias of k_proj.
+        """Returns True if a decode batch can take a token that attends only to selected pages, of ``pages`` pages in
+        all. ``unbiased`` is True if keys of these pages are stored without the bias of k_proj.
         """
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
-        """Returns True if attention kernels can read the pages for a model of ``dtype``. ``on_device`` [n] is True for
-        each page in the device tier.
+        """Returns True if attention kernels can read n pages for a model that computes in ``dtype``. ``on_device`` [n]
+        is True for each page in the device tier.
         """
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
@@ -72,14 +73,16 @@ class Backend(Protocol):
         """
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns keys and values [kv_heads, pages * 64, dim] in ``dtype``, of pages for which ``unpacks`` is True."""
+        """Returns the decoded keys and values [kv_heads, pages * 64, dim] of one layer of ``pages``, in ``dtype``.
+        ``unpacks`` must be True for these pages.
+        """
 
     def unpacks(self, on_device: np.ndarray) -> bool:
         """Returns True if ``unpack`` can read the pages. ``on_device`` [n] is True for each page in the device tier."""
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns keys and values [kv_heads, pages * 64, dim] in ``dtype``, of fetched ``records`` [pages, bytes of a
-        record], all of one ``kind`` (ORDINARY or SINK).
+        """Returns the decoded keys and values [kv_heads, pages * 64, dim] in ``dtype`` of ``records`` [pages, bytes of
+        a record], which were fetched to the device. All are of one ``kind`` (ORDINARY or SINK).
         """
 
     def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
@@ -88,8 +91,8 @@ class Backend(Protocol):
         """
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
-        """Returns the addresses ``bases`` and the ``kinds`` of pages, both [pages], in the form that the kernels
-        take.
+        """Returns page addresses in the form that the kernels take. ``bases`` and ``kinds`` [pages] are the addresses
+        and kinds (ORDINARY or SINK) of the pages.
         """
 
     def attend(
@@ -105,11 +108,11 @@ class Backend(Protocol):
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """Attend with each of the T tokens q [Hq, T, D] to n pages, which differ between tokens. ``indices`` into
-        ``pages`` are [T * n], or [H, T * n] if they differ between KV heads too. ``scale`` is the factor of scores.
-        With ``softcap`` c > 0, a score becomes c * tanh(score / c). The first ``skip`` tokens of the first page are
-        hidden, for every token. ``extra`` [Hq, T * n * 64] is added to the scaled scores. With ``page_lse``, the result
-        includes the log-sum-exp of each page.
+        """Attend with T tokens q [Hq, T, D] to sealed pages, where each token sees n pages of its own choice.
+        ``indices`` into ``pages`` are [T * n], or [H, T * n] if each KV head sees other pages. ``scale`` is the factor
+        of scores. With ``softcap`` c > 0, a score becomes c * tanh(score / c). The first ``skip`` tokens of each
+        token's first page are hidden. ``extra`` [Hq, T * n * 64] is added to the scaled scores. If ``page_lse``, the
+        result includes the log-sum-exp of each page.
         """
 
     def prefill(
@@ -124,23 +127,27 @@ class Backend(Protocol):
         loss: float = 0,
         bias: KeyBias | None = None,
     ) -> Part:
-        """Attend with the last T tokens q [Hq, T, D] to ``pages``, and causally to k, v [H, S, D] after the pages.
-        Returns (out [Hq, T, Dv], log-sum-exp [Hq, T]). ``scale`` is the factor of scores. With ``softcap`` c > 0, a
-        score becomes c * tanh(score / c). ``loss`` is the share of attention weights that a query may lose to skipped
-        pages. ``bias`` is the bias of k_proj that the keys of the pages lack; it cannot be combined with ``loss`` or
-        rotated pages.
+        """Attend with the last T tokens q [Hq, T, D] to all ``pages``, and causally to the S tokens after the pages,
+        with k and v [H, S, D]. Returns (out [Hq, T, Dv], log-sum-exp [Hq, T]). ``scale`` is the factor of scores. With
+        ``softcap`` c > 0, a score becomes c * tanh(score / c).
+
+        ``loss`` is the share of attention (0 to 1) that a query may lose to skipped pages. ``bias`` is the bias of
+        k_proj that the stored keys of the pages lack. It cannot be combined with ``loss`` or with Hadamard-rotated
+        pages.
         """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
-        """Returns the sketch (keys at two bits) of these pages, or None if it must be made from fetched records."""
+        """Returns the sketch (keys at two bits) of one layer of ``pages``. Returns None if the caller must make it from
+        fetched records.
+        """
 
 
 _NOT_IN_PLACE = "the torch backend reads nothing in place: pages are fetched and decoded"
 
 
 class TorchBackend:
-    """Seals and decodes pages with the codec, in torch, on any device. It has no kernels that attend to pages:
-    ``dispatch`` then has pages fetched and decoded, and never calls ``attend`` or ``prefill`` here.
+    """Encodes and decodes pages with the codec in torch, on any device. It has no kernels that attend to pages:
+    ``dispatch`` then fetches and decodes pages, and never calls ``attend`` or ``prefill`` of this class.
     """
 
     name = "torch"

@@ -36,7 +36,8 @@ class TritonBackend(TorchBackend):
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
         """Returns False for more than MAX_PAGES ``pages``, which the selection kernel cannot rank. Also returns False
-        if their keys are ``unbiased``: torch then computes the scores that the bias adds, from positions on the CPU.
+        if keys are stored without the bias of k_proj (``unbiased``): torch then computes the scores that the bias adds,
+        from positions on the CPU.
         """
         return pages <= selection_triton.MAX_PAGES and not unbiased
 
@@ -54,8 +55,8 @@ class TritonBackend(TorchBackend):
         return pages_triton.unseal(pages.bases, pages.kinds, self.layouts[layer], dtype, self._format.rotated)
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Returns keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, bytes of a record], all of
-        one ``kind``. The kernel reads each record as if it were a page of its own.
+        """Returns the decoded keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, bytes of a
+        record], all of one ``kind`` (ORDINARY or SINK). The kernel reads each record as if it were a page of its own.
         """
         first = records.data_ptr() - int(self._format.offsets[kind, layer])
         bases = first + records.shape[1] * torch.arange(len(records), device=records.device)

@@ -25,8 +25,8 @@ _log = logging.getLogger("localctx")
 
 
 def describe(device: torch.device) -> str:
-    """Returns one line of text for ``localctx doctor``. It says which kernel attends to pages of int8 and int4, and
-    why.
+    """Returns one line of text for ``localctx doctor``, which says which kernel attends to int8 and int4 pages on
+    ``device``, and why.
     """
     shape = LayerShape(2, 128, 128)
     bf16, *codecs = (make_codec(name, shape) for name in ("bf16", "int8", "int4"))
@@ -41,8 +41,8 @@ def describe(device: torch.device) -> str:
 
 @cache
 def doubt_about(ordinary: Codec, sink: Codec, device: torch.device) -> str:
-    """Returns why the kernel ``word_attention`` must not be used on ``device`` for ``ordinary`` and ``sink`` pages in
-    these codecs; "" if the kernel may be used.
+    """Returns the reason not to use the kernel ``word_attention`` on ``device``; "" if it may be used. ``ordinary`` and
+    ``sink`` are the codecs of the two kinds of pages.
     """
     try:
         off = max(_difference(ordinary, sink, device, full) for full in (False, True))

@@ -59,9 +59,9 @@ class DecodeBatch:
         sinks: Tensor | None = None,
         shared: bool = False,
     ) -> Tensor:
-        """Compute ``attend_cache`` for each of the n rows: queries q [Hq, n, D] and new k, v [H, n, D], which are added
-        to the caches. The options are those of ``attend_cache``. With ``shared``, another layer of the model has
-        already added k and v in this step. Returns [Hq, n, Dv].
+        """Attend with each of the n rows, as ``attend_cache`` does, and append the new k, v [H, n, D] to the caches.
+        The queries are q [Hq, n, D]. The options are those of ``attend_cache``. If ``shared``, an earlier layer of the
+        model has already appended k and v in this step. Returns [Hq, n, Dv].
         """
         rows = [x.transpose(0, 1).float().contiguous().numpy() for x in (q, k, v)]
         out = self._attend(layer, rows[0], rows[1], rows[2], scale, window, softcap, sinks)
@@ -72,8 +72,9 @@ class DecodeBatch:
     def attend_arrays(
         self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None
     ) -> np.ndarray:
-        """Compute ``attend`` without its options, on float32 arrays with rows first: q [n, Hq, D], k and v [n, H, D].
-        Returns [n, Hq, Dv]. For a short context, the overhead of tensors would exceed the arithmetic.
+        """Compute ``attend`` without its options on float32 arrays whose first axis is the row: q [n, Hq, D], k and v
+        [n, H, D]. Returns [n, Hq, Dv]. It avoids the overhead of tensors, which would exceed the arithmetic of a short
+        context.
         """
         out = self._attend(layer, q, k, v, scale, window)
         if self._filling:
@@ -82,9 +83,9 @@ class DecodeBatch:
 
     @cached_property
     def layer_pages(self) -> LayerPages | None:
-        """The pages that rows attend to, for one call of ``decode_layers``, which computes all layers. None if that
-        call cannot compute these layers: if their shapes differ, or if one needs more than attention to all pages or to
-        selected ones.
+        """The pages that all rows attend to, in all layers, for the kernel ``decode_layers``, which computes all layers
+        in one call. None if that kernel cannot compute these layers: for example, if layers differ in shape or have a
+        sliding window.
         """
         form, first = self._pool.format, self._pool.shape.layers[0]
         shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
@@ -112,9 +113,10 @@ class DecodeBatch:
         return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)
 
     def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray, shares: np.ndarray) -> None:
-        """Finish the step after one call of ``decode_layers``, which wrote ``keys`` [layers, n, H, D] and ``values``
-        [layers, n, H, Dv] into the open pages. Mark the ``chosen`` pages as needed, record the ``shares`` of attention,
-        and seal the open pages that are full now.
+        """Finish the step after ``decode_layers`` has computed all layers. The arguments are its results: ``keys``
+        [layers, n, H, D] and ``values`` [layers, n, H, Dv], which are in the open pages already, the ``chosen`` pages
+        and the ``shares`` of attention. Mark the chosen pages as recently used, record the attention, and seal the open
+        pages that are full now.
         """
         if chosen.size:
             self._caches[0].table.touch(chosen)
@@ -166,9 +168,7 @@ class DecodeBatch:
                 cache.add_attention(np.arange(stop - start), self._mass[start:stop])
 
     def capturable(self) -> CapturableBatch | None:
-        """Returns this batch if a CUDA graph may capture its work. Returns None if the work differs from step to
-        step.
-        """
+        """Returns this batch if a CUDA graph can capture its work, otherwise None."""
         return None
 
     def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:

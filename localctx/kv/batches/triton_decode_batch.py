@@ -37,8 +37,8 @@ class TritonDecodeBatch(DecodeBatch):
 
     @property
     def graph_inputs(self) -> GraphInputs:
-        """The device copy of ``arrays``: in the inputs of a captured graph if these were set, else in new ones for this
-        batch.
+        """The device copy of ``arrays``. It belongs to a captured CUDA graph if its inputs were set here, otherwise to
+        this batch alone.
         """
         if self._inputs is None:
             self._inputs = GraphInputs(self.arrays, self._pool.device)
@@ -49,7 +49,9 @@ class TritonDecodeBatch(DecodeBatch):
         self._inputs = inputs
 
     def capturable(self) -> CapturableBatch | None:
-        """Returns this batch. Returns None if a page is filled in this step, or if attention reads CPU memory."""
+        """Returns this batch if a CUDA graph can capture its work. Returns None if a page is filled in this step, or if
+        attention reads CPU memory.
+        """
         unique = (self._filled == PAGE - 1).any() or self._pool.has_unbiased
         return None if unique else self
 
@@ -59,9 +61,9 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The inputs by name. ``mass`` is an output: the attention mass that each page received. If the only sequence
-        of the batch selects pages, ``sketches`` has the addresses of its sketches (keys at two bits), and ``numbers``
-        the number of its pages and how many of these to choose.
+        """The inputs of the kernels by name. ``mass`` is an output: the attention mass that each page received. If the
+        batch is one sequence that selects pages, ``sketches`` has the addresses of the sequence's sketches (keys at two
+        bits), and ``numbers`` the number of its pages and the number of pages to choose.
         """
         arrays = {"mass": pad_to_power_of_two(np.zeros_like(self._mass))}
         for part in sorted({*self._pool.shape.parts}):

@@ -21,8 +21,8 @@ KEEPERS = _find_keepers()
 
 
 def make_keeper(spec: str, tokens: int) -> Keeper:
-    """Returns the keeper ``NAME[:BUDGET]`` for a prompt of ``tokens``. BUDGET is a number of tokens (2048) or a share
-    of the prompt (1/4). Raises UsageError.
+    """Returns the keeper (eviction policy) that ``spec``, ``NAME[:BUDGET]``, names for a prompt of ``tokens`` tokens.
+    BUDGET is a number of tokens (2048) or a share of the prompt (1/4). Raises UsageError.
     """
     name, _, budget = spec.partition(":")
     if name not in KEEPERS:

@@ -17,20 +17,23 @@ if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked
 
 @dataclass(frozen=True, kw_only=True)
 class H2O(TokenBudget):
-    """Evicts pages so that ``tokens`` tokens stay. Half of them are the pages that received the most attention so far,
-    half are the last pages.
+    """Evicts pages so that ``tokens`` tokens stay. Half of them are in the pages that received the most attention so
+    far, half in the last pages.
     """
 
     name: str = "h2o"
     pages_may_persist: bool = False
 
     def max_tokens_held(self, tokens: int) -> int:
-        """Returns the budget of this keeper, or ``tokens``, the length of the prompt, if that is smaller."""
+        """Returns the maximum number of tokens in the cache for a prompt of ``tokens`` tokens: the budget of this
+        keeper, or ``tokens`` if that is smaller.
+        """
         return min(tokens, self.tokens)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """Returns the indices of the sealed pages to evict, so that ``tokens`` tokens stay: those with the least
-        ``mean_mass`` [pages], their attention mass. Sinks and the last pages are never among them.
+        """Returns the indices of the pages to evict, of ``pages`` sealed pages, so that the budget is kept. Pages with
+        the least ``mean_mass`` [pages], their attention mass, are evicted first. Sinks and the last pages are never
+        evicted.
         """
         over = pages - max(SINK_PAGES + 2, self.tokens // PAGE)
         if over <= 0:
@@ -40,12 +43,12 @@ class H2O(TokenBudget):
         return sorted(order[:over].tolist())
 
     def observes(self, phase: Phase) -> Observation | None:
-        """Returns PAGE_MASS in every phase: attention measures the mass of every page in every step."""
+        """Returns PAGE_MASS in every phase: this keeper needs the attention mass of every page in every step."""
         return Observation.PAGE_MASS
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Add ``weights`` [pages], the attention mass of the sealed pages in one layer, to the ``history``. So the
-        masses of all layers add up.
+        """Add ``weights`` [pages], the attention mass of the sealed pages in one layer, to the ``history``, which sums
+        the masses of all layers.
         """
         history.add_page_mass(np.asarray(weights))
 

@@ -32,7 +32,7 @@ class Observation(Enum):
 
 
 class KeptSequence(Protocol):
-    """The part of a sequence (a ``Cache``) that a keeper's hooks may read and change."""
+    """The part of a sequence (a ``Cache``) that a keeper may read and change."""
 
     @property
     def history(self) -> AttentionHistory: ...
@@ -42,9 +42,10 @@ class KeptSequence(Protocol):
         """The number of sealed pages."""
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
-        """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. ``score``
-        rates the tokens of a layer for each KV head; the highest scores are best. A sliding layer keeps its last pages.
-        Raises OutOfKVMemory.
+        """Evict tokens by score: replace the sealed pages from the sinks to page ``stop`` by ``slots`` pages with the
+        best tokens. ``score`` is a function that returns a score for each token of a layer, for each KV head; the
+        tokens with the highest scores are kept. A sliding-window layer keeps its last pages instead. Raises
+        OutOfKVMemory.
         """
 
 
@@ -56,8 +57,9 @@ The highest scores are kept.
 
 @dataclass(frozen=True, kw_only=True)
 class Keeper:
-    """The default policy: keeps and shows everything. Subclasses override the differences. A keeper is immutable: state
-    about a sequence is in the sequence's ``AttentionHistory``.
+    """An eviction policy. This base class evicts nothing and shows queries everything; subclasses override the
+    differences. A keeper is immutable: what it learns about a sequence is stored in the sequence's
+    ``AttentionHistory``.
     """
 
     name: str = ""
@@ -71,16 +73,16 @@ class Keeper:
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if at most 1, a
-        share of the prompt (None: the default). Raises ValueError if this keeper takes no budget.
+        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if it is at most
+        1, a share of the prompt; None is the default budget. Raises ValueError if this keeper takes no budget.
         """
         if budget is not None:
             raise ValueError(f"{cls().name} has no budget")
         return cls()
 
     def max_tokens_held(self, tokens: int) -> int:
-        """Returns the most tokens that the cache holds at once for a prompt of ``tokens`` tokens, not counting the
-        chunk that is being prefilled.
+        """Returns the maximum number of tokens in the cache for a prompt of ``tokens`` tokens. The chunk that is being
+        prefilled does not count.
         """
         return tokens
 
@@ -95,14 +97,14 @@ class Keeper:
         return []
 
     def observes(self, phase: Phase) -> Observation | None:
-        """Returns the quantity that attention must measure for ``observe`` in this phase; None if it need not measure
-        any.
+        """Returns the quantity that attention must measure for ``observe`` in this ``phase``; None if it need not
+        measure anything.
         """
         return None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Hook: called after attention in each ``layer``, with the measured ``weights``. ``observes`` says which
-        quantity they are, and its shape. Subclasses store them in ``history``; the default does nothing.
+        """Hook: called after attention in each ``layer``, with the measured ``weights``, whose meaning and shape
+        ``observes`` chose. Subclasses store them in ``history``; the default does nothing.
         """
 
     def after_prefill(self, sequence: KeptSequence) -> None:
@@ -119,8 +121,8 @@ class TokenBudget(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if at most 1, a
-        share of the prompt; None stands for 2,048 tokens. The keeper gets at least four pages.
+        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if it is at most
+        1, a share of the prompt; None stands for 2,048 tokens. The budget is at least four pages.
         """
         part = 2048.0 if budget is None else budget
         return cls(tokens=max(4 * PAGE, math.ceil(part * tokens) if part <= 1 else int(part)))
@@ -128,16 +130,16 @@ class TokenBudget(Keeper):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCompressor(TokenBudget):
-    """A keeper that acts once, after the prompt was read. Each KV head then keeps the tokens with the best scores. A
-    tenth of ``tokens``, the budget, is reserved for the last pages of the prompt (arXiv:2605.18053).
+    """A keeper that evicts once, after the whole prompt was read. Each KV head then keeps the tokens with the best
+    scores. ``tokens`` is the budget; a tenth of it is reserved for the last pages of the prompt (arXiv:2605.18053).
     """
 
     def after_prefill(self, sequence: KeptSequence) -> None:
-        """Pack sealed pages into fewer pages, so that the sequence keeps about ``tokens`` tokens, the budget of this
-        keeper.
+        """Pack sealed pages into fewer pages, so that the sequence keeps about as many tokens as the budget. Each KV
+        head keeps the tokens with the best ``score``.
 
-        The packed pages are those that ``pages_scored`` counts, without the sinks and the last pages of the prompt,
-        which stay whole. Each KV head keeps the tokens with the best ``score``. Raises OutOfKVMemory.
+        The sinks and the last pages of the prompt stay whole. Only pages that ``pages_scored`` counts are packed.
+        Raises OutOfKVMemory.
         """
         recent = max(1, self.tokens // PAGE // 10)
         slots = max(1, self.tokens // PAGE - recent - SINK_PAGES)
@@ -146,7 +148,7 @@ class PromptCompressor(TokenBudget):
             sequence.keep_tokens(slots, stop, lambda layer, keys: self.score(sequence.history, layer, keys))
 
     def pages_scored(self, sequence: KeptSequence) -> int:
-        """Returns the number of sealed pages, from the first one on, whose tokens ``score`` can rate. The default is
+        """Returns how many sealed pages, from the first one on, have tokens that ``score`` can score. The default is
         all sealed pages.
         """
         return sequence.num_pages

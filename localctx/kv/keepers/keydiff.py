@@ -14,16 +14,16 @@ if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked
 
 @dataclass(frozen=True, kw_only=True)
 class KeyDiff(PromptCompressor):
-    """Keeps, for each KV head, the ``tokens`` tokens whose keys are least similar to the mean key, because similar keys
-    are redundant. It needs no attention weights, so attention stays as fast as with ``full``. Unlike in the paper, it
-    acts once, after the prompt was read, and not after every block.
+    """Keeps, for each KV head, the keys that are least similar to the mean key, because similar keys are redundant.
+    ``tokens`` is the number of tokens to keep. It needs no attention weights, so attention stays as fast as with
+    ``full``. Unlike in the paper, it evicts once, after the prompt was read, and not after every block.
     """
 
     name: str = "keydiff"
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """Returns the negative cosine similarity between each of ``keys`` [kv_heads, tokens, k_dim] and the mean of all
-        normalized keys: [kv_heads, tokens]. ``history`` and ``layer`` are not used.
+        """Returns a score for each token, [kv_heads, tokens]: the negative cosine similarity between its key, in
+        ``keys`` [kv_heads, tokens, k_dim], and the mean of all normalized keys. ``history`` and ``layer`` are not used.
         """
         from torch.nn.functional import cosine_similarity, normalize
 

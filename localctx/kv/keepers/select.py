@@ -12,8 +12,8 @@ DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Ques
 
 @dataclass(frozen=True, kw_only=True)
 class Select(Keeper):
-    """Shows each query only some pages: those whose sketches (keys at two bits) promise the highest scores. Nothing is
-    evicted. Only tokens of the answer select pages. The document and the question are read densely, as in Quest.
+    """Shows each query of the answer only some pages: those whose sketches (keys at two bits) promise the highest
+    scores. Nothing is evicted. The document and the question are read densely, as in Quest.
     """
 
     name: str = "select"
@@ -21,8 +21,8 @@ class Select(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is a number of tokens, or, if at most 1, a
-        share of the prompt; None stands for a quarter of the pages.
+        """Returns the keeper for a prompt of ``tokens`` tokens. ``budget`` is the number of tokens that a query sees,
+        or, if it is at most 1, a share of the prompt; None stands for a quarter of the pages.
         """
         part = 0.25 if budget is None else budget
         return cls(part=part if part <= 1 else part / max(part, tokens))

@@ -24,7 +24,9 @@ class SinkWindow(TokenBudget):
         return min(tokens, self.tokens + self.sink_pages * PAGE)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
-        """Returns the indices of the pages between the sinks and the window."""
+        """Returns the indices of the pages between the sinks and the window, of ``pages`` sealed pages. ``mean_mass``
+        is not used.
+        """
         return list(range(self.sink_pages, pages - max(1, self.tokens // PAGE)))
 
 

@@ -19,31 +19,36 @@ POOLING = 7  # tokens over which votes are pooled, so that phrases are kept rath
 
 @dataclass(frozen=True, kw_only=True)
 class SnapKV(PromptCompressor):
-    """Keeps, for each KV head, the ``tokens`` tokens to which the last queries of the question attended most."""
+    """Keeps, for each KV head, the tokens to which the last queries of the question attended most. ``tokens`` is the
+    number of tokens to keep.
+    """
 
     name: str = "snapkv"
 
     def observes(self, phase: Phase) -> Observation | None:
-        """Returns TOKEN_VOTES while the question is read: attention measures the votes of the question's last queries
-        for each token. Returns None in the other phases.
+        """Returns TOKEN_VOTES while the question is read: this keeper needs the attention weight that the question's
+        last queries give each token. Returns None in the other phases.
         """
         return Observation.TOKEN_VOTES if phase == "asking" else None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Store ``weights`` [kv_heads, tokens], the votes of the queries of one step, in the ``history``. They replace
-        the votes of earlier steps: only the last step of the question counts.
+        """Store ``weights`` [kv_heads, tokens], the attention weights that the last queries of this step gave each
+        token, in the ``history``. They replace the weights of earlier steps, so that only the last step of the question
+        counts.
         """
         import torch
 
         history.token_votes[layer] = torch.as_tensor(weights)
 
     def pages_scored(self, sequence: KeptSequence) -> int:
-        """Returns the number of pages that were sealed when the last step of the question was computed."""
+        """Returns the number of pages that were already sealed when the last step of the question was computed. Only
+        their tokens have votes.
+        """
         return min((votes.shape[1] // PAGE for votes in sequence.history.token_votes.values()), default=0)
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """Returns the votes for each token after the sinks, or the highest vote among its neighbours if that is higher:
-        [kv_heads, tokens]. ``keys`` [kv_heads, tokens, k_dim] only says how many tokens to score.
+        """Returns a score for each token after the sinks, [kv_heads, tokens]: the greatest vote (attention weight)
+        among the token and its neighbours. ``keys`` [kv_heads, tokens, k_dim] only gives the number of tokens.
         """
         from torch.nn.functional import max_pool1d
 
