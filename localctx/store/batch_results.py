@@ -9,19 +9,25 @@ from sqlite_utils import Database
 
 
 class BatchResults:
-    """The batch results in a store. A recipe is a hash of everything on which a result depends, except the document."""
+    """The results of batch jobs in a store. A recipe is a hash of everything on which a result depends except the
+    document, such as the task, the model and its settings.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def get(self, document: str, recipe: str) -> dict[str, Any] | None:
-        """Returns the result of this recipe for a document, or None."""
+        """Returns the result that was stored for a document under ``recipe`` (a hash of the task, model and settings),
+        or None.
+        """
         where = "SELECT result FROM results WHERE document = ? AND recipe = ?"
         row = next(iter(self._db.query(where, [document, recipe])), None)
         return json.loads(row["result"]) if row else None
 
     def put(self, document: str, recipe: str, result: dict[str, Any]) -> None:
-        """Store a result; the document must be stored."""
+        """Store the ``result`` of a document under ``recipe`` (a hash of the task, model and settings). The document
+        must be stored.
+        """
         row = {"document": document, "recipe": recipe, "result": json.dumps(result), "made": time.time()}
         self._db.table("results").upsert(row, pk=("document", "recipe"))
 
@@ -33,45 +39,49 @@ class BatchResults:
         )
 
     def parts(self, recipe: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Yields the intermediate results of a recipe: the document, the name of the part, and the result."""
+        """Yields the intermediate results that were stored under ``recipe``, such as summaries of sections: (document,
+        name of the part, result).
+        """
         for row in self._db.query("SELECT * FROM results WHERE recipe LIKE ?", [part_of(recipe, "%")]):
             yield row["document"], row["recipe"].partition("/")[2], json.loads(row["result"])
 
     def remove(self, document: str, recipes: Sequence[str]) -> None:
-        """Remove the results of these recipes for a document, with their intermediate results."""
+        """Remove the results of a document under these ``recipes``, and their intermediate results."""
         with self._db.atomic():
             for recipe in recipes:
                 self._db.execute("DELETE FROM results WHERE document = ? AND recipe = ?", [document, recipe])
                 self.remove_parts(document, recipe)
 
     def remove_parts(self, document: str, recipe: str) -> None:
-        """Remove the intermediate results of a recipe."""
+        """Remove the intermediate results of a document under ``recipe``, such as summaries of sections."""
         with self._db.atomic():
             where = "DELETE FROM results WHERE document = ? AND recipe LIKE ?"
             self._db.execute(where, [document, part_of(recipe, "%")])
 
     def written(self, file: str) -> str | None:
-        """Returns the description of what ``file`` holds, as ``note_written`` recorded it last; None if it recorded
-        none.
+        """Returns the description of the result in the output file ``file``, as ``note_written`` recorded it last; None
+        if it recorded none.
         """
         row = next(iter(self._db.query("SELECT holds FROM written WHERE file = ?", [file])), None)
         return row["holds"] if row else None
 
     def note_written(self, file: str, document: str, holds: str) -> None:
-        """Record that ``file`` holds a document's result; ``holds`` names the result and its format."""
+        """Record that the output file ``file`` has the result of a document. ``holds`` describes the result and its
+        format, so that an outdated file can be recognized.
+        """
         self._db.table("written").upsert({"file": file, "document": document, "holds": holds}, pk="file")
 
     def written_rows(self, table: str) -> dict[str, dict[str, Any]]:
-        """Returns the rows of the file ``table`` as JSON, by the paths of their documents, as ``note_rows`` recorded
-        them.
+        """Returns the rows of the output table ``table`` (a file) as JSON, by the paths of their documents, as
+        ``note_rows`` recorded them.
         """
         start = _row_name(table, "")
         rows = self._db.query("SELECT file, holds FROM written WHERE substr(file, 1, ?) = ?", [len(start), start])
         return {row["file"].removeprefix(start): json.loads(row["holds"]) for row in rows}
 
     def note_rows(self, table: str, rows: Iterable[Mapping[str, Any]], removed: Iterable[str]) -> None:
-        """Record that the file ``table`` now holds these rows, which are JSON with ``path`` and ``document``. Rows of
-        the paths ``removed`` are no longer in it.
+        """Record that the output table ``table`` (a file) now has these rows, which are JSON with ``path`` and
+        ``document``. The rows of the paths ``removed`` are no longer in it.
         """
         with self._db.atomic():
             for path in removed:
@@ -80,12 +90,12 @@ class BatchResults:
                 self.note_written(_row_name(table, row["path"]), row["document"], json.dumps(row))
 
     def tables(self) -> set[str]:
-        """Returns the files whose rows ``note_rows`` recorded."""
+        """Returns the paths of the output tables whose rows ``note_rows`` recorded."""
         found = self._db.query("SELECT DISTINCT substr(file, 1, instr(file, char(10)) - 1) AS name FROM written")
         return {row["name"] for row in found} - {""}
 
     def remove_document(self, document: str) -> None:
-        """Remove every result of a document; the output files stay."""
+        """Remove every result of a document. The output files stay."""
         for table in ("results", "written"):
             self._db.execute(f"DELETE FROM {table} WHERE document = ?", [document])
 
@@ -96,5 +106,7 @@ def _row_name(table: str, path: str) -> str:
 
 
 def part_of(recipe: str, part: str) -> str:
-    """Returns the recipe under which the intermediate result ``part`` of ``recipe`` is stored."""
+    """Returns the recipe under which an intermediate result is stored. ``recipe`` is the recipe of the whole result,
+    and ``part`` names the intermediate result.
+    """
     return f"{recipe}/{part}"

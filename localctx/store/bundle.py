@@ -33,8 +33,8 @@ _MAX_NAME = 255  # characters
 
 @dataclass(frozen=True)
 class BundlePage:
-    """One page in the manifest: its ``name``, its packed ``tokens`` (as by ``pack_tokens``), its size in bytes and its
-    checksum.
+    """The entry of one page in the manifest: its ``name``, its ``tokens`` as packed by ``pack_tokens``, its size in
+    bytes and its checksum.
     """
 
     name: bytes
@@ -45,8 +45,8 @@ class BundlePage:
 
 @dataclass(frozen=True)
 class BundleCache:
-    """The KV pages of the document for one model. ``pages`` are the first pages of the cache; ``tokens`` is the number
-    of tokens of the whole cache.
+    """The KV pages of the exported document for one model and codec. ``pages`` are the first pages of the cache;
+    ``tokens`` is the number of tokens of the whole cache.
     """
 
     fingerprint: bytes
@@ -60,7 +60,9 @@ class BundleCache:
 
 @dataclass(frozen=True)
 class Bundle:
-    """An opened file with a prepared document. Its manifest and text are verified; its pages are verified on import."""
+    """An opened file with an exported document. Its manifest and text are verified; its pages are verified on
+    import.
+    """
 
     path: Path
     row: DocumentRow
@@ -75,8 +77,8 @@ class Bundle:
 
 
 def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[int, int]:
-    """Write a document and the pages of its own caches to the new file ``path``. Returns the size of the file in bytes
-    and the number of pages.
+    """Export a document, with the pages of the caches that have only this document, to the new file ``path``. Returns
+    the size of the file in bytes and the number of pages.
 
     The file contains no local paths of the document or the model. Raises DocumentError if ``path`` exists or cannot be
     written.
@@ -101,7 +103,9 @@ def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[in
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Open a file written by ``export_document`` and check each number and name. Raises DocumentError otherwise."""
+    """Open a file that ``export_document`` wrote, and check its manifest and text. Raises DocumentError if the file is
+    damaged or is no such file.
+    """
     with _document_errors(path), _open_archive(path) as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != FORMAT:
@@ -119,11 +123,12 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache], bool], budget: int) -> int:
-    """Store the document and the caches in the bundle that ``accept`` allows. Returns the number of pages stored.
+    """Store the document of the bundle, and those of its caches for which ``accept`` returns True. Returns the number
+    of pages stored.
 
-    Rows are committed in one transaction. Stored pages then take at most ``budget`` bytes. ``accept`` must check that
-    fingerprint, tokens and sizes of a cache match a local model. Raises DocumentError for a damaged page, StoreError if
-    there is no room.
+    Rows are committed in one transaction. Afterwards, all stored pages take at most ``budget`` bytes. ``accept`` must
+    check that the fingerprint, tokens and sizes of a cache match a local model. Raises DocumentError for a damaged
+    page, StoreError if there is no room.
     """
     taken = [(i, cache) for i, cache in enumerate(bundle.caches) if accept(cache)]
     with store_errors(store.home), ExitStack() as stack:

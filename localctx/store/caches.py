@@ -68,11 +68,11 @@ class Caches:
         branch: int = 0,
         part: str = "",
     ) -> str:
-        """Register the cache of these documents, in this order, in the state ``writing``. Returns its id.
+        """Register the cache of these documents, in this order, in the state ``writing``. Returns the id of the cache.
 
         ``part`` names the part of the documents that was read, if not all. A cache with a ``chat`` belongs to a
-        ``branch`` of the chat (``Chats.branch_of``). It is removed with the chat, or with one of its documents.
-        (``share`` then also registers its document pages under the documents' own cache.)
+        ``branch`` of the chat (see ``Chats.branch_of``), and is removed with the chat, or with one of its documents.
+        (``share`` then also registers its document pages under the cache of the documents alone.)
         """
         cache = cache_id(fingerprint, documents, chat, branch, part)
         now = time.time()
@@ -89,11 +89,10 @@ class Caches:
         return cache
 
     def share(self, cache: str, own: str, tokens: int, pages: int) -> None:
-        """Register the first ``pages`` of a chat's ``cache`` under ``own`` too, which is the cache of its documents
-        alone.
+        """Register the first ``pages`` pages of a chat's ``cache`` also under ``own``, the cache of the chat's
+        documents alone. These pages then stay when the chat is removed.
 
-        ``tokens`` is the number of tokens of ``own`` once complete. The pages of ``own`` stay when the chat is removed.
-        Does nothing if ``cache`` was removed.
+        ``tokens`` is the number of tokens of ``own`` when it is complete. Does nothing if ``cache`` was removed.
         """
         new = "'writing', created, used FROM caches WHERE id = ?"
         with self._db.atomic():
@@ -118,18 +117,20 @@ class Caches:
         return self._rows("caches.id IN (SELECT cache FROM cache_documents WHERE document = ?)", document)
 
     def documents(self, cache: str) -> list[str]:
-        """Returns the ids of a cache's documents in reading order."""
+        """Returns the ids of the documents of a cache, in the order in which they were read."""
         rows = self._db.query("SELECT document FROM cache_documents WHERE cache = ? ORDER BY position", [cache])
         return [row["document"] for row in rows]
 
     def ready_tokens(self, ids: Sequence[str]) -> dict[str, int]:
-        """Returns the numbers of tokens of those caches in ``ids`` whose pages are all stored, by id."""
+        """Returns the numbers of tokens of those caches among ``ids`` whose pages are all stored, by the id of the
+        cache.
+        """
         where = "state = 'ready' AND id IN (SELECT value FROM json_each(?))"
         rows = self._db.query(f"SELECT id, tokens FROM caches WHERE {where}", [json.dumps(list(ids))])
         return {row["id"]: row["tokens"] for row in rows}
 
     def note_used(self, ids: Sequence[str]) -> None:
-        """Record that the caches ``ids`` were used now, so that they are evicted later."""
+        """Record that the caches ``ids`` were used now. Caches that were used long ago are evicted first."""
         where = "id IN (SELECT value FROM json_each(?))"
         self._db.execute(f"UPDATE caches SET used = ? WHERE {where}", [time.time(), json.dumps(list(ids))])
 
@@ -150,12 +151,14 @@ class Caches:
         return row["pages"], row["tokens"], row["bytes"]
 
     def evictable(self, using: str = "") -> list[CacheRow]:
-        """Returns the caches whose pages may be evicted: all except ``using`` and the caches of pinned documents."""
+        """Returns the caches whose pages may be evicted. These are all but the cache ``using``, which is in use, and
+        the caches of pinned documents.
+        """
         return [c for c in self._rows(f"NOT ({_UNEVICTABLE})", using) if c.pages]
 
     def unevictable_bytes(self, using: str = "") -> int:
-        """Returns how many bytes in page files are taken by pages that may not be evicted. The cache ``using`` counts
-        among these.
+        """Returns the size in bytes, in page files, of the pages that may not be evicted: those of the cache ``using``,
+        which is in use, and of pinned documents.
         """
         (row,) = self._db.query(
             f"""SELECT coalesce(sum({IN_SLOTS}), 0) AS bytes FROM pages JOIN segments ON segments.id = segment
@@ -165,7 +168,7 @@ class Caches:
         return row["bytes"]
 
     def names(self, cache: str) -> list[str]:
-        """Returns the names of a cache's documents, or its chat's title."""
+        """Returns the names of a cache's documents, or the title of its chat if it has one."""
         rows = self._db.query(
             """SELECT title AS name FROM caches JOIN chats ON chats.id = chat WHERE caches.id = :cache
             UNION ALL SELECT name FROM cache_documents JOIN documents ON documents.id = document
@@ -175,7 +178,7 @@ class Caches:
         return [row["name"] for row in rows]
 
     def drop_pages(self, cache: str) -> None:
-        """Remove the pages from a cache. The cache stays, and the next question prefills them again."""
+        """Remove all pages from a cache. The cache stays registered, and the next question prefills its pages again."""
         self._db.execute("DELETE FROM cache_pages WHERE cache = ?", [cache])
         self._db.execute("UPDATE caches SET state = 'writing' WHERE id = ?", [cache])
 
@@ -217,15 +220,17 @@ class Caches:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [cache])
 
     def rate(self, fingerprint: bytes, what: str = "prefill") -> float | None:
-        """Returns the last rate measured under a fingerprint, or None. ``what`` names it; ``prefill`` is in tokens per
-        second.
+        """Returns the last rate that was measured with the model and codec of ``fingerprint``, in tokens per second;
+        None if there is none. ``what`` names the rate, such as ``prefill``.
         """
         key = [_rate_key(fingerprint, what)]
         row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", key)), None)
         return row["per_second"] if row else None
 
     def rates_of_models(self, what: str = "prefill") -> dict[str, float]:
-        """Returns the last measured rate of each model with a stored cache, by model name."""
+        """Returns the last measured rate of each model with a stored cache, in tokens per second, by model name.
+        ``what`` names the rate, such as ``prefill``.
+        """
         rows = self._db.query(
             """SELECT DISTINCT model, per_second, measured FROM caches
             JOIN rates ON what = ? || lower(hex(fingerprint)) ORDER BY measured""",
@@ -234,7 +239,9 @@ class Caches:
         return {row["model"]: row["per_second"] for row in rows}
 
     def prepared_documents(self, model: str) -> dict[str, int]:
-        """Returns the documents that this model need not prefill again: the numbers of their characters, by id."""
+        """Returns the documents whose pages for this model are all stored, so that they need not be prefilled again.
+        The result maps the id of a document to the number of its characters.
+        """
         rows = self._db.query(
             """SELECT id, chars FROM documents WHERE id IN (SELECT document FROM cache_documents
             JOIN caches ON caches.id = cache WHERE model = ? AND state = 'ready' AND chat IS NULL
@@ -244,7 +251,9 @@ class Caches:
         return {row["id"]: row["chars"] for row in rows}
 
     def note_rate(self, fingerprint: bytes, per_second: float, what: str = "prefill") -> None:
-        """Store a rate measured under a fingerprint. ``what`` names it; ``prefill`` is in tokens per second."""
+        """Store a rate that was measured with the model and codec of ``fingerprint``, in tokens per second. ``what``
+        names the rate, such as ``prefill``.
+        """
         row = {"what": _rate_key(fingerprint, what), "per_second": per_second, "measured": time.time()}
         self._db.table("rates").upsert(row, pk="what")
 

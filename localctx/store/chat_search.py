@@ -12,8 +12,8 @@ AROUND = 40  # characters shown before and after the first word found
 
 @dataclass(frozen=True)
 class FoundChat:
-    """A chat that a search found. ``said`` is one line of the message around the words, empty if only the title has
-    them.
+    """A chat that a search found. ``said`` is the line of a message around the words; it is empty if only the title has
+    the words.
     """
 
     chat: Chat
@@ -21,7 +21,9 @@ class FoundChat:
 
 
 def find_chats(db: Database, chats: Chats, words: str, limit: int = 30) -> list[FoundChat]:
-    """Returns the chats whose title or one message has all ``words``, most recently used first; none without words."""
+    """Returns at most ``limit`` chats with all ``words`` in their title or in one message, most recently used first.
+    Returns none if ``words`` has no words.
+    """
     wanted = words.casefold().split()
     if not wanted:
         return []

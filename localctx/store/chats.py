@@ -37,7 +37,7 @@ class ChatDocument:
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat. ``leaf`` is the last message of the branch shown, None before the first message."""
+    """A chat. ``leaf`` is the last message of the branch that is shown, None before the first message."""
 
     id: str
     title: str
@@ -49,8 +49,8 @@ class Chat:
 
     @property
     def removed_documents(self) -> str:
-        """The names of the chat's documents, if all of them left the library and the chat is not about a library or
-        collection; else empty.
+        """The names of the chat's documents, if all of them were removed from the library, so that it can answer
+        nothing. Empty otherwise, and for a chat about the library or a collection.
         """
         gone = [d.name for d in self.documents if d.removed]
         wider = self.settings.get("library") or self.settings.get("collection")
@@ -101,7 +101,7 @@ class Chats:
         return self.get(chat)
 
     def restart(self, chat: str, settings: dict[str, Any]) -> Chat:
-        """Create a chat about another chat's documents, and return it."""
+        """Create a new, empty chat about the documents of another chat, and return it."""
         return self.create("", [d.id for d in self.get(chat).documents], settings)
 
     def get(self, chat: str) -> Chat:
@@ -137,9 +137,9 @@ class Chats:
         )
 
     def set_documents(self, chat: str, documents: Sequence[str]) -> None:
-        """Replace a chat's documents with these stored ones, in this order. Raises ChatError if the chat was deleted.
+        """Replace a chat's documents by these stored ones, in this order. Raises ChatError if the chat was deleted.
 
-        Documents that left the library stay listed until ``forget_removed``.
+        Documents that were removed from the library stay listed until ``forget_removed``.
         """
         with self._db.atomic():
             names = {document.id: document.name for document in self.get(chat).documents}
@@ -149,7 +149,7 @@ class Chats:
                 self.add_document(chat, document, names.get(document, ""))
 
     def forget_removed(self, chat: str) -> None:
-        """Remove from a chat the documents that left the library."""
+        """Remove from a chat the documents that were removed from the library."""
         gone = "document NOT IN (SELECT id FROM documents)"
         self._db.execute(f"DELETE FROM chat_documents WHERE chat = ? AND {gone}", [chat])
 
@@ -196,7 +196,9 @@ class Chats:
     def extend(
         self, message: int, text: str, citations: Iterable[dict[str, Any]], stats: dict[str, Any], stopped: str
     ) -> Message:
-        """Replace a continued answer's text with the whole ``text``. Raises ChatError if its chat was deleted."""
+        """Store the whole ``text`` of an answer that was continued, in place of its text so far. Raises ChatError if
+        its chat was deleted.
+        """
         chat = self.message(message).chat
         more = {"citations": json.dumps(list(citations)), "stats": json.dumps(stats)}
         with self._db.atomic():
@@ -261,27 +263,29 @@ class Chats:
         return [_message(row) for row in rows]
 
     def versions(self, chat: str) -> dict[int | None, list[int]]:
-        """Returns the ids of the messages that follow each message (None: the first messages), oldest first."""
+        """Returns, for each message of a chat, the ids of the messages that follow it, oldest first. Several such
+        messages are versions of each other. The key None has the first messages.
+        """
         following: dict[int | None, list[int]] = {}
         for row in self._db.query("SELECT id, parent FROM messages WHERE chat = ? ORDER BY id", [chat]):
             following.setdefault(row["parent"], []).append(row["id"])
         return following
 
     def branches(self, chat: str) -> list[Message]:
-        """Returns the leaves of a chat, newest first."""
+        """Returns the last message of each branch of a chat, newest first."""
         messages = self.tree(chat)
         parents = {m.parent for m in messages}
         return [m for m in reversed(messages) if m.id not in parents]
 
     def select(self, message: Message) -> Message:
-        """Show the newest branch through ``message``; returns its leaf."""
+        """Show the newest branch that contains ``message``. Returns the last message of that branch."""
         (row,) = self._db.query(f"{_BELOW} SELECT max(id) AS leaf FROM below", [message.id])
         self._db.table("chats").update(message.chat, {"leaf": row["leaf"]})
         return self.message(row["leaf"])
 
     def branch_of(self, message: int) -> int:
-        """Returns the id of a branch: that of the last edited message on the path to ``message``, or else of the first
-        message.
+        """Returns the id of the branch with ``message``: the id of the last edited message on the path to ``message``,
+        or else of the first message.
 
         The id stays the same while the branch grows. The branch's cache is stored under this id; an edit starts another
         cache.

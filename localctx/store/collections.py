@@ -18,7 +18,7 @@ SELECT documents.id FROM documents JOIN member USING (id) WHERE superseded IS NU
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection. ``documents`` counts its documents that are still in the library."""
+    """A collection of documents. ``documents`` is the number of its documents that are still in the library."""
 
     id: int
     name: str
@@ -62,7 +62,9 @@ class Collections:
         return collection
 
     def take_out(self, collection: int, documents: Sequence[str]) -> None:
-        """Take documents and their earlier versions out of a collection. An empty collection stays."""
+        """Remove documents and their earlier versions from a collection. The collection stays, even if it is empty
+        then.
+        """
         earlier = """WITH RECURSIVE earlier(id) AS (
             VALUES(?) UNION SELECT documents.id FROM documents JOIN earlier ON superseded = earlier.id)"""
         sql = f"{earlier} DELETE FROM collection_documents WHERE collection = ? AND document IN earlier"
@@ -76,11 +78,13 @@ class Collections:
             self._db.execute("DELETE FROM collections WHERE id = ?", [collection])
 
     def documents(self, collection: int) -> list[str]:
-        """Returns the ids of a collection's documents, sorted by name; the newest version of each."""
+        """Returns the ids of a collection's documents, sorted by name. Of a document with several versions, it returns
+        the newest one.
+        """
         return [row["id"] for row in self._db.query(_CURRENT, [collection])]
 
     def names(self) -> dict[str, list[str]]:
-        """Returns the collection names of each document in a collection, by document id."""
+        """Returns the names of the collections that each document is in, by the id of the document."""
         names = dict[str, list[str]]()
         for collection in self.all():
             for document in self.documents(collection.id):

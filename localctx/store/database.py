@@ -36,7 +36,7 @@ def open_database(file: Path) -> Database:
 
 
 def copies(home: Path) -> list[Path]:
-    """Returns the copies of a data folder's database made before migrations, oldest first."""
+    """Returns the copies of a data folder's database that were made before migrations, oldest first."""
     return sorted((home / "backups").glob("library-*.db"))
 
 
@@ -79,6 +79,6 @@ def _copy_before_change(db: Database, home: Path) -> None:
 
 
 def file_time() -> str:
-    """Returns the UTC time for a file name, to the nanosecond, so that names sort by time."""
+    """Returns the current UTC time, to the nanosecond, as text for a file name. Such names sort by time."""
     seconds, rest = divmod(time.time_ns(), 10**9)
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(seconds))}-{rest:09}"

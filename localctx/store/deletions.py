@@ -29,8 +29,8 @@ _WITHOUT_KEY = (("document", "written", "document"),)  # (kind, table, column) t
 
 @dataclass(frozen=True)
 class Deletion:
-    """A deleted document or chat: its ``kind`` (``document`` or ``chat``), its id ``item``, its last ``name``, and when
-    it was deleted, in seconds since 1970.
+    """A deleted document or chat in the trash. ``kind`` is ``document`` or ``chat``, ``item`` is its id, and ``name``
+    the name it had. The time of the deletion is in seconds since 1970.
     """
 
     id: int
@@ -41,7 +41,7 @@ class Deletion:
 
 
 def left_in_trash(deletion: Deletion) -> str:
-    """Returns how long a deletion can still be restored, in words."""
+    """Returns for how long a deleted item can still be restored, in words."""
     hours = max(1, round((deletion.deleted + TRASH_SECONDS - time.time()) / 3600))
     return f"{hours} h" if hours < 24 else f"{round(hours / 24)} d"
 
@@ -58,7 +58,9 @@ class Deletions:
         return [Deletion(**row) for row in rows]
 
     def keep(self, kind: Kind, item: str) -> Deletion:
-        """Copy the rows of a document or chat into the trash, before their removal. Raises StoreError if not stored."""
+        """Copy the rows of a document or chat into the trash, before the item is removed. Raises StoreError if there is
+        no such item.
+        """
         rows = {_TABLES[kind]: self._select(_TABLES[kind], "id", item)}
         if not rows[_TABLES[kind]]:
             raise StoreError(f"this {kind} was deleted already", "reload the page")
@@ -69,7 +71,9 @@ class Deletions:
         return Deletion(deletion, **row)
 
     def restore(self, deletion: int) -> Deletion:
-        """Restore a deletion. Raises StoreError if it is no longer in the trash."""
+        """Restore the document or chat of a deletion, given by its number. Raises StoreError if it is no longer in the
+        trash.
+        """
         with self._db.atomic():
             columns = "id, kind, item, name, deleted, rows"
             rows = list(self._db.query(f"SELECT {columns} FROM deletions WHERE id = ?", [deletion]))
@@ -86,8 +90,8 @@ class Deletions:
         return Deletion(**row)
 
     def forget(self, before: float, only: Sequence[int] | None = None) -> None:
-        """Delete for good all deletions from before a time (in seconds since 1970). ``only``: among these, delete only
-        the ones with these numbers.
+        """Delete for good what was moved to the trash before the time ``before`` (in seconds since 1970). If ``only``
+        is given, delete only those with these numbers.
         """
         old = [row["id"] for row in self._db.query("SELECT id FROM deletions WHERE deleted < ?", [before])]
         for deletion in old if only is None else set(old) & set(only):
@@ -102,7 +106,7 @@ class Deletions:
         raise StoreError(f"there is no {query!r} in the trash", "see: localctx library trash list")
 
     def any_before(self, before: float) -> bool:
-        """True if the trash has a deletion before a time (seconds since 1970)."""
+        """Returns True if the trash has a deletion from before the time ``before`` (in seconds since 1970)."""
         return bool(self._db.table("deletions").count_where("deleted < ?", [before]))
 
     def _columns(self, kind: Kind) -> list[tuple[str, str]]:

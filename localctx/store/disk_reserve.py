@@ -13,7 +13,7 @@ SMALLEST, LARGEST = 1 << 20, 16 << 20  # bytes; between these bounds, the size o
 
 
 class DiskReserve:
-    """The reserve in ``file``, which is used for deletions from the ``database`` file.
+    """Reserves disk space in ``file``, so that deletions from the ``database`` file are possible on a full disk.
 
     Errors of the disk are ignored, because the reserve is optional.
     """
@@ -23,11 +23,13 @@ class DiskReserve:
 
     @property
     def size(self) -> int:
-        """The intended size in bytes."""
+        """The size in bytes that the reserve should have."""
         return min(max(self._database.stat().st_size, SMALLEST), LARGEST)
 
     def fill(self) -> None:
-        """Write the reserve if the disk has three times its size free. Writes real bytes: a hole reserves nothing."""
+        """Write the reserve file if the disk has three times its size free. Real bytes are written, because a file with
+        holes reserves nothing.
+        """
         part = self._file.with_suffix(f".{os.getpid()}.part")
         with suppress(OSError):
             there = self._file.stat().st_size if self._file.exists() else 0
@@ -45,7 +47,9 @@ class DiskReserve:
 
     @contextmanager
     def freed(self) -> Iterator[None]:
-        """Delete the reserve during the block if the disk is nearly full, then fill it again if there is room."""
+        """If the disk is nearly full, delete the reserve file while the block runs. Write it again afterwards if there
+        is room.
+        """
         with suppress(OSError):
             if self._room() < 3 * self.size:
                 self._file.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-"""The files of documents: records for each path the document that was last read from it. Files with the same text share
-a document.
+"""The files of documents. For each path, records the document that was last read from it. Files with the same text
+share a document.
 """
 
 from dataclasses import asdict, dataclass
@@ -19,10 +19,10 @@ _PREVIOUS_COLLECTIONS = """INSERT OR IGNORE INTO collection_documents (collectio
 
 @dataclass(frozen=True)
 class DocumentFile:
-    """The file at ``path``, whose text is the document with the id ``document``. ``read`` is when it was read, in
-    seconds since 1970.
+    """A file that was read, at ``path``. Its text is the document with the id ``document``. ``read`` is the time when
+    it was read, in seconds since 1970.
 
-    The other FILE_COLUMNS are those of a DocumentRow.
+    The other fields (FILE_COLUMNS) have the meaning that they have in a DocumentRow.
     """
 
     path: str
@@ -37,7 +37,9 @@ class DocumentFile:
 
 
 class DocumentFiles:
-    """The files in a store. A document that came from standard input has none. Files in ``uploads`` are temporary."""
+    """Records the files that documents were read from. A document that came from standard input has no file. Files in
+    the folder ``uploads`` are temporary.
+    """
 
     def __init__(self, db: Database, uploads: Path) -> None:
         self._db, self._uploads = db, uploads
@@ -47,19 +49,20 @@ class DocumentFiles:
         return next(iter(self._rows("path = ?", path)), None)
 
     def of_document(self, document: str) -> list[DocumentFile]:
-        """Returns the files whose text is this document, the last read first."""
+        """Returns the files whose text is this document; the file that was read last comes first."""
         return self._rows("document = ?", document)
 
     def any_of_size(self, nbytes: int) -> bool:
-        """Returns True if any of the files has this size in bytes."""
+        """Returns True if any recorded file has this size in bytes."""
         return bool(self._db.table("files").count_where("bytes = ?", [nbytes]))
 
     def with_content(self, content: str) -> list[DocumentFile]:
-        """Returns the files whose bytes have this SHA-256 in hex, the last read first."""
+        """Returns the files whose bytes have the SHA-256 ``content`` (hex); the file that was read last comes first."""
         return self._rows("content = ?", content)
 
     def one_of_several(self, document: str, query: str) -> DocumentFile | None:
-        """Returns the file that ``query`` names by its path or name, if the document has other files too; else None.
+        """Returns the file of a document that ``query`` names by its path or file name. Returns None if the document
+        has only one file, or none with this name.
 
         Raises DocumentError if ``query`` names several files.
         """
@@ -72,17 +75,20 @@ class DocumentFiles:
         return named[0] if named and len(files) > 1 else None
 
     def all(self) -> dict[str, list[DocumentFile]]:
-        """Returns the files of every document that has some, by id, the last read first."""
+        """Returns the files of each document that has files, by the id of the document. The file that was read last
+        comes first.
+        """
         found = dict[str, list[DocumentFile]]()
         for file in self._rows("1"):
             found.setdefault(file.document, []).append(file)
         return found
 
     def assign(self, file: DocumentFile) -> bool:
-        """Record that ``file`` was read. Returns True if its path had another document before.
+        """Record that ``file`` was read, with its document. Returns True if another document was read from the same
+        path before.
 
-        The other document becomes an older version, unless another file has its text. Collections that hold the other
-        document get the new one too.
+        That document becomes an older version of the new one, unless it has another file. If it keeps another file, it
+        stays current, and the new document is added to its collections.
         """
         before = self.get(file.path)
         self._db.table("files").upsert(asdict(file), pk="path")
@@ -98,7 +104,7 @@ class DocumentFiles:
         return True
 
     def forget(self, path: str) -> None:
-        """Forget a file, whose document stays."""
+        """Delete the record of the file at ``path``. Its document stays."""
         with self._db.atomic():
             gone = self.get(path)
             self._db.execute("DELETE FROM files WHERE path = ?", [path])
@@ -106,8 +112,8 @@ class DocumentFiles:
                 self.show_a_file(gone.document)
 
     def show_a_file(self, document: str) -> None:
-        """Give a document the name of its file that was read last, if it is named after a path that is not one of its
-        files.
+        """Correct the name of a document that is named after a path which is no longer one of its files. It is then
+        named after the file that was read last.
         """
         files = self.of_document(document)
         named = next(iter(self._db.query("SELECT path FROM documents WHERE id = ?", [document])), None)
@@ -115,7 +121,7 @@ class DocumentFiles:
             self._db.table("documents").update(document, {name: getattr(files[0], name) for name in FILE_COLUMNS})
 
     def remove_document(self, document: str) -> None:
-        """Forget the files of a document that is removed."""
+        """Delete the records of the files of a document that is removed."""
         self._db.execute("DELETE FROM files WHERE document = ?", [document])
 
     def _forget_moved(self, file: DocumentFile) -> None:
@@ -134,13 +140,15 @@ class DocumentFiles:
 
 
 def paths_meant(query: str) -> tuple[str, str]:
-    """Returns the stored paths that a user may mean by ``query``: itself, or the file in the current folder."""
+    """Returns the two paths that a user may mean by ``query``: ``query`` itself, and the file of this name in the
+    current folder.
+    """
     return stored_path(query), stored_path(Path(query).absolute())
 
 
 def fill_files(db: Database) -> None:
-    """Record for each current document without a file the path that it is named after, unless that path has another
-    document.
+    """Fill the table of files from the documents: each current document without a file gets the path that it is named
+    after, unless that path has another document.
     """
     db.execute(
         """INSERT OR IGNORE INTO files (path, document, name, encoding, bytes, modified, content, unread, read)

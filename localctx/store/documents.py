@@ -18,8 +18,8 @@ from localctx.store.document_files import FILE_COLUMNS, DocumentFile, DocumentFi
 
 @dataclass(frozen=True)
 class Span:
-    """The characters ``start..end`` of a document, which are a part or heading of it. ``kind`` is ``heading`` or one of
-    PARTS, ``label`` is its name.
+    """A named part of a document: the characters ``start..end``. ``kind`` is ``heading``, or the kind of part, one of
+    PARTS (such as page or slide). ``label`` is the name of the part.
     """
 
     start: int
@@ -30,12 +30,13 @@ class Span:
 
 @dataclass(frozen=True)
 class DocumentRow:
-    """A document without its text. ``bytes`` is the size of the source file; times are in seconds since 1970.
+    """The facts about a stored document, without its text. ``bytes`` is the size of the source file; times are in
+    seconds since 1970.
 
     ``encoding`` is that of a plain text, or the format of the file (pdf, docx, eml, ...). ``modified`` is the file's
-    modification time in nanoseconds (0: unknown). ``superseded`` is the id of the next version that was read from the
-    same path. The pages of a ``pinned`` document are never evicted. ``content`` is the SHA-256 of the file in hex ("":
-    unknown). ``unread`` names the parts of the file that could not be read, one a line.
+    modification time in nanoseconds (0: unknown). ``superseded`` is the id of the next version, if a newer text was
+    read from the same path. The pages of a ``pinned`` document are never evicted. ``content`` is the SHA-256 of the
+    file in hex ("": unknown). ``unread`` names the parts of the file that could not be read, one a line.
     """
 
     id: str
@@ -54,7 +55,7 @@ class DocumentRow:
 
     @property
     def unread_lines(self) -> tuple[str, ...]:
-        """The lines of ``unread``."""
+        """The parts of the file that could not be read: the lines of ``unread``."""
         return tuple(self.unread.splitlines())
 
 
@@ -77,7 +78,7 @@ class StoredDocument(NamedTuple):
 
     @property
     def whole(self) -> "StoredDocument":
-        """The document with all of its text, as it is stored."""
+        """The whole document, as it is stored. (``DocumentBeginning`` has only the beginning of one.)"""
         return self
 
     def beginning(self, end: int) -> "DocumentBeginning":
@@ -91,13 +92,15 @@ class StoredDocument(NamedTuple):
 
 
 class DocumentBeginning(StoredDocument):
-    """The beginning of a document: ``text`` and ``spans`` end there, and ``row`` describes the whole document."""
+    """The beginning of a stored document. ``text`` and ``spans`` end there, whereas ``row`` describes the whole
+    document.
+    """
 
     stored: StoredDocument
 
     @property
     def whole(self) -> StoredDocument:
-        """The document with all of its text, as it is stored."""
+        """The whole document, as it is stored."""
         return self.stored
 
 
@@ -107,8 +110,8 @@ def text_id(text: str) -> str:
 
 
 def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
-    """Returns a function that takes a position in the text. It returns the label of the span of this ``kind`` around
-    the position, or None. ``spans`` are in order.
+    """Returns a function that maps a position in the text to the label of the span of this ``kind`` around the
+    position, or None. ``spans`` are in order.
     """
     around = _span_around([s for s in spans if s.kind == kind])
 
@@ -119,8 +122,8 @@ def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
 
 
 def part_labels(spans: Sequence[Span]) -> Callable[[int], str | None]:
-    """Returns a function that takes a position in the text. It returns the ``name_part`` of the page, slide, row or
-    message around the position, or None.
+    """Returns a function that maps a position in the text to the name of the page, slide, row or message around the
+    position, as ``name_part`` gives it; None if there is none.
 
     ``spans`` are in order.
     """
@@ -133,8 +136,8 @@ def part_labels(spans: Sequence[Span]) -> Callable[[int], str | None]:
 
 
 def part_starts(spans: Sequence[Span]) -> Callable[[int, int], tuple[tuple[int, str], ...]]:
-    """Returns a function that takes two positions in the text. It returns the (start, name) of each part that begins
-    strictly between them.
+    """Returns a function that takes two positions in the text and returns the parts (pages, slides, rows or messages)
+    that begin strictly between them: (start, name) of each.
 
     ``spans`` are in order.
     """
@@ -169,16 +172,17 @@ def _named_after(row: DocumentRow, file: DocumentFile) -> DocumentRow:
 
 
 class Documents:
-    """The documents in a store, and their ``files``."""
+    """The documents in a store. ``files`` records the files that they were read from."""
 
     def __init__(self, db: Database, uploads: Path) -> None:
         self._db, self.files = db, DocumentFiles(db, uploads)
 
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
-        """Store a document. Returns ``added``, ``unchanged``, or ``new version`` if its path had another text before.
+        """Store a document. Returns ``added``, ``unchanged``, or ``new version`` if another text was read from its path
+        before.
 
-        If the text is already stored, only the row is updated, such as path, times and name. A ``superseded`` row stays
-        an older version. So does a row whose path has got another text since the time ``used``.
+        If the text is already stored, only the row is updated (path, times, name and so on). A row with ``superseded``
+        is stored as an older version. So is a row whose path got another text after the time ``used`` of the row.
         """
         with self._db.atomic():
             stored, row = self.has(row.id), self._unless_outdated(row)
@@ -200,14 +204,18 @@ class Documents:
         return _named_after(row, others[0]) if others else replace(row, superseded=there.document)
 
     def record_file(self, row: DocumentRow) -> None:
-        """Record that the file at ``row.path`` has the text of this stored document, which is current from then on."""
+        """Record that the file at ``row.path`` has the text of this stored document, which becomes the current
+        version.
+        """
         with self._db.atomic():
             self._db.table("documents").update(row.id, {"superseded": None})
             self.files.assign(_file_of(row, time.time()))
             self.files.show_a_file(row.id)
 
     def find_unchanged(self, path: str, nbytes: int, modified: int) -> DocumentRow | None:
-        """Returns the document last read from ``path`` if its file then had this size and modification time."""
+        """Returns the document that was last read from ``path``, if the file had this size in bytes and modification
+        time (nanoseconds) when it was read; else None.
+        """
         file = self.files.get(path)
         if not file or (file.bytes, file.modified) != (nbytes, modified):
             return None
@@ -232,19 +240,20 @@ class Documents:
         return self._rows("1")
 
     def by_file(self) -> list[DocumentRow]:
-        """Returns a row for each file, in the order of ``all``. A document with two files has two rows, with the names
-        of its files.
+        """Returns a row for each file, in the order of ``all``. A document with two files has two rows, each with the
+        name of one file.
 
-        A document that has no file, such as an older version, has one row.
+        A document without a file, such as an older version, has one row.
         """
         files = self.files.all()
         return [row for d in self.all() for row in ([_named_after(d, f) for f in files.get(d.id, ())] or [d])]
 
     def find(self, query: str) -> DocumentRow:
-        """Returns the one document with this id, id prefix, name or path. Raises DocumentError for none or several.
+        """Returns the one document that ``query`` names by its id, the beginning of its id, its name or its path.
+        Raises DocumentError if there is none, or several.
 
-        The row is named after the file with this name or path. Older versions are ignored if a current document matches
-        too; find those by their ids.
+        The row has the name of the file that was named. Older versions are ignored if a current document matches too;
+        they can be found by their ids.
         """
         query, name = stored_path(query), shown_name(query)
         paths, prefix = paths_meant(query), query if len(query) > 3 else "never"  # a shorter one is ambiguous
@@ -259,8 +268,8 @@ class Documents:
         return rows[0]
 
     def named(self, document: str, name: str) -> DocumentRow | None:
-        """Returns the row of a document, named after its file called ``name`` if it has such a file. None if the
-        document is not stored.
+        """Returns the row of a document. If a file of the document is called ``name``, the row has the name and path of
+        that file. Returns None if the document is not stored.
         """
         row = self.get(document)
         file = next((file for file in self.files.of_document(document) if file.name == name), None)
@@ -276,7 +285,7 @@ class Documents:
         return next(iter(self._db.query("SELECT text FROM documents WHERE id = ?", [document])))["text"]
 
     def damaged(self) -> list[str]:
-        """Returns the ids of documents whose text does not match its id."""
+        """Returns the ids of documents whose text is damaged: it does not have the hash that is the document's id."""
         texts = "SELECT id, CAST(text AS BLOB) AS text FROM documents WHERE id = ?"  # damaged text may not be UTF-8
         ids = [row["id"] for row in self._db.query("SELECT id FROM documents")]
         rows = (next(iter(self._db.query(texts, [i]))) for i in ids)
@@ -294,8 +303,8 @@ class Documents:
         self._db.table("documents").update(document, {"pinned": pinned})
 
     def count_parts(self, document: str) -> tuple[str, int]:
-        """Returns the kind of a document's parts, one of PARTS, and the number of parts. Returns ``page`` and 0 if it
-        has no parts.
+        """Returns the kind of a document's parts, one of PARTS (such as page or slide), and the number of parts.
+        Returns ``page`` and 0 if it has no parts.
         """
         marks = ", ".join("?" * len(PARTS))
         counted = f"SELECT kind, COUNT(*) AS n FROM spans WHERE document = ? AND kind IN ({marks}) GROUP BY kind"
@@ -303,7 +312,9 @@ class Documents:
         return (row["kind"], row["n"]) if row else ("page", 0)
 
     def remove(self, document: str) -> None:
-        """Remove a document, and link its previous version to its next one. Remove the document's caches before."""
+        """Remove a document. Its previous version then has the document's next version as its own. Remove the
+        document's caches before.
+        """
         self._db.execute(
             """UPDATE documents SET superseded = (SELECT superseded FROM documents WHERE id = ?)
             WHERE superseded = ?""",

@@ -26,7 +26,7 @@ def examine_database(db: Database) -> str:
 
 
 def in_a_line(reason: str) -> str:
-    """Returns SQLite's description of the damage as one line, without text from the database."""
+    """Returns SQLite's description ``reason`` of the damage as one line, without text from the database."""
     return " ".join(reason.removeprefix("*** in database main ***").partition(" with text ")[0].split())
 
 
@@ -43,7 +43,9 @@ def damaged_rows(db: Database) -> dict[str, list[RowId]]:
 
 
 def find_damage(file: Path) -> str:
-    """Returns how the database ``file`` is damaged, as text. Empty if it is intact, or cannot be opened now."""
+    """Check the database ``file`` for damage. Returns a description of the damage; empty if the file is intact, or
+    cannot be opened now.
+    """
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
             register(connection)
@@ -69,7 +71,7 @@ def _is_older(db: Database) -> bool:
 
 @cache
 def expected_columns() -> dict[str, dict[str, str]]:
-    """Returns the columns and their types of each table of an up-to-date database."""
+    """Returns the columns that each table of an up-to-date database must have, with their types."""
     with closing(sqlite3.connect(":memory:")) as connection:
         register(connection)
         db = Database(connection)

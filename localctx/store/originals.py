@@ -1,4 +1,5 @@
-"""Keeps uploaded files so that their pages can be shown. Each is in originals/ under the hash of its content.
+"""Keeps a copy of each uploaded file, so that its pages can be shown. It is stored in originals/ under the hash of its
+content.
 
 The kept files share the disk budget with stored pages. Files of the least recently used documents are evicted first.
 """
@@ -16,25 +17,27 @@ SHARE = 2  # files may take half of the disk budget; stored pages take the rest
 
 
 def content_id(data: bytes) -> str:
-    """Returns the name of a file with these bytes: their SHA-256 in hex."""
+    """Returns the name under which a file with these bytes is kept: their SHA-256 in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 class Originals:
-    """The files that a store keeps in ``folder``. Files in ``uploads`` are temporary: other code deletes them."""
+    """The copies of source files that a store keeps in ``folder``. Files in the folder ``uploads`` are temporary: other
+    code deletes them.
+    """
 
     def __init__(self, db: Database, folder: Path, uploads: Path) -> None:
         self._db, self._folder, self._uploads = db, folder, uploads
 
     def is_upload(self, path: str) -> bool:
-        """Returns True if the file ``path`` was uploaded and is therefore temporary."""
+        """Returns True if the file ``path`` is in the folder of uploads, and is therefore temporary."""
         return Path(path).is_relative_to(self._uploads)
 
     def keep(self, document: str, path: Path, content: str, budget: int) -> bool:
-        """Keep the file ``path``, whose content has the hash ``content``, for a stored document.
+        """Keep a copy of the file ``path`` for a stored document. ``content`` is the SHA-256 of the file.
 
-        Kept files may take a share of ``budget``, which is in bytes on disk. Files of documents used longer ago are
-        evicted to make room, but not those of pinned documents. Returns False if the file does not fit.
+        Kept files may take a share of ``budget``, the disk budget in bytes. To make room, the files of documents that
+        were used longest ago are evicted, but not those of pinned documents. Returns False if the file does not fit.
         """
         size, limit = path.stat().st_size, budget // SHARE
         if size > limit - sum(self._sizes(pinned_only=True, but=content)):
@@ -49,7 +52,7 @@ class Originals:
         return True
 
     def read(self, document: str) -> bytes | None:
-        """Returns the file of a document; None if none is kept, or if it is damaged."""
+        """Returns the bytes of a document's kept file; None if no file is kept, or if it is damaged."""
         content = self._content(document)
         return self._read(content) if content else None
 
@@ -70,16 +73,16 @@ class Originals:
         return bool(self._content(document))
 
     def nbytes(self) -> int:
-        """Returns the total bytes of all kept files."""
+        """Returns the total size in bytes of all kept files."""
         return sum(self._sizes())
 
     def pinned_nbytes(self) -> int:
-        """Returns the total bytes of pinned documents' files, which are never evicted."""
+        """Returns the total size in bytes of the kept files of pinned documents, which are never evicted."""
         return sum(self._sizes(pinned_only=True))
 
     def evict_one(self, but: str = "") -> bool:
-        """Delete the least recently used file. ``but`` and files of pinned documents stay. Returns False if there is no
-        other.
+        """Delete the kept file that was used longest ago. The file named ``but`` and files of pinned documents stay.
+        Returns False if there is nothing to delete.
         """
         rows = self._db.query(
             """SELECT o.content AS content FROM originals AS o JOIN documents AS d ON d.id = o.document
@@ -93,11 +96,13 @@ class Originals:
         return False
 
     def remove_document(self, document: str) -> None:
-        """Forget the file of a document. ``sweep`` deletes it unless another document has it."""
+        """Record that a document no longer has a kept file. ``sweep`` deletes the file unless another document has
+        it.
+        """
         self._db.execute("DELETE FROM originals WHERE document = ?", [document])
 
     def sweep(self) -> int:
-        """Delete files that neither a document nor the trash refers to; returns their bytes."""
+        """Delete the kept files that neither a document nor the trash refers to. Returns the number of bytes freed."""
         freed = 0
         with self._db.atomic():
             rows = self._db.query("SELECT content FROM originals UNION SELECT content FROM deletions")

@@ -1,4 +1,4 @@
-"""Passage answers: stores the answer of each passage, when a question was asked of every passage of some documents."""
+"""Passage answers: stores the answer of each passage, when a question was put to every passage of some documents."""
 
 import json
 import time
@@ -14,7 +14,7 @@ PassageKey = tuple[str, int, int]
 
 
 class StoredAnswer(NamedTuple):
-    """The answer of one passage, and the range of characters ``start..end`` of the document that supports it."""
+    """The answer of one passage, and the characters ``start..end`` of the document that support it."""
 
     text: str
     start: int
@@ -22,16 +22,16 @@ class StoredAnswer(NamedTuple):
 
 
 class PassageAnswers:
-    """The passage answers in a store. A recipe is a hash of everything on which an answer depends, except the
-    passage.
+    """The answers of single passages in a store. A recipe is a hash of everything on which an answer depends except the
+    passage, such as the question and the model.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def of(self, recipe: str, documents: Sequence[str]) -> dict[PassageKey, StoredAnswer | None]:
-        """Returns the answers that are stored for passages of these documents, by passage. The value is None for a
-        passage that has no answer.
+        """Returns the answers that are stored under ``recipe`` (a hash of the question, the model and so on) for
+        passages of these documents, by passage. The value None means that the passage does not answer the question.
         """
         rows = self._db.query(
             """SELECT document, start, "end", answer, quote_start, quote_end FROM passage_answers
@@ -46,7 +46,9 @@ class PassageAnswers:
         }
 
     def put(self, recipe: str, answers: Iterable[tuple[PassageKey, StoredAnswer | None]]) -> None:
-        """Store answers in one transaction; their documents must be stored. Keeps the latest MAX_RECIPES recipes."""
+        """Store answers of passages under ``recipe`` (a hash of the question, the model and so on), in one transaction.
+        Their documents must be stored. Only the answers of the latest MAX_RECIPES recipes are kept.
+        """
         made = time.time()
         rows = [(recipe, *key, *(answer or (None, None, None)), made) for key, answer in answers]
         with self._db.atomic():
@@ -58,5 +60,5 @@ class PassageAnswers:
             )
 
     def remove_document(self, document: str) -> None:
-        """Remove every answer of a document's passages."""
+        """Remove all answers of a document's passages."""
         self._db.execute("DELETE FROM passage_answers WHERE document = ?", [document])

@@ -19,8 +19,8 @@ _LOCKABLE = "r+b" if sys.platform == "win32" else "rb"  # elsewhere a read-only 
 
 @contextmanager
 def at_work(home: Path) -> Iterator[None]:
-    """Hold a shared lock within the block, which ``is_at_work`` tests. If there is no lock file, nothing is held, and
-    no file is created.
+    """Hold a lock while the block runs, so that other processes see that this process uses the data folder
+    (``is_at_work``). If there is no lock file, nothing is held, and no file is created.
     """
     with ExitStack() as stack:
         with suppress(OSError):
@@ -37,15 +37,17 @@ def is_at_work(home: Path) -> bool:
 
 @contextmanager
 def the_watcher(home: Path) -> Iterator[bool]:
-    """Yields True if this process is the data folder's only watcher; it holds the lock for the block."""
+    """Try to become the only process that watches folders for the data folder ``home``, while the block runs. Yields
+    False if another process does that.
+    """
     with _opened(home / WATCH) as lock:
         yield try_lock(lock)
 
 
 @contextmanager
 def the_table_writer(home: Path, table: Path) -> Iterator[bool]:
-    """Yields True if no other process of the data folder keeps the file ``table`` current; it holds the lock for the
-    block.
+    """Try to become the only process that keeps the file ``table`` up to date, while the block runs. Yields False if
+    another process of the data folder does that.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     name = hashlib.sha256(os.path.normcase(os.fspath(table)).encode(errors="surrogateescape")).hexdigest()

@@ -14,7 +14,7 @@ class QualityResults:
         self._db = db
 
     def note(self, fingerprint: bytes, model: str, codec: str, passed: bool, report: dict[str, Any]) -> None:
-        """Store whether a codec passed and the report of the measurement."""
+        """Store whether ``codec`` passed the quality gate on ``model``, and the ``report`` of the measurement."""
         row = {"fingerprint": fingerprint, "model": model, "codec": codec, "passed": passed}
         more = {"report": json.dumps(report), "measured": time.time()}
         self._db.table("verdicts").upsert({**row, **more}, pk="fingerprint")

@@ -1,4 +1,4 @@
-"""Checksums of rows that cannot be rebuilt. They detect a changed letter, which SQLite's own check does not.
+"""Checksums of database rows that cannot be rebuilt. They detect a changed letter, which SQLite's own check does not.
 
 Triggers update the column ``checksum`` of these tables, whichever statement writes a row.
 """
@@ -31,13 +31,14 @@ def register(connection: sqlite3.Connection) -> None:
 
 
 def checked_columns(db: Database, table: str) -> list[tuple[str, str]]:
-    """Returns the columns of a table that its checksum covers, with their types."""
+    """Returns the columns of a table that the checksum of its rows covers, with their types."""
     columns = db.query(f"SELECT name, type FROM pragma_table_info('{table}')")
     return [(c["name"], c["type"]) for c in columns if c["name"] != "checksum" and (table, c["name"]) not in _BY_ID]
 
 
 def checksum_sql(columns: Sequence[tuple[str, str]], of: str = "") -> str:
-    """Returns SQL that computes the checksum of a row. ``of`` is the row's prefix, such as ``new.``.
+    """Returns an SQL expression that computes the checksum of a row from ``columns``. ``of`` is the prefix of the
+    columns, such as ``new.``.
 
     Text is passed as bytes, because damaged text may not be UTF-8.
     """

@@ -67,7 +67,9 @@ def documents_and_pages(db: Database) -> None:
 
 @migrate()
 def verdicts(db: Database) -> None:
-    """Add quality results: measurements of a codec on a model by ``localctx quality``."""
+    """Add quality results: measurements of a codec on a model by ``localctx quality``. (Verdict is their earlier
+    name.)
+    """
     db.table("verdicts").create(
         {"fingerprint": bytes, "model": str, "codec": str, "passed": int, "report": str, "measured": float},
         pk="fingerprint",
@@ -171,7 +173,7 @@ def results(db: Database) -> None:
 
 @migrate()
 def signs_are_words(db: Database) -> None:
-    """Index each kana or Chinese character as a word of its own."""
+    """Rebuild the word index so that each kana or Chinese character is a word of its own."""
     rows = db.query(
         """SELECT chunks.id, title || char(10) || substr(text, start + 1, "end" - start) AS words
         FROM chunks JOIN documents ON documents.id = chunks.document WHERE text GLOB '*[\u3040-\u9fff]*'"""
@@ -204,7 +206,9 @@ def passage_answers(db: Database) -> None:
 
 @migrate()
 def snapshots(db: Database) -> None:
-    """Let page rows be snapshots of a sequence's state, each continuing its ``parent``."""
+    """Let rows of the table of pages also be snapshots of a sequence's state, each of which continues its
+    ``parent``.
+    """
     db.execute("ALTER TABLE pages ADD COLUMN parent BLOB")
     db.table("pages").create_index(["parent"])
 
@@ -292,7 +296,7 @@ def row_checksums(db: Database) -> None:
 
 @migrate()
 def parts_of_words(db: Database) -> None:
-    """Add parts of words to the index for documents in other languages than English."""
+    """Add parts of words to the word index, for documents in other languages than English."""
     for chunk, text, words, _ in words_of_chunks(db, terms_as_written):
         if (before := signs_apart(text)) != words:
             db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [chunk, before])
@@ -301,7 +305,7 @@ def parts_of_words(db: Database) -> None:
 
 @migrate()
 def unread_parts(db: Database) -> None:
-    """Add the parts of a document's file that could not be read, a line each."""
+    """Add a column for the parts of a document's file that could not be read, one a line."""
     drop_triggers(db, "documents")
     db.table("documents").add_column("unread", str, not_null_default="")
     add_checksums(db, "documents")
@@ -353,8 +357,8 @@ def indexing_in_steps(db: Database) -> None:
 
 @migrate()
 def usual_letters(db: Database) -> None:
-    """Index texts in their usual form: ligatures as letters, full-width signs as usual ones, and words without
-    invisible signs.
+    """Rebuild the word index with texts in their usual form: ligatures as letters, full-width characters as usual ones,
+    and words without invisible characters.
     """
     for chunk, text, words, latin in words_of_chunks(db):
         if usual_form(text) != text:

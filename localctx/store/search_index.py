@@ -28,8 +28,8 @@ _THESE = "IN (SELECT value FROM json_each(?))"
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """A chunk: the characters ``start..end`` of a document. ``title`` is a heading or name that is searched with
-    them.
+    """A chunk of a document, the unit of search: the characters ``start..end``. ``title`` is a heading or name that is
+    searched together with this text.
     """
 
     id: int
@@ -59,9 +59,10 @@ class SearchIndex:
         self._matrix: _Matrix | None = None
 
     def add(self, document: str, text: str, chunks: Sequence[tuple[int, int, str]], latin: bool) -> bool:
-        """Add the next chunks (start, end, title) of a stored document; ``latin`` is ``is_other_language(text)``.
+        """Add the next chunks (start, end, title) of a stored document to the index. ``latin`` is the result of
+        ``is_other_language(text)``.
 
-        Returns False and adds nothing if the document was removed, or another process added them.
+        Returns False and adds nothing if the document was removed, or if another process added chunks meanwhile.
         """
         with self._db.atomic():
             is_stored = self._db.table("documents").count_where("id = ?", [document])
@@ -81,8 +82,8 @@ class SearchIndex:
         self._db.execute("INSERT OR IGNORE INTO indexed SELECT id FROM documents WHERE id = ?", [document])
 
     def remove(self, document: str, text: str, at_once: int | None = None) -> bool:
-        """Remove chunks of a document from the end, with their words and vectors: ``at_once`` chunks, or all (None).
-        ``text`` is the text of the document. Returns True if chunks are left.
+        """Remove the last ``at_once`` chunks of a document (None: all), with their words and vectors. ``text`` is the
+        text of the document. Returns True if chunks are left.
         """
         with self._db.atomic():
             latin = is_other_language(text)
@@ -100,16 +101,18 @@ class SearchIndex:
         return bool(self.count(document))
 
     def note_removal(self) -> None:
-        """Make all processes read the vectors anew, because rows were removed or a VACUUM has changed their numbers."""
+        """Make all processes read the vectors from the database again, because rows were removed, or because VACUUM has
+        renumbered rows.
+        """
         self._db.execute("UPDATE vector_removals SET count = count + 1")
 
     def has(self, document: str) -> bool:
-        """Returns True if all of the document's chunks were added."""
+        """Returns True if all chunks of the document were added."""
         return bool(self._db.table("indexed").count_where("document = ?", [document]))
 
     def end(self, document: str) -> int:
-        """Returns where the last chunk of a document ends, among those added so far: an index of a character, 0 if none
-        was added.
+        """Returns the end of the last chunk of a document that was added so far, as an index of a character; 0 if there
+        is none.
         """
         return self._db.execute('SELECT coalesce(max("end"), 0) FROM chunks WHERE document = ?', [document]).fetchone()[
             0
@@ -129,19 +132,21 @@ class SearchIndex:
         return [rows[i] for i in chunks if i in rows]
 
     def without_vectors(self, document: str, embedder: str) -> list[ChunkRow]:
-        """Returns a document's chunks without vectors by ``embedder``, shortest first."""
+        """Returns those chunks of a document that have no vectors by ``embedder`` yet, shortest first."""
         return self._rows(f'document = ? AND NOT {_EMBEDDED} ORDER BY "end" - start, id', document, embedder)
 
     def coverage(self, embedder: str | None, documents: Sequence[str] | None = None) -> tuple[int, int]:
-        """Returns the number of chunks of these documents (None: all), and how many of these chunks have vectors."""
+        """Returns two numbers of chunks of these documents (None: all): of all chunks, and of chunks with vectors by
+        ``embedder``.
+        """
         where, args = _within(documents)
         sql = f"SELECT count(*) AS chunks, total({_EMBEDDED}) AS vectors FROM chunks WHERE {where}"
         row = next(iter(self._db.query(sql, [embedder, *args])))
         return row["chunks"], int(row["vectors"])
 
     def put_vectors(self, embedder: str, chunks: Sequence[ChunkRow], vectors: Sequence[np.ndarray]) -> None:
-        """Store the vectors of each of ``chunks`` in float16, replacing older ones. The element of ``vectors`` for a
-        chunk is [parts, d], because a chunk may have several vectors.
+        """Store the vectors of ``chunks`` in float16, in place of older ones. ``vectors`` has an array [parts, d] for
+        each chunk, because a chunk may have several vectors.
 
         Chunks that were removed meanwhile are skipped, even if a chunk of another document has got the same id.
         """
@@ -154,7 +159,8 @@ class SearchIndex:
                     self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def by_words(self, query: str, top: int, documents: Sequence[str] | None = None) -> list[int]:
-        """Returns the ids of the ``top`` chunks with words of ``query``, best first by BM25.
+        """Returns the ids of the ``top`` chunks that match words of ``query`` best, by BM25, best first. ``documents``
+        limits the search to these documents (None: all).
 
         Words match by their stems and, in languages other than English, by parts of words. The most common English
         words count only if the query has no others.
@@ -168,10 +174,10 @@ class SearchIndex:
         return [r["rowid"] for r in self._db.query(sql, [match, *args, top])] if terms else []
 
     def with_each_word(self, query: str, documents: Sequence[str] | None = None) -> dict[str, list[int]]:
-        """Returns for each word of ``query`` the ids of the chunks that match it. The most common English words are
-        left out.
+        """Returns, for each word of ``query``, the ids of the chunks that match this word. The most common English
+        words are left out. ``documents`` limits the search to these documents (None: all).
 
-        A chunk matches by a word of the same stem or, in languages other than English, by half of the word's parts.
+        A chunk matches if it has a word of the same stem or, in languages other than English, half of the word's parts.
         """
         words = [word for word in words_of_query(query) if word not in COMMON_WORDS][:TERMS]
         searched = set(parts_of_query(query))
@@ -191,8 +197,8 @@ class SearchIndex:
     def by_vector(
         self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None
     ) -> list[int]:
-        """Returns the ids of the ``top`` chunks whose vectors by ``embedder`` are nearest to ``vector`` [d], by dot
-        product.
+        """Returns the ids of the ``top`` chunks whose vectors by ``embedder`` have the greatest dot product with
+        ``vector`` [d]. ``documents`` limits the search to these documents (None: all).
         """
         matrix = self._vectors(embedder)
         near = np.empty(len(matrix.chunks), np.float32)

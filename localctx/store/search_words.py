@@ -56,8 +56,8 @@ def signs_apart(text: str) -> str:
 
 
 def is_other_language(document: str) -> bool:
-    """Returns True if the text seems to be in another language than English with Latin letters: many of its words are
-    common words of such a language.
+    """Returns True if ``document`` seems to be written in Latin letters in another language than English: many of its
+    words are common words of such a language.
     """
     step = max(_SAMPLE, len(document) // _SAMPLES)
     sample = " ".join(document[at : at + _SAMPLE] for at in range(0, len(document), step))
@@ -66,19 +66,23 @@ def is_other_language(document: str) -> bool:
 
 
 def usual_form(text: str) -> str:
-    """Returns ``text`` in the form in which it is searched: ligatures and full-width signs become the usual letters and
-    signs, and invisible signs are removed.
+    """Returns ``text`` in the form in which it is indexed and searched: ligatures and full-width characters become the
+    usual ones, and invisible characters are removed.
     """
     return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
 
 
 def indexed_words(text: str, latin: bool) -> str:
-    """Returns the index terms of ``text``. ``latin``: also divide words in Latin letters into parts."""
+    """Returns the terms under which ``text`` is indexed. If ``latin``, words in Latin letters are also divided into
+    parts (runs of four letters).
+    """
     return terms_as_written(usual_form(text), latin)
 
 
 def terms_as_written(text: str, latin: bool) -> str:
-    """Returns the index terms of ``text`` as it is written, not in its usual form. Older stores had these terms."""
+    """Returns the terms under which older stores indexed ``text``: without changing it to its usual form. ``latin`` is
+    as for ``indexed_words``.
+    """
     words = signs_apart(text)
     if not latin and not _NOT_LATIN.search(text):
         return words
@@ -88,8 +92,8 @@ def terms_as_written(text: str, latin: bool) -> str:
 def words_of_chunks(
     db: Database, terms: Callable[[str, bool], str] = indexed_words
 ) -> Iterator[tuple[int, str, str, bool]]:
-    """Yields each chunk in ``db``: its id, its title and text, its index terms, and ``latin``. ``terms`` makes index
-    terms from the text and ``latin``.
+    """Yields (id, title and text, index terms, ``latin``) of each chunk in ``db``. ``terms`` is the function that makes
+    index terms from a text and ``latin``.
     """
     for (document,) in list(db.execute("SELECT DISTINCT document FROM chunks")):
         ((text,),) = db.execute("SELECT text FROM documents WHERE id = ?", [document])
@@ -105,17 +109,20 @@ def words_of_query(query: str) -> list[str]:
 
 
 def parts_of_word(word: str) -> list[str]:
-    """Returns the parts of a query word that the index may contain, each once: all runs of two Chinese, Japanese or
-    Korean signs, of three letters of scripts such as Hebrew, Arabic and Thai, or of four letters of other alphabets.
+    """Divide a query word into the parts under which the index may have it, each once. The parts are runs of
+    neighbouring characters: two Chinese, Japanese or Korean characters, three letters of scripts such as Hebrew, Arabic
+    and Thai, or four letters of other alphabets. A word with fewer letters has no parts.
 
-    The index holds such parts of the words of texts. Words in Latin letters have parts there only if their text is not
-    in English. A word with fewer letters has no parts.
+    The index has the same parts of words in texts. For words in Latin letters, it has them only if the text is not in
+    English.
     """
     return list(dict.fromkeys(_parts(word, latin=True)))
 
 
 def parts_of_query(query: str) -> list[str]:
-    """Returns the parts of words by which a query is searched. An English query has none for words in Latin letters."""
+    """Returns the parts of a query's words that are searched. In an English query, words in Latin letters are not
+    divided.
+    """
     query = usual_form(query)
     words = _TERM.findall(query.lower())
     english = sum(word in _ONLY_ENGLISH for word in words) > sum(word in _OTHER_WORDS for word in words)

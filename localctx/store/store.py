@@ -80,7 +80,7 @@ class Store:
 
     @staticmethod
     def is_at(home: Path) -> bool:
-        """Returns True if there is a store in the folder ``home``."""
+        """Returns True if the folder ``home`` has a store."""
         return (home / "library.db").exists()
 
     def close(self) -> None:
@@ -88,7 +88,9 @@ class Store:
         self.db.close()
 
     def disk_bytes(self) -> int:
-        """Returns how many bytes count towards the disk budget: the size of page files and of original files."""
+        """Returns the size in bytes of everything that counts towards the disk budget: page files and kept original
+        files.
+        """
         return self.pages.nbytes() + self.originals.nbytes()
 
     def remove_document(self, document: str) -> int:
@@ -127,10 +129,10 @@ class Store:
             return deletion
 
     def forget_deleted(self, before: float = math.inf, only: Sequence[int] | None = None) -> int:
-        """Delete for good the deletions in the trash from before a time (seconds since 1970). ``only``: among these,
-        delete only the ones with these ids.
+        """Delete for good what was moved to the trash before the time ``before`` (in seconds since 1970). If ``only``
+        is given, delete only the deletions with these ids.
 
-        Returns the number of bytes of files freed. Remains may stay readable on disk until ``erase``.
+        Returns the number of bytes of files freed. Until ``erase``, deleted text may still be readable on disk.
         """
         with store_errors(self.home):
             if not self.deletions.any_before(before):
@@ -140,8 +142,8 @@ class Store:
             return self.originals.sweep()
 
     def erase(self) -> None:
-        """Make removed data unreadable: drop its words from the index, rewrite the database file, and delete the copies
-        made before migrations, which would still contain the data.
+        """Make removed data unreadable on disk: drop its words from the index, rewrite the database file, and delete
+        copies of the database from before migrations, which still contain the data.
         """
         with store_errors(self.home):
             for copy in copies(self.home):
@@ -224,8 +226,8 @@ PageName = bytes
 
 @dataclass
 class Verified:
-    """The result of ``Store.verify``. ``database`` is ``ok`` or the fault of the database. Then come numbers of
-    documents, chats and pages, and the damaged items; damaged rows are by table.
+    """The result of ``Store.verify``. ``database`` is ``ok``, or describes the damage of the database. Then come the
+    numbers of documents, chats and pages, and the damaged items; damaged rows are listed by table.
     """
 
     database: str
@@ -256,8 +258,8 @@ class Verified:
 
 
 def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:
-    """Returns the result of ``query``, called with the store. Returns None if ``home`` has no readable store; none is
-    created.
+    """Open the store in ``home`` with ``open_store`` and call ``query`` with it. Returns the result of ``query``.
+    Returns None if ``home`` has no store that can be read; none is created.
     """
     if not Store.is_at(home):
         return None
@@ -270,7 +272,9 @@ def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Sto
 
 @contextmanager
 def store_errors(home: Path) -> Iterator[None]:
-    """Turn SQLite and disk errors into StoreError with a remedy, and errors caused by damage into DamagedStore."""
+    """Within the block, convert SQLite and disk errors to StoreError with a remedy, and errors that are caused by
+    damage to DamagedStore.
+    """
     try:
         yield
     except (UserError, Cancelled):
@@ -288,7 +292,9 @@ def store_errors(home: Path) -> Iterator[None]:
 
 
 def damage_behind(home: Path, error: Exception) -> DamagedStore | None:
-    """Returns a DamagedStore if the database is damaged, which may be the cause of ``error``; else None."""
+    """Check whether ``error`` occurred because the database in ``home`` is damaged. Returns a DamagedStore to raise
+    instead, or None if the database is intact.
+    """
     file, reason = home / "library.db", str(error)
     if isinstance(error, sqlite3.Error) and any(passing in reason.lower() for passing in _PASSING):
         return None

@@ -21,7 +21,7 @@ _ENDS = {
 
 
 def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
-    """Returns an exported chat: all branches as JSON, or the branch shown as Markdown."""
+    """Export a chat as text: all branches as JSON, or the branch that is shown as Markdown."""
     if as_json:
         return json.dumps(to_json(chat, chats.tree(chat.id)), ensure_ascii=False, indent=2) + "\n"
     return to_markdown(chat, chats.messages(chat.id))
@@ -30,8 +30,8 @@ def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
 def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
     """Returns one branch of a chat as Markdown. Messages are quoted, so that an open code fence ends with its message.
 
-    Citations are footnotes with document, place and quoted text. Their marks stand after the sentences that they
-    support, all other marks below the answer. An answer without support is followed by the nearest passage.
+    Citations are footnotes with document, place and quoted text. A footnote mark stands after the sentence that the
+    citation supports, or else below the answer. After an answer without support comes the nearest passage.
     """
     lines = [f"# {one_line(chat.title)}", ""]
     lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]

@@ -1,4 +1,4 @@
-"""The watched folders and what is known of their files: the document of each, and whether it is indexed and read
+"""The watched folders, and what is known about their files: the document of each, and whether it is indexed and read
 ahead.
 """
 
@@ -11,7 +11,7 @@ from sqlite_utils import Database
 
 @dataclass(frozen=True)
 class WatchedFolder:
-    """A folder with an absolute ``path``. New files in it are read unless it is ``paused``."""
+    """A watched folder with an absolute ``path``. New files in it are read, unless the folder is ``paused``."""
 
     path: str
     added: float
@@ -31,10 +31,10 @@ def is_below(file: str, folder: str) -> bool:
 class WatchedFile:
     """A file of a watched folder: its size, modification time (nanoseconds), ``content`` hash and ``document`` id.
 
-    A file that could not be parsed has no document, and a ``note`` that says why. ``indexed``: the document can be
-    searched. ``recipe`` names the model and settings for which the document was read ahead (prefilled before a
-    question), or is empty; ``note`` says what could not be read ahead. ``gone`` is when the file was found missing, in
-    seconds since 1970, or 0.
+    A file that could not be parsed has no document, and a ``note`` that says why. ``indexed`` is True if the document
+    can be searched. A document may be read ahead, that is, prefilled before a question. ``recipe`` then names the model
+    and settings; it is empty otherwise. ``note`` says what could not be read ahead. ``gone`` is the time when the file
+    was found missing, in seconds since 1970, or 0.
     """
 
     path: str
@@ -66,7 +66,7 @@ class WatchList:
         self.pause(path, False)
 
     def pause(self, path: str, paused: bool = True) -> None:
-        """Pause a folder: its files are not read. Resume it with ``paused=False``."""
+        """Pause a folder, so that new files in it are not read. ``paused=False`` resumes it."""
         self._db.execute("UPDATE watched_folders SET paused = ? WHERE path = ?", [paused, path])
 
     def remove(self, path: str) -> bool:
@@ -90,7 +90,7 @@ class WatchList:
         return self._files("1")
 
     def with_content(self, content: str) -> list[WatchedFile]:
-        """Returns the files whose bytes have this hash."""
+        """Returns the files whose bytes have the hash ``content``."""
         return self._files("content = ?", content)
 
     def of_document(self, document: str) -> list[WatchedFile]:
@@ -106,7 +106,7 @@ class WatchList:
         self._db.execute("DELETE FROM watched_files WHERE path = ?", [path])
 
     def note_gone(self, paths: Collection[str], gone: float) -> None:
-        """Record when the files at ``paths`` were found missing: ``gone`` in seconds since 1970, or 0 if they are
+        """Record since when the files at ``paths`` are missing: ``gone`` in seconds since 1970, or 0 if they are
         there.
         """
         with self._db.atomic():
@@ -118,11 +118,15 @@ class WatchList:
         self._db.execute("UPDATE watched_files SET indexed = 1 WHERE document = ?", [document])
 
     def note_read(self, document: str, recipe: str, note: str = "") -> None:
-        """Record that a document was read ahead for ``recipe``. ``note`` says what could not be read ahead."""
+        """Record that a document was read ahead (prefilled before a question) with the model and settings that
+        ``recipe`` names. ``note`` says what could not be read ahead.
+        """
         self._db.execute("UPDATE watched_files SET recipe = ?, note = ? WHERE document = ?", [recipe, note, document])
 
     def forget_readings(self, document: str) -> None:
-        """Reset the files of a document that left the library. If it returns, it is indexed and read ahead again."""
+        """Reset the files of a document that was removed from the library. If it is added again, it is indexed and read
+        ahead again.
+        """
         self._db.execute("UPDATE watched_files SET indexed = 0, recipe = '', note = '' WHERE document = ?", [document])
 
     def _files(self, where: str, *values: str) -> list[WatchedFile]:

@@ -1,5 +1,5 @@
 """Stores where the words are on the pages of documents, as packed boxes. ``library.parsers.word_boxes`` packs and
-unpacks them.
+unpacks these boxes.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ class PageBoxes(NamedTuple):
 
 
 class WordPlaces:
-    """The word boxes in a store."""
+    """The boxes of the words on documents' pages, in a store."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -1,4 +1,4 @@
-"""Backs up the database, the settings, the kept original files and, if wanted, the KV pages to one ZIP file.
+"""Backs up the database, the settings, the kept original files and, on request, the KV pages to one ZIP file.
 
 Its manifest has the SHA-256 of each file. If one differs, nothing is restored.
 """
@@ -49,7 +49,8 @@ class BackedUp:
 
 
 def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
-    """Write the store and the settings atomically to the new file ``path``, with stored ``pages`` if wanted.
+    """Back up the store and the settings to the new file ``path``, which is written atomically. If ``pages``, the
+    stored KV pages are included.
 
     Raises DocumentError if ``path`` exists or cannot be written, and StoreError.
     """
@@ -71,9 +72,9 @@ def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
 def restore_backup(path: Path, home: Path, replace: bool = False) -> Path | None:
     """Restore a backup into the data folder ``home``, after verifying all checksums.
 
-    A folder with a database or settings requires ``replace``: it is then backed up beside the folder first, and the
-    path of that backup is returned. The old database stays in use until everything is in place. Raises DocumentError,
-    StoreError.
+    If the folder has a database or settings, ``replace`` must be True. They are then first backed up to a file beside
+    the folder, whose path is returned. The old database stays in use until everything is in place. Raises
+    DocumentError, StoreError.
     """
     if (occupied := is_occupied(home)) and not replace:
         raise StoreError(f"{home} is not empty", "restore into another LOCALCTX_HOME, or replace it with --replace")

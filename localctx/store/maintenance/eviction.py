@@ -12,8 +12,8 @@ WASTE = 0.25  # share of dead bytes in a page file below which a rewrite costs m
 
 @dataclass(frozen=True)
 class EvictedCache:
-    """A cache that was evicted: the names of its documents or chat, its number of tokens, and how many ``bytes`` no
-    other cache shares.
+    """A cache that was evicted: the names of its documents or of its chat, its number of tokens, and ``bytes``, the
+    size of the pages that no other cache shares.
     """
 
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class EvictedCache:
 
 @dataclass
 class EvictionResult:
-    """The result of ``make_room``: ``enough`` is True if the needed bytes fit now; ``evicted`` are the caches that were
+    """The result of ``make_room``. ``enough`` is True if the needed bytes fit now; ``evicted`` are the caches that were
     evicted.
     """
 
@@ -38,9 +38,10 @@ class EvictionResult:
 def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> EvictionResult:
     """Evict caches, lowest score first, until page files and original files take at most ``budget - need`` bytes.
 
-    If no caches are left, original files are evicted, which cannot be recomputed. The cache ``using`` and pinned
-    documents are never evicted. If evicting everything else would not suffice, nothing is evicted. A page of several
-    caches is deleted with the last of them. Processes that have an evicted page mapped can still read it.
+    If no caches are left to evict, original files are evicted, which cannot be recomputed. The cache ``using``, which
+    is in use, and pinned documents are never evicted. If evicting everything else would not suffice, nothing is
+    evicted. A page that several caches share is deleted with the last of them. Processes that have an evicted page
+    mapped can still read it.
     """
     result = EvictionResult()
     least = store.caches.unevictable_bytes(using) + store.originals.pinned_nbytes()

@@ -42,8 +42,8 @@ _JSON = {"settings": dict, "citations": list, "stats": dict, "result": dict, "re
 
 @dataclass
 class Salvaged:
-    """The result of salvaging: for each table, the numbers of rows that were ``saved``, that are ``doubtful`` among
-    these, and that are ``lost`` although they were seen.
+    """The result of salvaging a database. For each table, there are the numbers of rows that were ``saved``, of saved
+    rows that are ``doubtful``, and of rows that were found but are ``lost``.
 
     ``aside`` is the path of the damaged file.
     """
@@ -55,10 +55,10 @@ class Salvaged:
 
 
 def salvage(home: Path) -> Salvaged:
-    """Replace the database of the data folder ``home`` with a new one that has all its intact rows.
+    """Replace the damaged database of the data folder ``home`` by a new one with all its intact rows.
 
-    Changes nothing until the new one is complete, and keeps the old one. Raises StoreError if another process is
-    writing there, OSError and sqlite3.Error if the new one cannot be written.
+    Nothing changes until the new database is complete, and the old file is kept. Raises StoreError if another process
+    is writing there, OSError and sqlite3.Error if the new database cannot be written.
     """
     file = home / "library.db"
     broken, new = file.with_suffix(".broken"), file.with_suffix(".salvaged")

@@ -10,5 +10,5 @@ def page_checksum(payload: memoryview) -> bytes:
 
 
 def verified(payload: np.ndarray, checksum: bytes) -> np.ndarray | None:
-    """Returns ``payload`` if it has this checksum, else None."""
+    """Returns ``payload`` if it has this ``checksum``, else None."""
     return payload if page_checksum(payload.data) == checksum else None

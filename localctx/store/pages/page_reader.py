@@ -25,7 +25,9 @@ SELECT_PAGES = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.
 
 
 class PageFile:
-    """A new page file in ``folder``, open for writing. ``row`` is its row for the table of segments (page files)."""
+    """A new page file in ``folder``, open for writing. ``row`` is its row in the database table of page files
+    (``segments``).
+    """
 
     def __init__(self, folder: Path, slot_bytes: int) -> None:
         self.id = f"{time.time_ns():x}-{secrets.token_hex(4)}"
@@ -37,7 +39,7 @@ class PageFile:
         sync(folder)  # makes the file's name durable
 
     def append(self, payload: np.ndarray) -> int:
-        """Write a page. Returns the number of the first slot that the page takes. Raises OSError."""
+        """Write a page (or snapshot). Returns the number of the first slot that the page takes. Raises OSError."""
         return self._file.append(payload)
 
     def sync(self) -> None:
@@ -45,7 +47,7 @@ class PageFile:
         self._file.sync()
 
     def close(self, named: bool) -> None:
-        """Close and unlock the file; delete it unless it is ``named`` in the database."""
+        """Close and unlock the file. If ``named`` is False, delete it, because no row in the database refers to it."""
         self._file.close()
         if not named:
             self._path.unlink(missing_ok=True)
@@ -54,18 +56,22 @@ class PageFile:
 
 
 class PageReader:
-    """Reads pages by their database rows. It maps each file once. A mapped file stays readable after it is unlinked."""
+    """Reads stored pages by their database rows. Each page file is mapped once, and a mapped file stays readable after
+    it is deleted.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files = dict[str, SlotFile | None]()
 
     def has_mapped(self, segment: str) -> bool:
-        """Returns True if this reader mapped the file before or found it missing."""
+        """Returns True if this reader has mapped the page file ``segment``, or tried to and found it missing."""
         return segment in self._files
 
     def open(self, row: dict[str, Any], tokens: bytes) -> OpenedPage:
-        """Returns the mapped bytes of the page if its checksum and ``tokens`` match, else the fault."""
+        """Read the page of a database row. Returns its mapped bytes if its checksum and its ``tokens`` match; otherwise
+        the result says what is wrong.
+        """
         if (file := self._file(row)) is None:
             return OpenedPage(fault="has lost its file")
         payload = file.payload(row["slot"], row["bytes"])
@@ -76,8 +82,8 @@ class PageReader:
         return OpenedPage(payload) if row["tokens"] == tokens else OpenedPage(fault="is of other text")
 
     def map(self, row: dict[str, Any]) -> Callable[[], np.ndarray | None]:
-        """Map a page now and verify it later. Returns a function that returns the bytes of the page, or None if it is
-        damaged.
+        """Map the page of a database row now, and verify it later. Returns a function that returns the bytes of the
+        page, or None if it is damaged.
         """
         file = self._file(row)
         payload = file.payload(row["slot"], row["bytes"]) if file else None
@@ -93,5 +99,7 @@ class PageReader:
 
 
 def lock_of(file: Path, timeout: float = -1) -> FileLock:
-    """Returns the lock that the writer of a page file holds."""
+    """Returns the lock of a page file, which its writer holds. ``timeout`` is the time in seconds to wait for it (-1:
+    forever).
+    """
     return FileLock(file.with_suffix(".lock"), timeout=timeout)

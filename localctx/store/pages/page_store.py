@@ -14,8 +14,8 @@ PageKey = tuple[bytes, bytes]
 
 
 class OpenedPage(NamedTuple):
-    """The result of opening a page: its verified bytes ``payload`` (uint8), or its ``fault``. Both are empty if there
-    is no page of that name.
+    """The result of opening a stored page. ``payload`` has its verified bytes (uint8). If the page is damaged,
+    ``fault`` says what is wrong. If there is no page of that name, both are empty.
     """
 
     payload: np.ndarray | None = None
@@ -23,51 +23,53 @@ class OpenedPage(NamedTuple):
 
 
 class PageStore(Protocol):
-    """A store of sealed pages by name: the local folder or a remote one. (The name of a page is a hash of its tokens
-    and all before.)
+    """A store of sealed pages by name, in the local folder or on another machine. The name of a page is a hash of its
+    tokens and of all tokens before it.
 
-    Pages are immutable: two pages of one name have the same bytes. Raises OSError, or an error that ``store_errors``
-    handles, if the store cannot be reached.
+    Pages are immutable: two pages of one name have the same bytes. Methods raise OSError, or an error that
+    ``store_errors`` handles, if the store cannot be reached.
     """
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
         """Store these pages, except those whose names are stored already. Returns once they are durable."""
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """Yields each of these pages, in order, after verifying its tokens and checksum."""
+        """Yields the pages of ``keys``, in order, after verifying the tokens and checksum of each."""
 
     def unlink(self, names: Iterable[bytes]) -> None:
         """Remove the pages of these names. Processes that have one mapped can still read it."""
 
     def verify(self, on_progress: Callable[[int, int], None]) -> list[bytes]:
-        """Read every page. Returns the names of the damaged ones, or the ids of their objects if damage hides the
-        names.
+        """Read and check every page. Returns the names of the damaged pages. If damage hides the name of a page,
+        returns the id of the stored object instead.
 
         Calls ``on_progress`` with the number of bytes read and the total number of bytes.
         """
 
 
 class RemotePageStore(PageStore, Protocol):
-    """A PageStore on another machine, for ``RemoteSync``. The remote side must not learn the content.
+    """A PageStore on another machine. The other machine must not learn the content of pages.
 
-    Also raises OSError if the remote does not answer in time.
+    Methods also raise OSError if the other machine does not answer in time.
     """
 
     def has(self, name: bytes) -> bool:
         """Returns True if a page is stored under ``name``; it may be damaged."""
 
     def has_our_key(self, write: bool) -> bool:
-        """Returns True if no other key encrypted the pages. With ``write``, an empty store is marked with our key."""
+        """Returns True if all stored pages were encrypted with our key. If ``write``, an empty store is marked with our
+        key.
+        """
 
 
 @dataclass
 class PrefixMatch:
-    """The longest stored prefix of a prompt. ``payloads`` are the mapped bytes of its pages; ``fault`` says what was
+    """The longest stored prefix of a prompt. ``payloads`` are the mapped bytes of its pages. ``fault`` says what was
     wrong with the first damaged page, if any.
 
     ``tail`` is the open page at the end of the prompt, if stored. ``damaged`` are the names of damaged pages.
-    ``states`` is the snapshot of the model's states after the last page. ``windows`` maps a page's index to its SLIDING
-    part, for the pages that sliding layers see.
+    ``states`` is the snapshot of the model's recurrent states after the last page. For sliding-window layers,
+    ``windows`` maps the index of a page to the bytes of its SLIDING part, for the pages that these layers still see.
     """
 
     payloads: list[np.ndarray] = field(default_factory=list)
@@ -85,10 +87,11 @@ def longest_prefix(
     activation: Activation | None = None,
     shape: KVShape | None = None,
 ) -> PrefixMatch:
-    """Returns the longest verified prefix of stored pages for ``tokens``; the pages are named by ``page_names``.
+    """Find the longest prefix of ``tokens`` whose pages are stored, and verify these pages. ``fingerprint`` and
+    ``activation`` are those from which ``page_names`` makes the names of pages.
 
-    The prefix ends where a sequence of this ``shape`` can continue (None: after any page). Pages after a damaged one
-    are verified too, so that one prefill repairs all damage.
+    The prefix ends where a sequence of a model with this ``shape`` can continue (None: after any page). Pages after a
+    damaged one are verified too, so that one prefill repairs all damage.
     """
     match, keys = PrefixMatch(), list(page_names(fingerprint, tokens, activation))
     for (name, _), page in zip(keys, pages.open(keys), strict=True):

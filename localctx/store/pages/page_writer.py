@@ -1,8 +1,8 @@
-"""PageWriter: writes the pages and snapshots of one sequence during its prefill, and names them in the database once
+"""PageWriter: writes the pages and snapshots of one sequence during its prefill, and records them in the database once
 they are durable.
 
 In a cache, the page at position i of the sequence is entry i. Its snapshots are the entries -2i - 1 (states) and -2i -
-2 (sliding layers).
+2 (sliding-window layers).
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from localctx.store.pages.page_store import PageKey
 
 
 class PageWriter:
-    """Writes the pages of one sequence, named by ``keys``. ``commit`` makes the written pages durable, and then names
-    them in the database.
+    """Writes the pages of one sequence, whose names and tokens are ``keys``. ``commit`` makes the written pages
+    durable, and then records them in the database.
     """
 
     def __init__(
@@ -46,38 +46,42 @@ class PageWriter:
         self._entered = 0
 
     def disk_bytes(self, position: int, nbytes: int) -> int:
-        """Returns how many bytes on disk page ``position``, of ``nbytes`` bytes, would take; 0 if a page of its name is
-        stored.
+        """Returns how many bytes on disk it would take to write the page at ``position``, which has ``nbytes`` bytes; 0
+        if a page of its name is already stored.
         """
         return 0 if is_stored(self._db, self.keys[position][0]) else -(-nbytes // self._slot_bytes) * self._slot_bytes
 
     def write(self, position: int, payload: np.ndarray) -> None:
-        """Append page ``position`` of the sequence, unless its name is stored. Raises OSError."""
+        """Write the page at ``position`` of the sequence, unless a page of its name is already stored. Raises
+        OSError.
+        """
         self._append(self.keys[position], payload, self._slot_bytes)
 
     def has_snapshot(self, kind: SnapshotKind, position: int) -> bool:
-        """Returns True if a snapshot of this kind is stored for page ``position`` or was written."""
+        """Returns True if a snapshot of this ``kind`` at the page ``position`` is stored, or was written by this
+        writer.
+        """
         key = snapshot_key(self.keys[position], kind)
         return key[0] in self._names or is_stored(self._db, key[0])
 
     def take_snapshot(self, kind: SnapshotKind, position: int) -> bool:
-        """Mark a stored snapshot of page ``position`` to be registered for this cache at the next commit. Returns False
-        if there is no such snapshot.
+        """Register a snapshot that is already stored, of this ``kind`` and at the page ``position``, for this cache at
+        the next commit. Returns False if there is no such snapshot.
         """
         if found := self.has_snapshot(kind, position):
             self._beside.add(position)  # otherwise it would be removed with the cache that has it now
         return found
 
     def write_snapshot(self, kind: SnapshotKind, position: int, payload: np.ndarray) -> None:
-        """Append a snapshot of page ``position``, unless it is stored. Raises OSError."""
+        """Write a snapshot of this ``kind`` at the page ``position``, unless it is already stored. Raises OSError."""
         self._append(snapshot_key(self.keys[position], kind), payload, SLOT_ALIGN)
         self._beside.add(position)
 
     def commit(self, pages: int) -> None:
-        """Make all written pages durable, name them in the database, and register the first ``pages`` pages of the
+        """Make all written pages durable, record them in the database, and register the first ``pages`` pages of the
         sequence in the cache.
 
-        Pages that were skipped as already stored, but have been removed since, are written too. Raises StoreError if
+        If a page was skipped because it was stored, but has been removed since, it is written now. Raises StoreError if
         the cache was removed meanwhile; nothing more of it is stored then.
         """
         for file in self._files.values():
@@ -107,8 +111,8 @@ class PageWriter:
                 yield -2 * i - 1 - (kind == "sliding"), snapshot_key(self.keys[i], kind)[0]
 
     def mapped(self, positions: Iterable[int]) -> Iterator[tuple[int, Callable[[], np.ndarray | None]]]:
-        """Map the pages at ``positions``, as far as they are stored. Yields (position, function that returns the page's
-        verified bytes, or None if it is damaged).
+        """Map those pages at ``positions`` that are stored. Yields pairs of a position and a function, which returns
+        the page's verified bytes, or None if the page is damaged.
         """
         reader = PageReader(self._folder)
         for position in positions:
@@ -116,8 +120,8 @@ class PageWriter:
                 yield position, reader.map(row)
 
     def close(self) -> None:
-        """Close the page files. Pages written since the last commit are lost. A file in which no commit has named a
-        page is deleted.
+        """Close the page files. Pages written since the last commit are lost, and a file without committed pages is
+        deleted.
         """
         for file in self._files.values():
             named = True  # if the database cannot be read, the next writer removes the file
@@ -151,7 +155,9 @@ class PageWriter:
 
 
 def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:
-    """Write a page to ``file``. Returns the row of the page for the table of pages. Raises OSError."""
+    """Write a page to ``file``. Returns the row to insert for the page into the database table of pages. Raises
+    OSError.
+    """
     return {
         "name": key[0],
         "tokens": key[1],

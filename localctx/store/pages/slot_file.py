@@ -42,7 +42,7 @@ class SlotWriter:
 
 
 class EmptyFile(Exception):
-    """A slot file is empty and cannot be mapped."""
+    """Raised if a slot file is empty and so cannot be mapped."""
 
 
 class SlotFile:
@@ -57,6 +57,6 @@ class SlotFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def payload(self, slot: int, nbytes: int) -> np.ndarray | None:
-        """Returns ``nbytes`` mapped bytes from the start of a slot, or None if the file is too short."""
+        """Returns the ``nbytes`` mapped bytes from the start of slot ``slot``, or None if the file is too short."""
         start = slot * self.slot_bytes
         return self._bytes[start : start + nbytes] if start + nbytes <= len(self._bytes) else None

@@ -45,15 +45,17 @@ class StoredPages:
         activation: Activation | None = None,
         shape: KVShape | None = None,
     ) -> PrefixMatch:
-        """Returns the result of ``page_store.longest_prefix``. Damaged pages that are found are removed."""
+        """Find the longest stored prefix of ``tokens``, as ``page_store.longest_prefix`` does. Damaged pages that are
+        found are removed.
+        """
         match = longest_prefix(self, fingerprint, tokens, activation, shape)
         if match.damaged:
             self.unlink(match.damaged)
         return match
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """Store these pages. Register them in a cache before the next ``forget_unused``, which removes pages without a
-        cache.
+        """Store these pages. They must be registered in a cache before the next ``forget_unused``, which removes pages
+        that are in no cache.
         """
         new = [(key, payload) for key, payload in pages if not is_stored(self._db, key[0])]
         if not new:
@@ -70,7 +72,7 @@ class StoredPages:
             file.close(named)
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """Yields these pages as mapped bytes."""
+        """Yields the pages of ``keys`` as mapped bytes."""
         reader = PageReader(self._folder)
         for name, tokens in keys:
             yield self._open(name, tokens, reader)
@@ -104,16 +106,19 @@ class StoredPages:
         activation: Activation | None = None,
         kinds: Sequence[SnapshotKind] = (),
     ) -> PageWriter:
-        """Returns a writer for the pages of ``tokens``, and for snapshots of these ``kinds`` beside them.
+        """Returns a writer for the pages of the sequence ``tokens``, and for snapshots of these ``kinds`` beside them.
 
-        Its commits register pages and snapshots in ``cache``. ``slot_bytes`` is the size of a slot in the page file.
+        Its commits register pages and snapshots in ``cache``. ``slot_bytes`` is the size in bytes of a slot in the page
+        file.
         """
         self.sweep()
         keys = list(page_names(fingerprint, tokens, activation))
         return PageWriter(self._db, self._folder, keys, slot_bytes, cache, kinds)
 
     def of_cache(self, cache: str) -> Iterator[tuple[dict, np.ndarray]]:
-        """Yields the (row, verified bytes) of a cache's pages in order, until one is missing or damaged."""
+        """Yields the pages of a cache in order, each as (database row, verified bytes). Ends at the first page that is
+        missing or damaged.
+        """
         reader = PageReader(self._folder)
         rows = list(self._db.query(f"{_OF_CACHE} WHERE cache = ? AND position >= 0 ORDER BY position", [cache]))
         for i, row in enumerate(rows):
@@ -131,13 +136,15 @@ class StoredPages:
         return sum(f.stat().st_size for f in self._folder.glob("*.kv"))
 
     def live(self) -> int:
-        """Returns how many bytes of the page files are taken by pages that have a name in the database."""
+        """Returns the size in bytes of the pages in page files that the database refers to. The rest of the page files
+        is unused.
+        """
         return sum(row["live"] for row in self._db.query(_LIVE))
 
     def forget_unused(self) -> list[str]:
-        """Delete the rows of pages that are in no cache, and the rows of page files without pages.
+        """Delete the database rows of pages that are in no cache, and the rows of page files that have no pages left.
 
-        Returns the ids of these files, for ``unlink_files``.
+        Returns the ids of these page files, which ``unlink_files`` deletes.
         """
         self._db.execute("DELETE FROM cache_pages WHERE cache NOT IN (SELECT id FROM caches)")  # removed while written
         self._db.execute("DELETE FROM pages WHERE name NOT IN (SELECT page FROM cache_pages)")
@@ -150,12 +157,12 @@ class StoredPages:
         return sum(map(self._discard, segments))
 
     def compact(self, share: float = 0.0) -> int:
-        """Rewrite the page file with the most dead bytes (of pages without a name), if these are at least the ``share``
-        (0 to 1) of it. Returns the number of bytes freed.
+        """Rewrite the page file with the most unused bytes (of pages that were removed), if these are at least the
+        ``share`` (0 to 1) of the file. Returns the number of bytes freed.
 
-        The old file is unlinked, so processes that have it mapped can still read it; punched holes would read as zeros.
-        If a file cannot be rewritten, the next one is tried. Returns 0 if no file has dead bytes, or if the disk has no
-        room.
+        The old file is deleted as a whole, so that processes that have it mapped can still read it; punched holes would
+        read as zeros. If a file cannot be rewritten, the next one is tried. Returns 0 if no file has unused bytes, or
+        if the disk has no room.
         """
         wasted = sorted(self._wasted(), reverse=True)
         freed = (self._rewrite(segment) for dead, nbytes, segment in wasted if dead and dead >= share * nbytes)
@@ -213,7 +220,9 @@ class StoredPages:
         return self._folder / f"{segment}.kv"
 
     def sweep(self) -> None:
-        """Delete the leftovers of crashed writers: files without a row and locks, unless a writer holds the lock."""
+        """Delete the files that crashed writers left: page files without a row, and locks. Files whose lock a writer
+        holds stay.
+        """
         known = {r["id"] for r in self._db.query("SELECT id FROM segments")}
         files = {f.stem for f in self._folder.glob("*.kv")} - known
         for segment in files | {f.stem for f in self._folder.glob("*.lock")}:

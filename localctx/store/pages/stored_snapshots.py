@@ -1,4 +1,5 @@
-"""StoredSnapshots: stores the states of sequences in an engine's own format, as rows of the table of pages.
+"""StoredSnapshots: stores snapshots of sequences in an engine's own format (llama.cpp's), as rows of the table of
+pages.
 
 A snapshot holds the state of some tokens and continues its parent; the first continues a fingerprint. Snapshots form a
 tree whose paths are sequences. A path may end anywhere, and sequences with a common prefix share its snapshots.
@@ -21,11 +22,11 @@ from localctx.store.pages.stored_pages import StoredPages
 
 
 class StoredSnapshot(NamedTuple):
-    """A stored snapshot: its ``key`` (name and packed tokens), its size in bytes, and the token ``stop`` at which it
-    ends.
+    """A stored snapshot that was found for a sequence: its ``key`` (name and packed tokens), its size in bytes, and
+    ``stop``, the number of tokens up to its end.
 
-    It has the tokens of the requested sequence up to the token ``same``. ``open`` maps and verifies its bytes, and
-    removes it if it is damaged.
+    The first ``same`` tokens are the same as in the requested sequence. ``open`` is a function that maps and verifies
+    the bytes, and removes the snapshot if it is damaged.
     """
 
     key: PageKey
@@ -36,16 +37,16 @@ class StoredSnapshot(NamedTuple):
 
 
 class StoredSnapshots:
-    """The snapshots of a store, in the page files of ``folder``. ``pages`` removes files that are left over."""
+    """The snapshots in a store. Their bytes are in the page files of ``folder``. ``pages`` removes unused files."""
 
     def __init__(self, db: Database, folder: Path, pages: StoredPages) -> None:
         self._db, self._folder, self._pages = db, folder, pages
 
     def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int], partial: bool) -> list[StoredSnapshot]:
-        """Returns the longest path of snapshots that is a prefix of ``tokens``, without reading them.
+        """Returns the longest chain of snapshots whose tokens are a prefix of ``tokens``. The snapshots are not read.
 
-        With ``partial``, the next snapshot is appended that shares the most tokens with the rest, even if it goes on
-        differently.
+        If ``partial``, one more snapshot is appended: the one that shares the most tokens with the rest of ``tokens``,
+        even if its later tokens differ.
         """
         packed, found, reader = pack_tokens(tokens), list[StoredSnapshot](), PageReader(self._folder)
         path, at, parent = self._deepest(fingerprint, packed), 0, fingerprint
@@ -62,8 +63,8 @@ class StoredSnapshots:
         return found
 
     def writer(self, fingerprint: bytes, names: Sequence[PageKey], cache: str) -> "SnapshotWriter":
-        """Returns a writer of the snapshots that follow those in ``names``. Its commits register the snapshots in
-        ``cache``.
+        """Returns a writer for further snapshots of a sequence, after the snapshots with the keys ``names``. Its
+        commits register the snapshots in ``cache``.
         """
         self._pages.sweep()
         return SnapshotWriter(self._db, self._folder, fingerprint, list(names), cache)
@@ -111,11 +112,13 @@ class SnapshotWriter(PageWriter):
 
     @property
     def parent(self) -> bytes:
-        """The name that the next snapshot continues: that of the last snapshot, or the fingerprint."""
+        """The name that the next snapshot continues: that of the last snapshot or, for the first one, the
+        fingerprint.
+        """
         return self.keys[-1][0] if self.keys else self._fingerprint
 
     def next_key(self, tokens: Sequence[int]) -> PageKey:
-        """Returns the name and packed tokens of the next snapshot."""
+        """Returns the key (name and packed tokens) of the next snapshot of the sequence, which has these ``tokens``."""
         packed = pack_tokens(tokens)
         return next_name(self.parent, packed), packed
 
@@ -132,7 +135,7 @@ class SnapshotWriter(PageWriter):
 
 
 def common_tokens(packed: bytes, other: bytes) -> int:
-    """Returns the number of leading packed tokens that both share."""
+    """Returns the number of tokens at the beginning that the packed tokens ``packed`` and ``other`` share."""
     count = min(len(packed), len(other)) // 4
     mine, theirs = np.frombuffer(packed, "<u4", count), np.frombuffer(other, "<u4", count)
     different = np.flatnonzero(mine != theirs)

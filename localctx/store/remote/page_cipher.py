@@ -35,7 +35,7 @@ class PageCipher:
         self._aead = AESGCM(hmac.digest(secret, b"localctx page encryption 1", sha256))
 
     def object_id(self, name: bytes) -> str:
-        """Returns the name of the object that holds the page ``name``."""
+        """Returns the name of the remote object that holds the page ``name``."""
         return hmac.digest(self._names, name, sha256).hex()
 
     def encrypt(self, object_id: str, key: PageKey, payload: np.ndarray) -> bytes:
@@ -46,8 +46,8 @@ class PageCipher:
         return MAGIC + nonce + self._aead.encrypt(nonce, plain, _bound_to(object_id))
 
     def decrypt(self, object_id: str, data: bytes) -> tuple[PageKey, OpenedPage]:
-        """Returns the key and the page in an object. If the object is damaged, the page has a fault; if it cannot be
-        decrypted, the key is empty too.
+        """Decrypt an object. Returns the key of the page (name and packed tokens) and the page. If the object is
+        damaged, the page has a ``fault``. If it cannot be decrypted at all, the key is empty too.
         """
         from cryptography.exceptions import InvalidTag
 

@@ -26,9 +26,7 @@ _RENAMED = {"file", "local", "sftp", "ssh", "smb"}  # written to a temporary nam
 
 
 class RemotePages:
-    """The remote pages below ``url``; see ``RemotePageStore``. A transfer of one object may take ``timeout``
-    seconds.
-    """
+    """A ``RemotePageStore`` below the fsspec ``url``. The transfer of one object may take ``timeout`` seconds."""
 
     def __init__(self, url: str, cipher: PageCipher, timeout: float = TIMEOUT) -> None:
         self._url, self._cipher, self._timeout = url, cipher, timeout
@@ -41,7 +39,9 @@ class RemotePages:
                 self._wait(partial(self._write, self._cipher.object_id(key[0]), key, payload))
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """Yields each page. Downloads ahead of the caller: the longer the run of pages, the more requests at once."""
+        """Yields the pages of ``keys``, in order. Pages are downloaded ahead of the caller, and the more pages were
+        asked for, the more requests run at once.
+        """
         ahead, waiting = iter(keys), deque[Future[OpenedPage]]()
         for number, _ in enumerate(keys):
             while len(waiting) < min(2**number, READ_AHEAD) and (key := next(ahead, None)):

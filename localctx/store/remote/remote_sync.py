@@ -1,4 +1,4 @@
-"""RemoteSync: downloads pages missing in the local store from a remote one, and uploads pages in the background.
+"""RemoteSync: downloads from a remote store the pages that the local store lacks, and uploads pages in the background.
 
 Failures never stop an answer: the remote store is not used for a while, and one note says why.
 """
@@ -81,7 +81,7 @@ class RemoteSync:
             self._round += 1
 
     def take_notes(self) -> list[str]:
-        """Returns the notes for the user on failures since the last call."""
+        """Returns notes for the user about failures since the last call."""
         with self._lock:
             notes, self._notes = self._notes, []
         return notes
