@@ -19,11 +19,11 @@ from localctx.store.store import Store
 
 @dataclass(frozen=True)
 class Added:
-    """The result of adding one file.
+    """The result of adding one file to the library.
 
     ``status`` is ``added``, ``unchanged``, ``new version`` or ``failed``; ``why`` is the error, or "". ``pages`` is the
-    number of parts of the kind ``part``: page, slide, row or message. ``unread`` has a line for each part that could
-    not be read.
+    number of the document's parts, and ``part`` is their kind: page, slide, row or message. ``unread`` has a line for
+    each part that could not be read.
     """
 
     path: str
@@ -38,10 +38,11 @@ class Added:
 
 
 def add_document(store: Store, source: str, options: ReadOptions = READ_OPTIONS, disk: int | None = None) -> Added:
-    """Read and store the file ``source``. The document is durably stored when this returns.
+    """Read the file ``source`` and store its text as a document. When this function returns, the document is safely on
+    disk.
 
-    ``disk`` is the disk budget in bytes, for keeping an uploaded file (None: the default). Raises StoreError if the
-    store cannot be written, and Cancelled.
+    ``disk`` is the disk budget in bytes, which limits whether an uploaded file is kept (None: the default). Raises
+    StoreError if the store cannot be written, and Cancelled.
     """
     start, path = time.perf_counter(), stored_path(source)
     try:
@@ -67,8 +68,8 @@ def store_document(store: Store, document: Document, source: str, disk: int | No
     """Store a document that was read from the path ``source``, and its word boxes. Returns ``added``, ``unchanged``
     (the same text was stored before) or ``new version`` (the path had another text before).
 
-    If ``source`` is a temporary file in the store's folder of uploads, the file is kept, too, if it fits into the disk
-    budget (``disk`` bytes; None: the default).
+    If ``source`` is in the store's folder of uploads, it is temporary. A copy of it is then kept too, if it fits into
+    the disk budget (``disk`` bytes; None: the default).
     """
     with store.db.atomic():
         status = store.documents.add(document.row, document.text, document.spans)
@@ -82,8 +83,8 @@ def store_document(store: Store, document: Document, source: str, disk: int | No
 
 
 def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:
-    """Returns the stored document with the id ``source``, or the document stored for the file ``source``, also if the
-    file was renamed or copied since.
+    """Returns the document with the id ``source``, or the document that was stored for the file ``source``. The file is
+    found even if it was renamed or copied since.
 
     Returns None if the file must be read: if its bytes are not stored, if the setting ``ocr`` (auto, on or off) would
     read it differently, or if its stored text is damaged.

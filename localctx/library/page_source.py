@@ -14,7 +14,7 @@ from localctx.store.store import Store
 
 @dataclass(frozen=True)
 class SourceFile:
-    """The file of a stored PDF: at a path, or kept in the store as an original (``path`` is None)."""
+    """The file from which a stored PDF was read. ``path`` is where it is; None means that the store has kept a copy."""
 
     document: DocumentRow
     path: Path | None
@@ -31,7 +31,7 @@ class SourceFile:
 
 
 def has_pages(document: DocumentRow) -> bool:
-    """Returns True for a PDF: its pages can be drawn from its file."""
+    """Returns True if the document is a PDF, whose pages can be drawn from its file."""
     return document.encoding.startswith("pdf")
 
 
@@ -59,18 +59,20 @@ def draw(data: bytes, number: int) -> PageDrawing:
 
 
 def stored_words(store: Store, document: DocumentRow, number: int, page: Span) -> list[WordBox] | None:
-    """Returns the stored word boxes of page ``number`` (from 0), which has the span ``page``, or None.
+    """Returns the stored boxes of the words on page ``number`` (from 0), or None if there are none. ``page`` is the
+    span of the page in the document.
 
-    Their positions count from the start of the document's text.
+    The positions of the words count from the start of the document's text.
     """
     stored = store.word_places.of_page(document.id, number)
     return _unpacked(stored.words, page.start) if stored else None
 
 
 def drawn_words(drawing: PageDrawing, text: str, page: Span) -> list[WordBox]:
-    """Returns the word boxes that were found while drawing a page.
+    """Returns the boxes of the words that were found while a page was drawn. ``page`` is the span of the page in the
+    document.
 
-    Returns [] if the page's text then differs from its part of the document's ``text``.
+    Returns [] if the drawn page has other words than the document's ``text`` has there.
     """
     same = drawing.text == text[page.start : page.end].strip()
     return _unpacked(drawing.boxes.words, page.start) if same else []

@@ -33,9 +33,11 @@ MAX_BYTES = 512 << 20
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its row in the library, its text (newlines are \\n), and the spans of its pages and headings.
+    """A document that was read: its row for the library, its text (newlines are \\n), and the spans of its pages and
+    headings.
 
-    ``boxes`` are the word boxes of a newly read PDF. It is empty for a stored document, whose boxes are in the store.
+    ``boxes`` are the word boxes of a newly read PDF. They are empty for a stored document, whose boxes are in the
+    store.
     """
 
     row: DocumentRow
@@ -68,16 +70,17 @@ def recorded_path(source: str) -> str:
 
 
 def matches_ocr(form: str, ocr: str) -> bool:
-    """Returns True if a document stored with the format ``form`` need not be read again for the setting ``ocr``.
+    """Returns True if a document that was stored with the format ``form`` need not be read again for the setting
+    ``ocr``.
 
-    ``auto`` accepts every format. For ``on``, a PDF must have been read by OCR, for ``off`` without OCR.
+    ``auto`` accepts every format. For ``on``, a PDF must have been read by OCR; for ``off``, without OCR.
     """
     wanted = {"on": OPTICAL, "off": "pdf"}.get(ocr)
     return wanted in (None, form) or not form.startswith("pdf")
 
 
 def make_spans(marks: list[Mark], length: int) -> list[Span]:
-    """Returns the spans that ``marks`` begin in a text of ``length`` characters.
+    """Returns the spans of a text of ``length`` characters, which ``marks`` begin.
 
     A span ends where the next mark of its kind begins. A mark with the label "" only ends the span before it.
     """

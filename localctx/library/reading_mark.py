@@ -18,12 +18,12 @@ _NEAR, _LAST_WORDS = 400, 12  # a position's mark: the last 12 words of the 400 
 
 
 def find_mark(document: StoredDocument, mark: str) -> int:
-    """Returns the number of characters of ``document`` that lie before ``mark``.
+    """Returns the number of characters of ``document`` before ``mark``, up to which a person has read.
 
-    ``40%`` is a share; ``12``, ``page 12`` or ``slide 12`` is the end of that part. ``page 2 (sheet 6)`` is the sixth
-    page, whose label is 2. Anything else is words: the mark is the end of their first occurrence, ignoring case and
-    white space. Double quotes say that the mark is words. Raises UsageError if the document has no such mark, or
-    several parts of that name.
+    A mark is written in one of these ways. ``40%`` is a share of the text. ``12``, ``page 12`` or ``slide 12`` is the
+    end of that part. ``page 2 (sheet 6)`` is the sixth page, whose label is 2. Anything else, or a text in double
+    quotes, is words: the mark is the end of their first occurrence, ignoring case and white space. Raises UsageError if
+    the document has no such mark, or several parts of that name.
     """
     mark = mark.strip()
     if percent := _PERCENT.fullmatch(mark):
@@ -88,9 +88,10 @@ def _end_of_words(document: StoredDocument, words: str) -> int:
 
 
 def mark_at(document: StoredDocument, end: int) -> str:
-    """Returns a mark for the position ``end``: the part that ends there, or the last words before it.
+    """Returns a mark, as ``find_mark`` reads it, for the position ``end``: the part that ends there, or the last words
+    before it.
 
-    Returns a percentage instead if ``find_mark`` would not find ``end`` by that mark (white space aside).
+    If ``find_mark`` would not find ``end`` by that mark (white space aside), returns a percentage instead.
     """
     part = next((span for span in document.spans if span.kind in PARTS and span.end == end), None)
     words = document.text[max(0, end - _NEAR) : end].split()[-_LAST_WORDS:]

@@ -15,9 +15,9 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True)
 class AnswerGroup:
-    """Equal answers of several passages.
+    """The equal answers of several passages to one question.
 
-    ``answer`` is in the words of the first one; ``citations`` are indices into the list of citations.
+    ``answer`` has the words of the first of these answers. ``citations`` are indices into the list of all citations.
     """
 
     answer: str
@@ -34,7 +34,7 @@ class AnswerGroup:
 
 
 def group_answers(answers: Sequence[str]) -> list[AnswerGroup]:
-    """Group ``answers`` that are equal except for case, articles and punctuation.
+    """Group those ``answers`` that are equal except for case, articles and punctuation.
 
     ``answers`` are in text order. The largest groups come first; groups of one size are in text order.
     """
@@ -52,10 +52,10 @@ def describe_groups(
     lengths: Mapping[str, int],
     asked: int,
 ) -> str:
-    """Returns the groups as text: a line that counts them, then a line for each group.
+    """Returns groups of answers as text: a first line with their number, then a line for each group.
 
-    ``sentences`` are those around the ``citations``, in the same order. ``lengths`` has the number of characters of
-    each document by its id. ``asked`` is the number of passages that were asked.
+    ``sentences`` are the sentences around the ``citations``, in the same order. ``lengths`` has the number of
+    characters of each document by its id. ``asked`` is the number of passages that were asked.
     """
     said, different = len(citations), len(groups)
     names = len({citation.document for citation in citations}) > 1
@@ -70,9 +70,10 @@ def describe_groups(
 
 
 def place_of(citation: Citation, length: int, with_name: bool) -> str:
-    """Returns the place where a citation begins: its page, else a percentage of the text's ``length``.
+    """Returns the place where a citation begins, as text: its page or, without pages, a percentage of the text's
+    ``length`` in characters.
 
-    With ``with_name``, the document's name is put before it.
+    If ``with_name``, the document's name comes first.
     """
     share = 100 * citation.start // max(1, length)
     where = tell_place(citation.page, citation.heading) if citation.page else f"{share} %"

@@ -1,7 +1,7 @@
 """Cites the sentences or clauses of documents that support an answer, as ranges of the documents' text.
 
 If some evidence contains the answer word for word, such as a name or a number, only such evidence is cited. Attention
-is the share of the model's attention that a range of text had while it answered.
+means the share of the model's attention that a range of text had while the model answered.
 """
 
 from bisect import bisect_left, bisect_right
@@ -26,9 +26,9 @@ AttendedRange = tuple[int, int, int, float]  # number of the document, start, en
 
 
 def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> list[Citation]:
-    """Returns citations, best first, of the best evidence for ``answer`` in the passages.
+    """Returns citations of the best evidence for ``answer`` in the passages, best first.
 
-    If no passage supports the answer, cites the text nearest to the question, with a weight below ENOUGH.
+    If no passage supports the answer, cites the text that has most words of the question, with a weight below ENOUGH.
     """
     sources = [source for p in passages if (source := _CitableText.of_passage(p)).ranges]
     scorer = _scorer(answer, question, sources)
@@ -37,7 +37,7 @@ def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> li
 
 
 def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
-    """Returns characters ``start..end`` of a document as a citation of an answer that quotes them."""
+    """Returns a citation of the characters ``start..end`` of a document, for an answer that quotes them."""
     return _CitableText.of_document(document).cite((start, end), "quote", 1.0)
 
 
@@ -54,10 +54,10 @@ def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Cita
 
 
 def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:
-    """Find the range among ``ranges`` whose sentence or clause has the most words of the question.
+    """Find the sentence or clause, in the character ``ranges`` of ``text``, that has the most words of the question.
 
-    Returns (weighted share of the question's words in that sentence or clause, the range, the characters of all
-    sentences that the range overlaps).
+    Returns (weighted share of the question's words that it has, the range that it is in, the characters of all
+    sentences that this range overlaps).
     """
     known = evidence_of(text) or (EvidenceRange(0, len(text), frozenset(), ""),)
     starts, scorer = [one.start for one in known], EvidenceScorer("", question, known)
@@ -73,11 +73,11 @@ def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) ->
 def cite_from_attention(
     answer: str, question: str, documents: Sequence[StoredDocument], attended: Sequence[AttendedRange]
 ) -> list[Citation]:
-    """Returns citations of the best evidence for ``answer``, preferring text that had much of the attention.
+    """Returns citations of the best evidence for ``answer``. Text that had much of the model's attention is preferred.
 
-    ``attended`` are ranges of ``documents`` with their share of the attention while answering, in descending order; a
-    share of 0 means not measured. If no attended text supports the answer, cites evidence elsewhere, or else the
-    attended text nearest to the question. Without ranges, cites nothing.
+    ``attended`` are ranges of ``documents``, each with its share of the model's attention while answering, in
+    descending order. A share of 0 means that it was not measured. If no attended text supports the answer, cites
+    evidence elsewhere, or else the attended text with most words of the question. Without ranges, cites nothing.
     """
     if not attended:
         return []
@@ -97,9 +97,10 @@ def cite_from_attention(
 
 
 def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) -> list[Citation]:
-    """Returns citations, best first, of the best evidence for ``answer`` by words alone, without the model's attention.
+    """Returns citations of the best evidence for ``answer``, best first. Only words are compared; the model's attention
+    is not used.
 
-    If nothing supports the answer, cites the sentence nearest to the ``question``, with a weight of 0.
+    If nothing supports the answer, cites the sentence with most words of the ``question``, with a weight of 0.
     """
     sources = [source for d in documents if (source := _CitableText.of_document(d)).ranges]
     scorer = _scorer(answer, question, sources)

@@ -37,7 +37,8 @@ _HEADING = re.compile(r"#{1,6}\s|\*\*[^*]*\*\*:?$")
 
 @dataclass(frozen=True)
 class Claim:
-    """The normalized ``words`` of a sentence, and the ``required`` ones among them: numbers and names.
+    """The content of a sentence in a form that can be compared with a source. ``words`` are its normalized words, and
+    ``required`` are the numbers and names among them, which a source must have.
 
     ``denied`` maps a word to True if each occurrence is denied ("not allowed"), and to False if none is. A word with
     both kinds of occurrences is left out.
@@ -48,12 +49,12 @@ class Claim:
     denied: Mapping[str, bool] = field(default_factory=dict)
 
     def contradicts(self, other: "Claim") -> bool:
-        """True if one of the two denies a word that the other affirms."""
+        """Returns True if one claim denies a word that the other claim affirms."""
         return any(other.denied.get(word, denied) != denied for word, denied in self.denied.items())
 
 
 def claim_of(sentence: str) -> Claim:
-    """Returns the claim of a ``sentence``. Skips a yes or no at the start, as in "No, pets are not allowed"."""
+    """Returns the claim of a ``sentence``. A yes or no at its start is skipped, as in "No, pets are not allowed"."""
     sentence = _without_yes_or_no(sentence)
     forms = list(word_forms(sentence))
     content = [word for word in forms if word.is_content]
@@ -62,10 +63,10 @@ def claim_of(sentence: str) -> Claim:
 
 
 def claims_something(sentence: str) -> bool:
-    """True if a source could support or contradict a sentence.
+    """Returns True if a source could support or contradict the sentence.
 
-    False for greetings, questions, refusals, headings, introductions of lists, yes or no alone, and sentences without
-    content words.
+    Returns False for greetings, questions, refusals, headings, introductions of lists, yes or no alone, and sentences
+    without content words.
     """
     stripped = _without_yes_or_no(sentence).strip()
     if not stripped or stripped[-1] in "?？:" or _HEADING.match(stripped):  # noqa: RUF001

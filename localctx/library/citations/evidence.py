@@ -34,7 +34,7 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\
 
 
 class EvidenceRange(NamedTuple):
-    """A sentence or clause at characters ``start..end`` of a text.
+    """A sentence or clause that can be evidence: the characters ``start..end`` of a text.
 
     ``terms`` are its normalized words. ``words`` are its words as one text, each between spaces, to search for an
     answer in it.
@@ -47,12 +47,12 @@ class EvidenceRange(NamedTuple):
 
 
 class ScoredRange(NamedTuple):
-    """A run of sentences or clauses, at characters ``start..end`` of a text, with its score as evidence.
+    """A run of neighbouring sentences or clauses, at characters ``start..end`` of a text, with its ``score`` as
+    evidence of an answer. The higher the score, the better the evidence.
 
     ``contains`` is True if the run has the answer word for word. ``answer`` is the weighted share of the answer's terms
     that the run has, and ``question`` the weighted share of the question's terms. If the answer is yes or no,
-    ``answer`` is the mean of ``question`` and the share of the words after the yes or no. The higher ``score``, the
-    better the evidence.
+    ``answer`` is the mean of ``question`` and the share of the words after the yes or no.
     """
 
     start: int
@@ -78,7 +78,7 @@ def count_words(text: str) -> int:
 def evidence_ranges(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields (start, end) of the sentences of ``text[start:end]``, in order.
 
-    Divides a sentence of more than LONG_WORDS words or LONG_CHARACTERS characters into clauses of at least MIN_WORDS
+    A sentence of more than LONG_WORDS words or LONG_CHARACTERS characters is divided into clauses of at least MIN_WORDS
     words.
     """
     for first, last in sentences(text, start, end):
@@ -86,9 +86,10 @@ def evidence_ranges(text: str, start: int, end: int) -> Iterator[tuple[int, int]
 
 
 def terms_of(text: str, only_content: bool = False) -> frozenset[str]:
-    """Returns the normalized words of a text, and each pair of adjacent characters in scripts without spaces.
+    """Returns the normalized words of a text. In scripts without spaces, returns each pair of neighbouring characters
+    instead.
 
-    ``only_content`` leaves out words such as "the", unless the text has only such words.
+    If ``only_content``, words such as "the" are left out, unless the text has only such words.
     """
     forms = list(word_forms(text))
     pairs = (a.form + b.form for a, b in pairwise(forms) if a.end == b.start and _is_character(a) and _is_character(b))
@@ -101,7 +102,9 @@ def _is_character(word: WordForm) -> bool:
 
 
 class EvidenceScorer:
-    """Scores runs of ``ranges`` as evidence of an answer to a question. Rare terms weigh more (IDF)."""
+    """Scores runs of sentences or clauses as evidence of an answer to a question. Terms that are rare in ``ranges``,
+    all sentences and clauses, weigh more (IDF).
+    """
 
     def __init__(self, answer: str, question: str, ranges: Iterable[EvidenceRange]) -> None:
         counts, total = Counter[str](), 0
@@ -124,11 +127,11 @@ class EvidenceScorer:
         return max((self.together(run) for run in runs), key=lambda evidence: evidence.score)
 
     def each(self, ranges: Sequence[EvidenceRange]) -> list[ScoredRange]:
-        """Returns each of ``ranges``, scored as evidence by itself."""
+        """Returns a ScoredRange for each of ``ranges``, scored as evidence by itself."""
         return [self.together([one]) for one in ranges]
 
     def together(self, run: Sequence[EvidenceRange]) -> ScoredRange:
-        """Returns a run of sentences or clauses scored as one piece of evidence."""
+        """Returns a ScoredRange for the whole ``run`` of neighbouring sentences or clauses."""
         terms, words = frozenset[str]().union(*(one.terms for one in run)), "".join(one.words for one in run)
         answer, question = _share(self._answer, terms), _share(self._question, terms)
         contains = bool(self._words) and self._words in words.replace("  ", " ")

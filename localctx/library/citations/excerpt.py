@@ -16,9 +16,10 @@ _OWN_LINE = re.compile(r"[-*•#|>]|\d+(?:\.\d+)*[.)]\s|\(?[a-zA-Z0-9]{1,3}\)\s|
 
 
 def reflowed(text: str) -> str:
-    """Returns ``text`` with spaces in place of line breaks inside paragraphs. Its length stays the same.
+    """Returns ``text`` with wrapped lines joined: a line break inside a paragraph becomes a space. The length stays the
+    same.
 
-    Empty lines, list items, table rows and short lines stay.
+    Line breaks at empty lines, list items, table rows and short lines stay.
     """
 
     def joined(gap: re.Match[str]) -> str:
@@ -32,10 +33,11 @@ def reflowed(text: str) -> str:
 
 
 def words_to_mark(text: str, start: int, end: int, said: str) -> list[TextRange]:
-    """Returns the ranges of ``text[start:end]`` with words of ``said``, to be marked on screen.
+    """Returns the ranges of ``text[start:end]`` that have words of ``said``, such as an answer. They are marked on
+    screen.
 
-    Adjacent words become one range, including words such as "the" between them. Leaves out a range that only repeats
-    some words of another.
+    Neighbouring words become one range, including words such as "the" between them. A range that only repeats some
+    words of another range is left out.
     """
     claim, found = claim_of(said).words, list[tuple[int, int, frozenset[str]]]()
     continues = False

@@ -25,10 +25,12 @@ Support = Literal["supported", "unsupported", "unchecked"]
 
 @dataclass(frozen=True)
 class AnswerSentence:
-    """Characters ``start..end`` of an answer, and whether a passage supports them.
+    """A sentence of an answer, at the characters ``start..end``, and the result of looking for a passage that supports
+    it.
 
-    ``supported``: the passage ``source``, which has a ``number`` from 1, says the same. ``unsupported``: no passage
-    says it. ``unchecked``: the sentence claims nothing, or it could not be checked, as when not all sources are known.
+    It is ``supported`` if the passage ``source`` says the same; ``number`` is the number of that source, from 1. It is
+    ``unsupported`` if no passage says it. It is ``unchecked`` if it claims nothing, or if it could not be checked, as
+    when not all sources are known.
     """
 
     start: int
@@ -43,15 +45,16 @@ class AnswerSentence:
 
     @classmethod
     def from_json(cls, sentence: Mapping[str, Any]) -> "AnswerSentence":
-        """Returns the sentence that ``to_json`` encoded."""
+        """Returns the AnswerSentence that ``to_json`` encoded."""
         source = sentence["source"] and _citation(sentence["source"])
         return cls(sentence["start"], sentence["end"], sentence["support"], sentence["number"], source)
 
 
 class SupportFinder:
-    """Checks the sentences of one answer to a ``question`` in order, and numbers their sources.
+    """Finds the passages that support the sentences of one answer to ``question``, and numbers these sources in the
+    order in which they are found.
 
-    ``texts`` are the texts that were read. If ``partial`` is True, more texts were read than these, so no sentence is
+    ``texts`` are the texts that were read. If ``partial``, more texts were read than these, so no sentence is called
     ``unsupported``.
     """
 
@@ -61,10 +64,10 @@ class SupportFinder:
         self._sources = list[Citation]()
 
     def check(self, answer: str, complete: bool = True, near: Sequence[DocumentRange] = ()) -> list[AnswerSentence]:
-        """Returns the checked sentences of an answer.
+        """Check all sentences of an answer and return them.
 
         If the answer is not ``complete``, an unfinished last sentence is unchecked instead of unsupported. If several
-        passages support a sentence equally, one that overlaps a range ``near`` is preferred.
+        passages support a sentence equally, one that overlaps a range in ``near`` is preferred.
         """
         found = [self.check_sentence(answer, *of, near) for of in sentences(answer, 0, len(answer))]
         if found and not complete and found[-1].support == "unsupported" and answer[found[-1].end - 1] not in ENDS:
@@ -72,8 +75,8 @@ class SupportFinder:
         return found
 
     def check_sentence(self, answer: str, start: int, end: int, near: Sequence[DocumentRange] = ()) -> AnswerSentence:
-        """Returns the sentence at characters ``start..end`` of an answer, checked. If several passages support it
-        equally, one that overlaps a range ``near`` is preferred.
+        """Check the sentence at characters ``start..end`` of an answer and return it. If several passages support it
+        equally, one that overlaps a range in ``near`` is preferred.
         """
         sentence = answer[start:end]
         if not claims_something(sentence):
@@ -108,9 +111,9 @@ class SupportFinder:
 
 
 def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSentence]:
-    """Returns the parts of an ``answer`` that consist of words of its ``citations``, each with its citation.
+    """Returns those parts of ``answer`` that consist of words of its ``citations``, each with its citation as source.
 
-    Leaves out words that no citation has. For a yes or no answer, returns its sentences as unchecked.
+    Words that no citation has are left out. For a yes or no answer, returns its sentences as unchecked.
     """
     if clause_after(answer) is not None:
         return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
@@ -142,7 +145,8 @@ def _longest_part(answer: str, words: Sequence[re.Match[str]], quotes: Sequence[
 
 
 def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the sentences of an ``answer`` checked only against its ``citations`` (JSON), not all texts read.
+    """Check the sentences of ``answer`` against its ``citations`` (JSON) alone, when the other texts are no longer
+    known. Returns the sentences.
 
     A sentence is supported if a citation supports it, else unchecked.
     """
@@ -154,9 +158,9 @@ def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> l
 
 
 def checked_summary(summary: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the sentences of a ``summary`` that have ``citations``, numbered.
+    """Returns those sentences of a ``summary`` that have ``citations``, numbered.
 
-    The citations are JSON; ``at`` is the end of the cited sentence. Leaves out the other sentences: they are
+    ``citations`` are JSON, in which ``at`` is the end of the cited sentence. The other sentences are left out: they are
     paraphrases that cannot be checked.
     """
     starts = {end: start for start, end in sentences(summary, 0, len(summary))}

@@ -27,9 +27,10 @@ _SentenceForms = tuple[int, int, frozenset[str]]  # characters start..end of a t
 
 @dataclass(frozen=True)
 class SourceText:
-    """A ``text`` that was read, from character ``start`` of a document on. ``document`` is the document's id.
+    """A text that was read for an answer: ``text`` begins at character ``start`` of the document with the id
+    ``document``.
 
-    ``page`` and ``heading`` are functions from a position in the document to the label there, or None.
+    ``page`` and ``heading`` are functions from a position in the document to the page or heading there, or None.
     """
 
     document: str
@@ -41,16 +42,16 @@ class SourceText:
 
     @classmethod
     def of(cls, document: StoredDocument, start: int = 0, end: int | None = None) -> "SourceText":
-        """Returns characters ``start..end`` of a document as a text that was read. ``end`` None means its end."""
+        """Returns the SourceText for characters ``start..end`` of a document (``end`` None: to its end)."""
         page, heading = part_labels(document.spans), labels(document.spans, "heading")
         return cls(document.row.id, document.row.name, start, document.text[start:end], page, heading)
 
 
 class Match(NamedTuple):
-    """Characters ``start..end`` of a ``source`` that match a sentence.
+    """The characters ``start..end`` of a ``source`` that match a sentence.
 
-    ``share`` is the weighted share of the sentence's words that they contain. The higher ``score``, the better the
-    match.
+    ``share`` is the weighted share of the sentence's words that these characters have. The higher ``score``, the better
+    the match.
     """
 
     source: SourceText
@@ -60,7 +61,7 @@ class Match(NamedTuple):
     score: tuple[float, ...]
 
     def cite(self) -> Citation:
-        """Returns the matching characters as a citation."""
+        """Returns a citation of the matching characters."""
         source, text = self.source, self.source.text[self.start : self.end]
         at, end = source.start + self.start, source.start + self.end
         page, heading, weight = source.page(at), source.heading(at), round(self.share, 4)
@@ -68,14 +69,15 @@ class Match(NamedTuple):
 
 
 class SourceIndex:
-    """An index from words to their sentences in ``texts``, built at the first query."""
+    """Finds sentences of ``texts`` by their words. The index from words to sentences is built at the first query."""
 
     def __init__(self, texts: Sequence[SourceText]) -> None:
         self.texts = texts
         self._where = defaultdict[str, list[tuple[int, int]]](list)  # text and sentence
 
     def best_match(self, sentence: str, question: str = "", near: Sequence[DocumentRange] = ()) -> Match | None:
-        """Returns the run of sentences with the most words of ``sentence``, weighted by rarity, or None.
+        """Returns the best match for ``sentence``: the run of neighbouring sentences that has most of its words,
+        weighted by rarity. Returns None if there is none.
 
         The run must have all numbers and names of the sentence, and must not contradict it. On a tie, a run that
         overlaps one of the ranges ``near`` is preferred, then one with words of the ``question``.

@@ -1,4 +1,6 @@
-"""Aligns the clauses of two versions: equal ones in order, equal ones elsewhere, then similar ones."""
+"""Aligns the clauses of two versions of a document: first equal clauses in order, then equal clauses elsewhere, then
+similar ones.
+"""
 
 from bisect import bisect_left
 from collections import defaultdict, deque
@@ -24,9 +26,11 @@ GroupScore = Callable[[tuple[int, ...]], float]
 
 @dataclass(frozen=True)
 class ClausePair:
-    """Clauses ``old`` of the old version that became clauses ``new`` (indices, each in a row).
+    """Says that the clauses ``old`` of the old version became the clauses ``new`` of the new version. Both are indices
+    of neighbouring clauses.
 
-    One side is empty for a clause that was deleted or inserted. ``moved`` clauses come in another order.
+    A deleted clause has an empty ``new``, an inserted clause an empty ``old``. ``moved`` is True if the order of
+    clauses changed.
     """
 
     old: tuple[int, ...]
@@ -35,8 +39,8 @@ class ClausePair:
 
 
 def align(old: Sequence[Clause], new: Sequence[Clause]) -> list[ClausePair]:
-    """Returns the pairs of clauses, each clause in one pair. Pairs of the new version come in its order, then the
-    deleted clauses.
+    """Align the clauses of two versions. Returns pairs, in which each clause occurs once: first the pairs with new
+    clauses, in the order of the new version, then the deleted clauses.
     """
     equal = _in_order([c.key for c in old], [c.key for c in new])
     pairs = dict(equal)

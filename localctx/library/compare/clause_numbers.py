@@ -25,10 +25,11 @@ REFERENCE = re.compile(
 
 
 class ClauseNumber(NamedTuple):
-    """The number at the start of a clause: as ``printed``, its ``style``, such as ``(a)``, its ``values``, such as
-    (4, 2), and its ``end`` in the text.
+    """The number at the start of a clause. ``printed`` is its text, ``style`` its form, such as ``(a)``, ``values`` its
+    parts, such as (4, 2), and ``end`` where it ends in the text.
 
-    A letter such as i has two readings, as a letter and as a Roman number; ``roman`` is the second one, else None.
+    A letter such as i can be a letter or a Roman number. ``values`` take it as a letter; ``roman`` is the value as a
+    Roman number, or None.
     """
 
     printed: str
@@ -78,7 +79,8 @@ def _roman(letters: str) -> int:
 
 
 def numbering_styles(documents: Iterable[Sequence[ClauseNumber]]) -> frozenset[str]:
-    """Returns the styles that number clauses: in a document their numbers follow one another, as 1, 2, 3.
+    """Returns the styles, such as ``(a)``, that really number clauses: those whose numbers follow one another in a
+    document, as 1, 2, 3.
 
     Each of ``documents`` has the possible numbers of a document in order.
     """

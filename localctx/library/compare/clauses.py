@@ -24,9 +24,8 @@ _MARKS = frozenset(".,;:-_()[]\"'/")  # a clause has more than these
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause: its number or None, its other ``words``, and its characters ``start..end`` with the number.
-
-    ``text`` is the text of the whole document.
+    """A clause of a document: the characters ``start..end`` of ``text``, the text of the whole document. ``number`` is
+    the number at its start, or None; ``words`` are its other words.
     """
 
     text: str
@@ -37,17 +36,17 @@ class Clause:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys of the words."""
+        """The keys of the clause's words. Words with the same key count as equal."""
         return tuple(word.key for word in self.words)
 
     @cached_property
     def key(self) -> str:
-        """The same text for clauses with the same words."""
+        """A text that is the same for clauses with the same words."""
         return "\0".join(self.keys)
 
 
 def cut_alike(old: StoredDocument, new: StoredDocument) -> tuple[list[Clause], list[Clause]]:
-    """Returns the clauses of two documents, in order."""
+    """Cut two documents into clauses in the same way. Returns the clauses of each, in order."""
     hyphens = Hyphens((old.text, new.text))
     sides = [_Side(document, hyphens) for document in (old, new)]
     contexts = {context for side in sides for context in side.contexts()}

@@ -37,7 +37,7 @@ _SIMILAR = str.maketrans(
 
 
 class Word(NamedTuple):
-    """A word, a number or a punctuation mark: its ``key``, equal for equal words, and its place in the text."""
+    """A word, a number or a punctuation mark of a text, with its place. Words with the same ``key`` count as equal."""
 
     key: str
     start: int
@@ -45,7 +45,9 @@ class Word(NamedTuple):
 
 
 class Hyphens:
-    """Decides what a hyphen at a line end means, from the words of all ``texts`` that are compared."""
+    """Decides whether a hyphen at a line end belongs to the word or only divides it. It looks up the words of all
+    ``texts`` that are compared.
+    """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._compounds, self._dangling = set[str](), set[tuple[str, str]]()
@@ -55,7 +57,9 @@ class Hyphens:
             self._dangling.update(_DANGLING.findall(text))
 
     def joined(self, word: str) -> str:
-        """Returns a word without its line end. A hyphen there stays if the word is written with it elsewhere."""
+        """Returns a word that is divided by a line end as one word. The hyphen stays if the texts have the word with
+        this hyphen elsewhere.
+        """
         left, *others = _BROKEN.split(word)
         for right in others:
             if f"{left}-{right}" in self._compounds or not (left[-1].isalpha() and right[0].islower()):

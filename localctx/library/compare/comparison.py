@@ -24,7 +24,9 @@ NO_CHANGE = "No clause has changed."
 
 @dataclass(frozen=True)
 class WordChange:
-    """Words ``old`` that became ``new``; one of them may be "". ``meaning`` is the most important thing they say."""
+    """The words ``old`` that became the words ``new``; one of them is "" if words were only added or removed.
+    ``meaning`` says what the words are about: a number, a date, a name, an obligation, or other wording.
+    """
 
     old: str
     new: str
@@ -40,10 +42,11 @@ class WordChange:
 
 @dataclass(frozen=True)
 class ClauseVersion:
-    """A clause in one version: characters ``start..end`` of the document's text, which read ``text``.
+    """A clause in one of the two versions: the characters ``start..end`` of the document's text, which are ``text``.
 
-    ``page`` is the label of a page, or ``slide 3``, ``row 12``; ``heading`` the heading above; both may be None. Where
-    a document has neither, ``paragraph`` counts its lines with text. ``number`` is the clause's own number, or "".
+    ``page`` is the label of its page, or ``slide 3``, ``row 12``. ``heading`` is the heading above. Both may be None;
+    ``paragraph`` then says where the clause is, as a number of lines with text. ``number`` is the clause's own number,
+    or "".
     """
 
     text: str
@@ -56,7 +59,7 @@ class ClauseVersion:
 
     @property
     def place(self) -> str:
-        """The place in words: ``page 2, under "Rent"``."""
+        """The place of the clause in words, such as ``page 2, under "Rent"``."""
         page, heading = self.page and tell_part(self.page), self.heading and f'under "{self.heading}"'
         return ", ".join(filter(None, (page, heading))) or f"paragraph {self.paragraph:,}"
 
@@ -65,9 +68,9 @@ class ClauseVersion:
 class ClauseChange:
     """A clause that is different in the new version.
 
-    ``state``: ``changed`` (``words`` has the differences), ``inserted``, ``deleted``, or ``moved`` with the same words.
-    A changed clause that also has another place is ``moved``. ``meaning`` is that of its most important words; None
-    unless it is changed.
+    ``state`` is ``changed`` (``words`` has the differences), ``inserted``, ``deleted``, or ``moved`` with the same
+    words. ``moved`` is True also for a changed clause that has another place. ``meaning`` says what its most important
+    changed words are about; it is None unless the clause is changed.
     """
 
     state: ChangeState
@@ -79,24 +82,24 @@ class ClauseChange:
 
     @property
     def title(self) -> str:
-        """The title of the group of changes that this one belongs to."""
+        """The title of the group under which this change is shown."""
         return MEANINGS[self.meaning] if self.meaning else STATES[self.state]
 
     @property
     def versions(self) -> Iterator[tuple[str, ClauseVersion]]:
-        """The versions that have the clause, each after its name ``old`` or ``new``."""
+        """The one or two versions that have the clause, as pairs of ``old`` or ``new`` and the ClauseVersion."""
         return ((name, version) for name, version in (("old", self.old), ("new", self.new)) if version)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What changed, in lines."""
+        """The changed words of the clause, one change a line."""
         return tuple(word.line for word in self.words)
 
 
 @dataclass(frozen=True)
 class ComparedFile:
-    """A version: its id, name and path, the number of its clauses, the header and footer of its pages, which are not
-    compared, and its parts that could not be read.
+    """One of the two versions of a document: its id, name and path, and the number of its clauses. ``page_lines`` are
+    the header and footer of its pages, which are not compared. ``unread`` are its parts that could not be read.
     """
 
     document: str
@@ -109,10 +112,11 @@ class ComparedFile:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The changes from ``old`` to ``new``: by meaning, then inserted, deleted and moved clauses.
+    """The changes from the version ``old`` to the version ``new``. Changed clauses come first, by meaning, then
+    inserted, deleted and moved clauses.
 
-    ``renumbered`` has the (old, new) numbers of clauses whose number alone changed; ``references`` counts the mentions
-    of these numbers that changed with them. ``equal`` is the number of clauses with the same words.
+    ``renumbered`` has the (old, new) numbers of clauses of which only the number changed. ``references`` is the number
+    of mentions of these numbers that changed with them. ``equal`` is the number of clauses with the same words.
     """
 
     old: ComparedFile
@@ -124,7 +128,7 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on the whole comparison, a line each."""
+        """Remarks about the whole comparison for the user, one a line."""
         return tuple(filter(None, (self._numbers_line, self._likeness_line, *self._left_out)))
 
     @property
@@ -138,7 +142,7 @@ class Comparison:
 
     @property
     def groups(self) -> dict[str, list[ClauseChange]]:
-        """The changes by their title, in order."""
+        """The changes under the title of their group, in the order of the groups."""
         titles = dict.fromkeys(change.title for change in self.changes)
         return {title: [change for change in self.changes if change.title == title] for title in titles}
 

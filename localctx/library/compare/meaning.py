@@ -46,7 +46,9 @@ _CAPITAL_NOUNS = ("de", "lb")  # languages in which every noun begins with a cap
 
 @dataclass(frozen=True)
 class WordRun:
-    """Characters ``start..end`` of a clause's text that differ from the other version. Its white space is spaces."""
+    """The characters ``start..end`` of ``clause``, the text of a clause, that differ from the other version. All white
+    space in ``clause`` is spaces.
+    """
 
     clause: str
     start: int
@@ -54,12 +56,14 @@ class WordRun:
 
     @property
     def text(self) -> str:
-        """The characters themselves."""
+        """The words that differ."""
         return " ".join(self.clause[self.start : self.end].split())
 
     @cached_property
     def undated(self) -> str:
-        """The clause with spaces in place of its dates."""
+        """The text of the clause with spaces in place of its dates, so that parts of dates are not taken for
+        numbers.
+        """
         text = self.clause
         for start, end, _ in dates_in(text):
             text = text[:start] + " " * (end - start) + text[end:]
@@ -67,12 +71,14 @@ class WordRun:
 
     @property
     def undated_text(self) -> str:
-        """The characters with spaces in place of dates."""
+        """The words that differ, with spaces in place of dates."""
         return self.undated[self.start : self.end]
 
 
 class Meanings:
-    """Decides the meanings of runs of two documents, in which it looks up which words are names."""
+    """Decides what changed words are about. To recognize names, it looks up words in ``clauses``, those of both
+    documents.
+    """
 
     def __init__(self, clauses: Iterable[Clause]) -> None:
         capital, small = set[str](), set[str]()
@@ -85,8 +91,8 @@ class Meanings:
         self._names = capital - small
 
     def of(self, old: WordRun, new: WordRun, language: str | None) -> Meaning:
-        """Returns the most important meaning of the words that differ. ``language`` is that of the text (None:
-        unknown).
+        """Returns what the words ``old``, which became the words ``new``, are about: the first of number, date, name
+        and obligation that differs, else wording. ``language`` is that of the text (None: unknown).
         """
         found: list[tuple[Meaning, list[list[str]]]] = [
             ("number", [list(_numbers(run, language)) for run in (old, new)]),

@@ -1,4 +1,5 @@
-"""Finds the header and the footer of printed pages, which are no clauses: their time or number of pages says so.
+"""Finds the header and the footer of printed pages, which are not compared. They are recognized by their time or number
+of pages.
 
 Parsers of PDFs leave them on the first page alone, since they are the same on the others.
 """
@@ -13,7 +14,9 @@ _LINE = re.compile(r"[^\n]*\S[^\n]*")
 
 
 def without_page_lines(document: StoredDocument) -> tuple[StoredDocument, tuple[str, ...]]:
-    """Returns the document with spaces in place of the header and footer of its pages, and these lines."""
+    """Returns the document with spaces in place of the header and footer of its pages, and the text of these header and
+    footer lines.
+    """
     text, lines = document.text, list[str]()
     for start, end in _page_lines(document):
         lines.append(" ".join(text[start:end].split()))

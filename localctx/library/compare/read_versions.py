@@ -20,7 +20,8 @@ def check_versions(sources: Sequence[str]) -> None:
 
 
 def read_version(home: Path, source: str, options: ReadOptions) -> StoredDocument:
-    """Read a path, ``-`` for standard input, or the id or name of a document in the library at ``home``.
+    """Returns the document to compare that ``source`` names: a path, ``-`` for standard input, or the id or name of a
+    document in the library at ``home``.
 
     A file that is unchanged since it was stored is not parsed again. Nothing is stored. Raises DocumentError,
     Cancelled.

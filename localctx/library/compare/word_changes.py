@@ -13,9 +13,8 @@ WordRange = tuple[int, int, int, int]
 
 
 def changed_runs(old: Sequence[Clause], new: Sequence[Clause]) -> list[tuple[WordRun, WordRun]]:
-    """Returns the runs of words that differ, as (old, new). One of both is empty where words were added or removed.
-
-    Each of ``old`` and ``new`` has clauses in a row.
+    """Compare the words of two versions of neighbouring clauses. Returns the runs of words that differ, as (old, new).
+    One of the two is empty where words were only added or removed.
     """
     (old_text, old_words), (new_text, new_words) = map(_units, (old, new))
     return [

@@ -21,11 +21,12 @@ _LOCKS = ("~$", ".~lock.")  # office programs' lock files beside an open documen
 
 
 def find_documents(sources: Iterable[str], on_skip: Callable[[str, str], None]) -> Iterator[str]:
-    """Yields the files of ``sources`` (files, ``*`` patterns, folders with everything below), sorted and each once.
+    """Yields the paths of all files in ``sources``, which are files, ``*`` patterns, and folders with everything below.
+    The paths are sorted, each once.
 
-    Yields ``-`` (standard input) unchanged. Calls ``on_skip(path, why)`` for everything skipped in a folder: hidden
-    names, links to folders, links out of the folder, special files, files that are not documents, files that a program
-    is still writing, folders that cannot be opened.
+    ``-`` (standard input) is yielded unchanged. Calls ``on_skip(path, why)`` for everything in a folder that is
+    skipped: hidden names, links to folders, links out of the folder, special files, files that are not documents, files
+    that a program is still writing, and folders that cannot be opened.
     """
     seen: set[str] = set()
     for source in sources:

@@ -11,9 +11,10 @@ PAUSE = 1.0  # seconds before watching resumes after a failed report
 
 
 class FolderEvents:
-    """Calls ``on_change`` from its own thread when something changes below the watched folders.
+    """Calls ``on_change``, in a thread of its own, whenever something changes below the watched folders.
 
-    Some disks report nothing, and systems limit how much can be watched: callers must also scan folders periodically.
+    Some disks report nothing, and systems limit how much can be watched. So callers must also scan the folders
+    periodically.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:

@@ -13,16 +13,18 @@ GONE = 3  # settle times until a missing file counts as deleted: it may have mov
 
 @dataclass(frozen=True)
 class FileStamp:
-    """A file's size and modification time in nanoseconds since 1970, to detect changes."""
+    """The size of a file in bytes, and its modification time in nanoseconds since 1970. A changed file has another
+    stamp.
+    """
 
     bytes: int
     modified: int
 
 
 def scan_folders(folders: Iterable[str]) -> dict[str, FileStamp]:
-    """Returns the documents below ``folders``: the stamp of each by its ``stored_path``.
+    """Returns the stamp of each document file below ``folders``, by the file's ``stored_path``.
 
-    Leaves out empty files.
+    Empty files are left out.
     """
     found = dict[str, FileStamp]()
     there = [str(real_path(folder)) for folder in folders if real_path(folder).is_dir()]
@@ -48,9 +50,9 @@ def content_hash(path: str) -> str:
 
 
 class SettlingFiles:
-    """New and changed files that a program may still be writing.
+    """Remembers new and changed files until no program is writing them any more.
 
-    A file has settled when it has not changed for ``seconds``.
+    A file has settled when it has not changed for ``seconds`` seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -58,12 +60,14 @@ class SettlingFiles:
         self._seen = dict[str, tuple[FileStamp, float]]()  # with the time when this stamp was first seen
 
     def see(self, files: Mapping[str, FileStamp], now: float) -> None:
-        """Record the new and changed ``files`` at the time ``now``, and forget all other files."""
+        """Record the new and changed ``files`` that a scan found at the time ``now``, and forget all other files."""
         seen = self._seen
         self._seen = {p: seen[p] if p in seen and seen[p][0] == s else (s, now) for p, s in files.items()}
 
     def settled(self, now: float) -> list[tuple[str, FileStamp]]:
-        """Returns the files that have settled at the time ``now``, latest modified first."""
+        """Returns the files that have settled at the time ``now`` (unchanged for long enough), latest modified
+        first.
+        """
         ready = [(path, stamp) for path, (stamp, since) in self._seen.items() if now - since >= self._seconds]
         return sorted(ready, key=lambda one: (-one[1].modified, one[0]))
 

@@ -53,7 +53,7 @@ class Archive:
             raise DocumentError(f"is damaged: {name[:80]} in it is not XML ({e})", _DAMAGED_REMEDY) from e
 
     def repacked(self, wanted: Callable[[str], bool] = lambda name: True) -> bytes:
-        """Returns an uncompressed copy of the zip file, for a library that unpacks without a limit of its own.
+        """Returns an uncompressed copy of the zip file, for a library that would unpack without a limit.
 
         Members for which ``wanted(name)`` is False, such as pictures, are empty in the copy. Raises DocumentError if
         the members unpack to more than MAX_UNPACKED bytes.

@@ -73,9 +73,9 @@ _SAMPLE = 1 << 17  # bytes
 
 
 class Decoded(NamedTuple):
-    """The result of decoding: the text, the name of its encoding ("" if none fits), and the number of bad bytes.
+    """The result of decoding bytes: the text, the name of the encoding ("" if none fits), and the number of bad bytes.
 
-    A bad byte does not fit the encoding. In the text, U+FFFD stands for one or several bad bytes in a row.
+    A bad byte is one that does not fit the encoding. In the text, U+FFFD stands for one or several bad bytes in a row.
     """
 
     text: str
@@ -84,7 +84,7 @@ class Decoded(NamedTuple):
 
     @property
     def unread(self) -> str:
-        """A line for ``TextBuilder.note_unread`` that counts the bad bytes, or "" if there are none."""
+        """A line for ``TextBuilder.note_unread`` with the number of bad bytes, or "" if there are none."""
         count = f"{self.bad:,} bytes that fit" if self.bad > 1 else "1 byte that fits"
         return f"{count} no encoding" if self.bad else ""
 

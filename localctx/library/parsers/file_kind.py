@@ -39,9 +39,10 @@ _SENT = re.compile(rb"^(?:Date|Message-ID|Received|MIME-Version):", re.IGNORECAS
 
 
 def kind_of(data: bytes, name: str) -> str:
-    """Returns ``pdf``, ``zip``, ``doc``, ``ppt``, ``xls``, ``rtf``, ``eml`` or ``mbox``, or "" if the file may be text.
+    """Returns the kind of the file ``data``: ``pdf``, ``zip``, ``doc``, ``ppt``, ``xls``, ``rtf``, ``eml`` or ``mbox``,
+    or "" if it may be text. ``name`` is the file's name.
 
-    Raises DocumentError for formats that are not read. Its message does not name the file.
+    Raises DocumentError for formats that are not read. The message does not name the file.
     """
     head = data[:1024]
     if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head and b"%%EOF" in data[-1024:]):
@@ -59,7 +60,9 @@ def kind_of(data: bytes, name: str) -> str:
 
 
 def text_kind(text: str, name: str) -> str:
-    """Returns ``html``, ``ipynb``, ``subtitles`` or ``latex``, or "" for text that is read as it is."""
+    """Returns the kind of a text file: ``html``, ``ipynb``, ``subtitles`` or ``latex``, or "" for text that is read as
+    it is.
+    """
     suffix, head = Path(name).suffix.lower(), text[:4096]
     if _HTML.match(head) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
         return "html"

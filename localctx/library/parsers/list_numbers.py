@@ -58,12 +58,16 @@ def formatted(value: int, form: str) -> str:
 
 
 def marked(value: int, marker: str) -> str:
-    """Returns ``value`` in the format of ``marker``, a key of MARKERS: 3 is ``iii`` with the marker ``i``."""
+    """Returns ``value`` as a list prints it with this ``marker``, a key of MARKERS: 3 is ``iii`` with the marker
+    ``i``.
+    """
     return formatted(value, MARKERS[marker])
 
 
 def in_a_row(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields the first and last number of each run in ascending numbers: (3, 7) for 3 to 7."""
+    """Yields the first and last number of each run of consecutive numbers, of ascending ``numbers``: (3, 7) for 3 to
+    7.
+    """
     start = 0
     for i, number in enumerate(numbers):
         if i + 1 == len(numbers) or numbers[i + 1] != number + 1:
@@ -90,7 +94,9 @@ def _letters(value: int, alphabet: str) -> str:
 
 
 def alphabetic(value: int) -> str:
-    """Returns a number from 1 in letters. After z comes aa, then ab: OpenDocument counts so, and columns of sheets."""
+    """Returns a number (from 1) as letters: a to z, then aa, ab and so on, as in OpenDocument lists and columns of
+    sheets.
+    """
     text = ""
     while value:
         value, place = divmod(value - 1, len(_LATIN))

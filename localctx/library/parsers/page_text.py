@@ -68,9 +68,9 @@ class _Table:
 
 
 class WebPageText:
-    """Appends the text of a page's elements to a builder.
+    """Builds the text that a browser shows of a web page, in a TextBuilder.
 
-    Callers report elements in document order: ``start``, then ``text`` and the children, then ``end``.
+    Callers report the elements in document order: ``start``, then ``text`` and the children, then ``end``.
     """
 
     def __init__(self, builder: TextBuilder) -> None:
@@ -86,9 +86,10 @@ class WebPageText:
         self._raised = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> bool:
-        """Begin an element.
+        """Begin an element with this ``tag``.
 
-        Returns False if the element shows nothing: then its children, its text and its end must not be reported.
+        Returns False if a browser shows nothing of the element. Its children, its text and its end must then not be
+        reported.
         """
         style = re.sub(r"\s", "", attributes.get("style", "")).lower()
         if tag in _INVISIBLE or _is_hidden(tag, attributes, style):

@@ -27,11 +27,11 @@ else:
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """Limits of parsing one file.
+    """The limits of the child process that parses one file.
 
-    ``seconds``: CPU time for the file, plus one second for every five pages or messages read, plus ``seconds`` for each
-    page read by OCR. ``wall``: seconds on the clock between two messages of the child. ``memory``: bytes beyond the
-    file's size, plus ``optical`` for OCR. ``characters``: length of the text.
+    ``seconds`` is the CPU time for the file. One second is added for every five pages or messages read, and ``seconds``
+    once more for each page read by OCR. ``wall`` is the time in seconds between two messages of the child. ``memory``
+    is in bytes beyond the file's size; ``optical`` is added for OCR. ``characters`` is the maximum length of the text.
     """
 
     seconds: int = 60
@@ -47,11 +47,11 @@ def _no_progress(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a file is read.
+    """Options for reading a file.
 
-    ``ocr`` selects the pages of a PDF read by OCR: ``auto`` (those without text), ``on`` (all), ``off``.
-    ``progress(pages done, total pages)`` is called while the file is read. ``cancelled()`` True ends the reading soon
-    after. ``limits`` are those of the child process.
+    ``ocr`` selects the pages of a PDF that are read by OCR: ``auto`` (pages without text), ``on`` (all), ``off``.
+    ``progress(pages done, total pages)`` is called while the file is read. If ``cancelled()`` returns True, reading
+    ends soon after. ``limits`` are those of the child process.
     """
 
     ocr: str = "auto"
@@ -69,7 +69,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class Parsed:
-    """The result of parsing a file: format, text, marks of its parts, and the word boxes of a PDF's pages.
+    """The result of parsing a file: its format, its text, the marks of the text's parts, and the word boxes of a PDF's
+    pages.
 
     ``unread`` has a line for each part that could not be read.
     """
@@ -91,7 +92,8 @@ class PageDrawing:
 
 
 def parse(what: str, data: bytes, options: ReadOptions = READ_OPTIONS) -> Parsed:
-    """Parse the file ``data`` of the kind ``what``: a result of ``kind_of``, or of ``text_kind`` for text in UTF-8.
+    """Parse the file ``data`` in a child process. ``what`` is its kind: a result of ``kind_of``, or of ``text_kind``
+    for text in UTF-8.
 
     Raises DocumentError, whose message does not name the file, and Cancelled. The child process has ended when this
     returns or raises.

@@ -27,10 +27,10 @@ _SAME_PLACE = {0x1F: " ", **{byte: bytes([byte]).decode("cp1252", "ignore") or N
 def clean(text: str) -> str:
     """Returns ``text`` with \\n for each kind of line break, and without invisible characters.
 
-    Removes control characters, soft hyphens (PDFium writes U+FFFE for one), lone surrogates and zero-width spaces.
-    Zero-width spaces stay between letters of scripts without spaces, where they separate words. Joiners stay: Persian
-    and emoji need them. The separators of tables become line breaks and spaces. C1 control characters become the cp1252
-    letters that they nearly always stand for.
+    Control characters, soft hyphens (PDFium writes U+FFFE for one), lone surrogates and zero-width spaces are removed.
+    Zero-width spaces stay between letters of scripts without spaces, where they separate words. Joiners stay, because
+    Persian and emoji need them. Separators of tables become line breaks and spaces. C1 control characters become the
+    cp1252 letters that they nearly always stand for.
     """
     if not _ODD.search(text):
         return text
@@ -38,10 +38,10 @@ def clean(text: str) -> str:
 
 
 class TextBuilder:
-    """Builds a text piece by piece.
+    """Builds the text of a document piece by piece.
 
-    ``length`` is its length so far, in characters. ``boxes`` and ``unread`` hold what ``add_boxes`` and ``note_unread``
-    added.
+    ``length`` is the number of characters so far. ``boxes`` and ``unread`` have the items that ``add_boxes`` and
+    ``note_unread`` added.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,8 @@ class TextBuilder:
         self._gap = "" if self._newlines else "\t"
 
     def mark(self, kind: str, label: str, start: int | None = None) -> None:
-        """Mark the start of a page, heading or other part, at ``start`` or at the end of the text so far.
+        """Mark the start of a part of this ``kind``, such as a page or heading, at position ``start`` (None: at the end
+        of the text so far). ``label`` is the name of the part.
 
         A part ends at the next mark of its ``kind``. A mark with the label "" only ends the part before.
         """
@@ -94,12 +95,12 @@ class TextBuilder:
         self._marks.append((self.length if start is None else start, kind, label))
 
     def begin_heading(self) -> None:
-        """Start a heading as a separate paragraph; it ends at ``end_heading``."""
+        """Begin a heading, as a paragraph of its own; ``end_heading`` ends it."""
         self.line(2)
         self._heading = self.length, len(self._pieces)
 
     def end_heading(self) -> None:
-        """End the heading. Marks it unless it is empty."""
+        """End the heading, and mark it unless it is empty."""
         if self._heading and (label := "".join(self._pieces[self._heading[1] :]).strip()):
             self.mark("heading", label, self._heading[0])
             self.line(2)

@@ -15,9 +15,10 @@ _ROW = 14  # bytes: the distance from the previous word, the length, four edges
 
 
 class WordBox(NamedTuple):
-    """The box of characters ``start..end`` of a page's text, with its edges in GRID units from the upper left.
+    """The box around the characters ``start..end`` of a page's text. Its edges are in GRID units from the page's upper
+    left corner.
 
-    A word divided between two lines has two boxes.
+    A word that is divided between two lines has two boxes.
     """
 
     start: int
@@ -29,7 +30,7 @@ class WordBox(NamedTuple):
 
 
 def pack(words: Sequence[WordBox]) -> bytes:
-    """Returns ``words``, in ascending order of their starts, as compressed bytes."""
+    """Returns word boxes as compressed bytes. ``words`` are in ascending order of their starts."""
     words = [w for w in words[:_MAX_WORDS] if w.end - w.start <= GRID]
     steps = [w.start - before for w, before in zip(words, [0, *(w.start for w in words)], strict=False)]
     columns = [[w.end - w.start for w in words], *([w[i] for w in words] for i in range(2, 6))]

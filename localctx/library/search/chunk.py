@@ -32,16 +32,16 @@ SIGN_LETTERS = 3  # letters that one CJK character counts as
 
 
 class Chunk(NamedTuple):
-    """Characters ``start..end`` of a document's text."""
+    """A chunk of a document, the unit of search: the characters ``start..end`` of its text."""
 
     start: int
     end: int
 
 
 def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False, begin: int = 0) -> Iterator[Chunk]:
-    """Yields the chunks of ``text`` from character ``begin`` on; its headings are among ``spans``.
+    """Yields the chunks of ``text`` from character ``begin`` on. The headings of the text are among ``spans``.
 
-    Divides long paragraphs at sentence ends or, with ``lines`` (source code, tables), at line ends.
+    Long paragraphs are divided at sentence ends or, if ``lines`` (source code, tables), at line ends.
     """
     cuts = {edge for s in spans if s.kind == "heading" for edge in (s.start, s.end)}
     for start, end in pairwise(sorted({begin, *(cut for cut in cuts if cut > begin), len(text)})):
@@ -50,7 +50,9 @@ def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False, begin: in
 
 
 def views(text: str, chunk: Chunk, lines: bool = False) -> Iterator[Chunk]:
-    """Yields the parts of a chunk that get a vector each: a few sentences (or ``lines``) of at most VIEW letters."""
+    """Yields the parts of a chunk for which vectors are computed. A part is a few sentences (if ``lines``, a few lines)
+    of at most VIEW letters.
+    """
     length = VIEW // _letters_per_character(text, *chunk)
     return _merged(_pieces(text, chunk, length, _BREAKS[lines]), length, length)
 

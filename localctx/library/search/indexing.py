@@ -35,10 +35,10 @@ _PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".
 
 @dataclass(frozen=True)
 class IndexStep:
-    """The progress after a step.
+    """The progress of indexing after a step.
 
-    ``done`` and ``total`` are characters of all documents of the run, where a vector counts more than words. ``eta`` is
-    in seconds, or None if it is unknown.
+    ``done`` and ``total`` are characters of all documents of this run; characters count more for vectors than for
+    words. ``eta`` is the remaining time in seconds, None if unknown.
     """
 
     done: int
@@ -48,7 +48,7 @@ class IndexStep:
 
 @dataclass(frozen=True)
 class Unsearchable:
-    """A document whose words are not all indexed yet, and the ``share`` of its text that is indexed (0 to 1)."""
+    """A document whose words are not all indexed yet. ``share`` (0 to 1) is the share of its text that is indexed."""
 
     document: str
     name: str
@@ -81,12 +81,16 @@ def index(store: Store, document: DocumentRow, embedder: Embedder | None) -> Non
 
 
 def unindexed(store: Store, embedder: Embedder | None) -> list[DocumentRow]:
-    """Returns the documents whose words are not indexed, or that lack vectors by ``embedder`` (None: no vectors)."""
+    """Returns the documents whose words are not all indexed, or that lack vectors by ``embedder`` (None: vectors are
+    not needed).
+    """
     return [d for d in store.documents.all() if not store.index.has(d.id) or lacks_vectors(store, d, embedder)]
 
 
 def lacks_vectors(store: Store, document: DocumentRow, embedder: Embedder | None) -> bool:
-    """Returns True if not all chunks of a document have vectors by ``embedder``, which may be None."""
+    """Returns True if a document has no chunks yet, or chunks without vectors by ``embedder``. Returns False if
+    ``embedder`` is None.
+    """
     if embedder is None:
         return False
     total, embedded = store.index.coverage(embedder.name, [document.id])
@@ -100,7 +104,9 @@ def unsearchable(store: Store, documents: Sequence[str] | None = None) -> list[U
 
 
 def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedder | None], T]) -> tuple[T, str | None]:
-    """Returns (``run(embedder)``, None) or, on a ModelError such as a failed load, (``run(None)``, a warning)."""
+    """Call ``run`` with the embedder that ``load`` returns. Returns its result and None. If the embedder fails with a
+    ModelError, calls ``run(None)``, and returns its result and a warning.
+    """
     try:
         return run(load()), None
     except ModelError as e:
@@ -108,12 +114,12 @@ def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedd
 
 
 def without_vectors(error: ModelError) -> str:
-    """Returns a warning for the user that vectors are not used because of ``error``."""
+    """Returns a warning for the user: search works without vectors because of ``error``."""
     return f"{error.problem}; passages are searched by their words alone"
 
 
 def is_line_based(name: str) -> bool:
-    """Returns True for source code and tables, by the suffix of ``name``: they are divided at line ends.
+    """Returns True if ``name`` has the suffix of source code or a table, which are divided at line ends.
 
     Prose is divided at sentence ends.
     """

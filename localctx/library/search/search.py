@@ -20,12 +20,12 @@ DEPTH = 20  # hits of each list that are fused
 
 @dataclass(frozen=True)
 class Passage:
-    """Characters ``start..end`` of a document, found by a search.
+    """A passage that a search found: the characters ``start..end`` of a document.
 
     ``heading`` and ``page`` (or another part: slide, row or message) are the labels at its start, or None. ``parts``
     are the starts and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` has the rank of
-    the passage (from 1) in the lists of ``words`` and of ``vectors`` that contain it. ``score`` orders the passages of
-    one search. ``superseded`` is the id of the document's next version, or None.
+    the passage (from 1) in the two result lists, ``words`` and ``vectors``, as far as they contain it. ``score`` orders
+    the passages of one search. ``superseded`` is the id of the document's next version, or None.
     """
 
     document: str
@@ -47,10 +47,10 @@ class Passage:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The passages of a search, best first.
+    """The passages that a search found, best first.
 
-    ``chunks`` is the number of chunks searched, ``words_only`` the number of those without a vector. Of the documents
-    in ``unsearchable`` only a beginning, or nothing, was searched.
+    ``chunks`` is the number of chunks that were searched, ``words_only`` the number of those without a vector. The
+    documents in ``unsearchable`` were not searched, or only their beginning was.
     """
 
     passages: list[Passage] = field(default_factory=list)
@@ -102,9 +102,9 @@ def search(
 
 
 def all_passages(store: Store, documents: Sequence[str], query: str = "") -> list[Passage]:
-    """Returns every passage of indexed ``documents`` (ids), in the given order and in text order.
+    """Returns every passage of indexed ``documents`` (ids), in the order of the documents and of their text.
 
-    The score is the weighted share of the query's words in the passage (by stems); rare words weigh more.
+    The score of a passage is the weighted share of the words of ``query`` in it (by stems); rare words weigh more.
     """
     document, chunks = _document_cache(store), [chunk for d in documents for chunk in store.index.of_document(d)]
     having = store.index.with_each_word(query, documents)
@@ -116,15 +116,15 @@ def all_passages(store: Store, documents: Sequence[str], query: str = "") -> lis
 
 
 def query_pattern(query: str) -> re.Pattern[str] | None:
-    """Returns a pattern that matches the words of a query, ignoring case, or None if it has none."""
+    """Returns a pattern that matches the words of ``query``, ignoring case, or None if ``query`` has no words."""
     terms = "|".join(map(re.escape, re.findall(r"\w+", query)))
     return re.compile(rf"\b(?:{terms})\b", re.IGNORECASE) if terms else None
 
 
 def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
-    """Join adjacent passages under the same heading. A joined passage has the best of their scores.
+    """Join passages that are adjacent and under the same heading. A joined passage has the best score of its passages.
 
-    Returns the passages best first.
+    Returns the passages, best first.
     """
     joined = list[Passage]()
     document = _document_cache(store)
@@ -144,9 +144,10 @@ def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
 
 
 def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[Passage]:
-    """Returns the passages, cut at the end of ``document``, which may be only a document's beginning.
+    """Cut passages at the end of ``document``, which may be only the beginning of a stored document. Returns the
+    passages.
 
-    Leaves out passages after its end.
+    Passages after its end are left out.
     """
     text, heading, page = document.text, labels(document.spans, "heading"), part_labels(document.spans)
     return [
@@ -157,8 +158,9 @@ def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[
 
 
 def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
-    """Returns each chunk's score by weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009). ``lists``
-    has the ids of chunks, best first, by the name of the list: ``words`` or ``vectors``.
+    """Fuse the results of several searches. Returns the score of each chunk by weighted reciprocal rank fusion
+    (Cormack, Clarke and Buettcher, 2009). ``lists`` has the ids of chunks, best first, under the name of the search:
+    ``words`` or ``vectors``.
     """
     scores = dict[int, float]()
     for name, ranked in lists.items():

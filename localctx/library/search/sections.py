@@ -19,9 +19,10 @@ SHORT_DIVISOR = 4  # a part with less than a quarter of the tokens allowed joins
 
 @dataclass(frozen=True)
 class Section:
-    """Characters ``start..end`` of a document, with their heading and pages (``3-5``, ``slides 3-5``), or None.
+    """A section of a document: the characters ``start..end``, with their heading and pages (``3-5``, ``slides 3-5``),
+    or None.
 
-    The ``heading`` of a section that was joined from several contains the first and the last heading.
+    If a section was joined from several, its ``heading`` has the first and the last heading.
     """
 
     start: int
@@ -39,9 +40,10 @@ class _Piece(NamedTuple):
 def sections(
     text: str, spans: Sequence[Span], count: Callable[[str], int], max_tokens: int, lines: bool = False
 ) -> list[Section]:
-    """Returns the sections of ``text``, each of at most ``max_tokens`` tokens. ``count`` counts the tokens of a text.
+    """Divide ``text`` into sections of at most ``max_tokens`` tokens and return them. ``count`` counts the tokens of a
+    text.
 
-    With ``lines`` (source code, tables), long paragraphs are divided at line ends, else at sentence ends. A piece of at
+    Long paragraphs are divided at sentence ends or, if ``lines`` (source code, tables), at line ends. A piece of at
     most VIEW characters is not divided, even if it has more tokens.
     """
     heads = [s.start for s in spans if s.kind == "heading"]
@@ -54,7 +56,7 @@ def sections(
 
 
 def section_at(spans: Sequence[Span], start: int, end: int) -> Section:
-    """Returns characters ``start..end`` as a section, with their headings and pages."""
+    """Returns the Section for characters ``start..end``, with the heading and pages that ``spans`` give them."""
     heading, part = labels(spans, "heading"), part_labels(spans)
     headings = " … ".join(dict.fromkeys(filter(None, (heading(start), heading(end - 1)))))
     return Section(start, end, headings or None, name_range(part(start), part(end - 1)))

@@ -101,8 +101,8 @@ _PATTERNS = {kind: _pattern(words) for kind, words in _WORDS.items()}
 class Computation:
     """The computation that a question asks for.
 
-    ``kinds`` name what is asked for, such as ``sum`` or ``over``. ``words`` are the words of the question that show the
-    kinds. ``counted`` are the words after "how many" or "most", such as ``units sold``, or "".
+    ``kinds`` name the computations, such as ``sum`` or ``over`` (more than). ``words`` are the words of the question
+    that show the kinds. ``counted`` are the words after "how many" or "most", such as ``units sold``, or "".
     """
 
     kinds: frozenset[str]

@@ -1,4 +1,4 @@
-"""Takes the tables of a stored document from its text, so that a result can be cited by the text it comes from.
+"""Takes the tables of a stored document from its text, so that a result can be cited by the text that it comes from.
 
 The text of a row under a header is ``Name: value; Name: value``. The header itself is the line before, whose names are
 separated by tabs.
@@ -23,9 +23,10 @@ _LABEL = "label"
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table: its number in the sheet, its characters ``start..end`` in the document's text, and its texts.
+    """A row of a table: its number in the sheet, its characters ``start..end`` in the document's text, and the texts of
+    its cells.
 
-    ``texts`` maps a column's name to the row's text in it.
+    ``texts`` maps the name of a column to the text of the cell.
     """
 
     number: str
@@ -36,9 +37,9 @@ class TableRow:
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table of a document: the name of its sheet, the names of its columns, and its rows without totals.
+    """A table of a document: the name of its sheet, the names of its columns, and its rows.
 
-    ``totals`` are the numbers of the rows that are left out because they add up other rows.
+    Rows that add up other rows are left out; ``totals`` are their numbers.
     """
 
     sheet: str
@@ -48,7 +49,9 @@ class DataTable:
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """The Column of each column's name: its kind (number, day or text), and a function that reads its values."""
+        """The Column for the name of each column. It has the column's kind (number, day or text), and a function that
+        reads its values.
+        """
         return {name: column_of([row.texts.get(name, "") for row in self.rows]) for name in self.names}
 
     @cached_property

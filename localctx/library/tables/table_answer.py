@@ -12,9 +12,10 @@ _NAMES = {"SUM": "total", "AVG": "average"}
 
 
 def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult) -> str:
-    """Returns the result of a query as an answer in English, with the number of rows it is based on.
+    """Returns the result of a query as an answer in English, with the number of rows that it is based on.
 
-    Names the rows of ``table`` that were left out as totals. Lists at most MAX_SHOWN results.
+    The answer mentions the rows of ``table`` that were left out because they are totals. It lists at most MAX_SHOWN
+    results.
     """
     counted = f"{len(result.rows):,} of {len(table.rows):,} rows"
     left_out = f"; row {', '.join(table.totals[:3])} is left out as a total" if table.totals else ""
@@ -35,7 +36,7 @@ def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult) -> st
 
 
 def show_value(value: Any) -> str:
-    """Returns a value of a result as text: a number with at most six decimals, ``none`` for None."""
+    """Returns a value of a result as text. A number has at most six decimals; None becomes ``none``."""
     if value is None:
         return "none"
     if isinstance(value, float):

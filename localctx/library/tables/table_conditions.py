@@ -21,9 +21,10 @@ _MONTHS = (
 
 
 def conditions(asked: TableQuestion) -> list[str]:
-    """Returns the possible SQL ``WHERE`` clauses for the rows that the question means; ``""`` selects all rows.
+    """Returns the SQL ``WHERE`` clauses that may select the rows that the question means; ``""`` selects all rows.
 
-    They are all combinations of what ``named_values``, ``_compared`` and ``_days`` find in the question.
+    They are all combinations of the values (``named_values``), numbers (``_compared``) and days (``_days``) that are
+    found in the question.
     """
     parts = [*named_values(asked), *_compared(asked), *_days(asked)]
     chosen = (" AND ".join(filter(None, one)) for one in product(*parts))
@@ -31,9 +32,10 @@ def conditions(asked: TableQuestion) -> list[str]:
 
 
 def named_values(asked: TableQuestion) -> Iterator[list[str]]:
-    """Yields a list of alternative conditions for each value of a text column that the question names.
+    """Yields, for each value of a text column that the question names, a list of alternative SQL conditions, of which
+    one is meant.
 
-    A value that several columns have gives several alternatives.
+    A value that occurs in several columns gives several alternatives.
     """
     found = dict[str, dict[str, list[str]]]()  # by the value's words: by column, the values
     for name in (n for n in asked.table.names if asked.table.columns[n].kind == "text"):
@@ -121,7 +123,7 @@ def _sign(asked: Computation) -> str:
 
 
 def numbers_in(question: str) -> list[str]:
-    """Returns the numbers of a question as SQL. Leaves out days such as 2026-05-01."""
+    """Returns the numbers in a question, as written in SQL. Days such as 2026-05-01 are left out."""
     texts = [m.group().rstrip(".,") for m in _NUMBER.finditer(_ISO_DAY.sub(" ", question))]
     values = (column_of([text]).value(text) for text in texts)
     return [plain_number(value) for value in values if isinstance(value, float)]

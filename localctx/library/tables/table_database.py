@@ -22,7 +22,9 @@ _WHOLE = re.compile(r"(SUM|AVG|COUNT)\((.*)\)", re.DOTALL)
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The result of a query: column ``labels``, rows of ``values``, and the table's ``rows`` it is based on."""
+    """The result of a query: the ``labels`` of its columns, its rows of ``values``, and the ``rows`` of the table that
+    it is based on.
+    """
 
     labels: Sequence[str]
     values: Sequence[Sequence[Any]]
@@ -33,7 +35,7 @@ class QueryResult:
 class ParsedQuery:
     """The parts of a query that ``table_queries`` made: the selected expressions, and the text of each clause.
 
-    A clause that is missing is "", a missing limit 0.
+    A clause that the query does not have is ""; a missing limit is 0.
     """
 
     select: Sequence[str]
@@ -44,12 +46,14 @@ class ParsedQuery:
 
     @property
     def aggregates(self) -> list[re.Match[str]]:
-        """The sums, averages and counts among the selected expressions, as matches of (function, column)."""
+        """The sums, averages and counts among the selected expressions, as regex matches with the groups function and
+        column.
+        """
         return [match for part in self.select if (match := _WHOLE.fullmatch(part))]
 
 
 def parse_query(query: str) -> ParsedQuery:
-    """Returns the parts of a query that ``table_queries`` made."""
+    """Parse a query that ``table_queries`` made, and return its parts."""
     clauses, name, start = dict[str, str](), "SELECT", len("SELECT ")
     for token in _TOKEN.finditer(query):
         if token[2]:
@@ -67,9 +71,9 @@ def parse_query(query: str) -> ParsedQuery:
 
 
 def run_query(table: DataTable, query: str) -> QueryResult:
-    """Returns the result of a query that ``table_queries`` made, over ``table``.
+    """Run a query that ``table_queries`` made over ``table``, and return its result.
 
-    Rows that tie with the last one are included. Raises TimeoutError if the query takes too much work.
+    Rows that tie with the last row of the result are included. Raises TimeoutError if the query takes too much work.
     """
     parsed = parse_query(query)
     numbers = _row_numbers(table)
@@ -84,7 +88,7 @@ def run_query(table: DataTable, query: str) -> QueryResult:
 
 @contextmanager
 def opened(table: DataTable) -> Iterator[sqlite3.Connection]:
-    """Yields a connection to an in-memory database with the table. It can only be read.
+    """Yields a connection to a read-only SQLite database in memory that has the table.
 
     A query that takes too much work fails with sqlite3.OperationalError.
     """

@@ -30,10 +30,10 @@ _MAX_LISTED = 6  # columns shown of the rows that a condition selects
 
 
 def queries(table: DataTable, question: str) -> list[str]:
-    """Returns the queries that may answer ``question`` over the table, at most MAX_QUERIES.
+    """Returns the SQL queries that may answer ``question`` over the table, at most MAX_QUERIES.
 
-    Returns [] if the question computes nothing, or if names of columns differ in capitals alone (SQL ignores them).
-    Leaves out queries that do not use every number of the question.
+    Returns [] if the question asks for no computation, or if names of columns differ only in capitals (SQL ignores
+    them). Queries that do not use every number of the question are left out.
     """
     asked = TableQuestion(question, table)
     if not asked.wanted.computes or len({name.lower() for name in table.names}) < len(table.names):
@@ -46,9 +46,9 @@ def queries(table: DataTable, question: str) -> list[str]:
 
 
 def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
-    """Returns the table of which the question names the most columns and values.
+    """Returns the table that the question is most likely about: the one of which it names the most columns and values.
 
-    On a tie, returns the one with the most rows.
+    On a tie, returns the table with the most rows.
     """
 
     def rank(table: DataTable) -> tuple[int, int]:

@@ -12,7 +12,9 @@ from localctx.library.tables.table import DataTable
 
 @dataclass(frozen=True)
 class TableQuestion:
-    """A question about a table, with the computation that it asks for and the columns that it may mean."""
+    """A question about a table. Its methods return the columns that the question may mean, and the computation that it
+    asks for.
+    """
 
     question: str
     table: DataTable
@@ -31,17 +33,20 @@ class TableQuestion:
 
     @property
     def measures(self) -> list[str]:
-        """The number columns to compute with. Leaves out row numbers, unless there are no other columns."""
+        """The number columns with which the question may compute: those that it names or, if it names none, all.
+        Columns that number the rows are left out, unless there are no others.
+        """
         numbers = [name for name in self.table.names if self.table.columns[name].kind == "number"]
         found = [name for name in numbers if not counts_rows(self.table, name)]
         return best_named(self.question, found) or found or self.columns("number")
 
     def measures_beside(self, where: str) -> list[str]:
-        """Returns the number columns to compute with, likeliest first, given ``where``, an SQL condition on the rows.
+        """Returns the number columns with which the question may compute, likeliest first. ``where`` is an SQL
+        condition on the rows that the question sets.
 
-        The free columns are the number columns that are not in the condition and do not number the rows. If there is no
-        condition, if all number columns are free, or if the question names a measure twice, returns ``measures``.
-        Otherwise returns the free columns that the question names or, if it names none, all free columns and then
+        A free column is a number column that is not in the condition and does not number the rows. Returns ``measures``
+        if there is no condition, if all number columns are free, or if the question names a measure twice. Otherwise
+        returns the free columns that the question names. If it names none, returns all free columns and then
         ``measures``.
         """
         numbers = [name for name in self.table.names if self.table.columns[name].kind == "number"]
@@ -52,14 +57,16 @@ class TableQuestion:
 
     @cached_property
     def names_used(self) -> list[str]:
-        """The capitalized words of the question, except the first, that name no column, such as Norwegian."""
+        """The words of the question with a capital letter, except its first word, that are in no column's name, such as
+        Norwegian.
+        """
         words = re.findall(r"(?<=\w)\W+([^\W\d_]\w+)", self.question)
         known = {name for name in self.table.names if mentions(self.question, name)}
         return [w for w in words if w[0].isupper() and not any(mentions(w, name) for name in known)]
 
     @property
     def groups(self) -> list[str]:
-        """The text and day columns with repeated values, by which rows can be grouped."""
+        """The text and day columns by which rows can be grouped, because some values occur repeatedly."""
         return [name for name in self.columns("text", "day") if repeats(self.table, name)]
 
 
@@ -82,15 +89,15 @@ def _has(question: str, word: str) -> bool:
 
 
 def mentions(question: str, name: str) -> bool:
-    """Returns True if the question contains a word of the column's name, perhaps with another ending."""
+    """Returns True if the question contains a word of ``name``, the name of a column, perhaps with another ending."""
     return any(_has(question, word) for word in _words(name))
 
 
 def best_named(question: str, names: Sequence[str]) -> list[str]:
-    """Returns the columns among ``names`` that the question names best.
+    """Returns those of the column ``names`` that the question names best.
 
-    If it contains all words of some names, these are the longest of those names. Otherwise they are the names of which
-    it contains a word.
+    If the question contains all words of some names, the result is the longest of these. Otherwise it is all names of
+    which the question contains a word.
     """
     whole = [name for name in names if mentions_all(question, name)]
     longest = max((len(_words(name)) for name in whole), default=0)
@@ -98,7 +105,7 @@ def best_named(question: str, names: Sequence[str]) -> list[str]:
 
 
 def mentions_all(question: str, name: str) -> bool:
-    """Returns True if the question contains all words of the column's name, perhaps with other endings."""
+    """Returns True if the question contains all words of ``name``, the name of a column, perhaps with other endings."""
     words = _words(name)
     return bool(words) and all(_has(question, word) for word in words)
 
@@ -110,18 +117,18 @@ def holds_years(table: DataTable, name: str) -> bool:
 
 
 def repeats(table: DataTable, name: str) -> bool:
-    """Returns True if several rows have the same value in a column, so that it can group rows."""
+    """Returns True if some value of the column ``name`` occurs in several rows, so that rows can be grouped by it."""
     filled = [value for value in table.values[name] if value is not None]
     return len(set(filled)) < len(filled)
 
 
 def tells_rows_apart(table: DataTable, name: str) -> bool:
-    """Returns True if a column says which row is meant: it has texts, or numbers the rows."""
+    """Returns True if the column ``name`` can identify a row: it has texts, or numbers the rows."""
     return table.columns[name].kind == "text" or (table.columns[name].kind == "number" and counts_rows(table, name))
 
 
 def counts_rows(table: DataTable, name: str) -> bool:
-    """Returns True if a column numbers the rows: its numbers rise by one from row to row."""
+    """Returns True if the column ``name`` only numbers the rows: its numbers rise by one from row to row."""
     values = values_of(table, name)
     return len(values) > 2 and all(b - a == 1 for a, b in pairwise(values))
 

@@ -39,15 +39,17 @@ _SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9
 
 
 def is_no_answer(answer: str, own: str = "") -> bool:
-    """Returns True if ``answer`` is one of the sentences of NO_ANSWER or the sentence ``own`` of an adapter, and False
-    if it is empty.
+    """Returns True if ``answer`` says that the text does not answer the question: it is one of the sentences NO_ANSWER,
+    or ``own``, the sentence of an adapter. Returns False if it is empty.
     """
     text = answer.strip(_AROUND)
     return bool(text) and (text in _SENTENCES or text == own.strip(_AROUND))
 
 
 def no_answer(question: str) -> str:
-    """Returns the sentence in the language of ``question``, or in English if the language is unknown."""
+    """Returns the sentence that says that the text does not answer the question, in the language of ``question``, or in
+    English if that is unknown.
+    """
     return NO_ANSWER[_language_of_question(question)]
 
 

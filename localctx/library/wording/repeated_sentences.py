@@ -24,7 +24,7 @@ def without_repeated_sentences(text: str) -> str:
 
 
 def ends_in_repeats(text: str, number: int) -> bool:
-    """True if ``text`` ends with ``number`` complete sentences that each repeat an earlier one."""
+    """Returns True if the last ``number`` sentences of ``text`` are complete, and each repeats an earlier one."""
     if not text or text.rstrip("\"'”’)] \n")[-1:] not in ENDS:  # noqa: RUF001
         return False
     said = [split_words(text[start:end]) for start, end in sentences(text, 0, len(text))]
@@ -33,9 +33,9 @@ def ends_in_repeats(text: str, number: int) -> bool:
 
 
 def repeats(words: Sequence[str], earlier: Sequence[str]) -> bool:
-    """Returns True if a sentence of these ``words`` repeats an ``earlier`` one: it has nearly the same words.
+    """Returns True if a sentence of these ``words`` repeats an ``earlier`` sentence: it has nearly the same words.
 
-    All its other words must be common, such as "the".
+    All words in which it differs must be common, such as "the".
     """
     if list(words) == list(earlier):
         return True

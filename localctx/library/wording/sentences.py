@@ -64,7 +64,9 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yields (start, end) of ``text[start:end]`` without surrounding white space; nothing for white space alone."""
+    """Yields (start, end) of ``text[start:end]`` without white space at either end. Yields nothing if there is only
+    white space.
+    """
     part = text[start:end]
     if inside := part.strip():
         start += len(part) - len(part.lstrip())

@@ -46,7 +46,7 @@ FUNCTION_WORDS = (
 
 
 class WordForm(NamedTuple):
-    """A word at characters ``start..end`` of a text: its normalized ``form``, and the ``word`` in lower case."""
+    """A word of a text, at characters ``start..end``: its normalized ``form``, and the ``word`` in lower case."""
 
     form: str
     start: int

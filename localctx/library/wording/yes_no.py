@@ -24,14 +24,14 @@ _YES_WORD = re.compile(rf"[\W_]*(?:(?:{_YES})\b|{_YES_UNSPACED})", re.IGNORECASE
 
 
 def starts_with_yes(answer: str) -> bool | None:
-    """Returns True if ``answer`` begins with yes, False if with no, None if with neither."""
+    """Returns True if ``answer`` begins with yes, False if it begins with no, and None otherwise."""
     return None if clause_after(answer) is None else bool(_YES_WORD.match(answer))
 
 
 def clause_after(answer: str) -> str | None:
-    """Returns the text after the yes or no that ``answer`` begins with; "" if nothing follows.
+    """Returns the text of ``answer`` after the yes or no at its start; "" if nothing follows.
 
-    Returns None if it does not begin so, as "No pets are allowed" and "No. 5".
+    Returns None if ``answer`` does not begin with yes or no; "No pets are allowed" and "No. 5" do not.
     """
     found = _YES_OR_NO.match(answer)
     return answer[found.end() :] if found else None

@@ -24,7 +24,8 @@ _SOON = 0.001  # seconds until a limit ends that is over
 class AttachedFiles:
     """Reads the files attached to the messages of one document.
 
-    ``parse`` parses bytes of a kind; ``left`` returns the seconds of processor time that are left for the document.
+    ``parse`` is a function that parses the bytes of a file of a given kind. ``left`` is a function that returns the
+    seconds of processor time that are left for the document.
     """
 
     def __init__(self, parse: Callable[[str, bytes], TextBuilder], left: Callable[[], float]) -> None:
@@ -32,10 +33,11 @@ class AttachedFiles:
         self._files = 0
 
     def read(self, data: bytes, name: str, declared: str) -> TextBuilder | str:
-        """Returns the text of the file ``data``, or ``eml`` if it is a message, which the caller reads.
+        """Parse the attached file ``data`` and return its text. If the file is itself a message, return ``eml``, and
+        the caller reads it.
 
-        ``declared`` is the encoding of a text file, or "". Raises DocumentError if the file cannot be read, has no
-        text, or takes more than half of the time left.
+        ``declared`` is the encoding that the message declares for a text file, or "". Raises DocumentError if the file
+        cannot be read, has no text, or takes more than half of the time left.
         """
         kind = kind_of(data, name)
         if kind == "eml":
@@ -79,9 +81,9 @@ class AttachedFiles:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after this much processor time, where the system has such a timer.
+    """Raise TimeoutError inside the block after this much processor time, on systems that have such a timer.
 
-    A limit around it stays: it ends the inner block, too.
+    A time limit around this one still applies: it ends the inner block, too.
     """
     if seconds < _MIN_SECONDS:
         raise TimeoutError

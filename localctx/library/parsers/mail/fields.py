@@ -23,7 +23,7 @@ def field(message: Message, name: str) -> str:
 
 
 def decoded_words(raw: str, declared: str = "") -> str:
-    """Returns a header text with its encoded words (RFC 2047) decoded.
+    """Returns ``raw``, the text of a header field, with its encoded words (RFC 2047) decoded.
 
     ``declared`` is the encoding of bytes outside of encoded words.
     """
@@ -38,7 +38,7 @@ def decoded_words(raw: str, declared: str = "") -> str:
 
 
 def text_of(part: Message) -> tuple[str, str]:
-    """Returns (text of a message's part, a line that counts its bytes that fit no encoding or "")."""
+    """Returns the text of a message's part, and a line with the number of bytes that fit no encoding, or ""."""
     content = part.get_payload(decode=True)
     data = content if isinstance(content, bytes) else b""
     declared = charset(part)

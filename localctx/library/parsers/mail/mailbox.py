@@ -21,8 +21,8 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 def read_mailbox(data: bytes, progress: Callable[[int, int], None], read_file: ReadFile) -> TextBuilder:
     """Returns the text of all messages of a mailbox. Raises DocumentError if the mailbox has no message.
 
-    A message begins at a line "From", sender, date that a header field follows. No empty line is needed before.
-    ``read_file`` reads attached files. Calls ``progress(messages read, all messages)``.
+    A message begins at a line with "From", a sender and a date, if a header field follows. No empty line is needed
+    before it. ``read_file`` reads attached files. Calls ``progress(messages read, all messages)``.
     """
     builder = TextBuilder()
     begins = list(_BEGIN.finditer(data))

@@ -17,29 +17,31 @@ _OBJECTS = {
 
 
 class OdfBlocks(Protocol):
-    """Reads blocks and tables for a drawing, from the document around it.
+    """The reader of the document around a drawing, which reads the blocks and tables inside the drawing.
 
-    ``place`` is added to notes of unread parts.
+    ``place``, such as `` on slide 3``, is added to notes about unread parts.
     """
 
     place: str
 
     def blocks(self, parent: Element) -> Iterable[Block]:
-        """Returns the blocks below an element."""
+        """Returns the paragraphs, headings and tables below an element."""
 
     def table(self, table: Element) -> Table:
-        """Returns a table."""
+        """Returns the table in the element ``table``."""
 
 
 class OdfDrawings:
-    """Reads the drawings of a document. ``pictures`` counts the pictures without a description."""
+    """Reads the drawings of an OpenDocument file. ``pictures`` is the number of pictures without a description so
+    far.
+    """
 
     def __init__(self, package: Package, story: OdfBlocks) -> None:
         self.pictures = 0
         self._package, self._story = package, story
 
     def blocks(self, element: Element) -> Iterator[Block]:
-        """Yields the blocks of a frame, shape or group of shapes."""
+        """Yields the paragraphs and tables in a frame, shape or group of shapes."""
         if local(element) == "frame":
             yield from self._frame(element)
         elif local(element) in ("g", "a"):
@@ -49,7 +51,7 @@ class OdfDrawings:
             yield from self._story.blocks(element)
 
     def note(self, told: str) -> None:
-        """Note that ``told`` cannot be read, with its place in the document."""
+        """Note that the part ``told``, such as ``the chart``, cannot be read, with its place in the document."""
         self._package.builder.note_unread(told + self._story.place)
 
     def _frame(self, frame: Element) -> Iterator[Block]:

@@ -24,22 +24,26 @@ _PRINTED = str.maketrans({_SPACE: " ", _TAB: "\t", _BREAK: "\n", "\xad": None})
 
 
 class OdfStory(Protocol):
-    """The document around a paragraph: its styles, and readers for the elements anchored in the paragraph."""
+    """The reader of the document around a paragraph. It reads the elements that are anchored in the paragraph, and has
+    the document's styles.
+    """
 
     styles: OdfStyles
 
     def anchored(self, element: Element) -> Iterable[Block]:
-        """Returns the blocks of a note, comment or drawing."""
+        """Returns the paragraphs and tables of a note, comment or drawing that is anchored in the paragraph."""
 
     def control(self, element: Element) -> str:
-        """Returns the value of a form's control."""
+        """Returns the value of a form control, such as a text field."""
 
     def note_hidden(self) -> None:
         """Note that hidden text is left out."""
 
 
 class OdfInline:
-    """Collects the text of a paragraph in ``text``, and the blocks anchored in it in ``after``."""
+    """Collects the content of one paragraph: its text in ``text``, and the paragraphs and tables of notes and drawings
+    that are anchored in it in ``after``.
+    """
 
     def __init__(self, story: OdfStory, paragraph: Element) -> None:
         self.after: list[Block] = []
@@ -50,7 +54,7 @@ class OdfInline:
 
     @property
     def text(self) -> str:
-        """The text as it is printed."""
+        """The text of the paragraph as it is printed."""
         text = "" if self._is_hidden else _SPACES.sub(" ", "".join(self._pieces)).strip()
         return re.sub(r" *\n *", "\n", text.translate(_PRINTED))
 

@@ -20,7 +20,9 @@ class _Chain:
 
 
 class OdfLists:
-    """Numbers the lists and headings of a document. Callers enter and leave lists and items in document order."""
+    """Counts the automatic numbers of a document's lists and headings. Callers enter and leave lists and items in
+    document order.
+    """
 
     def __init__(self, styles: OdfStyles) -> None:
         self._styles = styles
@@ -30,9 +32,9 @@ class OdfLists:
         self._outline = _Chain()
 
     def enter(self, element: Element, paragraph_style: str = "") -> None:
-        """Enter a list.
+        """Enter the list in ``element``, before its items are counted.
 
-        A list without a style takes the style of the list around it, or that of ``paragraph_style``.
+        A list without a style takes the style of the list around it, or the list style that ``paragraph_style`` names.
         """
         around = self._open[-1] if self._open else None
         style = (
@@ -47,13 +49,15 @@ class OdfLists:
         self._open.pop()
 
     def item_number(self, item: Element) -> str:
-        """Count an item of the open list, and return its number with a space after it."""
+        """Count one more item of the open list, and return its number as printed, with a space after it."""
         chain, style = self._open[-1]
         start = attribute(item, "start-value")
         return _counted(chain, self._styles.list_levels(style), len(self._open), number(start) if start else None)
 
     def heading_number(self, heading: Element) -> str:
-        """Count a heading outside of lists, and return its number with a space after it, or ""."""
+        """Count one more heading outside of lists, and return its number as printed, with a space after it; "" if it
+        has none.
+        """
         level = number(attribute(heading, "outline-level"), 1)
         own = self._styles.list_of(attribute(heading, "style-name"))
         levels = self._styles.list_levels(own) if own else self._styles.outline

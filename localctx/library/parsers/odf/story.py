@@ -28,7 +28,9 @@ _MOST_REPEATED = 100  # cells or rows that the file writes once
 
 
 class OdfStoryReader:
-    """Reads the blocks of a document. ``place``, such as `` on slide 3``, is added to notes of unread parts."""
+    """Reads the blocks (paragraphs, headings, tables) of an OpenDocument file. ``place``, such as `` on slide 3``, is
+    added to notes about unread parts.
+    """
 
     def __init__(self, package: Package, styles: OdfStyles, root: Element) -> None:
         self.styles, self.place = styles, ""
@@ -57,7 +59,7 @@ class OdfStoryReader:
                 yield from self.blocks(one)
 
     def anchored(self, element: Element) -> list[Block]:
-        """Returns the blocks of a note, comment or drawing that is anchored in a paragraph."""
+        """Returns the paragraphs and tables of a note, comment or drawing that is anchored in a paragraph."""
         match local(element):
             case "note":
                 kind, mark = attribute(element, "note-class", "footnote"), child(element, "note-citation")
@@ -71,7 +73,9 @@ class OdfStoryReader:
         return list(self.drawings.blocks(element))
 
     def table(self, table: Element) -> Table:
-        """Returns a table. A cell that is merged with the cell above is found by the rows that the upper cell spans."""
+        """Returns the table in the element ``table``. Cells that are merged with the cell above are found by the number
+        of rows that the upper cell spans.
+        """
         spanning: dict[int, int] = {}  # for how many further rows the cell of a column is merged
         rows = list[list[Cell]]()
         for row in _rows(table):

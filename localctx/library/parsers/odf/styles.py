@@ -9,7 +9,9 @@ _LEVELS = ("list-level-style-number", "list-level-style-bullet", "list-level-sty
 
 
 class OdfStyles:
-    """The styles of an OpenDocument file, from the XML trees ``roots``. On equal names the last one counts."""
+    """The styles of an OpenDocument file, from the XML trees ``roots``. If two styles have the same name, the last one
+    counts.
+    """
 
     def __init__(self, roots: list[Element]) -> None:
         listed = [style for root in roots for style in descendants(root, "style")]
@@ -36,11 +38,11 @@ class OdfStyles:
         return any(attribute(one, "name") == _TITLE for one in self._chain("paragraph", name))
 
     def list_levels(self, name: str) -> dict[int, Element]:
-        """Returns the definitions of a list style's levels, which count from 1."""
+        """Returns the definitions of the levels of the list style ``name``, by level from 1."""
         return self._lists.get(name, {})
 
     def list_of(self, name: str) -> str | None:
-        """Returns the list style that a paragraph style names.
+        """Returns the name of the list style that the paragraph style ``name`` uses.
 
         Returns "" if the style says that there is no list, and None if it does not say.
         """

@@ -12,9 +12,10 @@ from localctx.library.parsers.text_builder import TextBuilder
 
 @dataclass
 class Paragraph:
-    """A paragraph: its text with \\n for line breaks, and ``after``, the blocks that follow it, such as its footnotes.
+    """A paragraph: its text, with \\n for line breaks, and ``after``, the blocks that follow it in the text, such as
+    its footnotes.
 
-    ``number`` is its automatic number with the space after it, or "".
+    ``number`` is its automatic number as printed, with a space after it, or "".
     """
 
     text: str
@@ -24,13 +25,13 @@ class Paragraph:
 
     @property
     def line(self) -> str:
-        """The number and the text in one line."""
+        """The number and the text of the paragraph in one line."""
         return " ".join((self.number + self.text).split())
 
 
 @dataclass
 class Cell:
-    """A table cell over ``columns`` columns.
+    """A table cell, which is ``columns`` columns wide.
 
     ``covered`` is ``above`` or ``left`` if the cell is merged with the cell above it or to its left, else "".
     """
@@ -51,7 +52,7 @@ Block = Paragraph | Table
 
 
 def labelled(label: str, blocks: Iterable[Block]) -> list[Block]:
-    """Returns the blocks that hold text, with ``label`` and a colon before the first of them; [] if none holds text."""
+    """Returns those ``blocks`` that have text, with ``label`` and a colon before the first one; [] if none has text."""
     kept = [block for block in blocks if isinstance(block, Table) or block.line or block.after]
     if kept and isinstance(first := kept[0], Paragraph):
         kept[0] = Paragraph(f"{label}: {first.number}{first.text.lstrip()}", "", False, first.after)
@@ -76,7 +77,9 @@ def plain_text(blocks: Iterable[Block]) -> str:
 
 
 def write_blocks(builder: TextBuilder, blocks: Iterable[Block], newlines: int = 2) -> None:
-    """Append blocks to ``builder``. ``newlines`` come between paragraphs: 1 within a shape of a slide, else 2."""
+    """Append blocks to ``builder``. ``newlines`` is the number of line breaks between paragraphs: 1 inside a shape of a
+    slide, else 2.
+    """
     for block in blocks:
         if isinstance(block, Table):
             _table(builder, block)
@@ -85,9 +88,9 @@ def write_blocks(builder: TextBuilder, blocks: Iterable[Block], newlines: int = 
 
 
 def printed_once(parts: Iterable[tuple[str, Iterable[Block]]]) -> list[Block]:
-    """Returns the blocks of headers and footers with at least one letter, each text once.
+    """Returns the blocks of headers and footers that have a letter. A text that several of them have is returned once.
 
-    ``parts`` are (``Header`` or ``Footer``, its blocks).
+    ``parts`` are pairs of ``Header`` or ``Footer`` and its blocks.
     """
     told, found = set[tuple[str, str]](), list[Block]()
     for kind, blocks in parts:
@@ -100,7 +103,7 @@ def printed_once(parts: Iterable[tuple[str, Iterable[Block]]]) -> list[Block]:
 
 
 def write_at_end(builder: TextBuilder, blocks: list[Block]) -> None:
-    """Append blocks at the end of the text, so that they lie under no heading."""
+    """Append blocks at the end of the text, without a heading above them."""
     if blocks:
         builder.line(2)
         builder.mark("heading", "")

@@ -24,7 +24,9 @@ _AXES = {"catAx", "valAx", "dateAx", "serAx", "axis"}
 
 
 def chart_blocks(root: Element) -> list[Block]:
-    """Returns the title of a chart, the titles of its axes, and its values. ``root`` is the element ``chartSpace``."""
+    """Returns a chart as blocks: its title, the titles of its axes, and a table of its values. ``root`` is the element
+    ``chartSpace``.
+    """
     chart = find(root, "chart")
     blocks: list[Block] = [Paragraph(text) for text in _titles(chart) if text]
     series = [s for s in descendants(chart, "ser", "series") if local(s) == "ser" or attribute(s, "hidden") != "1"]

@@ -22,7 +22,9 @@ class _Numbering:
 
 
 class DocxNotes:
-    """The notes of a document. ``properties`` are the settings and sections, which say how notes are numbered."""
+    """The footnotes, endnotes and comments of a Word document. ``properties`` are the settings and sections, which say
+    how notes are numbered.
+    """
 
     def __init__(self, properties: Iterable[Element]) -> None:
         self._notes: dict[tuple[str, str], tuple[Element, Reader]] = {}
@@ -33,18 +35,20 @@ class DocxNotes:
                 _configure(numbering, child(one, f"{kind}Pr"))
 
     def add(self, kind: str, root: Element, reader: Reader) -> None:
-        """Add the notes of a ``kind`` (``footnote``, ``endnote`` or ``comment``) below ``root``.
+        """Add the notes of one ``kind`` (``footnote``, ``endnote`` or ``comment``), which are below the element
+        ``root``.
 
-        ``reader`` returns the blocks of one of them.
+        ``reader`` is a function that returns the blocks of one note.
         """
         for note in children(root, kind):
             if attribute(note, "type") not in _RULES:
                 self._notes[kind, attribute(note, "id")] = note, reader
 
     def called(self, reference: Element) -> list[Block]:
-        """Returns the blocks of the note that ``reference`` refers to, after a label such as ``Footnote 3:``.
+        """Returns the blocks of the note that the element ``reference`` in the text refers to, after a label such as
+        ``Footnote 3:``.
 
-        Returns [] if the note is missing, was returned before, or is to be skipped.
+        Returns [] if the note is missing, was returned before, or was marked by ``skip``.
         """
         kind = local(reference).removesuffix("Reference")
         key = kind, attribute(reference, "id")
@@ -58,17 +62,19 @@ class DocxNotes:
         return labelled(label, reader(note))
 
     def skip(self, element: Element) -> None:
-        """Mark the notes that ``element``, which is left out of the text, refers to: they are left out, too."""
+        """Mark the notes that ``element`` refers to. ``element`` is left out of the text, so its notes are left out,
+        too.
+        """
         for one in descendants(element, "footnoteReference", "endnoteReference", "commentReference"):
             self._told.add((local(one).removesuffix("Reference"), attribute(one, "id")))
 
     def begin_section(self) -> None:
-        """Restart at a new section the numbers of the notes that are numbered by section."""
+        """Start a new section: notes that are numbered by section count from the beginning again."""
         for numbering in self._numbering.values():
             numbering.count = 0 if numbering.in_sections else numbering.count
 
     def uncalled(self) -> Iterator[Block]:
-        """Yields the blocks of notes that are not referenced anywhere in the text."""
+        """Yields the blocks of notes to which nothing in the text refers."""
         for key, (note, reader) in self._notes.items():
             if key not in self._told:
                 self._told.add(key)

@@ -21,7 +21,9 @@ class _List:
 
 
 class DocxNumbering:
-    """Numbers the list paragraphs of a document. ``next_number`` must be called in document order."""
+    """Counts the automatic numbers of a document's list paragraphs. ``next_number`` must be called for each paragraph,
+    in document order.
+    """
 
     def __init__(self, root: Element | None, styles: DocxStyles) -> None:
         self._styles = styles
@@ -31,9 +33,10 @@ class DocxNumbering:
         self._started: set[tuple[str, int]] = set()  # instances whose first number of a level was counted
 
     def next_number(self, style: str, properties: Element | None) -> str:
-        """Count a paragraph, and return its number with a space after it; "" if it has none.
+        """Count one more paragraph, and return its number as printed, with a space after it; "" if it is not in a
+        numbered list.
 
-        ``properties`` are the paragraph's own; the ``style`` counts where they name no list.
+        ``properties`` are the paragraph's own properties. If they name no list, the list of its ``style`` counts.
         """
         instance, level = self._place(style, properties)
         if instance not in self._instances:

@@ -34,7 +34,9 @@ _SYMBOL_CODE = re.compile(r"SYMBOL\s+(0x[0-9a-f]{1,6}|\d{1,6})(?:.*?\\f\s+\"?([^
 
 
 class Story(Protocol):
-    """The part of the document around a paragraph, such as its body or a footnote: reads the blocks anchored in it."""
+    """The reader of the part of the document around a paragraph, such as its body or a footnote. It reads the blocks
+    that are anchored in the paragraph.
+    """
 
     styles: DocxStyles
     drawings: Drawings
@@ -46,7 +48,9 @@ class Story(Protocol):
         """Returns the blocks of the footnote, endnote or comment that ``reference`` refers to."""
 
     def skip(self, element: Element) -> None:
-        """Mark the notes that ``element``, which is left out of the text, refers to: they are left out, too."""
+        """Mark the notes that ``element`` refers to. ``element`` is left out of the text, so its notes are left out,
+        too.
+        """
 
 
 @dataclass
@@ -60,9 +64,10 @@ class _Field:
 
 
 class DocxInline:
-    """Collects the text of a paragraph in ``text``, and the blocks anchored in it in ``after``.
+    """Collects the content of one paragraph: its text in ``text``, and the blocks of notes and drawings that are
+    anchored in it in ``after``.
 
-    ``hidden`` becomes True if text was left out because it is hidden.
+    ``hidden`` becomes True if hidden text was left out.
     """
 
     def __init__(self, story: Story) -> None:
@@ -73,7 +78,7 @@ class DocxInline:
         self._story, self._style, self._font = story, "", ""
 
     def read(self, paragraph: Element, style: str) -> None:
-        """Add the content of a paragraph element in the paragraph style ``style``."""
+        """Add the content of the element ``paragraph``, whose paragraph style is ``style``."""
         self._style = style
         if local(paragraph).startswith("oMath"):  # an equation that stands alone
             self._equation(paragraph)
@@ -85,7 +90,7 @@ class DocxInline:
 
     @property
     def text(self) -> str:
-        """The text so far. Each run of spaces is one space."""
+        """The text collected so far, in which each run of spaces is one space."""
         return _SPACES.sub(" ", "".join(self._pieces))
 
     def _all(self, parent: Element) -> None:
@@ -243,5 +248,5 @@ def _first_alternative(element: Element, properties: Element | None, story: Stor
 
 
 def make_paragraph(text: str, number: str, is_heading: bool, after: list[Block]) -> Paragraph:
-    """Returns a paragraph whose lines neither begin nor end with a space."""
+    """Returns a Paragraph with this ``text``, after removing spaces at both ends of its lines."""
     return Paragraph(re.sub(r" *\n *", "\n", text).strip(), number, is_heading, after)

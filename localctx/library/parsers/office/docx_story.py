@@ -17,7 +17,9 @@ _BLOCKS = {"p", "tbl", "altChunk", "oMath", "oMathPara", "sectPr"}
 
 
 class DocxStory:
-    """Reads the blocks of one part. ``hidden`` becomes True if text was left out because it is hidden."""
+    """Reads the blocks of one part of a Word document, such as its body. ``hidden`` becomes True if hidden text was
+    left out.
+    """
 
     def __init__(
         self, package: Package, part: str, styles: DocxStyles, numbering: DocxNumbering, notes: DocxNotes
@@ -53,7 +55,9 @@ class DocxStory:
         return self.notes.called(reference)
 
     def skip(self, element: Element) -> None:
-        """Mark the notes that ``element``, which is left out of the text, refers to: they are left out, too."""
+        """Mark the notes that ``element`` refers to. ``element`` is left out of the text, so its notes are left out,
+        too.
+        """
         self.notes.skip(element)
 
     def _paragraph(self, element: Element, begun: DocxInline | None) -> tuple[DocxInline | None, Paragraph | None]:

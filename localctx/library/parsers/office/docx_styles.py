@@ -9,9 +9,9 @@ _HEADINGS = ("heading ", "title")
 
 
 class Numbered(NamedTuple):
-    """The id of the list that a paragraph belongs to, and its level from 0.
+    """The list that a paragraph belongs to: the list's id, and the paragraph's level from 0.
 
-    None means that the properties do not say. The list "0" means no list.
+    None means that the properties do not say. The id "0" means that the paragraph is in no list.
     """
 
     list: str | None
@@ -42,16 +42,20 @@ class DocxStyles:
         return False
 
     def list_of(self, style: str) -> str | None:
-        """Returns the id of the list that a paragraph style, or one that it is based on, names; None if none does."""
+        """Returns the id of the list that a paragraph style uses. If the style names none, a style that it is based on
+        may name one. Returns None if none does.
+        """
         named = (list_of(child(one, "pPr")).list for one in self._chain(style))
         return next((name for name in named if name is not None), None)
 
     def levels(self, style: str) -> list[tuple[str, int | None]]:
-        """Returns (id, list level or None) of the style and of each style that it is based on, nearest first."""
+        """Returns (id of the style, list level or None) of a style and of each style that it is based on, nearest
+        first.
+        """
         return [(attribute(one, "styleId"), list_of(child(one, "pPr")).level) for one in self._chain(style)]
 
     def list_of_style(self, style: str) -> str | None:
-        """Returns the id of the list that a numbering style names, or None."""
+        """Returns the id of the list that the numbering style ``style`` stands for, or None."""
         return list_of(child(self._styles.get(style), "pPr")).list
 
     def _chain(self, style: str) -> list[Element]:

@@ -16,14 +16,15 @@ _FILE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|emf|wmf|tiff?|svg|webp)", re.I
 
 
 def is_description(text: str) -> bool:
-    """Returns True if a text describes a picture. Programs put the name of the picture's file there."""
+    """Returns True if the text really describes a picture. Programs often put the name of the picture's file there."""
     return bool(text.strip()) and not _FILE_NAME.fullmatch(text.strip())
 
 
 class Drawings:
-    """Reads the drawings of a part. ``place()``, such as `` on slide 3``, is added to notes of unread parts.
+    """Reads the drawings of one part of a file. ``place()``, such as `` on slide 3``, is added to notes about unread
+    parts.
 
-    ``pictures`` counts the pictures without a description.
+    ``pictures`` is the number of pictures without a description so far.
     """
 
     def __init__(self, package: Package, part: str, place: Callable[[], str]) -> None:
@@ -31,7 +32,9 @@ class Drawings:
         self._package, self._part, self._place = package, part, place
 
     def graphic(self, data: Element) -> list[Block]:
-        """Returns the blocks of a chart or SmartArt graphic, which ``data`` refers to. Notes other objects."""
+        """Returns the blocks of a chart or a SmartArt graphic, which the element ``data`` refers to. Notes any other
+        object as unread.
+        """
         if (chart := find(data, "chart")) is not None:
             return self._referenced(attribute(chart, "id"), chart_blocks, "the chart")
         if (art := find(data, "relIds")) is not None:
@@ -43,16 +46,18 @@ class Drawings:
         return []
 
     def embedded(self, program: str) -> None:
-        """Note an object of another ``program``, such as ``Excel.Sheet.12``, which is stored in its own format."""
+        """Note as unread an object of another ``program``, such as ``Excel.Sheet.12``, which is stored in that
+        program's format.
+        """
         if program.startswith("Equation"):
             self.note("an equation of an old equation editor")
         else:
             self.note(f"the embedded object{f' ({program})' if program else ''}")
 
     def picture(self, properties: Element | None) -> list[Block]:
-        """Returns a picture's description as a block.
+        """Returns the description of a picture as a block.
 
-        Counts a picture without one in ``pictures``, unless it is marked as decoration.
+        A picture without a description is counted in ``pictures``, unless it is marked as decoration.
         """
         described = attribute(properties, "descr") or attribute(properties, "alt") or attribute(properties, "title")
         if is_description(described):
@@ -62,7 +67,7 @@ class Drawings:
         return []
 
     def note(self, told: str) -> None:
-        """Note that ``told`` cannot be read, with its place in the document."""
+        """Note that the part ``told``, such as ``the chart``, cannot be read, with its place in the document."""
         self._package.builder.note_unread(told + self._place())
 
     def _referenced(self, name: str, read: Callable[[Element], list[Block]], told: str) -> list[Block]:

@@ -31,9 +31,10 @@ class Package:
         self._relations: dict[str, dict[str, Relation]] = {}
 
     def main(self, usual: str) -> str:
-        """Returns the path of the part with the text: the one that the file names, else the ``usual`` one.
+        """Returns the path of the part with the document's text. The file usually names it; otherwise it is the path
+        ``usual``.
 
-        Raises DocumentError if the usual one is missing, too.
+        Raises DocumentError if there is no part at that path either.
         """
         found = [part for part in self.related("", "officeDocument") if self.has(part)]
         if not found and not self.has(usual):
@@ -41,9 +42,9 @@ class Package:
         return found[0] if found else usual
 
     def tree(self, part: str, told: str) -> Element | None:
-        """Returns the XML of a part. Of a damaged part, returns the rest of it, or None.
+        """Returns the XML of a part. If the part is damaged, returns the readable rest of it, or None.
 
-        ``told`` names the part in the note that is made if it is missing or damaged. Raises DocumentError if the file
+        If the part is missing or damaged, a note is made, in which ``told`` names it. Raises DocumentError if the file
         unpacks to too much, is locked, or declares entities.
         """
         try:
@@ -66,9 +67,9 @@ class Package:
         return part.lower() in self._parts
 
     def relations(self, part: str) -> dict[str, Relation]:
-        """Returns the relations of ``part`` to other parts by their ids.
+        """Returns the parts that ``part`` refers to, by the id of the relation.
 
-        ``""`` stands for the file itself. Relations to things outside of the file are left out.
+        A ``part`` of "" stands for the file itself. References to things outside of the file are left out.
         """
         if part not in self._relations:
             folder, _, name = part.rpartition("/")
@@ -84,13 +85,13 @@ class Package:
         return self._relations[part]
 
     def related(self, part: str, kind: str) -> list[str]:
-        """Returns the paths of the parts of a ``kind``, such as ``comments``, that ``part`` refers to."""
+        """Returns the paths of the parts of a ``kind``, such as ``comments``, to which ``part`` refers."""
         return [relation.part for relation in self.relations(part).values() if relation.type == kind]
 
     def note_rest(self, pictures: str) -> None:
-        """Note ``pictures`` without a description, and macros if there are any.
+        """Note at the end which pictures have no description, and macros if there are any.
 
-        ``pictures`` says how many there are, or where; "" means none.
+        ``pictures`` says how many such pictures there are, or where; "" means none.
         """
         if pictures:
             self.builder.note_unread(pictures)

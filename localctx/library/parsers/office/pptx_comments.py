@@ -10,7 +10,9 @@ from localctx.library.parsers.office.xml_tree import Element, attribute, child, 
 
 
 class SlideComments:
-    """Reads the comments of a presentation. The authors' names are in parts that the part ``main`` refers to."""
+    """Reads the comments on the slides of a presentation. The part ``main`` refers to the parts with the authors'
+    names.
+    """
 
     def __init__(self, package: Package, main: str) -> None:
         self._package, self._main = package, main

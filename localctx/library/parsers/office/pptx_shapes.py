@@ -26,15 +26,17 @@ _FORMS |= {"ea1Cht": "taiwaneseCounting", "ea1Jpn": "japaneseCounting", "hebrew2
 
 
 class ShapeReader:
-    """Reads the shapes of a slide, or of its notes. ``place`` is added to notes of unread parts."""
+    """Reads the shapes of a slide, or of its speaker notes. ``place``, such as `` on slide 3``, is added to notes about
+    unread parts.
+    """
 
     def __init__(self, package: Package, part: str, place: str) -> None:
         self.drawings = Drawings(package, part, lambda: place)
 
     def shapes(self, tree: Element | None) -> Iterator[Element]:
-        """Yields the visible shapes in order, with groups expanded.
+        """Yields the visible shapes in order. A group is replaced by its shapes.
 
-        Of alternatives, takes the first one with shapes.
+        Some programs write alternatives of one shape; the first alternative with shapes is taken.
         """
         for one in () if tree is None else tree:
             name = local(one)
@@ -49,7 +51,7 @@ class ShapeReader:
                 yield from self._alternative(one)
 
     def blocks(self, shape: Element) -> list[Block]:
-        """Returns the blocks of one shape."""
+        """Returns the paragraphs and tables of one shape."""
         match local(shape):
             case "pic":
                 return self._picture(shape)
@@ -109,7 +111,9 @@ class ShapeReader:
 
 
 def placeholder(shape: Element) -> str:
-    """Returns the purpose of a placeholder, such as ``title`` or ``ftr`` (a footer); "" for other shapes."""
+    """Returns the purpose of a shape that is a placeholder, such as ``title`` or ``ftr`` (a footer); "" for any other
+    shape.
+    """
     found = find(next(iter(shape), None), "ph")
     return "" if found is None else attribute(found, "type", "obj")
 

@@ -9,7 +9,9 @@ _DEEPEST = 50
 
 
 def smart_art_blocks(root: Element) -> list[Block]:
-    """Returns one paragraph with a line for each node that has text, or []. ``root`` is the data model."""
+    """Returns one paragraph with a line for each node of a SmartArt graphic that has text, or []. ``root`` is the
+    graphic's data model.
+    """
     points = {attribute(pt, "modelId"): pt for pt in children(find(root, "ptLst"), "pt")}
     below: dict[str, list[tuple[int, str]]] = {}
     for link in descendants(root, "cxn"):

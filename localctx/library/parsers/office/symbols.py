@@ -44,17 +44,19 @@ _PRIVATE = 0xF000  # Office writes letter 0x41 of such a font as U+F041
 
 
 def letter(font: str, code: int) -> str:
-    """Returns the Unicode character for letter number ``code`` of a symbol font, or "" if it is unknown."""
+    """Returns the Unicode character for the character with the number ``code`` in the symbol font ``font``, or "" if it
+    is unknown.
+    """
     return _TABLES.get(font.lower(), {}).get(code - _PRIVATE if code >= _PRIVATE else code, "")
 
 
 def in_unicode(font: str, text: str) -> str:
-    """Returns ``text``, which is written in ``font``, in Unicode. Unknown letters stay unchanged."""
+    """Returns ``text`` with characters of a symbol font converted to Unicode. Unknown characters stay unchanged."""
     if font.lower() not in _TABLES:
         return text.translate(_BULLETS)
     return "".join(letter(font, ord(one)) or one for one in text)
 
 
 def is_private(text: str) -> bool:
-    """Returns True if ``text`` holds a letter of a symbol font that was not converted to Unicode."""
+    """Returns True if ``text`` has a character of a symbol font that was not converted to Unicode."""
     return any(_PRIVATE <= ord(one) <= _PRIVATE + 0xFF for one in text)

@@ -13,7 +13,7 @@ from localctx.errors import DocumentError
 
 
 def parse_xml(data: bytes) -> tuple[Element | None, bool]:
-    """Returns (the root of ``data`` or None, whether the XML is complete).
+    """Parse ``data`` as XML. Returns the root element or None, and True if the XML is complete.
 
     Reads nothing outside of ``data``. Raises DocumentError if the XML is nested too deeply, or declares entities with
     content: office programs declare none.
@@ -53,7 +53,9 @@ def attribute(element: Element | None, name: str, default: str = "") -> str:
 
 
 def child(element: Element | None, *path: str) -> Element | None:
-    """Returns the first child named ``path[0]``, its first child named ``path[1]``, and so on, or None."""
+    """Follow a ``path`` of element names down from ``element``, each time to the first child of that name. Returns the
+    last one, or None.
+    """
     for name in path:
         if element is None:
             return None
@@ -81,9 +83,9 @@ def find(element: Element | None, name: str) -> Element | None:
 
 
 def number(text: str, default: int = 0) -> int:
-    """Returns ``text`` as a whole number, or ``default`` if it is none or has more than nine characters.
+    """Returns ``text`` as a whole number, or ``default`` if it is not a number or has more than nine characters.
 
-    The limit is for forged files.
+    The limit protects against forged files.
     """
     text = text.strip()
     return int(text) if text.lstrip("-").isdecimal() and text.isascii() and len(text) < 10 else default

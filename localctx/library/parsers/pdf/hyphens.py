@@ -26,10 +26,10 @@ _SAMPLE = 20_000  # characters whose language is that of the dictionary
 
 
 def mark_hyphens(text: str, boxes: Sequence[WordBox]) -> tuple[str, list[WordBox]]:
-    """Returns a page's text in which LINE_HYPHEN replaces each hyphen, with its line end, that divides a word.
+    """Returns a page's text in which each hyphen that divides a word at a line end is replaced, together with the line
+    end, by LINE_HYPHEN. The positions of the word boxes are adapted.
 
-    A soft hyphen inside a word is replaced, too. Other soft hyphens are removed. The word boxes are moved with the
-    text.
+    A soft hyphen inside a word is replaced, too. Other soft hyphens are removed.
     """
     text, boxes = edited(text, boxes, [(m.start(), m.end(), LINE_HYPHEN) for m in _BETWEEN.finditer(text)])
     alone = [(m.start(), m.end(), "-" if m.group() == LINE_HYPHEN else "") for m in _ALONE.finditer(text)]
@@ -37,7 +37,8 @@ def mark_hyphens(text: str, boxes: Sequence[WordBox]) -> tuple[str, list[WordBox
 
 
 def mark_at_end(text: str, following: str) -> str:
-    """Returns a page's text with LINE_HYPHEN for a hyphen at its end, if the next page begins with a letter or digit.
+    """Replace a hyphen at the end of a page's text by LINE_HYPHEN, if the next page begins with a letter or digit.
+    Returns the text.
 
     ``following`` is the text of the next page.
     """
@@ -45,9 +46,9 @@ def mark_at_end(text: str, following: str) -> str:
 
 
 class Hyphenation:
-    """Replaces the LINE_HYPHENs of a document by a hyphen or by nothing.
+    """Decides for each LINE_HYPHEN of a document (a hyphen at a line end) whether it becomes a hyphen or disappears.
 
-    ``texts`` are the texts of all its pages, in which it looks up words.
+    ``texts`` are the texts of all pages, in which it looks up words.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -62,7 +63,8 @@ class Hyphenation:
                     self._compounds.update("-".join(pair) for pair in pairwise(parts))
 
     def resolve(self, text: str, boxes: Sequence[WordBox], following: str = "") -> tuple[str, list[WordBox]]:
-        """Returns a page's text without LINE_HYPHENs, and its word boxes moved with the text.
+        """Replace the LINE_HYPHENs in a page's text by hyphens or by nothing. Returns the text, and its word boxes with
+        adapted positions.
 
         ``following`` is the text of the next page, where the last word may continue.
         """

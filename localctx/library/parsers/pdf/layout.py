@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """A piece of a line with its edges, in pixels from the upper left corner."""
+    """A piece of a line that OCR found, with its edges in pixels from the upper left corner."""
 
     left: float
     top: float
@@ -23,7 +23,8 @@ _DOWN: _Axis = (attrgetter("top"), attrgetter("bottom"))
 
 
 def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
-    """Returns (the text of OCR boxes in reading order, a list of (start, end, box) that locates each box in it).
+    """Put OCR boxes in reading order. Returns the text, and a list of (start, end, box) that says where the text of
+    each box is.
 
     Lines end in one newline, paragraphs in two.
     """

@@ -28,18 +28,20 @@ class Edges(NamedTuple):
         return Edges(*map(min, self[:2], other[:2]), *map(max, self[2:], other[2:]))
 
     def is_beside(self, other: "Edges") -> bool:
-        """Returns True if the two overlap vertically (letters of a line) or horizontally (of a rotated line)."""
+        """Returns True if the two rectangles overlap vertically, as letters of one line do, or horizontally, as letters
+        of a rotated line do.
+        """
         across = self.left < other.right and other.left < self.right
         return across or (self.top < other.bottom and other.top < self.bottom)
 
 
 class Letter(NamedTuple):
-    """A letter of a page. A space or newline is a Letter, too, with an empty box.
+    """A letter of a page. A space or newline is a Letter too, with an empty box.
 
-    ``ink`` is the box of what is drawn; ``line`` is the box with the font's line height. ``angle`` is the direction of
-    the letter's line in degrees, counterclockwise; 0 runs from left to right. ``turned`` is the line box after the page
-    is turned so that this line runs from left to right. ``hyphen`` is True if PDFium takes the letter for a hyphen at a
-    line's end.
+    ``ink`` is the box of the drawn shape; ``line`` is the box with the font's line height. ``angle`` is the direction
+    of the letter's line in degrees, counterclockwise; 0 runs from left to right. ``turned`` is the line box after the
+    page is turned so that this line runs from left to right. ``hyphen`` is True if PDFium takes the letter for a hyphen
+    at a line's end.
     """
 
     text: str
@@ -66,13 +68,13 @@ class DisplayMap(NamedTuple):
     height: float
 
     def edges(self, left: float, bottom: float, right: float, top: float) -> Edges:
-        """Returns a rectangle, given in page units, in points on the displayed page."""
+        """Convert a rectangle in PDF page units to points on the displayed page."""
         x0, x1 = self.a * left + self.b * bottom + self.c, self.a * right + self.b * top + self.c
         y0, y1 = self.d * left + self.e * bottom + self.f, self.d * right + self.e * top + self.f
         return Edges(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
 
     def turned(self, box: Edges, angle: int) -> Edges:
-        """Returns a box after the page is turned so that lines of this ``angle`` run from left to right."""
+        """Returns where a box is after the page is turned so that lines of this ``angle`` run from left to right."""
         left, top, right, bottom = box
         match angle:
             case 0:
@@ -106,9 +108,9 @@ def map_of(page: pypdfium2.PdfPage) -> DisplayMap:
 
 
 def letters_of(page: pypdfium2.PdfPage, text_page: pypdfium2.PdfTextPage, to_points: DisplayMap) -> Iterator[Letter]:
-    """Yields the letters that the page shows, with a space or newline where PDFium detects one.
+    """Yields the letters that the page shows, in PDFium's order, with a space or newline where PDFium detects one.
 
-    A ligature yields each of its letters. A letter whose font gives no Unicode for it is a control character.
+    A ligature yields each of its letters. A letter whose font gives no Unicode for it becomes a control character.
     """
     rotation, half = page.get_rotation(), 0
     left, right, bottom, top = (ctypes.c_double() for _ in range(4))

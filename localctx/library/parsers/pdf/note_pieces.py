@@ -24,7 +24,9 @@ class _Placed(NamedTuple):
 def with_notes(
     pieces: Sequence[LinePiece], notes: Sequence[PageNote], angle: int, to_points: DisplayMap
 ) -> list[LinePiece]:
-    """Returns the line pieces of the direction ``angle``, each note inserted after the words that it belongs to."""
+    """Insert notes (values of form fields and text boxes) among the line pieces of a page, each after the words that it
+    belongs to. ``angle`` is the direction of the pieces' lines. Returns all pieces.
+    """
     placed = [_Placed(piece, is_note=False) for piece in pieces]
     for note in sorted(notes, key=lambda note: to_points.turned(note.edges, angle)[1::-1]):
         own = [_Placed(line, is_note=True) for line in note_lines(note, angle, to_points)]
@@ -36,7 +38,7 @@ def with_notes(
 def note_lines(note: PageNote, angle: int, to_points: DisplayMap, prefix: str = "") -> Iterator[LinePiece]:
     """Yields the lines of a note as line pieces of the direction ``angle``.
 
-    The letters divide the note's box among them. ``prefix`` is put before the text.
+    The box of the note is divided among its letters. ``prefix`` is put before the text.
     """
     lines = [line for line in (prefix + note.text).split("\n") if line.strip()]
     left, top, right, bottom = note.edges

@@ -24,9 +24,9 @@ _MAX_OPTIONS = 1_000  # of a choice
 
 
 class PageNote(NamedTuple):
-    """A text laid over a page, with its box in points on the displayed page.
+    """A text that is laid over a page, such as an annotation, with its box in points on the displayed page.
 
-    The kind is ``value`` (of a form field), ``tick`` (a check box or radio button), ``box`` (text written on the page)
+    Its kind is ``value`` (of a form field), ``tick`` (a check box or radio button), ``box`` (text written on the page)
     or ``comment``.
     """
 
@@ -38,10 +38,10 @@ class PageNote(NamedTuple):
 def notes_of(
     pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, to_points: DisplayMap
 ) -> tuple[list[PageNote], list[str]]:
-    """Returns (the notes of a page, a description of each annotation that cannot be read).
+    """Returns the notes on a page, and a description of each annotation that cannot be read.
 
-    Values of fields are read only if the form of ``pdf`` was initialized before the page was opened. A description is
-    the beginning of a line, such as ``a stamp on``.
+    Values of form fields are read only if the form of ``pdf`` was initialized before the page was opened. A description
+    is the beginning of a line, such as ``a stamp on``.
     """
     found, unread = list[PageNote](), list[str]()
     for i in range(min(_MAX_NOTES, max(0, raw.FPDFPage_GetAnnotCount(page)))):

@@ -16,7 +16,7 @@ _SMALL = 600  # pixels of the longer side of a page that is searched for ink
 
 
 class OcrPages:
-    """Decides which pages need OCR and reads them. Loads the OCR models at the first such page.
+    """Decides which pages of a PDF need OCR, and reads them. The OCR models are loaded at the first such page.
 
     ``ocr`` is ``on`` (all pages), ``auto`` (pages without usable text) or ``off``. ``renew()`` raises the process's
     limits before each page.

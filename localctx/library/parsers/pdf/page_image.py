@@ -18,10 +18,11 @@ _MAX_SIDE = 8_000  # pixels of the longer side
 
 
 def draw(data: bytes, number: int) -> tuple[bytes, str, tuple[float, float, bytes]]:
-    """Returns (PNG of page ``number``, its text, (width in points, height in points, packed word boxes)).
+    """Draw page ``number`` (from 0) of a PDF. Returns (the PNG, the page's text, (width in points, height in points,
+    packed word boxes)).
 
-    Pages count from 0. The text is that of ``read_pdf.read``, except where other pages change it (hyphens, page
-    numbers). Raises DocumentError if there is no such page, or if the PDF is damaged.
+    The text is that of ``read_pdf.read``, except where other pages change it (hyphens, page numbers). Raises
+    DocumentError if there is no such page, or if the PDF is damaged.
     """
     with closing(open_pdf(data)) as pdf:
         if not 0 <= number < len(pdf):

@@ -11,9 +11,9 @@ _MOST_RANGES = 20  # of pages that are named one by one
 
 
 def distinct(labels: Sequence[str]) -> list[str]:
-    """Returns the labels made unique, whatever their case. An empty label is replaced by the page's place in the file.
+    """Returns page labels that are unique, ignoring case. An empty label is replaced by the page's place in the file.
 
-    A repeated label gets this place in addition: ``12 (sheet 30)``.
+    A repeated label gets its place in the file as well: ``12 (sheet 30)``.
     """
     seen, told = set[str](), list[str]()
     for i, label in enumerate(labels, 1):
@@ -24,9 +24,9 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def name_pages(labels: Sequence[str], pages: Sequence[int]) -> str:
-    """Returns words for some pages: ``page 3``, ``pages 2, 5 to 9 and 12``.
+    """Returns words for some pages, such as ``page 3`` or ``pages 2, 5 to 9 and 12``.
 
-    ``labels`` are those of all pages; ``pages`` are numbers from 0, in ascending order.
+    ``labels`` are the labels of all pages; ``pages`` are the numbers of some, from 0, in ascending order.
     """
     parts = [labels[a] if a == b else f"{labels[a]} to {labels[b]}" for a, b in in_a_row(pages)]
     *before, last = parts if len(parts) <= _MOST_RANGES else [*parts[:_MOST_RANGES], "others"]

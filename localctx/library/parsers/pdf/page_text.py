@@ -33,9 +33,9 @@ _NUMBER = re.compile(r"\W?\d[\d.,%]*")
 class PageText:
     """The text and word boxes of a page, with its width and height in points.
 
-    The text from position ``aside`` on is not part of the running text: comments, and text in another direction.
-    ``letters`` is the number of letters in the text layer, ``unreadable`` the number of those whose font gives no
-    Unicode. ``unread`` describes annotations that could not be read.
+    From position ``aside`` on, the text is not running text: comments, and text in another direction. ``letters`` is
+    the number of letters in the text layer, ``unreadable`` the number of those whose font gives no Unicode. ``unread``
+    describes annotations that could not be read.
     """
 
     text: str = ""
@@ -54,9 +54,10 @@ class PageText:
 
 
 def read_page(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, with_tables: bool = True) -> PageText:
-    """Returns the text layer of a page with its notes. With ``with_tables``, a table row becomes a line with tabs.
+    """Returns the text layer of a page with its notes. If ``with_tables``, a row of a table becomes one line, with tabs
+    between the cells.
 
-    Tables are used only if the text keeps exactly the same words with them. Raises PdfiumError.
+    Tables are used only if the text keeps exactly the same words. Raises PdfiumError.
     """
     to_points = map_of(page)
     with closing(page.get_textpage()) as text_page:

@@ -20,7 +20,7 @@ _SHARED = 0.5  # share of the smaller letter's height that two letters of a line
 
 
 class LinePiece(NamedTuple):
-    """Neighbouring letters on one line, with None for a space between words.
+    """Neighbouring letters of one line of a page, with None for a space between words.
 
     ``spaced`` is True if white space comes before the piece in PDFium's order. The edges are in points.
     """
@@ -48,12 +48,12 @@ class LinePiece(NamedTuple):
         return self.bottom - self.top
 
     def is_on_line_of(self, other: "LinePiece") -> bool:
-        """Returns True if the two pieces stand at the same height: more than half of the smaller height is shared."""
+        """Returns True if the two pieces are on one line: they share more than half of the smaller height."""
         return _share(self.top, self.bottom, other.top, other.bottom) > _SHARED
 
 
 def piece_of(letters: Sequence[Letter | None], spaced: bool = True) -> LinePiece:
-    """Returns ``letters`` of one line as a piece. At least one of them must not be None."""
+    """Returns ``letters`` of one line as a LinePiece. At least one of them must not be None."""
     boxes = [letter.turned for letter in letters if letter]
     left, top = min(box.left for box in boxes), min(box.top for box in boxes)
     right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)

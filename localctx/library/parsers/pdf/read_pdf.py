@@ -44,9 +44,10 @@ _WITHOUT_NAMES: _Fault = (
 def read(
     data: bytes, progress: Callable[[int, int], None], ocr: str, renew: Callable[[], None]
 ) -> tuple[str, TextBuilder]:
-    """Returns (the format, the text). ``ocr`` ``on`` reads all pages by OCR, ``auto`` those without usable text.
+    """Read a PDF. Returns the name of the format, and the text. ``ocr`` is ``on`` (all pages are read by OCR), ``auto``
+    (pages without usable text) or ``off``.
 
-    Calls ``renew()`` before OCR of a page, to raise the process's limits. Notes what cannot be read. Raises
+    Calls ``renew()`` before OCR of a page, to raise the process's limits. Notes the parts that cannot be read. Raises
     DocumentError for a file that is damaged, has a password, or has no readable text.
     """
     with closing(open_pdf(data)) as pdf:

@@ -49,7 +49,9 @@ class _Gutter(NamedTuple):
 
 
 def in_order(pieces: Sequence[LinePiece]) -> list[TextLine]:
-    """Returns the lines of text in reading order, given the pieces of one direction in the file's order."""
+    """Put line pieces in reading order. ``pieces`` are those of one direction, in the file's order. Returns the lines
+    of text.
+    """
     if len(pieces) > _MAX_PIECES:
         return _rows(pieces)
     return list(_divided(list(pieces)))

@@ -22,7 +22,9 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class RuledGrid:
-    """A grid of ruled lines, in points: ``down`` are its vertical lines, ``across`` the edges of its rows."""
+    """A grid of ruled lines on a page, in points. ``down`` are its vertical lines, ``across`` the heights at which its
+    rows begin and end.
+    """
 
     down: tuple[_Line, ...]
     across: tuple[float, ...]
@@ -38,7 +40,8 @@ class RuledGrid:
         return self.across[-1]
 
     def column(self, x: float, y: float) -> int:
-        """Returns the column at ``x`` in the row at ``y``: the number of vertical lines to the left in that row.
+        """Returns the number of the column at ``x`` in the row at ``y``: how many vertical lines of that row are to the
+        left.
 
         A merged cell has no lines inside, so it is one column.
         """

@@ -44,8 +44,8 @@ class Line(NamedTuple):
 class ReadPage:
     """A page as it was read: its label, text, packed word boxes, and first and last lines.
 
-    ``heads`` are the first lines of its running text, from the top. ``feet`` are the last ones, from the bottom. The
-    text from position ``aside`` on is not part of the running text.
+    ``heads`` are the first lines of its running text, from the top. ``feet`` are the last ones, from the bottom. From
+    position ``aside`` on, the text is not running text.
     """
 
     label: str

@@ -27,7 +27,7 @@ _WORDS = 5  # words in a line of running text, at least
 
 
 class PageTable(NamedTuple):
-    """A table between the heights ``top`` and ``bottom`` of a page. In each row, tabs separate the cells."""
+    """A table between the heights ``top`` and ``bottom`` of a page. The cells of a row are separated by tabs."""
 
     top: float
     bottom: float
@@ -35,7 +35,8 @@ class PageTable(NamedTuple):
 
 
 def find_tables(words: Sequence[Box], rules: Sequence[Box]) -> list[PageTable]:
-    """Returns the tables of a page from the top, given its ``words`` and, as boxes without text, its ruled lines.
+    """Returns the tables of a page, from the top. ``words`` are the page's words; ``rules`` are its ruled lines, as
+    boxes without text.
 
     A grid with words beside it is not a table. Coordinates are in points from the upper left corner.
     """

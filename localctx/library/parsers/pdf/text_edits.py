@@ -10,7 +10,7 @@ Edit = tuple[int, int, str]
 
 
 def edited(text: str, boxes: Sequence[WordBox], edits: Sequence[Edit]) -> tuple[str, list[WordBox]]:
-    """Returns the text after ``edits``, and the word boxes moved with it.
+    """Apply ``edits`` to a page's text. Returns the text, and the word boxes with adapted positions.
 
     The edits must be in order and must not overlap. A box that has no characters left is dropped.
     """
@@ -38,7 +38,9 @@ def edited(text: str, boxes: Sequence[WordBox], edits: Sequence[Edit]) -> tuple[
 def rearranged(
     text: str, boxes: Sequence[WordBox], parts: Sequence[tuple[int, int]], gap: str
 ) -> tuple[str, list[WordBox]]:
-    """Returns the ``parts`` (start, end) of a text joined in the given order by ``gap``, and their word boxes."""
+    """Join the ``parts`` (start, end) of a text in the given order, with ``gap`` between them. Returns the text, and
+    the word boxes with adapted positions.
+    """
     pieces, moved, at = list[str](), list[WordBox](), 0
     for start, end in parts:
         pieces.append(text[start:end])

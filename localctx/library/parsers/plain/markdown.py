@@ -18,7 +18,7 @@ _HIDDEN = re.compile(r" {0,3}<(!--|pre|script|style|textarea)", re.IGNORECASE)
 
 
 def headings(text: str) -> list[Mark]:
-    """Returns the headings of a Markdown text as marks: (start, ``heading``, label)."""
+    """Returns the headings of a Markdown text as marks: (start, ``heading``, the heading's text)."""
     front = _FRONT_MATTER.match(text)
     found, paragraph = list[Mark](), -1  # where the open paragraph begins
     for start, line in _lines_outside_code(text, front.end() if front else 0):

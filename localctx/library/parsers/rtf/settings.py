@@ -16,7 +16,9 @@ _KINDS = {"ftn": "footnote", "aftn": "endnote"}
 
 @dataclass
 class RtfState:
-    """The state that a group inherits from the group around it. At the group's end the outer state holds again."""
+    """The formatting state of an RTF group, which it inherits from the group around it. When the group ends, the state
+    of the outer group applies again.
+    """
 
     destination: str = "text"
     hidden: bool = False
@@ -26,7 +28,9 @@ class RtfState:
 
 
 class RtfFonts:
-    """The font table: names and code pages of fonts. A font without a code page has that of the file."""
+    """The font table of an RTF file: names and code pages of fonts. A font without a code page has the file's code
+    page.
+    """
 
     def __init__(self) -> None:
         self._default_codec, self._default_font = "cp1252", 0
@@ -48,7 +52,7 @@ class RtfFonts:
         self._names[self._defined] = self._names.get(self._defined, "") + text.replace(";", "")
 
     def configure(self, word: str, value: int) -> None:
-        """Apply a control word of the document that sets the default code page or font."""
+        """Apply a control word of the document that sets the default code page or the default font."""
         if word == "ansicpg" and value:
             self._default_codec = codec_of(value)
         elif word in _PAGES:
@@ -66,7 +70,7 @@ class RtfFonts:
 
 
 class RtfStyles:
-    """The style sheet: knows which paragraph styles are headings or titles."""
+    """The style sheet of an RTF file, which says which paragraph styles are headings or titles."""
 
     def __init__(self) -> None:
         self._headings = set[int]()
@@ -95,7 +99,9 @@ class RtfStyles:
 
 
 class RtfNotes:
-    """Numbers footnotes and endnotes. ``is_counted`` is set when the text refers to the next note by its number."""
+    """Counts the footnotes and endnotes. ``is_counted`` is set when the text refers to the next note by its automatic
+    number.
+    """
 
     def __init__(self) -> None:
         self.is_counted = False
@@ -103,7 +109,7 @@ class RtfNotes:
         self._forms = {"footnote": "decimal", "endnote": "lowerRoman"}
 
     def label(self, kind: str) -> str:
-        """Returns the label of the next note of a ``kind``, such as ``Footnote 3``, and counts the note."""
+        """Count the next note of this ``kind``, and return its label, such as ``Footnote 3``."""
         if not self.is_counted:
             return kind.title()
         self.is_counted = False
@@ -111,7 +117,9 @@ class RtfNotes:
         return f"{kind.title()} {formatted(self._counts[kind] - 1, self._forms[kind])}"
 
     def configure(self, word: str, value: int | None) -> bool:
-        """Apply a control word of the document. Returns False if it does not configure notes."""
+        """Apply a control word of the document that says how notes are numbered. Returns False for any other control
+        word.
+        """
         prefix, _, form = word.partition("ftnn")
         kind = _KINDS.get(f"{prefix}ftn")
         if kind and form in _NOTE_FORMS:

@@ -7,8 +7,8 @@ _MERGES = {"clvmrg": "above", "clmrg": "left"}
 
 
 class RtfStory:
-    """Collects the blocks of one text. ``kind`` is the destination that holds it, such as ``footnote``. ``is_hidden``:
-    it was called in hidden or deleted text.
+    """Collects the blocks of one text, such as the main text or a footnote. ``kind`` is the RTF destination of the
+    text, such as ``footnote``. ``is_hidden`` is True if the reference to it is in hidden or deleted text.
 
     The reader sets ``number``, ``is_heading``, ``level`` and ``after`` for the open paragraph.
     """
@@ -28,7 +28,7 @@ class RtfStory:
         self._pieces.append(text)
 
     def end_paragraph(self) -> None:
-        """End the open paragraph, in a cell or outside of tables."""
+        """End the open paragraph, which is in a table cell or outside of tables."""
         text = joined_surrogates("".join(self._pieces)).strip(" \t\n")
         is_heading = self.is_heading and not self.level
         made = Paragraph(text, self.number if text else "", is_heading, self.after)
@@ -45,9 +45,9 @@ class RtfStory:
         self._levels[-1].end_cell()
 
     def end_row(self, level: int, merges: list[str]) -> None:
-        """End a row of the table on nesting ``level``.
+        """End a row of the table on nesting ``level`` (1 is the outermost table).
 
-        ``merges`` has for each cell what ``merge_of`` returned for it.
+        ``merges`` has, for each cell, the result of ``merge_of``.
         """
         self._open(level)
         self._close(level)
@@ -99,5 +99,7 @@ class _TableRows:
 
 
 def merge_of(words: set[str]) -> str:
-    """Returns how a cell with these control words is merged: ``above``, ``left``, or "" if it is not."""
+    """Returns how a cell is merged, according to its control words ``words``: ``above``, ``left``, or "" if it is
+    not.
+    """
     return next((merge for word, merge in _MERGES.items() if word in words), "")

@@ -28,7 +28,7 @@ LARGEST = 1 << 31
 
 
 class RtfToken(NamedTuple):
-    """A brace, a control word with its number, a control symbol, or bytes of text."""
+    """A token of RTF: a brace, a control word with its number, a control symbol, or bytes of text."""
 
     kind: str  # "{", "}", "word", "symbol" or "bytes"
     name: str = ""
@@ -75,5 +75,7 @@ def codec_of_charset(charset: int, default: str) -> str:
 
 
 def joined_surrogates(text: str) -> str:
-    """Returns ``text`` with each pair of surrogates, the halves of a letter such as an emoji, joined to one letter."""
+    """Returns ``text`` with each pair of surrogates (the two halves of a character such as an emoji) joined to one
+    character.
+    """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -11,7 +11,9 @@ _MAX_EXPONENT = 30  # a number of more digits would be noise
 
 
 class SheetCell(NamedTuple):
-    """A cell that is not empty: its value (text, number, truth value, day, time or duration), and the text shown."""
+    """A cell that is not empty: its value (text, number, truth value, day, time or duration), and the text that shows
+    the value.
+    """
 
     value: Any
     shown: str
@@ -36,7 +38,7 @@ class Comment(NamedTuple):
 
 
 def cell(value: Any) -> SheetCell | None:
-    """Returns the cell for a value, or None if the value shows no text."""
+    """Returns the SheetCell for a value, or None if the value is shown as no text."""
     shown = show(value)
     return SheetCell(value, shown) if shown else None
 
@@ -70,7 +72,9 @@ def column_name(column: int) -> str:
 
 
 def tell_ranges(numbers: Sequence[int]) -> str:
-    """Returns ascending numbers as text, with ranges joined: ``3-7, 9``. After eight ranges, only counts the rest."""
+    """Returns ascending numbers as text, with consecutive numbers joined: ``3-7, 9``. After eight such ranges, the rest
+    is given as a number.
+    """
     told = [str(first) if first == last else f"{first}-{last}" for first, last in in_a_row(numbers)]
     return ", ".join(told[:8]) + (f" and {len(told) - 8} more" if len(told) > 8 else "")
 

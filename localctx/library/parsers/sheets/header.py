@@ -18,7 +18,7 @@ _MAX_GROUP_ROWS = 3
 
 
 def columns_across(merged: Sequence[Merged]) -> Across:
-    """Returns the ranges that are merged over several columns, by their first row."""
+    """Returns the merged cells that are several columns wide, by their first row."""
     across = dict[int, list[tuple[int, int]]]()
     for (row, first), (_, last) in merged:
         if last > first:
@@ -29,13 +29,14 @@ def columns_across(merged: Sequence[Merged]) -> Across:
 def find_header(
     block: Sequence[NumberedRow], has_header: bool, across: Across, enough: int = 3
 ) -> tuple[int, Names] | None:
-    """Returns (number of the last header row, names of the columns) of a block, or None if it has no header.
+    """Find the header of a block of a sheet. Returns the number of the last header row and the names of the columns, or
+    None if the block has no header.
 
-    A block is a run of rows without an empty row; rows of one cell at its start are titles. Names are text, or
-    ascending years or days. A first row with a value that its column repeats is no header. Fewer than ``enough``
-    columns may be a form, whose first row is an entry, too. They have a header only if one of them has numbers or days
-    throughout. The same holds with ``has_header``, for a later block of a sheet, which may continue the columns of the
-    block before.
+    A block is a run of rows without an empty row; rows of one cell at its start are titles. Names of columns are text,
+    or ascending years or days. A first row with a value that occurs again in its column is not a header. A block of
+    fewer than ``enough`` columns may be a form, whose first row is an entry, too. It has a header only if a column has
+    numbers or days throughout. The same holds if ``has_header``, for a later block of a sheet, which may continue the
+    columns of the block before.
     """
     first = next((i for i in range(len(block)) if len(block[i][1]) > 1 or _names_groups(block, i, across)), len(block))
     at = first
@@ -89,7 +90,9 @@ def _joined(groups: Sequence[Names], names: SheetRow) -> Names:
 
 
 def column_label(name: str) -> str:
-    """Returns a column's name as it is written in rows: ``; ``, which separates the values, becomes ``, ``."""
+    """Returns the name of a column as it is written in rows. Rows separate values by ``; ``, so it becomes ``, `` in a
+    name.
+    """
     return name.replace("; ", ", ")
 
 

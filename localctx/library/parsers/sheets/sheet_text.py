@@ -15,9 +15,9 @@ _BLOCK = 1000  # rows of a block held in memory at a time
 
 @dataclass(frozen=True)
 class Sheet:
-    """A sheet: its name or "", its rows in order, its merged ranges, and its comments by row number.
+    """A sheet of a workbook: its name or "", its rows in order, its merged cells, and its comments by row number.
 
-    ``may_be_form`` is True if two columns may be an entry form, which has no header.
+    ``may_be_form`` is True if a block of two columns may be an entry form, which has no header.
     """
 
     name: str

@@ -28,17 +28,20 @@ _DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})")
 
 @dataclass(frozen=True)
 class Column:
-    """The notation of a column: its kind, and a function from a text to its value, or to None if it has none."""
+    """How the texts of a column are read: the kind of the column, and a function from a text to its value, or to None
+    if it has none.
+    """
 
     kind: ColumnKind
     value: Callable[[str], float | str | None]
 
 
 def column_of(texts: Iterable[str]) -> Column:
-    """Returns the notation of a column, given its texts.
+    """Decide how the ``texts`` of a column are read.
 
-    The kind is ``number`` or ``day`` if nine in ten non-empty texts are that, else ``text``. The value of a number is a
-    float, of a day a text such as ``2026-05-01``, of a text itself.
+    The kind of the column is ``number`` or ``day`` if nine in ten of its non-empty texts are numbers or days, else
+    ``text``. The value of a number is a float, that of a day a text such as ``2026-05-01``, that of a text the text
+    itself.
     """
     filled = [text for text in texts if text.strip()]
     for kind, reader in (("number", _number_reader(filled)), ("day", _day_reader(filled))):
@@ -48,7 +51,7 @@ def column_of(texts: Iterable[str]) -> Column:
 
 
 def value_of(text: str) -> float | datetime.date | str:
-    """Returns the value of a single text, without its column: a number, a day, or the text itself."""
+    """Returns the value of a single text, regardless of its column: a number, a day, or the text itself."""
     if (number := _number_reader([text])(text)) is not None:
         return number
     day = _day_reader([text])(text)

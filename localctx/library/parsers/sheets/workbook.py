@@ -53,7 +53,7 @@ def read_workbook(archive: Archive) -> Workbook:
 
 
 def relations(archive: Archive, part: str) -> list[tuple[str, str]]:
-    """Returns (kind, path of the other part) for each relation of ``part``; ``""`` stands for the whole file."""
+    """Returns (kind, path) of each part to which ``part`` refers; a ``part`` of ``""`` stands for the whole file."""
     return [(kind, target) for _, kind, target in _relations(archive, part)]
 
 
