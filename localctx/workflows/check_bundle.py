@@ -1,4 +1,4 @@
-"""Checks the pages of an exported document: recomputes random pages from those before them, and compares.
+"""Checks the pages of an exported document: computes random pages again from the pages before them, and compares.
 
 Checksums find damage, but whoever alters a page can update its checksum. Keys and values cannot be chosen freely,
 because they follow from the text. Processors differ in the last digits, so the comparison is not bit for bit.
@@ -28,7 +28,9 @@ MAX_DIFFERENCE = 0.3
 
 @dataclass(frozen=True)
 class CheckedPages:
-    """The number of pages that were ``checked``, all of them equal, and the ``total`` number of pages."""
+    """The result of checking pages of an exported document: the number of pages that were ``checked`` and found equal,
+    and the ``total`` number of pages.
+    """
 
     checked: int
     total: int
@@ -44,7 +46,8 @@ def check_pages(
     count: int | None = CHECKED_PAGES,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CheckedPages:
-    """Recompute ``count`` random pages of these caches of a bundle (None: all), each from the pages before it.
+    """Compute ``count`` random pages of these caches of an exported document again (None: all pages), each from the
+    pages before it, and compare them.
 
     Calls ``progress(pages computed, pages to compute)``. Raises DocumentError if a page differs, and Cancelled. Also
     raises DocumentError for sparse prefill: there the pages that a token skips depend on its neighbours, so an

@@ -18,8 +18,8 @@ WORDS_ALONE = "the index of so long a text is not complete yet: it is searched b
 def make_searchable(
     runtime: Runtime, store: Store, documents: Collection[str], awaited: float = AWAITED, batch: int = BATCH
 ) -> EngineCoroutine[str | None]:
-    """Index the words of ``documents`` (ids), and their vectors unless more than ``awaited`` characters (infinite: no
-    limit) lack vectors.
+    """Index the words of ``documents`` (ids), and also compute their vectors, unless vectors are missing for more than
+    ``awaited`` characters (infinite: no limit).
 
     Returns a warning if vectors are missing at the end. Yields the progress after each step of ``batch`` chunks. Raises
     Cancelled; finished steps are kept.

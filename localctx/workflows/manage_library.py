@@ -25,7 +25,7 @@ INSTANT = 200_000  # characters whose words are indexed in an instant
 
 
 class LibraryWorkflow:
-    """Adds to the library of one session, and searches it, inside ``Runtime.running``.
+    """Adds documents to the library of a session, and searches it. Use it inside ``Runtime.running``.
 
     All methods raise StoreError, and Cancelled within a second of a cancel.
     """
@@ -36,7 +36,7 @@ class LibraryWorkflow:
     def add(self, sources: Iterable[str], ocr: str | None = None) -> Iterator[Added]:
         """Parse and store the files ``sources`` one by one, and yield the result of each.
 
-        When a result is yielded, the document is durably stored. ``ocr`` is ``auto``, ``on`` or ``off`` (None: the
+        When a result is yielded, the document is safely on disk. ``ocr`` is ``auto``, ``on`` or ``off`` (None: the
         setting).
         """
         runtime = self._runtime
@@ -53,8 +53,8 @@ class LibraryWorkflow:
         return self._drive(self.index_steps(documents))
 
     def index_short(self, documents: Sequence[str] | None) -> None:
-        """Index the words of those of ``documents`` (ids; None: all) that are not indexed yet, if they have at most
-        INSTANT characters in total.
+        """Index the words of those of ``documents`` (ids; None: all) that are not indexed yet. Does nothing if these
+        have more than INSTANT characters in total.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -76,11 +76,11 @@ class LibraryWorkflow:
     def search(
         self, words: str, documents: Sequence[str] | None = None, top: int = 10, wait: bool = True
     ) -> tuple[SearchResult, str | None]:
-        """Returns the ``top`` passages for ``words`` in these documents (ids) or in all, and a warning or None.
+        """Returns the ``top`` passages for ``words`` in these documents (ids; None: in all), and a warning or None.
 
-        The warning names documents that were not searched, or only by their words. With ``wait``, documents not indexed
-        yet are indexed first, as far as a question would wait for it. Without ``wait``, only their words are indexed,
-        and only if they are short together.
+        The warning names documents that were not searched, or only by their words. If ``wait``, documents that are not
+        indexed yet are indexed first, as far as a question would wait for that. Otherwise only their words are indexed,
+        and only if they are short in total.
         """
         store, warnings = self._runtime.store, list[str | None]()
         with store_errors(store.home):
@@ -106,8 +106,8 @@ class LibraryWorkflow:
     def check_bundle(
         self, bundle: Bundle, caches: Sequence[BundleCache], count: int | None = CHECKED_PAGES
     ) -> CheckedPages:
-        """Recompute ``count`` random pages of these ``caches`` of an exported document (None: all pages). Raises
-        DocumentError if a page differs: the file was altered, and its pages must not be imported.
+        """Compute ``count`` random pages of these ``caches`` of an exported document again (None: all pages), and
+        compare them. Raises DocumentError if a page differs: the file was altered, and its pages must not be imported.
         """
         return check_pages(
             self._runtime,
@@ -118,7 +118,7 @@ class LibraryWorkflow:
         )
 
     def import_bundle(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:
-        """Store an exported document with these caches, which ``check_bundle`` has checked.
+        """Store an exported document, with the pages of these ``caches``, which ``check_bundle`` has checked.
 
         Returns the number of imported pages. Raises DocumentError for a damaged page.
         """

@@ -11,8 +11,8 @@ from localctx.store.store import store_errors
 
 
 def read_options(runtime: Runtime, source: str, ocr: str | None = None) -> ReadOptions:
-    """Returns the options of reading the file ``source`` in this runtime. ``ocr`` is ``auto``, ``on`` or ``off`` (None:
-    the setting).
+    """Returns the options with which the file ``source`` is read under the runtime's settings. ``ocr`` is ``auto``,
+    ``on`` or ``off`` (None: the setting).
     """
 
     def report(done: int, total: int) -> None:
@@ -22,10 +22,10 @@ def read_options(runtime: Runtime, source: str, ocr: str | None = None) -> ReadO
 
 
 def read_sources(runtime: Runtime, sources: Sequence[str], reuse_stored: bool = True) -> list[StoredDocument]:
-    """Read ``sources``: paths of files, ``-`` for standard input, ids of stored documents.
+    """Read ``sources``: paths of files, ``-`` for standard input, ids of stored documents. Returns the documents.
 
-    With ``reuse_stored``, a file unchanged since it was stored is not parsed again, because OCR takes minutes. Raises
-    DocumentError, UsageError, Cancelled.
+    If ``reuse_stored``, a file that is unchanged since it was stored is not parsed again, because OCR takes minutes.
+    Raises DocumentError, UsageError, Cancelled.
     """
     documents = [_read_source(runtime, source, reuse_stored) for source in sources]
     return [StoredDocument(found.row, found.text, found.spans) for found in documents]

@@ -14,9 +14,9 @@ LAST_WORDS = 8
 
 @dataclass(frozen=True)
 class ReadUntil:
-    """Describes the part of a document before a ``mark``.
+    """Describes the part of a document before a ``mark``, up to which it is read.
 
-    It has the first ``characters`` of ``of_characters`` characters, which are ``tokens`` tokens, and ends with
+    The part has the first ``characters`` of ``of_characters`` characters, which are ``tokens`` tokens, and ends with
     ``last_words``.
     """
 
@@ -32,7 +32,7 @@ class ReadUntil:
 
 
 def locate_mark(documents: Sequence[StoredDocument] | None, mark: str) -> int:
-    """Returns the number of characters before ``mark`` in the one document.
+    """Returns the number of characters before ``mark`` in the only document.
 
     Raises UsageError if the document does not have the mark, and for several documents or the library (None).
     """
@@ -45,7 +45,8 @@ def locate_mark(documents: Sequence[StoredDocument] | None, mark: str) -> int:
 def read_until(
     tokenizer: Tokenizer, documents: Sequence[StoredDocument] | None, mark: str
 ) -> tuple[DocumentBeginning, ReadUntil]:
-    """Returns (the one document up to ``mark``, its description). The end is rounded down to a token.
+    """Cut the only document at ``mark``, or at the end of the last token before it. Returns the beginning of the
+    document, and its description.
 
     Raises UsageError if the document does not have the mark or begins with it, and for several documents or the library
     (None).

@@ -20,10 +20,10 @@ from localctx.workflows.answer.ask import AskWorkflow
 
 @dataclass(frozen=True)
 class ReplyRequest:
-    """The parameters of a reply.
+    """The parameters of a reply, in one of three forms.
 
-    It is the next message after ``messages``, which may call ``tools``; or the continuation of the text ``raw``; or the
-    answer to ``question`` from stored ``documents`` (ids), after a ``history`` about them. It has at most
+    The reply is the next message after ``messages``, which may call ``tools``; or the continuation of the text ``raw``;
+    or the answer to ``question`` from stored ``documents`` (ids), after a ``history`` about them. It has at most
     ``settings.max_tokens`` tokens, sampled according to ``settings`` and ``controls``.
     """
 
@@ -38,7 +38,7 @@ class ReplyRequest:
 
 
 def reply(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) -> EngineCoroutine[None]:
-    """Answer ``asked``. The first event is the plan, the last one Done.
+    """Generate the reply that ``asked`` describes. The first event is the plan, the last one Done.
 
     Pages are reused if the conversation begins like an earlier one or like a kept document. They stay in memory for
     later conversations; only pages of ``documents`` are persisted. Raises TooLong, OutOfKVMemory, DocumentError;

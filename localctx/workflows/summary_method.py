@@ -12,9 +12,9 @@ EXTRACT_WORDS = {"short": 60, "medium": 250, "long": 500}
 
 @dataclass(frozen=True)
 class SummaryMethod:
-    """How a summary is made.
+    """The way in which a summary is made.
 
-    If ``extracts`` is True, it consists of the document's own sentences, else the model writes it. ``why`` is the
+    If ``extracts`` is True, it consists of the document's own sentences; otherwise the model writes it. ``why`` is the
     reason for extracting, or "".
     """
 
@@ -28,11 +28,11 @@ class SummaryMethod:
 
 
 def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
-    """Returns the method that the settings choose.
+    """Returns the method that the settings choose for a summary.
 
     ``auto`` extracts for models whose own summaries were measured to be worse (see the catalogue). ``rewords`` names an
-    option of the task that an extract cannot follow, or is "". If it names one, the model writes. Raises UsageError for
-    such an option if extracts are requested.
+    option of the task that needs other words than the document's, or is "". With such an option the model writes.
+    Raises UsageError for such an option if the settings ask for extracts.
     """
     if settings.summaries == "extract":
         if rewords:
@@ -48,7 +48,7 @@ def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
 
 
 def extract_words(length: str) -> int:
-    """Returns the number of words of an extract of this ``length``: ``short``, ``medium``, ``long``, or a number as
-    text.
+    """Returns the number of words of an extracted summary of this ``length``: ``short``, ``medium``, ``long``, or a
+    number as text.
     """
     return EXTRACT_WORDS[length] if length in EXTRACT_WORDS else int(length)

@@ -56,11 +56,12 @@ _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
 @dataclass(frozen=True)
 class SummaryTask:
-    """A summary of this ``length``, ``style`` and ``language``, or the answers to ``questions``.
+    """A task for each document of a batch: a summary of this ``length``, ``style`` and ``language``, or the answers to
+    ``questions``.
 
     ``length`` is ``short``, ``medium``, ``long`` or a number of words. ``style`` is ``prose``, ``bullets`` or
-    ``simple``. With ``refine``, the summary of a long document is carried from section to section. Raises UsageError
-    for an unknown value.
+    ``simple``. If ``refine``, the summary of a long document is carried from section to section. Raises UsageError for
+    an unknown value.
     """
 
     length: str = "medium"
@@ -80,7 +81,7 @@ class SummaryTask:
 
     @property
     def tokens(self) -> int:
-        """The largest number of tokens of a summary."""
+        """The maximum number of tokens of a summary."""
         return LENGTHS[self.length][1] if self.length in LENGTHS else 2 * int(self.length) + 32
 
     @property
@@ -95,7 +96,7 @@ class SummaryTask:
 
     @property
     def merge_instruction(self) -> str:
-        """The instruction to merge the summaries of sections."""
+        """The instruction to write one summary of the summaries of sections."""
         return self._format(_MERGE)
 
     @property
@@ -104,9 +105,10 @@ class SummaryTask:
         return self._format(_REFINE)
 
     def adapted(self, settings: Settings) -> Settings:
-        """Returns ``settings`` with the length of this task.
+        """Returns ``settings`` with the maximum length of this task's answers.
 
-        Raises UsageError if they ask for several answers, or for extracts although the task needs other words.
+        Raises UsageError if the settings ask for several answers, or for extracts although the task needs other words
+        than the document's.
         """
         self.method(settings)
         if settings.n > 1:
@@ -122,15 +124,19 @@ class SummaryTask:
         return SummaryMethod(False) if self.questions else summary_method(settings, rewords)
 
     def of_question(self, question: str) -> "SummaryTask":
-        """Returns the task that asks this question alone. Its result is stored as well, for other batches."""
+        """Returns a task with this question alone. Its result is stored separately, so that other batches can use
+        it.
+        """
         return replace(self, questions=(question,))
 
     def recipes(self, settings: Settings) -> list[str]:
-        """Returns the ``recipe`` of the task, and the recipe of each of its questions asked alone."""
+        """Returns the keys of stored results (``recipe``) for this task and for each of its questions asked alone."""
         return [task.recipe(settings) for task in (self, *map(self.of_question, self.questions))]
 
     def recipe(self, settings: Settings) -> str:
-        """Returns the key of stored results: a hash of everything that they depend on, except the document."""
+        """Returns the key under which results of this task are stored: a hash of everything that they depend on except
+        the document.
+        """
         if self.method(settings).extracts:
             return digest({"extract": EXTRACT_VERSION, "words": extract_words(self.length), "style": self.style})
         names = _GENERATION_SETTINGS + (_RETRIEVAL_SETTINGS if self.questions else ())

@@ -1,4 +1,6 @@
-"""Estimates the time of a summary from the last summary made here, else from the model's measured rates."""
+"""Estimates the time of a summary from the last summary made on this machine, or else from the model's measured
+rates.
+"""
 
 from collections.abc import Sequence
 

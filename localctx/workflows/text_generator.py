@@ -32,7 +32,7 @@ def zero_token_counts() -> Counter[str]:
 
 
 def without_text(event: Event) -> Event | None:
-    """Returns ``event``, or None if it is a Token, Quoted or Planned: the text of these is only an intermediate
+    """Returns ``event``, or None if it shows text (Token, Quoted or Planned), because such text is only an intermediate
     result.
     """
     return None if isinstance(event, Token | Quoted | Planned) else event
@@ -42,8 +42,8 @@ def without_text(event: Event) -> Event | None:
 class GeneratedAnswer:
     """An answer to a question about a document. ``mode`` is the mode of the request's plan.
 
-    ``answered`` is False for the statement that nothing answers the question. ``confidence`` is the probability that
-    the text answers it, None where no adapter rates its answers.
+    ``answered`` is False if the answer is that the text does not answer the question. ``confidence`` is the probability
+    that the text answers it, None if no adapter computes it.
     """
 
     text: str
@@ -54,7 +54,8 @@ class GeneratedAnswer:
 
 
 class TextGenerator(Protocol):
-    """Generates text about one document with the model named ``model``. ``token_counts`` adds up its tokens.
+    """Generates text about one document with the model named ``model``. ``token_counts`` are the numbers of tokens of
+    all its prompts and texts so far.
 
     Raises TooLong before generating if a text is too long. All methods raise Cancelled, OutOfKVMemory.
     """
@@ -64,8 +65,8 @@ class TextGenerator(Protocol):
 
     @property
     def window(self) -> int:
-        """The number of tokens that the model was trained to read at once. If a server does not report it, an assumed
-        number.
+        """The number of tokens that the model was trained to read at once. If a server does not report it, a number is
+        assumed.
         """
 
     def count(self, text: str) -> int:
@@ -107,15 +108,15 @@ class LocalGenerator:
         self._build(texts, instruction).cache.drop()
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
-        """Generate a text of at most ``max_tokens`` that follows an instruction about parts of the document. Pages are
-        not persisted: each is used once, and would fill the disk budget.
+        """Generate a text of at most ``max_tokens`` tokens that follows an instruction about parts of the document.
+        Pages are not persisted, because each is used only once and would fill the disk budget.
         """
         return (yield from self._follow(_limited(max_tokens, self._build(texts, instruction))))
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
-        """Generate a text of at most ``max_tokens`` that follows an instruction about the whole document. Kept pages
-        are reused. New pages are persisted only if ``persist``, because a batch of documents would evict the pages of
-        documents that a user asks about.
+        """Generate a text of at most ``max_tokens`` tokens that follows an instruction about the whole document. Kept
+        pages are reused. New pages are persisted only if ``persist``, because a batch of documents would evict the
+        pages of documents that a user asks about.
         """
         request = _limited(max_tokens, self._build([self._document.text], instruction, persist=True))
         if persist:
@@ -125,8 +126,8 @@ class LocalGenerator:
         return (yield from self._follow(request))
 
     def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
-        """Answer a question about the document as ``ask`` does. The first of several questions prefills the part of the
-        prompt that they share. Raises NothingFound if no passage matches the question.
+        """Answer a question about the document as ``ask`` does. The part of the prompt that several questions share is
+        prefilled only for the first one. Raises NothingFound if no passage matches the question.
         """
         request = yield from self._ask.open([self._document], question, True)
         text = yield from self._run(request, self._ask.answer(request, question, self._settings))

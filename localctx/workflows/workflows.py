@@ -48,7 +48,7 @@ class Workflows:
 
     @contextmanager
     def library(self) -> "Iterator[LibraryWorkflow]":
-        """Open the library to add files or search it; a cancel is accepted from the start of the block."""
+        """Open the library to add files or search it. A cancel is accepted from the start of the block."""
         from localctx.workflows.manage_library import LibraryWorkflow
 
         with self.runtime.running(cancellable=True):
@@ -56,7 +56,7 @@ class Workflows:
 
     @contextmanager
     def watched_files(self) -> "Iterator[IngestWorkflow]":
-        """Open the library to add files of watched folders; a cancel is accepted from the start of the block."""
+        """Open the library to add files of watched folders. A cancel is accepted from the start of the block."""
         from localctx.workflows.ahead.ingest import IngestWorkflow
 
         with self.library() as library:
@@ -82,7 +82,8 @@ class Workflows:
     ) -> "Iterator[SummarizeWorkflow]":
         """Open the workflow that summarizes documents, or asks each of them the same questions.
 
-        ``open_generator`` replaces this machine's model.
+        ``open_generator`` is a function that returns the text generator for a document; without it, this machine's
+        model is used.
         """
         from localctx.workflows.summarize.summarize import SummarizeWorkflow
 
@@ -90,13 +91,13 @@ class Workflows:
             yield SummarizeWorkflow(self.runtime, open_generator or self._local_generator)
 
     def reply(self, asked: "ReplyRequest") -> EngineCoroutine[None]:
-        """Continue a raw conversation or text; the last event is Done."""
+        """Answer a raw conversation or continue a raw text. The last event is Done."""
         from localctx.workflows.reply import reply
 
         return reply(self._builder, self.questions, asked)
 
     def read(self, source: str) -> StoredDocument:
-        """Read one file, or find it stored. Raises DocumentError, Cancelled."""
+        """Read one file, or find its stored document. Raises DocumentError, Cancelled."""
         return read_sources(self.runtime, [source])[0]
 
     def store(self, sources: Sequence[str]) -> list[str]:
@@ -105,8 +106,8 @@ class Workflows:
 
     @property
     def max_prompt_tokens(self) -> float:
-        """The largest number of tokens that a prompt may have. It is infinite if the keeper evicts tokens and bounds
-        the positions, so that a prompt of any length can be read. Loads the model.
+        """The maximum number of tokens of a prompt. It is infinite if the keeper evicts tokens and keeps positions
+        within the window, because a prompt of any length can then be read. Loads the model.
         """
         with self.runtime.running():
             self.runtime.load()

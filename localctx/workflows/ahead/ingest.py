@@ -13,7 +13,7 @@ from localctx.workflows.manage_library import LibraryWorkflow
 
 @dataclass(frozen=True)
 class IngestedFile:
-    """The result of adding one watched file.
+    """The result of adding one file of a watched folder.
 
     ``status`` is ``added``, ``unchanged``, ``new version``, ``moved``, ``copy`` or ``failed``. ``document`` is the
     document's id. ``why`` is the error, or the earlier path of a file that was moved or copied.
@@ -38,8 +38,8 @@ class IngestWorkflow:
     def ingest(self, path: str, stamp: FileStamp) -> IngestedFile | None:
         """Add the file at ``path`` (a ``stored_path``) to the library and the watch list.
 
-        A file with the same bytes as a parsed one is not parsed again. Returns None if the file no longer has the
-        ``stamp`` that the caller saw: it changed meanwhile.
+        If a file with the same bytes was parsed before, this file is not parsed again. ``stamp`` is the size and time
+        that the caller saw. Returns None if the file has changed since.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -59,7 +59,7 @@ class IngestWorkflow:
     def index(self, document: str) -> str | None:
         """Make a document searchable.
 
-        Returns a warning if only its words are indexed and not their meaning, else None.
+        Returns a warning if vectors could not be computed, so that only its words are indexed, else None.
         """
         warning = self._library.index({document})
         with store_errors(self._runtime.store.home):
@@ -95,7 +95,7 @@ class IngestWorkflow:
 
 
 def note_missing(store: Store, gone: WatchedFile) -> str:
-    """Record that the watched file ``gone`` does not exist any more. Its document stays in the library.
+    """Record that the watched file ``gone`` no longer exists. Its document stays in the library.
 
     Returns the path of another file with the same text, or "".
     """

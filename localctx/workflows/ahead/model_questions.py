@@ -33,9 +33,10 @@ def able_to_ask(builder: RequestBuilder) -> bool:
 def model_questions(
     builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument, whole: bool
 ) -> EngineCoroutine[list[str]]:
-    """Returns questions about ``document`` that the model suggests, filled up with questions made by rules.
+    """Returns suggested questions about ``document``: first those of the model, then, to fill up, questions made by
+    rules.
 
-    The model reads the whole document if ``whole``, else its beginning. The questions are generated once and stored.
+    If ``whole``, the model reads the whole document, else its beginning. The questions are generated once and stored.
     Raises Cancelled.
     """
     runtime = builder.runtime
@@ -55,7 +56,7 @@ def model_questions(
 
 
 def parse_questions(text: str) -> list[str]:
-    """Returns the questions among the lines a model wrote, without numbers and list marks."""
+    """Returns the questions in ``text``, the model's reply, one a line. Numbers and list marks are removed."""
     lines = (_MARKS.sub("", line).strip().strip('*"“”') for line in text.splitlines())
     questions = dict.fromkeys(line for line in lines if line.endswith(("?", "？")) and len(line) in LENGTHS)  # noqa: RUF001
     return list(questions)[:COUNT]
@@ -72,7 +73,7 @@ def _generate(builder: RequestBuilder, ask: AskWorkflow, document: StoredDocumen
 
 
 def rule_questions(documents: Sequence[StoredDocument]) -> list[str]:
-    """Returns questions made by rules: all about one document, or one or two about each of several."""
+    """Returns questions made by rules, without a model: about one document, or one or two about each of several."""
     found = [suggest_questions(document.text, document.spans) for document in documents]
     in_turn = [questions[i] for i in range(COUNT) for questions in found if i < len(questions)]
     return list(dict.fromkeys(in_turn))[:COUNT]

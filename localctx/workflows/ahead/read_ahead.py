@@ -30,9 +30,10 @@ SIDE_BY_SIDE = 4  # passages; with more, a cancel takes longer, and little is sa
 
 @dataclass
 class ReadAheadResult:
-    """The result for one document: the number of its ``tokens``, and how many were ``prefilled`` now.
+    """The result of reading one document ahead: the number of its ``tokens``, and how many of them were ``prefilled``
+    now.
 
-    ``note`` says why some tokens are missing, or is "".
+    ``note`` says why some tokens are not kept, or is "".
     """
 
     tokens: int = 0
@@ -45,12 +46,16 @@ class _NoDiskRoom(Exception):
 
 
 def reading_recipe(settings: Settings) -> str:
-    """Returns a hash of the settings that read-ahead results depend on. Another hash means: read again."""
+    """Returns a hash of the model and the settings with which documents are read ahead. If it changes, documents must
+    be read ahead again.
+    """
     return digest(list(settings.reading_key))
 
 
 class ReadAheadWorkflow:
-    """Prefills stored documents ahead. A cancel keeps finished pages, and the next run continues from there."""
+    """Prefills stored documents before anyone asks about them. After a cancel, finished pages are kept, and the next
+    run continues from there.
+    """
 
     def __init__(self, builder: RequestBuilder, questions: AskWorkflow) -> None:
         self._builder, self._questions, self._runtime = builder, questions, builder.runtime

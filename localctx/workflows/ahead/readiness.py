@@ -30,7 +30,7 @@ MAX_MEASURED = 5  # answers from passages that count
 
 @dataclass(frozen=True)
 class Readiness:
-    """The state of documents that are ready for questions.
+    """Says how ready documents are for questions.
 
     ``whole`` is True if they are read whole, False if answers come from passages. ``starts`` is the number of seconds
     until an answer starts, and ``saved`` is how many seconds of prefill the kept pages save; both are None if nothing
@@ -47,16 +47,17 @@ class Readiness:
 
 
 class ReadinessWorkflow:
-    """Prefills documents before anything is asked about them. A cancel keeps finished pages."""
+    """Prefills documents before anything is asked about them. After a cancel, finished pages are kept."""
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
 
     def make_ready(self, documents: Sequence[str], until: str = "") -> EngineCoroutine[Readiness]:
-        """Prefill stored documents (ids) together, as a question would, or make them searchable.
+        """Prefill stored documents (ids) together, as a question about them would. If they are too long to be read
+        whole, make them searchable instead.
 
-        ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the text after it is not
-        read. Raises UserError, Cancelled.
+        ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the document. The text after
+        the mark is not read. Raises UserError, Cancelled.
         """
         with self._runtime.running():
             self._runtime.load()
@@ -71,10 +72,10 @@ class ReadinessWorkflow:
             return ready
 
     def suggest(self, documents: Sequence[str], until: str = "") -> list[str]:
-        """Returns questions, made by rules, that stored documents (ids) answer. Loads no model.
+        """Returns questions, made by rules, that stored documents (ids) answer. No model is loaded.
 
-        ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the text after it is not
-        used.
+        ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the document. The text after
+        the mark is not used.
         """
         stored = read_sources(self._runtime, documents)
         if until:

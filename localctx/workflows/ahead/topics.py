@@ -41,8 +41,8 @@ _GENERAL = frozenset(_GENERAL_WORDS.split())
 
 
 def find_topics(text: str, spans: Sequence[Span]) -> list[str]:
-    """Returns the topics of the headings of ``text``, in order, without numbers. Leaves out headings with little text,
-    and headings that any kind of document has.
+    """Returns the topics that the headings of ``text`` name, in order, without numbers. Headings with little text, and
+    headings that any kind of document has, are left out.
     """
     marked = [span for span in spans if span.kind == "heading"]
     found = [(span.label, span.end - span.start - len(span.label)) for span in marked if span.start < len(text)]
@@ -79,7 +79,9 @@ def _topic(label: str) -> str:
 
 
 def in_a_sentence(title: str, text: str) -> str:
-    """Returns an English title in lower case, except names and terms that ``text`` capitalizes inside sentences."""
+    """Returns an English title as it is written inside a sentence: in lower case, except names and terms that ``text``
+    writes with a capital letter inside sentences.
+    """
     return " ".join(word if _is_name(word, text) else word.lower() for word in title.split())
 
 

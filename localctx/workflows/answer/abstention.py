@@ -1,7 +1,7 @@
-"""Decides whether an answer is given, or the statement that nothing in the text answers the question.
+"""Decides whether an answer is given, or the reply that nothing in the text answers the question.
 
-With an adapter, a calibration turns likelihoods into a probability. Without one, the best passage must make the
-question likelier than it is without any text.
+With an adapter, a calibration turns likelihoods into a probability that the text answers the question. Without one, the
+best passage must make the question likelier than it is without any text.
 """
 
 import math
@@ -34,7 +34,9 @@ UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 
 
 def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering`` if the best passage makes the question likelier, else say that nothing answers it."""
+    """Run ``answering`` if the question is likelier after the best passage than without any text. Otherwise reply that
+    the text does not answer it.
+    """
     likelihood = case.request.result.question_likelihood
     assert likelihood is not None, "passages were ranked"
     alone, tokens = yield from likelihood_alone(case.builder, case.question)
@@ -44,8 +46,8 @@ def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> Engi
 def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """Run ``answering``, but hold its tokens and quotations back until the answer's confidence is known.
 
-    Emits these events if the confidence reaches the threshold of the calibration, else says that nothing answers the
-    question.
+    If the confidence reaches the threshold of the calibration, emit them. Otherwise reply that the text does not answer
+    the question.
     """
     request, evidence = case.request, (yield from _gather(case))
     held, calibration = list[Event](), calibration_of(request)
@@ -63,7 +65,7 @@ def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
 
 
 def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
-    """Emit the statement that nothing answers the question, as the answer."""
+    """Emit, as the answer, the sentence that the text does not answer the question."""
     request = case.request
     request.seconds["first_token"] = time.perf_counter() - request.started
     own = request.not_said != NOT_SAID  # an adapter with words of its own
@@ -72,9 +74,10 @@ def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering``. If it says that nothing answers, clear the citations and emit an event NearestPassage.
+    """Run ``answering``. If its answer is that the text does not answer the question, remove the citations, and emit an
+    event NearestPassage.
 
-    The passage nearest to the question, which the event shows, is also set as the result's ``nearest``.
+    The passage in this event, which is nearest to the question, is also set as ``nearest`` of the result.
     """
     yield from answering
     request = case.request
@@ -86,20 +89,22 @@ def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineC
 
 
 def calibration_of(request: Request) -> Calibration:
-    """Returns the calibration stored with the request's adapter for the way in which the answer was decoded (``free``
-    or ``quote``). Returns UNCALIBRATED if there is none.
+    """Returns the calibration that is stored with the request's adapter for the kind of decoding (``free`` or
+    ``quote``). Returns UNCALIBRATED if there is none.
     """
     measured = calibrations(request.adapter) if request.adapter else {}
     return measured.get(request.result.decoding, UNCALIBRATED)
 
 
 def says_nothing(request: Request) -> bool:
-    """Returns True if the answer says that nothing answers the question, or has no words."""
+    """Returns True if the answer is that the text does not answer the question, or if it has no words."""
     return not request.texts[0].strip(_AROUND) or is_not_said(request)
 
 
 def is_not_said(request: Request) -> bool:
-    """Returns True if the answer so far says that nothing answers the question, in any supported language."""
+    """Returns True if the answer so far is the sentence that the text does not answer the question, in any supported
+    language.
+    """
     return is_no_answer(request.texts[0], request.not_said)
 
 
@@ -139,9 +144,12 @@ def _prefill_and_rank(case: AnswerCase) -> EngineCoroutine[tuple[float, int]]:
 
 
 def reconsider(request: Request, evidence: Evidence, calibration: Calibration) -> float:
-    """Forbid the adapter's reply that nothing answers, where that is what it would reply, but the evidence speaks for
-    an answer (``Calibration.reconsider``). Returns the log-probability of all other replies, in nats: that by which the
-    likelihood of an answer is too high, as it is computed without the forbidden reply. 0 if nothing is forbidden.
+    """Decide whether the adapter's reply that the text does not answer the question is forbidden, so that it gives
+    another reply. It is forbidden if the adapter would give this reply, but the evidence speaks for an answer
+    (``Calibration.reconsider``).
+
+    Returns the log-probability, in nats, of all other replies. It must be added to the likelihood of the answer, which
+    is computed as if the forbidden reply did not exist. Returns 0 if nothing is forbidden.
     """
     said = request.model.tokenizer.encode(request.not_said)
     assert request.logits is not None, "the prompt was prefilled"

@@ -19,7 +19,8 @@ OpenDocuments = Callable[[Sequence[StoredDocument], str, bool], EngineCoroutine[
 
 @dataclass(frozen=True)
 class AnswerCase:
-    """A case: an opened ``request``, to answer ``question`` under ``settings``.
+    """An opened ``request``, to answer ``question`` under ``settings``. Its methods are the conditions by which an
+    answer strategy is chosen.
 
     ``cited`` are the citations of the beginning of a continued answer. ``open_documents`` opens further requests, where
     an answer is made of several.
@@ -61,12 +62,12 @@ class AnswerCase:
         return bool(self.request.prompt.passages)
 
     def focuses(self) -> bool:
-        """Returns True if the question attends only to the pages with its best passages, and all other pages are hidden
-        from it.
+        """Returns True if the question attends only to the pages that have its best passages, although the documents
+        were read whole.
 
-        That is so if documents of more than ``EffectiveContext.tokens`` tokens were read whole in the mode ``auto``,
-        because the model was measured to answer well in this way. The question must be about parts of the documents,
-        and the cache must have all their pages and no recurrent states.
+        That is so in the mode ``auto``, for documents of more than ``EffectiveContext.tokens`` tokens, because the
+        model was measured to answer well in this way. The question must be about parts of the documents, and the cache
+        must have all their pages and no recurrent states.
         """
         request = self.request
         if (
@@ -86,11 +87,13 @@ class AnswerCase:
         return self.settings.is_greedy
 
     def may_be_quoted(self) -> bool:
-        """Returns True if a run of a document's words can be the answer: the text is a question, not an instruction."""
+        """Returns True if some words of a document can be the answer, because the text is a question and not an
+        instruction.
+        """
         return not is_instruction(self.question)
 
     def quotes(self) -> bool:
-        """Returns True if the answer is to be made of the documents' words, as the setting ``answers`` says.
+        """Returns True if the setting ``answers`` asks for an answer that consists of words of the documents.
 
         If the setting is ``auto``, quoting must have been measured to be better for the adapter.
         """
@@ -100,21 +103,24 @@ class AnswerCase:
         return chosen == "quote"
 
     def may_abstain(self) -> bool:
-        """Returns True if the answer may say that nothing answers the question.
+        """Returns True if the answer may be that the text does not answer the question.
 
-        It may not if the question follows another one in a chat: such a question may be only a word or two, which is
+        It may not be if the question follows another one in a chat: such a question may be only a word or two, which is
         too little to judge.
         """
         return self.settings.careful != "off" and not self.request.continues
 
     def wants_confidence(self) -> bool:
-        """Returns True if the answer gets a confidence: the adapter was trained to say when a text does not answer."""
+        """Returns True if a confidence is computed for the answer: there is an adapter, which was trained to say when a
+        text does not answer.
+        """
         return bool(self.request.adapter) and self.is_greedy() and self.may_abstain()
 
     def compares_likelihoods(self) -> bool:
-        """Returns True if the passages must make the question likelier for an answer to be given.
+        """Returns True if an answer is given only if the passages make the question likelier than it is without them.
 
-        That is so if no confidence is wanted. A question about the whole is excepted, as no passage answers it.
+        That is so if no confidence is computed. Questions about a whole text are excepted, because no single passage
+        answers them.
         """
         compares = self.reads_passages() and self.may_abstain() and not self.wants_confidence()
         return compares and not asks_of_the_whole(self.question)

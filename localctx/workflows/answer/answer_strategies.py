@@ -108,7 +108,9 @@ def answer_passage(case: Case) -> Answering:
 
 
 def through_stages(case: Case, answering: Answering, stages: Sequence[Stage]) -> Answering:
-    """Returns ``answering`` with its events passed through the ``stages`` whose conditions hold, in their order."""
+    """Pass the events of ``answering`` through those ``stages`` whose conditions hold, in order. Returns the coroutine
+    that does so.
+    """
     for stage in stages:
         if all(holds(case) for holds in stage.conditions):
             answering = stage.run(case, answering)

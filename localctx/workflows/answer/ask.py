@@ -44,12 +44,13 @@ class AskWorkflow:
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
     ) -> EngineCoroutine[None]:
-        """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``.
+        """Answer ``question`` from the files or stored documents ``sources``, or, if ``library``, from passages of all
+        documents of the library.
 
-        The last event is Done. ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it:
-        the text after it is not read. Without ``persist`` the store is not touched. Raises UserError before any work
-        that would be wasted. If the store cannot be written, the answer is given, but no pages are kept
-        (``Done.failed``). Raises Cancelled if cancelled before prefill began.
+        The last event is Done. ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the
+        document. The text after the mark is not read. If ``persist`` is False, the store is not touched. Raises
+        UserError before any work that would be wasted. If the store cannot be written, the answer is given, but no
+        pages are kept (``Done.failed``). Raises Cancelled if cancelled before prefill began.
         """
         damage: StoreError | None = None
         with self._runtime.running():
@@ -92,12 +93,13 @@ class AskWorkflow:
         conversation: Conversation = NO_CONVERSATION,
         until: str = "",
     ) -> EngineCoroutine[Request]:
-        """Build the request that answers from ``documents``, or from passages of the whole library (None).
+        """Build the request that answers ``question`` from ``documents``, or from passages of the whole library (None).
 
-        With ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
-        question continues. ``until`` is a mark in the one document, such as ``40%``, ``page 12`` or words in it: the
-        text after it is not read. Raises TooLong if the documents do not fit and the mode forbids passages. Raises
-        ChatFull if the question would fit without the history, and UsageError if the document does not have the mark.
+        If ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
+        question continues. ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the
+        document. The text after the mark is not read. Raises TooLong if the documents do not fit and the mode forbids
+        passages. Raises ChatFull if the question would fit without the history, and UsageError if the document does not
+        have the mark.
         """
         if until:
             beginning, told = read_until(self._builder.model.tokenizer, documents, until)
@@ -123,10 +125,11 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """Build the request that reads documents whole, with ``question`` if it is not None.
+        """Build the request that reads documents whole. If ``question`` is None, they are only prefilled.
 
-        With ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
-        question continues. Several documents are put in the order in which most kept pages are reused. Raises TooLong.
+        If ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
+        question continues. Several documents are put in the order in which most kept pages can be reused. Raises
+        TooLong.
         """
         if question is not None and documents:
             conversation = with_adapter(self._runtime, conversation, question)
@@ -145,8 +148,9 @@ class AskWorkflow:
     def open_everywhere(
         self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
     ) -> EngineCoroutine[Request]:
-        """Build the request that asks every passage of ``documents``, or of the library (None). With ``persist``, kept
-        pages and answers are reused, and new ones are kept. Raises NothingFound if there is no passage.
+        """Build the request that puts ``question`` to every passage of ``documents``, or of the library (None). If
+        ``persist``, kept pages and answers are reused, and new ones are kept. Raises NothingFound if there is no
+        passage.
         """
         return (yield from self._everywhere.open(documents, question, persist))
 

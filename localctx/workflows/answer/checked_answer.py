@@ -13,9 +13,9 @@ from localctx.workflows.answer.answer_case import AnswerCase
 
 
 def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering`` with an event SentenceChecked after each sentence of its first answer.
+    """Run ``answering``, and emit an event SentenceChecked after each sentence of its first answer.
 
-    When it ends, even by a cancel or an error, the request's result has the checked sentences.
+    At the end, even after a cancel or an error, the result of the request has the checked sentences.
     """
     checker = _Checker(case.request, case.question)
     try:

@@ -47,7 +47,7 @@ Question: {question}"""
 
 
 class TableWorkflow:
-    """Opens requests that compute over a table; ``answer_from_table`` answers them."""
+    """Builds requests whose answer is computed over a table; ``answer_from_table`` answers them."""
 
     def __init__(self, builder: RequestBuilder) -> None:
         self._builder, self._runtime = builder, builder.runtime
@@ -55,10 +55,10 @@ class TableWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, conversation: Conversation = NO_CONVERSATION
     ) -> Request | None:
-        """Build the request that computes over a table of the documents.
+        """Build the request that answers ``question`` by computing over a table of the documents.
 
-        Returns None if the question computes nothing, if not exactly one document has a table, or if there are several
-        possible queries and the model cannot choose among them.
+        Returns None if the question asks for no computation, if not exactly one document has a table, or if there are
+        several possible queries and the model cannot choose among them.
         """
         if self._runtime.settings.mode != "auto" or not conversation.is_free or not wanted(question).computes:
             return None
@@ -86,7 +86,8 @@ class TableWorkflow:
 
 
 def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
-    """Answer with the result of the likeliest query. Shows the query below, and cites the rows it is based on.
+    """Answer with the result of the likeliest query. The query is shown below the answer, and the rows that it is based
+    on are cited.
 
     Raises Cancelled, OutOfKVMemory; DocumentError if the query takes too much work.
     """

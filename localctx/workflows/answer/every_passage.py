@@ -1,6 +1,7 @@
-"""Estimates the cost of asking every passage of documents, names the passages' caches, and offers to read the whole.
+"""Estimates the cost of asking every passage of documents, names the passages' caches, and offers to read documents
+whole.
 
-They are the passages that search finds, so no text is prefilled twice.
+The passages are those that search finds, so no text is prefilled twice.
 """
 
 import shlex
@@ -30,10 +31,10 @@ MAX_SAMPLE = 8  # passages that are tokenized to estimate the others
 
 @dataclass(frozen=True)
 class EverywhereCost:
-    """The cost of asking every passage: the numbers of passages and of tokens, and the time.
+    """The cost of putting a question to every passage: the numbers of passages and of tokens, and the time.
 
-    ``tokens`` counts the tokens of all prompts; ``reused`` of them have kept pages. ``seconds`` is None if nothing was
-    measured yet.
+    ``tokens`` is the number of tokens of all prompts; ``reused`` of them have kept pages. ``seconds`` is None if
+    nothing was measured yet.
     """
 
     passages: int
@@ -48,7 +49,7 @@ class EverywhereCost:
 
 @contextmanager
 def open_store(runtime: Runtime, persist: bool) -> Iterator[Store]:
-    """Open the session's store or, without ``persist``, a temporary store."""
+    """Open the session's store while the block runs. If ``persist`` is False, open a temporary, empty store instead."""
     if persist:
         yield runtime.store
         return
@@ -62,22 +63,22 @@ def current_documents(store: Store) -> list[DocumentRow]:
 
 
 def part_of(passages: Sequence[Passage | ChunkRow]) -> str:
-    """Returns the name under which the pages of these passages are kept, as a part of their documents."""
+    """Returns the name of these passages, as a part of their documents, under which their pages are kept."""
     return "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
 
 
 def cache_ids(fingerprint: bytes, passages: Sequence[Passage | ChunkRow]) -> list[str]:
-    """Returns the id of each passage's cache under ``fingerprint``."""
+    """Returns the id of the cache of each passage, for the model and codec of ``fingerprint``."""
     return [cache_id(fingerprint, [p.document], part=part_of([p])) for p in passages]
 
 
 def estimate_cost(
     builder: RequestBuilder, store: Store, passages: Sequence[Passage | ChunkRow], sample: Sequence[str], question: str
 ) -> EverywhereCost:
-    """Estimate the cost of asking ``question`` of each of ``passages``.
+    """Estimate the cost of putting ``question`` to each of ``passages``.
 
-    Tokens of passages with kept pages are counted. Those of all other passages are estimated from ``sample``, the texts
-    of some passages.
+    The tokens of passages with kept pages are known. Those of the other passages are estimated from ``sample``, the
+    texts of some passages.
     """
     template, fingerprint = builder.prompt([""], question, Conversation(form=RANKING)), builder.fingerprint
     asking = len(template.tokens) - template.shared + 1
@@ -100,8 +101,8 @@ def offer_whole(
     sample: Sequence[str],
     question: str,
 ) -> WholeOffered | None:
-    """Returns an offer to read all of ``documents`` (None: of the library) for ``question``. The offer has the time
-    that reading takes, if it is known. Returns None if passages are enough for the question.
+    """Returns an offer to read the whole of ``documents`` (None: of the library) for ``question``, with the time that
+    reading would take, if known. Returns None if passages are enough for the question.
 
     ``sample`` are the texts of some passages, from which the cost is estimated.
     """

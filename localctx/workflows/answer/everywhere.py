@@ -37,7 +37,7 @@ MIN_RATED = 8  # passages; fewer say little about speed
 
 
 class EverywhereWorkflow:
-    """Opens requests that ask every passage; ``ask_every_passage`` answers them."""
+    """Builds requests that put a question to every passage; ``ask_every_passage`` answers them."""
 
     def __init__(self, builder: RequestBuilder) -> None:
         self._builder, self._runtime = builder, builder.runtime
@@ -45,9 +45,9 @@ class EverywhereWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
     ) -> EngineCoroutine[Request]:
-        """Build the request that asks every passage of ``documents`` (None: of the whole library).
+        """Build the request that puts ``question`` to every passage of ``documents`` (None: of the whole library).
 
-        With ``persist``, kept pages and answers are reused, and new ones are kept. The prompt of this request is the
+        If ``persist``, kept pages and answers are reused, and new ones are kept. The prompt of this request is the
         question alone. Raises NothingFound if there is no passage.
         """
         start = time.perf_counter()
@@ -89,10 +89,11 @@ class EverywhereWorkflow:
 
 
 def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> EngineCoroutine[None]:
-    """Ask each passage without a stored answer by ``answer_passage``, and yield all answers as text.
+    """Put the question to each passage that has no stored answer, with ``answer_passage``. Yield all answers as the
+    text of one answer.
 
-    Also puts the answers into the report, in groups. Raises Cancelled; the report and the store then have the answers
-    given so far.
+    The answers are also added to the report, in groups. Raises Cancelled; the report and the store then have the
+    answers given so far.
     """
     request = case.request
     compared = case.settings.careful != "off" and not request.adapter

@@ -1,4 +1,6 @@
-"""Finds the passages of documents that a question is about, by words and vectors. Shows a question only their pages."""
+"""Finds the passages of documents that a question is about, by words and vectors, and can hide all other pages from the
+question.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -49,8 +51,8 @@ def passage_count(runtime: Runtime) -> int:
 def find_passages(
     runtime: Runtime, store: Store, documents: Sequence[StoredDocument] | None, question: str, top: int
 ) -> EngineCoroutine[FoundPassages]:
-    """Returns at most ``top`` passages of ``documents`` (None: of the whole library), best first, after making them
-    searchable. Raises Cancelled.
+    """Search for ``question`` in ``documents`` (None: in the whole library), after making them searchable. Returns at
+    most ``top`` passages, best first. Raises Cancelled.
     """
     ids = None if documents is None else [document.id for document in documents]
     rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
@@ -73,11 +75,12 @@ def find_passages(
 
 
 def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Prefill the documents, evict the pages that have none of the question's passages, then run ``answering``.
+    """Prefill the documents, then evict the pages that have none of the question's best passages, then run
+    ``answering``.
 
-    Small models are distracted by text elsewhere that resembles the answer. As in Quest (arXiv:2406.10774) few pages
-    are seen; but a search of the text chooses them, once for all layers. The other pages stay in the store for later
-    questions. If search finds nothing, all pages are seen.
+    Small models are distracted by text elsewhere that resembles the answer. As in Quest (arXiv:2406.10774), only few
+    pages are seen, but a search of the text chooses them, once for all layers. The other pages stay in the store for
+    later questions. If the search finds nothing, all pages are seen.
     """
     request = case.request
     yield from prefill_request(request, request.prompt.boundary)

@@ -36,7 +36,8 @@ _NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
 
 @dataclass(frozen=True)
 class PassageAnswer:
-    """The answer of one passage, or None if the passage does not answer the question.
+    """The answer that one ``passage`` gives to a question. ``answer`` is None if the passage does not answer the
+    question.
 
     ``tokens`` has the numbers of prompt, reused, prefilled and generated tokens. ``notes`` are for the user.
     """
@@ -68,9 +69,11 @@ class PassageAnswer:
 
 
 class PassageQuestion:
-    """A question that is put to every passage, each time by ``answer_passage``.
+    """A question that is put to single passages, one after another. ``answer_passage`` generates the answer of a
+    passage.
 
-    The prompt of the ``case`` has the question alone. ``likelihood`` is the question's log-likelihood in it.
+    The prompt of ``case`` is the question alone, without a passage. ``likelihood`` is the log-likelihood of the
+    question in this prompt, in nats.
     """
 
     def __init__(self, case: AnswerCase, answer_passage: AnswerPassage, likelihood: float) -> None:
@@ -98,7 +101,7 @@ class PassageQuestion:
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
-        """Ask one passage, and return its answer. With ``persist``, its pages are kept.
+        """Put the question to one passage, and return its answer. If ``persist``, the pages of the passage are kept.
 
         Yields only notes. Raises Cancelled, OutOfKVMemory.
         """

@@ -24,9 +24,9 @@ def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
-    """Continue the answer ``begun`` in the request, whose citations are ``cited``.
+    """Continue the answer that begins with the text ``begun`` of the request and has the citations ``cited``.
 
-    At the end the request has the whole answer and its citations; after a cancel, the citations of the beginning.
+    At the end the request has the whole answer and its citations. After a cancel it has the citations of the beginning.
     """
     request = case.request
     try:
@@ -37,10 +37,10 @@ def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering`` with the quotation that supports the answer before its first token.
+    """Run ``answering``, and emit a quotation that supports the answer before its first token.
 
-    Tokens are held back until the answer has ended, or MAX_WAIT seconds after the first one. The quotation supports the
-    answer so far.
+    To find the quotation, tokens are held back until the answer has ended, or for at most MAX_WAIT seconds after the
+    first token. The quotation then supports the answer so far.
     """
     buffer = _TokenBuffer(case)
     return flat_map_events(answering, buffer.on_event, buffer.flush)
@@ -49,8 +49,8 @@ def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCor
 def find_citations(request: Request, question: str) -> list[Citation]:
     """Returns citations of the first answer.
 
-    They are sentences of the passages, if there are any. Else they are sentences of the documents: those that had the
-    model's attention, or, if attention was not recorded, those with the answer's words.
+    If the prompt has passages, they are sentences of the passages. Otherwise they are sentences of the documents: those
+    that had the model's attention, or, if attention was not recorded, those with words of the answer.
     """
     if request.prompt.passages:
         return cite_passages(request.texts[0], question, request.prompt.passages)

@@ -82,7 +82,7 @@ def asks_for_summary(question: str) -> bool:
 
 
 def summary_of_all(question: str) -> tuple[str, str] | None:
-    """Returns (length, style) of the summary of whole documents that a question asks for.
+    """Returns (length, style) if the question asks for a summary of whole documents.
 
     The length is ``short``, ``medium``, ``long`` or a number of words; the style is ``prose`` or ``bullets``. Returns
     None if the question asks for anything else, such as a summary of one topic.
@@ -106,7 +106,7 @@ def _summary_length(count: str | None, unit: str | None, question: str) -> str:
 
 
 def asks_of_the_whole(question: str) -> bool:
-    """Returns True for an instruction about a whole text, which needs more than a passage or a short answer."""
+    """Returns True for an English instruction about a whole text, which needs more than a passage or a short answer."""
     return bool(_OF_THE_WHOLE.search(question)) and may_be_english(question)
 
 
@@ -118,12 +118,12 @@ def asks_in_many_places(question: str) -> bool:
 
 
 def is_instruction(question: str) -> bool:
-    """Returns True for an instruction to write something, which no run of a document's words answers."""
+    """Returns True for an English instruction to write something. No words of a document can be the answer to it."""
     return bool(_INSTRUCTION.match(question)) and may_be_english(question)
 
 
 def as_question(instruction: str) -> str:
-    """Returns an instruction to list things as a question, and any other text unchanged.
+    """Returns an instruction to list things in the form of a question. Any other text is returned unchanged.
 
     Adapters are trained on questions. "List all gates' passwords." becomes "What are all gates' passwords?".
     """
@@ -136,7 +136,7 @@ def as_question(instruction: str) -> str:
 
 
 def without_instruction(question: str) -> str:
-    """Returns the question without words that only say what to do."""
+    """Returns the question without words that only say what to do, such as "please list", for a search."""
     return _OF_INSTRUCTIONS.sub(" ", question) if may_be_english(question) else question
 
 
@@ -162,8 +162,8 @@ def may_be_english(text: str) -> bool:
 
 
 def with_adapter(runtime: Runtime, conversation: Conversation, question: str = "") -> Conversation:
-    """Returns ``conversation`` with the adapter of the settings, and with the wording of questions that the adapter was
-    trained on.
+    """Returns ``conversation`` with the adapter that the settings name, and with the wording of questions on which the
+    adapter was trained.
 
     Returns ``conversation`` unchanged if there is no adapter, or if ``question`` is about the whole text. Raises
     ModelError for an adapter that does not fit the model.

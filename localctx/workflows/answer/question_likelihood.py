@@ -18,13 +18,15 @@ MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a q
 
 
 def question_alone(builder: RequestBuilder, question: str) -> Request:
-    """Build the request for the likelihood of ``question`` without a passage."""
+    """Build a request with ``question`` alone, without a passage, to compute how likely the question is by itself."""
     only_question = Conversation(form=AS_IT_IS)
     return builder.build([], [], question, persist=False, part="question", conversation=only_question)
 
 
 def likelihood_alone(builder: RequestBuilder, question: str) -> EngineCoroutine[tuple[float, int]]:
-    """Returns (log-likelihood of the question without any passage, in nats; number of its tokens)."""
+    """Compute how likely ``question`` is without any passage. Returns its log-likelihood, in nats, and the number of
+    its tokens.
+    """
     request = question_alone(builder, question)
     ranking = request.prompt.ranking
     assert ranking, "a part is ranked"
@@ -36,7 +38,9 @@ def likelihood_alone(builder: RequestBuilder, question: str) -> EngineCoroutine[
 
 
 def is_likelier(gain: float, tokens: int) -> bool:
-    """Returns True if a gain of ``gain`` nats means that a passage answers a question of ``tokens`` tokens."""
+    """Returns True if a passage answers a question of ``tokens`` tokens. ``gain`` is the log-likelihood of the question
+    after the passage minus that without it, in nats.
+    """
     return gain > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
 
 

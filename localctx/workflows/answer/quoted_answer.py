@@ -29,9 +29,9 @@ MAX_RUNS = 8  # of an answer that is a list
 
 @dataclass(frozen=True)
 class QuotingStyle:
-    """How to make a model quote.
+    """Says how a model is made to answer in words of the text.
 
-    Its answer begins after the text ``prefix``, and any of the texts ``ends`` ends it, like a stop token. Answers are
+    The answer begins after the text ``prefix``, and each of the texts ``ends`` ends it, like a stop token. Answers are
     compared by their log-likelihood divided by ``(tokens + 1) ** length_penalty``, so a higher ``length_penalty``
     favours longer answers (0: the likeliest answer wins).
     """
@@ -54,10 +54,11 @@ class _Source(NamedTuple):
 
 
 def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
-    """Emit the likeliest answer made of words of the text, after the sentence that contains it.
+    """Emit first the sentence of the text that contains the answer, then the answer: the likeliest one that consists of
+    words of the text.
 
-    Its citations are the sentences of its words; for a yes or no, sentences about the question. Raises Cancelled,
-    OutOfKVMemory.
+    The citations are the sentences that its words come from; for a yes or no, sentences about the question. Raises
+    Cancelled, OutOfKVMemory.
     """
     request = case.request
     if request.logits is None:

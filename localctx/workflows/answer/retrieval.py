@@ -1,7 +1,7 @@
 """Answers from passages: search finds them by words and vectors, and the model ranks them.
 
-The rank is the likelihood of the question after the passage; the best ones answer. The pages of every passage are
-persisted, so that ranking it again prefills only the question.
+A passage is ranked by the likelihood of the question after it; the best passages are read for the answer. The pages of
+every passage are persisted, so that ranking it again prefills only the question.
 """
 
 import math
@@ -56,11 +56,12 @@ class RetrievalWorkflow:
         why: str,
         conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """Build and prefill the request that answers from the best passages of ``documents`` (None: of the library).
+        """Build and prefill the request that answers ``question`` from the best passages of ``documents`` (None: of the
+        library).
 
-        With ``persist``, kept pages are reused and new pages are kept. ``why`` is the reason why the documents are not
-        read whole. In a chat, the history stands between passages and question, and does not influence the ranking.
-        Raises UserError, Cancelled.
+        If ``persist``, kept pages are reused and new pages are kept. ``why`` is the reason why the documents are not
+        read whole, which the plan shows. In a chat, the history stands between passages and question, and does not
+        influence the ranking. Raises UserError, Cancelled.
         """
         with open_store(self._runtime, persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
@@ -83,7 +84,7 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """The number of passages in the prompt."""
+        """The number of passages that are put into the prompt."""
         return passage_count(self._runtime)
 
     def _open(

@@ -1,6 +1,6 @@
-"""Reads several documents whole in one prompt: chooses their order, and reuses pages that were read alone.
+"""Reads several documents whole in one prompt: chooses their order, and reuses pages of documents that were read alone.
 
-Blending puts the pages of documents that were read alone together, and prefills again only a part of each.
+Blending joins the pages of documents that were read alone, and prefills only a part of each again.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ MIN_SAVED = 0.1  # share of the prompt that blending must save to be used, becau
 
 
 def measured_blending(builder: RequestBuilder) -> Blending | None:
-    """Returns the blending that the setting ``blend`` and the measurements select, or None if everything is to be
-    prefilled again.
+    """Returns the blending that the setting ``blend`` selects, given the measurements. Returns None if all documents
+    but the first are prefilled again.
 
     It is None for a model with recurrent states or sliding windows, whose layers do not keep every token. Raises
     UsageError if the setting demands blending for such a model.
@@ -43,8 +43,8 @@ def measured_blending(builder: RequestBuilder) -> Blending | None:
 def in_best_order(
     builder: RequestBuilder, documents: Sequence[StoredDocument], question: str, conversation: Conversation
 ) -> Sequence[StoredDocument]:
-    """Returns the documents in the order with the most kept tokens. If ``conversation`` has a history, the given order
-    stays.
+    """Put documents in the order in which most kept tokens can be reused. If ``conversation`` has a history, the given
+    order stays.
 
     Raises TooLong.
     """
@@ -56,10 +56,11 @@ def in_best_order(
 
 
 def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request) -> EngineCoroutine[None]:
-    """Yields the plan of ``request``, and begins to persist its pages.
+    """Yield the plan of ``request``, begin to persist its pages, and blend if that is worthwhile.
 
     The plan explains the order of the ``given`` documents and what is prefilled again. If a blending is selected and
-    saves enough, the cache is filled from each document's own pages. Raises Cancelled, with the request closed.
+    saves enough, the cache is filled with the pages of documents that were read alone. Raises Cancelled, with the
+    request closed.
     """
     alone = list[Request]()
     try:
@@ -85,8 +86,8 @@ def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], req
 def combine(
     builder: RequestBuilder, request: Request, apart: Sequence[Request], blending: Blending
 ) -> EngineCoroutine[None]:
-    """Fill the cache of ``request`` with pages from the caches of the requests ``apart``, each of which read one of its
-    texts alone. ``blending`` says which tokens are prefilled again.
+    """Fill the cache of ``request`` by blending: with pages from the caches of the requests ``apart``, each of which
+    read one of the documents alone. ``blending`` says which tokens are prefilled again.
     """
     cached = [CachedPassage(one.prompt.tokens[: one.cache.length], one.paged_cache) for one in apart]
     cached = [passage for passage in cached if passage.tokens]

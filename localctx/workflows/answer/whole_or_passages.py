@@ -12,7 +12,7 @@ def why_passages(builder: RequestBuilder, documents: Sequence[StoredDocument] | 
     """Returns the reason why answers come from passages of ``documents`` (None: of the whole library), or None if the
     documents are read whole.
 
-    Whether they fit into the context window is tested later.
+    This does not check whether the documents fit into the context window; that is checked later.
     """
     settings = builder.runtime.settings
     if documents is None:
@@ -25,7 +25,7 @@ def why_passages(builder: RequestBuilder, documents: Sequence[StoredDocument] | 
 
 
 def fits_alone(builder: RequestBuilder, documents: Sequence[StoredDocument], question: str) -> bool:
-    """Returns True if the documents fit into the context window with the question, without a history."""
+    """Returns True if the documents and the question, without a history, fit into the context window."""
     texts = [document.text for document in documents]
     try:
         builder.build(documents, texts, question, persist=False).cache.drop()

@@ -39,7 +39,7 @@ class ChatWorkflow:
     """Answers questions in the chats of the store.
 
     A chat whose settings have ``library`` is about the whole library; ``collection``, an id, adds the documents of that
-    collection. Methods with ``until``, a mark in the one document such as ``40%``, do not read the text after it.
+    collection. ``until`` is a mark in the only document, such as ``40%``; the text after the mark is not read.
     Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit into the
     prompt only without the history; ``make_room`` then answers the question.
     """
@@ -60,15 +60,17 @@ class ChatWorkflow:
             return self._chats.restart(chat, {"model": self._runtime.settings.model})
 
     def add_documents(self, chat: str, sources: Sequence[str]) -> None:
-        """Add the files ``sources`` to a chat's documents. The history after them is then prefilled again."""
+        """Add the files ``sources`` to a chat's documents. The next question then prefills the chat's history again,
+        because it follows the documents.
+        """
         documents = store_sources(self._runtime, sources)
         with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
             for document in documents:
                 self._chats.add_document(chat, document)
 
     def ask(self, chat: str, text: str, until: str = "") -> EngineCoroutine[None]:
-        """Answer ``text`` after the last answer of the chat's current branch. ``until`` is a mark in the one document,
-        such as ``40%``, ``page 12`` or words in it: the text after it is not read.
+        """Answer ``text``, a question that continues the chat's current branch. ``until`` is a mark in the only
+        document, such as ``40%``, ``page 12`` or words of the document. The text after the mark is not read.
         """
         with self._runtime.running():
             yield from self._ask_next(chat, text, until)
@@ -86,15 +88,15 @@ class ChatWorkflow:
             yield from self._answer(question, before, self._runtime.settings, until)
 
     def make_room(self, chat: str, action: FullChatAction, until: str = "") -> EngineCoroutine[None]:
-        """Make room in a full chat by ``action``, then answer its last question. ``sink-window`` evicts the middle of
-        the chat, ``summarize`` replaces the history by a summary, and ``new`` answers in a new chat, which Done's
-        report names. Raises ChatError.
+        """Make room in a chat that has become too long, then answer its last question. The ``action`` ``sink-window``
+        evicts the middle of the chat, ``summarize`` replaces the history by a summary, and ``new`` answers in a new
+        chat, which the report of Done names. Raises ChatError.
         """
         with self._runtime.running():
             yield from self._make_room(chat, action, until)
 
     def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
-        """Answer the last question again, on a new branch. Each answer gets the next seed.
+        """Answer the last question again, on a new branch. Each new answer is sampled with the next seed.
 
         ``temperature`` None stands for the setting. Raises ChatError; UsageError if the answer would be the same.
         """
@@ -102,7 +104,7 @@ class ChatWorkflow:
             yield from self._regenerate(chat, temperature, until)
 
     def ask_whole(self, chat: str, way: WholeWay, until: str = "") -> EngineCoroutine[None]:
-        """Answer the last question again, on a new branch, from the whole of the chat's documents. ``way`` is
+        """Answer the last question again, on a new branch, from the chat's documents as a whole. ``way`` is
         ``summarize`` (write a summary), ``extract`` (extract key sentences) or ``everywhere`` (ask every passage).
 
         Raises ChatError; UsageError if this way is not possible.

@@ -28,10 +28,10 @@ def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[
 
 
 def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
-    """Returns the messages of a branch that depend only on the first ``end`` characters of the document.
+    """Returns those messages of a branch that depend only on the first ``end`` characters of the document.
 
-    Leaves out answers for which more of the document was read, with their questions, and summaries of such answers.
-    Small talk stays, because nothing was read for it.
+    Questions whose answers read more of the document are left out with their answers, and so are summaries of such
+    answers. Small talk stays, because nothing was read for it.
     """
     known, question, further = list[Message](), list[Message](), False
     for message in messages:
@@ -51,9 +51,9 @@ def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
 
 
 def history(messages: Sequence[Message], about_documents: bool = False) -> list[Exchange]:
-    """Returns the exchanges (question, answer) of a branch that the prompt includes.
+    """Returns the earlier questions and answers of a branch that the prompt includes, as pairs.
 
-    A summary replaces everything before it. In a chat ``about_documents`` small talk is left out, because it was
+    A summary replaces everything before it. In a chat ``about_documents``, small talk is left out, because it was
     answered separately.
     """
     exchanges, question = list[Exchange](), ""

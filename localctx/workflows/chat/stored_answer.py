@@ -14,7 +14,9 @@ from localctx.store.store import store_errors
 
 @dataclass
 class StoreOutcome:
-    """The result of storing an answer: the id of its message, or the error."""
+    """The outcome of storing an answer: the id of its message, or the error. It is filled in when the answer is
+    stored.
+    """
 
     message: int | None = None
     error: str | None = None
@@ -36,9 +38,9 @@ def answer_and_store(
     stored: StoreOutcome,
     begun: Message | None,
 ) -> EngineCoroutine[None]:
-    """Run ``answering``, and store what was generated as the answer to ``question``, or as the continuation of the
-    answer ``begun``. It is stored even if ``answering`` is cancelled or the coroutine is closed. The id of the message,
-    or the error, is set in ``stored``.
+    """Run ``answering``, and store the generated text as the answer to ``question``, or as the continuation of the
+    answer ``begun``. The text is stored even if ``answering`` is cancelled or the coroutine is closed. The id of the
+    message, or the error, is set in ``stored``.
     """
     try:
         yield from answering

@@ -33,7 +33,7 @@ MAX_UNASKED = 60
 
 
 class WholeDocumentWorkflow:
-    """Builds and answers requests about whole documents. ``ask`` answers all other requests."""
+    """Builds and answers requests about documents as a whole, in a chat. Other requests are passed on to ``ask``."""
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
@@ -41,8 +41,8 @@ class WholeDocumentWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, way: WholeWay, until: str = ""
     ) -> EngineCoroutine[Request]:
-        """Build the request that answers ``question`` from the whole of ``documents`` (None: the library), or from the
-        part before the mark ``until`` in the one document. ``way`` is ``summarize`` (write a summary), ``extract``
+        """Build the request that answers ``question`` from the whole of ``documents`` (None: of the library), or from
+        the part of the only document before the mark ``until``. ``way`` is ``summarize`` (write a summary), ``extract``
         (extract key sentences) or ``everywhere`` (ask every passage). Raises UsageError, NothingFound.
         """
         if way not in get_args(WholeWay):
@@ -77,9 +77,8 @@ class WholeDocumentWorkflow:
             yield from self._ask.answer(request, question, settings, cited)
 
     def way_of(self, documents: Sequence[StoredDocument] | None, question: str) -> WholeWay | None:
-        """Returns the way to answer a question that asks for a summary of ``documents``; None for other questions.
-
-        A summary is written at once if that takes at most a minute. Otherwise key sentences are extracted first.
+        """Returns the way to answer ``question`` if it asks for a summary of ``documents``: ``summarize`` if a summary
+        can be written in at most a minute, else ``extract``. Returns None for other questions.
         """
         task = _task_of(question)
         if not documents or not task or self._runtime.settings.mode == "everywhere":

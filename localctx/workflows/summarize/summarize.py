@@ -1,8 +1,9 @@
-"""Turns one document into a summary with citations, or into answers to questions, as an engine coroutine.
+"""Makes a summary of one document with citations, or answers to questions about it, as an engine coroutine.
 
-To extract, it returns sentences of the document and loads no model. To write, it reads a document that fits whole, and
-cuts a longer one into sections. The summaries of the sections are summarized until one is left. With ``refine``, the
-summary is carried from section to section instead. The summary of a section stays linked to the section.
+The method ``extract`` returns sentences of the document and loads no model. The method ``write`` reads a document that
+fits whole, and cuts a longer one into sections. The summaries of the sections are summarized until one is left. With
+``refine``, the summary is carried from section to section instead. The summary of a section stays linked to the
+section.
 """
 
 import time
@@ -44,7 +45,7 @@ class _SectionSummary(NamedTuple):
 class SummarizeWorkflow:
     """Summarizes documents, or asks each of them the same questions.
 
-    ``open_generator`` returns the text generator for a document.
+    ``open_generator`` is a function that returns the text generator for a document.
     """
 
     def __init__(self, runtime: Runtime, open_generator: Callable[[StoredDocument], TextGenerator]) -> None:
@@ -53,11 +54,11 @@ class SummarizeWorkflow:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool = False
     ) -> EngineCoroutine[dict[str, Any]]:
-        """Do ``task`` on a document, and return the result as JSON: ``summary``, ``answers``, ``sections``,
+        """Do ``task`` for one document, and return the result as JSON: ``summary``, ``answers``, ``sections``,
         ``citations``, ``mode``, ``model``, ``tokens`` and ``seconds``.
 
-        With ``persist``, the pages of a document that is read whole are kept. Raises DocumentError, TooLong or
-        OutOfKVMemory if the task cannot be done on this document; Cancelled.
+        If ``persist``, the pages of a document that is read whole are kept. Raises DocumentError, TooLong or
+        OutOfKVMemory if the task cannot be done for this document; Cancelled.
         """
         if task.method(self.runtime.settings).extracts:
             return extract_summary(document, task)
@@ -249,11 +250,11 @@ class _DocumentSummary:
 
 
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
-    """Returns the citations of a ``summary`` as JSON. ``parts`` are the summaries of the sections.
+    """Returns citations for the sentences of a ``summary``, as JSON. ``parts`` are the summaries of the sections.
 
-    The citation of a sentence has the words of the document that support the sentence best, if any; ``at`` is the end
-    of the sentence in the summary. A sentence leads to the sections whose summaries have its words, and from there to
-    their text and its page. (A small model that had to carry page numbers along would garble them.)
+    A citation has the words of the document that support a sentence best; ``at`` is the end of the sentence in the
+    summary. A sentence leads to the sections whose summaries have its words, and from there to their text and its page.
+    (A small model that had to carry page numbers along would garble them.)
     """
     citations = list[dict[str, Any]]()
     summaries = [_passage(str(i), document.name, 0, part.summary) for i, part in enumerate(parts)]
