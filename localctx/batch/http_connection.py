@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 
 class ConnectionBroken(Exception):
-    """The server closed the connection or timed out. ``unreachable``: no connection was made at all."""
+    """Raised if the server closes the connection or times out. ``unreachable`` is True if no connection was made at
+    all.
+    """
 
     def __init__(self, why: str, unreachable: bool = False) -> None:
         super().__init__(why)
@@ -44,7 +46,9 @@ class HttpConnection:
 
     @contextmanager
     def send(self, method: str, path: str, body: Any = None) -> Iterator["HttpReply"]:
-        """Send a request. Yields the reply once its headers have arrived. Raises ConnectionBroken, Cancelled."""
+        """Send a request to ``path`` with the JSON ``body``. Yields the reply once its headers have arrived. Raises
+        ConnectionBroken, Cancelled.
+        """
         request = self._client.build_request(method, path, json=body)
         response = self.wait(self._client.send(request, stream=True))
         try:
@@ -54,11 +58,13 @@ class HttpConnection:
                 self._loop.run_until_complete(response.aclose())
 
     def pause(self, seconds: float) -> None:
-        """Sleep. Raises Cancelled."""
+        """Wait for this number of seconds. Raises Cancelled."""
         self.wait(asyncio.sleep(seconds))
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine. Returns its result. Raises ConnectionBroken, Cancelled."""
+        """Run a coroutine to its end on this connection's event loop, and return its result. Raises ConnectionBroken,
+        Cancelled.
+        """
         task = self._loop.create_task(coroutine)
         try:
             while not task.done():

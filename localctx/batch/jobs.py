@@ -13,8 +13,8 @@ from localctx.store.documents import DocumentRow
 
 @dataclass(frozen=True)
 class DocumentJob:
-    """A file: its name as given, its absolute path as stored, and its bytes (0: unknown). It may be missing or not be a
-    document.
+    """A file of a batch: its name as the user gave it, its absolute path as it is stored, and its size in bytes (0:
+    unknown). The file may be missing, or may not be a document.
     """
 
     source: str
@@ -23,7 +23,9 @@ class DocumentJob:
 
     @classmethod
     def stored(cls, row: DocumentRow) -> "DocumentJob":
-        """Returns the job of a stored document. Its source is its id, and also the path of one from standard input."""
+        """Returns the job for a stored document. The job names the document by its id, and has the path of its file; a
+        document from standard input has its id as its path too.
+        """
         return cls(row.id, row.path if row.path != "-" else row.id, row.bytes)
 
 
@@ -39,7 +41,9 @@ class IgnoredFile:
 
 
 def told(ignored: Sequence[IgnoredFile]) -> Iterator[str]:
-    """Yield lines about ignored files: one per file, and one for all links that were not followed."""
+    """Yields lines that report ignored files to the user: one line for each file, and one for all links that were not
+    followed.
+    """
     yield from (str(file) for file in ignored if file.why != LEADS_OUT)
     if links := sum(file.why == LEADS_OUT for file in ignored):
         yield f"{links:,} link{'s' * (links > 1)} out of a folder not followed; to read the files, name them"
@@ -51,10 +55,11 @@ def plan_jobs(
     on_ignored: Callable[[str, str], None],
     is_output: Callable[[Path], bool] = lambda path: False,
 ) -> list[DocumentJob]:
-    """Return the jobs of files, folders and patterns. ``-`` stands for a list of those, which ``read_list`` reads.
+    """Returns the jobs for ``sources``: files, folders and patterns. ``-`` stands for a list of sources, which
+    ``read_list`` reads.
 
-    ``on_ignored`` gets each ignored file and the reason. Files that the batch wrote (``is_output``) are ignored too.
-    Raises UsageError if ``-`` is named twice.
+    ``on_ignored`` is called with each ignored file and the reason. Files that the batch wrote (``is_output``) are
+    ignored too. Raises UsageError if ``-`` is named twice.
     """
     jobs = []
     for file in find_documents(_expand_lists(list(sources), read_list), on_ignored):

@@ -52,7 +52,7 @@ class SummaryTemplate:
 
 
 def fields(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of FIELDS, as Markdown."""
+    """Returns the values of all placeholders (FIELDS) for a result, as Markdown."""
     plain = {name: one_line(entry[name]) for name in ("name", "path", "document", "model")}
     if entry["answers"]:
         text, sources = _answers(entry["answers"])

@@ -27,20 +27,22 @@ ResultEntry = Mapping[str, Any]
 
 
 class Output(Protocol):
-    """A place where results are written."""
+    """A place where a batch writes its results."""
 
     def has(self, entry: ResultEntry) -> bool:
-        """Returns True if exactly this result was already written."""
+        """Returns True if exactly this result was written before."""
 
     def write(self, entry: ResultEntry) -> None:
         """Write a result completely or not at all. Raises OSError."""
 
     def is_output(self, path: Path) -> bool:
-        """Returns True if this output wrote the file at ``path``, a path without links."""
+        """Returns True if this output wrote the file at ``path`` (a path without links), so that it is not read as a
+        document.
+        """
 
 
 class MarkdownFolder:
-    """Writes one Markdown file per document into ``folder``. Files edited afterwards are not overwritten."""
+    """Writes one Markdown file for each document into ``folder``. A file that was edited since is not overwritten."""
 
     def __init__(self, folder: Path, template: SummaryTemplate, open_store: Callable[[], Store]) -> None:
         self._folder, self._template, self._open_store = folder, template, open_store
@@ -56,14 +58,16 @@ class MarkdownFolder:
             return file.exists() and store.results.written(str(file)) == self._content_key(entry)
 
     def write(self, entry: ResultEntry) -> None:
-        """Write the file, then record its source in the store."""
+        """Write the file of a document, then record in the store which result it has."""
         file, store = self._file(entry), self._open_store()
         write_atomically(file, self._template.render(entry))
         with store_errors(store.home):
             store.results.note_written(str(file), entry["document"], self._content_key(entry))
 
     def is_output(self, path: Path) -> bool:
-        """Returns True for summaries, recognized by name because the folder may contain documents too."""
+        """Returns True for a summary that this output wrote. It is recognized by its name, because the folder may
+        contain documents too.
+        """
         return path.parent == self._folder.resolve() and bool(_SUMMARY_NAME.search(path.name))
 
     def _file(self, entry: ResultEntry) -> Path:

@@ -59,7 +59,7 @@ class RayWorker:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool
     ) -> tuple[dict[str, Any], list[Note]]:
-        """Run the task on a document. Returns the result of ``SummarizeWorkflow.summarize``, and notes."""
+        """Do ``task`` for a document. Returns the result of ``SummarizeWorkflow.summarize``, and notes for the user."""
         events = list[Event]()
         with self._session.workflows.summaries() as summarizing:
             result = consume(self._session.run(summarizing.summarize(document, task, persist)), events.append)
@@ -104,7 +104,7 @@ class RayCluster:
 
     @property
     def max_parallel(self) -> int:
-        """Number of threads that can usefully call ``summarize`` at once."""
+        """The number of threads that can usefully call ``summarize`` at the same time."""
         return JOBS_PER_WORKER * len(self._workers)
 
     def cancel(self) -> None:
@@ -123,10 +123,11 @@ class RayCluster:
         persist: bool = False,
         on_note: Callable[[Event], None] = lambda event: None,
     ) -> dict[str, Any]:
-        """Run the task on a document with the next idle worker and wait for it. Any thread may call it.
+        """Do ``task`` for a document with the next idle worker, and wait for the result. Any thread may call this
+        method.
 
-        Returns and raises the same as ``SummarizeWorkflow.summarize``. Also raises DocumentError if the document's
-        workers die, Cancelled, and UserError if Ray fails.
+        Returns and raises the same as ``SummarizeWorkflow.summarize``. Also raises DocumentError if the workers die
+        that compute the document, Cancelled, and UserError if Ray fails.
         """
         import ray
         from ray.exceptions import RayActorError, RayError, RayTaskError

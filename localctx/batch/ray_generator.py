@@ -15,7 +15,9 @@ from localctx.workflows.summary_task import SummaryTask
 
 
 class RayGenerator:
-    """Runs the jobs of a batch on a cluster. The iterating thread reads files and writes results."""
+    """Runs the jobs of a batch on a Ray cluster. The thread that iterates over ``run`` reads the files and writes the
+    results.
+    """
 
     def __init__(self, cluster: RayCluster) -> None:
         self._cluster = cluster
@@ -26,14 +28,17 @@ class RayGenerator:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool
     ) -> Generator[Any, Any, dict[str, Any]]:
-        """Run the task on the cluster, as a coroutine. Yields the future of the result, then notes."""
+        """Do ``task`` for a document on the cluster, as a coroutine. Yields the future of the result, then notes, and
+        returns the result.
+        """
         notes = list[Event]()
         result: dict[str, Any] = yield self._pool.submit(self._cluster.summarize, document, task, persist, notes.append)
         yield from notes
         return result
 
     def run(self, batch: Batch, jobs: Iterable[DocumentJob]) -> JobEvents:
-        """Run ``jobs`` of a batch that was made with this generator's ``summarize``. Yields their events and outcomes.
+        """Run ``jobs`` of a batch whose ``summarize`` is this generator's method. Yields the events and outcomes of the
+        jobs.
 
         Raises the errors of ``RayCluster`` and ``Batch.run``.
         """

@@ -27,8 +27,8 @@ FindPassages = Callable[[StoredDocument, str, int], tuple[list[Passage], str | N
 
 
 def remote_settings(settings: Settings, model: str) -> Settings:
-    """Return the settings that affect results of a server's ``model``. Settings of the local model
-    take their defaults.
+    """Returns the settings on which results of a server's ``model`` depend. Settings of the local model get their
+    defaults.
     """
     defaults = Settings(settings.home)
     machine = ("adapter", "device", "dtype", "weights", "threads", "chunk", "rope", "reading", "memory", "ram", "disk")
@@ -37,7 +37,9 @@ def remote_settings(settings: Settings, model: str) -> Settings:
 
 
 class RemoteGenerator:
-    """A TextGenerator that has a server answer about ``document``. ``find`` returns passages for a question."""
+    """A TextGenerator in which a server generates text about ``document``. ``find`` is a function that returns passages
+    for a question.
+    """
 
     def __init__(self, client: ServerClient, settings: Settings, document: StoredDocument, find: FindPassages) -> None:
         self._client, self._settings, self._document, self._find = client, settings, document, find
@@ -47,26 +49,34 @@ class RemoteGenerator:
 
     @property
     def window(self) -> int:
-        """The server's window in tokens, or an assumed one."""
+        """The number of tokens that the server's model reads at once. If the server does not report it, a number is
+        assumed.
+        """
         return self._server.window or DEFAULT_WINDOW
 
     def count(self, text: str) -> int:
-        """Return an upper estimate of the tokens in a text."""
+        """Returns an estimate of the number of tokens of a text, which is rather too high."""
         return -(-len(text.encode()) // MIN_TOKEN_BYTES)
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """See ``TextGenerator``. Counts are estimates, so the server may still reject a text."""
+        """Raise TooLong if ``texts`` and ``instruction`` do not fit in one prompt. Numbers of tokens are estimates, so
+        the server may still refuse a text.
+        """
         self._server.refuse_too_long(self.count(content(texts, instruction, AS_IT_IS)))
 
     def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> Generator[Event, None, str]:
         return (yield from self._ask(texts, instruction, AS_IT_IS, max_tokens))
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> Generator[Event, None, str]:
-        """See ``TextGenerator``. ``persist`` has no effect: the server decides what it caches."""
+        """Generate a text of at most ``max_tokens`` tokens that follows an instruction about the whole document.
+        ``persist`` has no effect: the server decides what it caches.
+        """
         return (yield from self.generate([self._document[1]], instruction, max_tokens))
 
     def answer(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
-        """See ``TextGenerator``. Passages keep the search's order, because the server does not rank them."""
+        """Answer a question about the document from passages. The passages keep the order of the search, because the
+        server does not rank them.
+        """
         row, text, _ = self._document
         if self._settings.mode != "retrieve":
             try:

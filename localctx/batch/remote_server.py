@@ -26,9 +26,9 @@ _WINDOW = re.compile(r"(?:context.?(?:length|window|size)|n_ctx|reads at most)\D
 
 
 class RetryLater(Exception):
-    """The server may recover after ``after`` seconds. ``error`` is raised if it does not.
+    """Raised if the server may be able to answer in ``after`` seconds. ``error`` is raised if it is not.
 
-    ``affects_all``: requests with other texts fail too.
+    ``affects_all`` is True if requests with other texts fail too.
     """
 
     def __init__(self, error: ModelError, affects_all: bool, after: float = 0) -> None:
@@ -38,7 +38,9 @@ class RetryLater(Exception):
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """A server's URL. ``base`` ends with /v1/, ``host`` is name and port, ``is_local``: it is on this machine."""
+    """The address of a server. ``base`` is its URL up to /v1/, ``host`` its name and port. ``is_local`` is True if it
+    is on this machine.
+    """
 
     base: str
     host: str
@@ -63,18 +65,19 @@ class ServerAddress:
         return cls(base, host, _is_local(name), parts.scheme == "https")
 
     def refuse_offline(self) -> None:
-        """Raise OfflineError if this is another machine and localctx is offline."""
+        """Raise OfflineError if the server is another machine and the setting ``offline`` is on."""
         if not self.is_local:
             refuse_offline(f"{self.host} is another machine", "use a server on this machine, or leave out --offline")
 
 
 @dataclass
 class RemoteServer:
-    """A server, shared by all threads: its ``model``, and its ``window`` in tokens (None: unknown).
+    """A server that all threads of a batch share: its ``model``, and its ``window`` in tokens (None: unknown).
 
-    ``answered``: it has answered at least once. ``estimated``: it does not count tokens, and a note said so.
-    ``streams``: answers are requested as streams until one breaks off. llama-cpp-python's server ends a stream when
-    another request arrives, and reports errors only to requests without streaming.
+    ``answered`` is True if it has answered at least once. ``estimated`` is True if it does not count tokens, and a note
+    has said so. ``streams`` is True while answers are requested as streams; it becomes False when a stream breaks off.
+    (llama-cpp-python's server ends a stream when another request arrives, and reports errors only to requests without
+    streaming.)
     """
 
     address: ServerAddress
@@ -101,7 +104,9 @@ class RemoteServer:
             connection.close()
 
     def choose_model(self, connection: HttpConnection, name: str | None) -> None:
-        """Set the model to ``name``, or the only one, and its window. Raises ModelError, UsageError, RetryLater."""
+        """Use the model ``name``, or the server's only model (None), and find out its window. Raises ModelError,
+        UsageError, RetryLater.
+        """
         models = {m["id"]: m for m in self._models(connection)}
         if name is None and len(models) > 1:
             raise UsageError(f"{self.address.host} has several models", f"choose with --server-model: {_some(models)}")
@@ -111,7 +116,9 @@ class RemoteServer:
         self.window = _number(models[self.model].get("max_model_len")) or self._llama_cpp_window(connection)
 
     def refusal(self, connection: HttpConnection, reply: HttpReply) -> UserError | RetryLater:
-        """Return the error for a reply whose status is not 200, caused by the server or by the request's text."""
+        """Returns the error to raise for a reply whose status is not 200. The cause may be the server or the text of
+        the request.
+        """
         status, message = reply.status, self._one_line(reply.text())
         if status == 413 or (status not in (*KEY_STATUSES, 404, 429) and _TOO_LONG.search(message)):
             return self._too_long(message)
@@ -124,7 +131,7 @@ class RemoteServer:
         return self._server_error(status, message, reply.headers)
 
     def broken(self, e: ConnectionBroken) -> RetryLater:
-        """Return the error for a connection that broke or was never made."""
+        """Returns the error to raise for a connection that broke or was never made."""
         why = f"{self.address.host} closed the connection ({self._one_line(str(e))})"
         return RetryLater(ModelError(why, "see its log, and run this again to continue"), affects_all=e.unreachable)
 
@@ -157,7 +164,7 @@ class RemoteServer:
         return ModelError(f"{host} failed ({status}: {message})", "see its log, and run this again to continue")
 
     def bad_response(self) -> ModelError:
-        """Return the error for a response that does not follow OpenAI's API."""
+        """Returns the error to raise for a response that does not follow OpenAI's API."""
         what = f"the response of {self.address.base} is not in OpenAI's form"
         return ModelError(what, "check --server, as http://127.0.0.1:8000/v1")
 

@@ -27,9 +27,10 @@ DOCUMENT_ERRORS = (DocumentError, TooLong, OutOfKVMemory)  # errors that concern
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a job. ``status`` is done, skipped (done by an earlier run) or failed. ``entry`` is the result.
+    """The outcome of a job. ``status`` is ``done``, ``skipped`` (done by an earlier run) or ``failed``. ``entry`` is
+    the result.
 
-    ``retry``: the job may succeed once other running jobs have ended.
+    ``retry`` is True if the job failed but may succeed once other running jobs have ended.
     """
 
     job: DocumentJob
@@ -49,10 +50,10 @@ JobEvents = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
 
 
 class Batch:
-    """Runs ``task`` on documents: one job after another, or several concurrent coroutines.
+    """Runs ``task`` on documents, either one job after another, or several jobs concurrently as coroutines.
 
     A result is stored together with its document, then written to all ``outputs``. Later runs and other outputs get it
-    from the store. ``force`` computes results again, ``persist`` persists KV pages, ``summarize`` replaces
+    from the store. If ``force``, results are computed again. If ``persist``, KV pages are kept. ``summarize`` replaces
     ``SummarizeWorkflow.summarize``. Batches in several threads share their outputs through a ``lock``.
     """
 
@@ -72,7 +73,7 @@ class Batch:
         self._running = set[str]()
 
     def run(self, job: DocumentJob) -> EngineCoroutine[Outcome]:
-        """Run a job. An error that concerns only its document becomes its outcome. Raises Cancelled, StoreError,
+        """Run a job. An error that concerns only its document is returned as its outcome. Raises Cancelled, StoreError,
         ModelError.
         """
         start = time.perf_counter()
@@ -149,7 +150,7 @@ def _named_after(document: StoredDocument, result: Any) -> Any:
 
 @dataclass
 class Report:
-    """The outcomes of a batch, the ``method`` of its summaries, and the ignored files."""
+    """The report on a batch: the outcomes of its jobs, the ``method`` of its summaries, and the ignored files."""
 
     task: SummaryTask
     method: SummaryMethod
@@ -160,28 +161,28 @@ class Report:
     started: float = field(default_factory=time.perf_counter)
 
     def count(self, status: str) -> int:
-        """Return the number of documents with a status: done, skipped or failed."""
+        """Returns the number of documents with this ``status``: done, skipped or failed."""
         return sum(outcome.status == status for outcome in self.outcomes)
 
     def in_order(self, jobs: Sequence[DocumentJob]) -> list[Outcome]:
-        """Return the outcomes of ``jobs`` that have ended, in the order of ``jobs``."""
+        """Returns the outcomes of those of ``jobs`` that have ended, in the order of ``jobs``."""
         ended = {outcome.job: outcome for outcome in self.outcomes}
         return [ended[job] for job in jobs if job in ended]
 
     @property
     def tokens(self) -> int:
-        """Tokens computed: prefilled (without reused ones) and generated."""
+        """The number of tokens that were computed: prefilled (without reused ones) and generated."""
         done = (o.entry["tokens"] for o in self.outcomes if o.status == "done")
         return sum(t["prefilled"] + t["generated"] for t in done)
 
     @property
     def per_second(self) -> float:
-        """Tokens computed per second."""
+        """The number of tokens that were computed per second."""
         return round(self.tokens / self.seconds, 1)
 
     @property
     def seconds(self) -> float:
-        """Seconds since the batch started."""
+        """The number of seconds since the batch started."""
         return round(time.perf_counter() - self.started, 3)
 
     def to_json(self) -> dict[str, Any]:

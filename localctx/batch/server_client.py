@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass
 class ServerAnswer:
-    """An answer. ``complete``: the token limit did not cut it. ``chunks``: the number of streamed chunks. ``usage``:
-    the server's token counts, or None.
+    """An answer of a server. ``complete`` is False if the token limit cut it. ``chunks`` is the number of streamed
+    chunks. ``usage`` are the token counts of the server, or None.
     """
 
     text: str = ""

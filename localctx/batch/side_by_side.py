@@ -19,11 +19,12 @@ def run_side_by_side(
     cancelled: CancelCheck,
     max_parallel: int = MAX_PARALLEL,
 ) -> JobEvents:
-    """Run ``jobs``. Yields the events of each, and its outcome at the end.
+    """Run ``jobs`` concurrently. ``start`` makes the coroutine of a job, and ``compute`` computes a forward pass.
+    Yields the events of each job, and its outcome at the end.
 
-    Up to ``max_parallel`` jobs run at a time. Another is admitted while none is preempted for lack of memory. A job
-    whose outcome says ``retry`` runs again after another has ended. Raises the error of any job, including Cancelled,
-    and then closes all sequences.
+    Up to ``max_parallel`` jobs run at a time. A new one starts only while none is preempted for lack of memory. A job
+    whose outcome says ``retry`` runs again after another has ended. If a job raises an error, including Cancelled, all
+    jobs are closed and the error is raised here.
     """
     scheduler, waiting = Scheduler(compute, in_order=True), deque(jobs)
     running, retries = dict[Sequence[Outcome], DocumentJob](), list[DocumentJob]()

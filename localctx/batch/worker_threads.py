@@ -15,7 +15,7 @@ POLL_INTERVAL = 0.1  # seconds after which workers are cancelled once the batch 
 
 
 class BatchWorker(Protocol):
-    """Runs one job after another.
+    """Runs the jobs of a batch in one thread, one after another.
 
     ``cancel`` makes the running job raise Cancelled. Any thread may call it, repeatedly.
     """
@@ -31,10 +31,11 @@ def run_in_threads(
     count: int,
     stop: threading.Event,
 ) -> Iterator[tuple[DocumentJob, Event | Outcome]]:
-    """Run ``jobs`` with ``count`` workers. Yields the events of each job, and its outcome at the end.
+    """Run ``jobs`` with ``count`` workers, each in a thread of its own. Yields pairs of a job and its event; the last
+    one has the outcome of the job.
 
-    Calls ``open_worker`` in each thread. The first error of a worker stops all of them and is raised here. Setting
-    ``stop`` raises Cancelled. Closing the iterator stops the workers too.
+    ``open_worker`` is called in each thread. The first error of a worker stops all of them and is raised here. If
+    ``stop`` is set, Cancelled is raised. Closing the iterator stops the workers too.
     """
     pool = _WorkerPool(open_worker, jobs, stop)
     threads = [threading.Thread(target=pool.run_worker, name=f"worker {i}", daemon=True) for i in range(count)]

@@ -92,7 +92,7 @@ class ComparedReport:
 class AnswerReport:
     """The report on one answered question, which ``ask --json`` prints.
 
-    ``seconds`` are by phase. ``citations`` have the form of ``Citation``, the ``sentences`` of the answer that of
+    ``seconds`` are by phase. ``citations`` have the form of ``Citation``, ``sentences`` of the answer that of
     ``AnswerSentence``. ``decoding`` is ``quote`` if the answer consists of words of the documents, else ``free``.
     ``confidence`` is the probability that the text answers the question, None if no adapter rates it. ``withheld`` is
     an answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None if

@@ -19,11 +19,12 @@ CellState = Literal["found", "unsure", "missing", "corrected"]
 
 @dataclass(frozen=True)
 class AnswerCell:
-    """The value of a column in a document.
+    """The value of one column for one document. ``state`` says how it was found.
 
-    ``found``: ``value`` is a value of the column's kind as JSON, ``shown`` in one form, and ``printed`` in the document
-    as ``quote``, on ``page``. ``unsure``: an answer was given, but no quotation holds it, or it is not of the column's
-    kind; then ``printed`` is the answer. ``missing``: the document does not say. ``corrected``: a person set ``shown``.
+    ``found``: ``value`` is the value as JSON, ``shown`` is its text in the same form for all documents, and ``printed``
+    are the words of the document, in the quotation ``quote`` on ``page``. ``unsure``: an answer was given, but no
+    quotation contains it, or it is not of the column's kind; ``printed`` is then the answer. ``missing``: the document
+    does not say it. ``corrected``: a person set ``shown``.
     """
 
     column: str
@@ -45,8 +46,8 @@ class AnswerCell:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """The row of a document: its ``path``, ``name`` and id, and its ``cells``; without any where reading it failed, for
-    the reason ``why``.
+    """The row of a document in a table: its ``path``, ``name`` and id, and its ``cells``. If the document could not be
+    read, there are no cells, and ``why`` is the reason.
     """
 
     path: str

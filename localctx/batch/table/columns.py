@@ -79,7 +79,7 @@ def load_columns(file: Path) -> list[TableColumn]:
 
 
 def check_columns(columns: Sequence[TableColumn]) -> Sequence[TableColumn]:
-    """Returns ``columns``. Raises UsageError if there is none, or if two have one name."""
+    """Returns ``columns`` unchanged. Raises UsageError if there is none, or if two have the same name."""
     if not columns:
         raise UsageError("the table has no column", f"add one, {_EXAMPLE}")
     names = [column.name.casefold() for column in columns]

@@ -19,7 +19,9 @@ _RECIPE = "correction"
 
 @dataclass(frozen=True)
 class Correction:
-    """A ``value`` for the cell of a ``column``. ``file`` is the file's name or path as the user gave it."""
+    """A ``value`` that a person sets for a cell. ``file`` is the name or path of the cell's file as the user gave it,
+    and ``column`` is the name of its column.
+    """
 
     file: str
     column: TableColumn
@@ -38,10 +40,11 @@ def parse_correction(given: str, columns: Sequence[TableColumn]) -> Correction:
 def find_corrected(
     corrections: Iterable[Correction], sources: Sequence[str], jobs: Sequence[DocumentJob]
 ) -> list[tuple[str, Correction]]:
-    """Returns each correction with the path of its document. ``jobs`` are the files below ``sources``.
+    """Find the document that each correction is for. Returns pairs of the document's path and the correction. ``jobs``
+    are the files below ``sources``.
 
-    A file can be named by its path, its path relative to a folder of ``sources``, or, if no other file has it, its
-    name alone. Raises UsageError for a name of no file or of several.
+    A file can be named by its path, by its path relative to a folder of ``sources``, or, if no other file has the same
+    name, by its name alone. Raises UsageError for a name that no file has, or several files have.
     """
     return [(_find_job(correction.file, sources, jobs).path, correction) for correction in corrections]
 
@@ -57,7 +60,7 @@ def store_corrections(store: Store, corrections: Iterable[tuple[str, Correction]
 
 
 def all_corrections(store: Store) -> dict[str, dict[str, str]]:
-    """Returns all stored corrections: the values by the names of their columns, for each document's id."""
+    """Returns all stored corrections: for each document's id, the corrected values by the names of their columns."""
     found = dict[str, dict[str, str]]()
     for document, column, result in store.results.parts(_RECIPE):
         found.setdefault(document, {})[column] = result["shown"]

@@ -14,11 +14,11 @@ NOTHING = "nothing"
 
 @dataclass(frozen=True)
 class RowChange:
-    """A change of the row of the document at ``path``; ``news`` says which.
+    """A change of the row of the document at ``path``; ``news`` says which kind.
 
-    ``added``: it is new, with these ``cells``. ``changed``: the cell of a column has another value than ``before``; if
-    several cells changed, each is a change of its own. ``failed``: the document cannot be read, for the reason ``why``.
-    ``renamed``: ``why`` is its earlier path. ``removed``: the file is gone.
+    ``added``: the row is new, with these ``cells``. ``changed``: the cell of a column has another value than
+    ``before``; each changed cell is a change of its own. ``failed``: the document cannot be read, for the reason
+    ``why``. ``renamed``: ``why`` is the earlier path of the document. ``removed``: the file is gone.
     """
 
     path: str
@@ -29,7 +29,9 @@ class RowChange:
     cells: tuple[AnswerCell, ...] = ()
 
     def line(self, folder: str) -> str:
-        """Returns the change as a line that names the file by its path below ``folder`` ("": by its whole path)."""
+        """Returns the change as one line of text, which names the file by its path relative to ``folder`` ("": by its
+        whole path).
+        """
         named = f"{_relative(self.path, folder)}: "
         match self.news:
             case "added":

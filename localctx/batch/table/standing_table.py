@@ -1,4 +1,4 @@
-"""A table in a file that stays current: it follows the files of its folders, and reports each change."""
+"""A table in a file that stays up to date: it follows the files of its folders, and reports each change."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +18,9 @@ from localctx.store.store import Store, store_errors
 
 
 class StandingTable:
-    """The table that ``rows`` writes, of the documents below ``folders``.
+    """A table of the documents below ``folders`` that stays up to date. ``rows`` has its rows and writes its file.
 
-    The rows whose changes were reported are recorded in ``store``, so that another process goes on after them. All
+    The rows whose changes were reported are recorded in ``store``, so that another process can continue after them. All
     methods raise StoreError.
     """
 
@@ -45,13 +45,15 @@ class StandingTable:
         return self._saved is not None
 
     def scan(self, now: float) -> list[DocumentJob]:
-        """Returns the documents to be read at the time ``now``: new and changed files that are no longer written."""
+        """Returns the documents that must be read at the time ``now``: new and changed files that no program is writing
+        any more.
+        """
         with store_errors(self._store.home):
             self._tables = self._store.results.tables()
         return self._folders.scan(now)
 
     def note(self, outcomes: Iterable[Outcome]) -> None:
-        """Record that the documents of these outcomes were read, or cannot be read."""
+        """Record ``outcomes``: their documents were read, or could not be read."""
         for outcome in outcomes:
             path = outcome.job.path
             if outcome.status == "failed":
@@ -61,10 +63,11 @@ class StandingTable:
             self._folders.note_read(path)
 
     def update(self) -> Iterator[RowChange]:
-        """Write the table if it has changed, and yield the changes. They count as reported once all were taken.
+        """Write the table if it has changed, and yield the changes. They count as reported when the caller has taken
+        all of them.
 
         Nothing is written before the files that the first scan found had time to settle. Raises OSError if the file
-        cannot be written; then the next call tries again.
+        cannot be written; the next call then tries again.
         """
         if self._folders.is_beginning:
             return
@@ -105,7 +108,9 @@ class StandingTable:
 
 
 def common_folder(folders: Sequence[str]) -> str:
-    """Returns the folder below which all of ``folders`` are, or the only one. It is "" if they have none in common."""
+    """Returns the deepest folder that contains all of ``folders``, or the only one of them. Returns "" if there is
+    none.
+    """
     try:
         return os.path.commonpath([os.path.abspath(folder) for folder in folders])  # noqa: PTH100
     except ValueError:  # on several drives

@@ -27,9 +27,9 @@ Corrections = Callable[[], Mapping[str, Mapping[str, str]]]
 
 
 class AnswerTable:
-    """The rows of the documents of a batch, as an output of the batch.
+    """Collects the rows of a table as an output of a batch, one row for each document.
 
-    ``corrections`` returns the values that persons set: by column, for each document's id.
+    ``corrections`` is a function that returns the values that persons set: for each document's id, by column.
     """
 
     def __init__(self, columns: Sequence[TableColumn], corrections: Corrections) -> None:
@@ -37,7 +37,7 @@ class AnswerTable:
         self._rows = dict[str, AnswerRow]()
 
     def has(self, entry: ResultEntry) -> bool:
-        """Returns False, because the rows of earlier runs are made anew from stored answers."""
+        """Returns False: rows of earlier runs are made again from stored answers."""
         return False
 
     def write(self, entry: ResultEntry) -> None:
@@ -45,17 +45,17 @@ class AnswerTable:
         self.put(AnswerRow(entry["path"], entry["name"], entry["document"], tuple(cells_of(self.columns, entry))))
 
     def fail(self, job: DocumentJob, why: str) -> None:
-        """Add the row of a document that cannot be read."""
+        """Add the row of a document that cannot be read, for the reason ``why``."""
         self.put(AnswerRow(job.path, Path(job.path).name, "", why=why))
 
     def note_failures(self, outcomes: Iterable[Outcome]) -> None:
-        """Add the rows of the documents that cannot be read."""
+        """Add a row for each document among ``outcomes`` that cannot be read."""
         for outcome in outcomes:
             if outcome.status == "failed":
                 self.fail(outcome.job, outcome.why)
 
     def put(self, row: AnswerRow) -> None:
-        """Add a row, or replace the row of its path."""
+        """Add a row, in place of an earlier row with the same path."""
         self._rows[row.path] = row
 
     def remove(self, path: str) -> None:
@@ -63,7 +63,7 @@ class AnswerTable:
         del self._rows[path]
 
     def document(self, path: str) -> str:
-        """Returns the id of the document at ``path``, "" if it could not be read."""
+        """Returns the id of the document at ``path``, or "" if the document could not be read."""
         return self._rows[path].document
 
     def is_output(self, path: Path) -> bool:
@@ -71,7 +71,7 @@ class AnswerTable:
         return False
 
     def in_order(self, paths: Iterable[str]) -> list[AnswerRow]:
-        """Returns the rows of the documents at ``paths`` that have ended, in the order of ``paths``."""
+        """Returns the rows of those documents at ``paths`` that are done, in the order of ``paths``."""
         return self._corrected([path for path in paths if path in self._rows])
 
     def all(self) -> list[AnswerRow]:
@@ -84,7 +84,7 @@ class AnswerTable:
 
 
 class TableFile(AnswerTable):
-    """Rows that are also written to ``file``, at the end and, if the file is new, every few seconds.
+    """A table that is also written to ``file``: at the end and, if the file is new, every few seconds.
 
     The attribute ``file`` is its absolute path, in a folder without links. A table of an earlier run is replaced only
     by a complete one. Raises UsageError for a suffix that no format has, or a folder that does not exist.
@@ -106,8 +106,8 @@ class TableFile(AnswerTable):
             self.save(self.all(), complete=False)
 
     def save(self, rows: Sequence[AnswerRow], complete: bool) -> None:
-        """Write these rows. If they are not ``complete``, or writing fails, a table of an earlier run stays as it was.
-        Raises OSError.
+        """Write these rows to the file. If they are not ``complete``, or if writing fails, a table of an earlier run
+        stays as it was. Raises OSError.
         """
         if not (complete or self._is_new):
             return
@@ -120,7 +120,9 @@ class TableFile(AnswerTable):
 
 
 def csv_text(columns: Sequence[TableColumn], rows: Sequence[AnswerRow]) -> str:
-    """Returns the table as CSV, with a line feed after each row. No spreadsheet takes a cell for a formula."""
+    """Returns the table as CSV, with a line feed after each row. Cells are changed where a spreadsheet would take them
+    for a formula.
+    """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow([safe_cell(name) for name in ("document", *(column.name for column in columns))])
@@ -148,7 +150,7 @@ FORMATS: dict[str, Callable[[Sequence[TableColumn], Sequence[AnswerRow]], str | 
 
 
 def safe_cell(text: str) -> str:
-    """Returns a text that no spreadsheet takes for a formula."""
+    """Returns ``text``, changed if a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 

@@ -11,11 +11,11 @@ from localctx.library.folders.folder_scan import GONE, SETTLE, FileStamp, Settli
 
 
 class TableFolders:
-    """The documents below ``folders``, and the state in which each was read.
+    """Follows the documents below ``folders``, and remembers in which state each was read.
 
-    A new or changed file waits until it has not changed for ``settle`` seconds. A missing file counts as gone after
-    ``settle`` times GONE seconds, because it may have moved. Files of a folder that does not exist now stay as they
-    were. ``is_output`` tells files that are results and no documents.
+    A new or changed file must not have changed for ``settle`` seconds before it is read. A missing file counts as gone
+    only after ``settle`` times GONE seconds, because it may have moved. If a folder does not exist now, its files stay
+    as they were. ``is_output`` is a function that returns True for files that are results and not documents.
     """
 
     def __init__(self, folders: Sequence[str], is_output: Callable[[Path], bool], settle: float = SETTLE) -> None:
@@ -42,11 +42,13 @@ class TableFolders:
 
     @property
     def missing(self) -> list[str]:
-        """The paths of documents that are not there now, and may come back."""
+        """The paths of documents that are not there now but may come back."""
         return self._missing.paths
 
     def assume(self, path: str) -> None:
-        """Take the document at ``path`` for one that was read in another state than its present one."""
+        """Record that the document at ``path`` was read in an earlier run, in a state that is not known. It then counts
+        as changed.
+        """
         self._read[path] = FileStamp(0, 0)
 
     def scan(self, now: float) -> list[DocumentJob]:
@@ -65,7 +67,7 @@ class TableFolders:
         return [path for path, _ in self._missing.settled(self._now)]
 
     def note_read(self, path: str) -> None:
-        """Record that the file at ``path`` was read as the last scan found it."""
+        """Record that the file at ``path`` was read, in the state that the last scan found."""
         self._read[path] = self._found[path]
         self._new.drop(path)
 
@@ -75,7 +77,7 @@ class TableFolders:
         self._missing.drop(path)
 
     def is_unchanged(self, path: str) -> bool:
-        """Returns True if the file at ``path`` still is as the last scan found it."""
+        """Returns True if the file at ``path`` is still in the state that the last scan found."""
         return stamp_of(path) == self._found.get(path)
 
     def in_order(self) -> list[str]:

@@ -19,8 +19,7 @@ OpenDocuments = Callable[[Sequence[StoredDocument], str, bool], EngineCoroutine[
 
 @dataclass(frozen=True)
 class AnswerCase:
-    """An opened ``request``, to answer ``question`` under ``settings``. Its methods are the conditions by which an
-    answer strategy is chosen.
+    """A case: an opened ``request``, to answer ``question`` under ``settings``.
 
     ``cited`` are the citations of the beginning of a continued answer. ``open_documents`` opens further requests, where
     an answer is made of several.
