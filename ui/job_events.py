@@ -15,9 +15,9 @@ REDRAW_INTERVAL = 0.1  # seconds between two updates sent to the browser
 
 
 def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[None]:
-    """Pass each of ``events`` to ``handle``, and yield whenever the page should be redrawn.
+    """Pass each of ``events`` to ``handle``, and yield when the page should be redrawn.
 
-    That is at most once in REDRAW_INTERVAL. Raises what ``events`` raise.
+    It yields at most once in REDRAW_INTERVAL seconds. Raises the errors that ``events`` raise.
     """
     drawn = 0.0
     for event in events:

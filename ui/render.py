@@ -30,7 +30,7 @@ def escape(text: object) -> str:
 
 
 def without_templates(markup: str) -> str:
-    """Returns HTML in which gradio finds no template to fill: the characters of templates are escaped."""
+    """Returns ``markup`` (HTML) with the characters of templates escaped, so that gradio does not fill them in."""
     return markup.translate(_TEMPLATE)
 
 

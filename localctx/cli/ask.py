@@ -166,11 +166,10 @@ def session_shown(settings: "Settings", terminal: "Terminal") -> "Iterator[Sessi
 def open_answer(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal", alone: bool
 ) -> "Iterator[tuple[Generator[Event, None, None], str]]":
-    """Have an open server answer a question or, if there is none, a session of this process. Yields (events, who
-    answers).
+    """Have an open server answer a question or, if no server does, a session of this process. Yields the events of the
+    answer and the name of the answerer: the server's address, or ``command`` for this process.
 
-    Who answers is the server's address, or ``command`` for this process. ``how`` has further arguments of
-    ``Session.stream``. With ``alone`` no server is asked. Ctrl-C cancels the answer.
+    ``how`` has further arguments of ``Session.stream``. If ``alone``, no server is asked. Ctrl-C cancels the answer.
     """
     from localctx.cli.terminal import cancel_on_interrupt
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The measurements ``what`` of ``engines``, at ``contexts`` (in tokens) and in ``repeat`` rounds.
+    """The options of a benchmark: the measurements ``what`` of ``engines``, at ``contexts`` (in tokens) and in
+    ``repeat`` rounds.
 
-    localctx is measured with each of ``codecs`` and ``keeps``. ``gguf`` is the file for the peer llama.cpp (None: a
-    file found for the model or made from it).
+    localctx is measured with each of ``codecs`` and ``keeps`` (eviction policies). ``gguf`` is the file for the peer
+    llama.cpp (None: a file found for the model or made from it).
     """
 
     what: list[str]
@@ -31,10 +32,10 @@ class BenchOptions:
 
 
 def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
-    """Returns the options that the flags ``how`` ask for: ``what``, ``engines``, ``context``, ``codecs``, ``keeps``,
-    ``repeat`` and ``gguf``.
+    """Returns the options of a benchmark that the flags ``how`` ask for: ``what``, ``engines``, ``context``,
+    ``codecs``, ``keeps``, ``repeat`` and ``gguf``.
 
-    By default these are all measurements that the engine of the settings' model supports. Raises UserError.
+    The default is all measurements that the engine of the settings' model supports. Raises UserError.
     """
     from localctx.bench import CONTEXTS, ENGINES, OTHER_FILES, OWN_VARIANTS, PEER_VARIANTS
     from localctx.models.choice.engine_choice import choose_engine

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def flags_of(commands: Commands) -> tuple[str, ...]:
-    """Returns the names of the settings that are flags of a kind of ``commands``, such as ``load``: commands that load
-    a model.
+    """Returns the names of the settings that are flags of a kind of ``commands``, such as ``load`` (commands that load
+    a model).
     """
     return tuple(name for name, setting in SETTINGS.items() if setting.commands == commands)
 
@@ -35,7 +35,7 @@ answer_options = setting_options(flags_of("answer"))  # of a command that answer
 
 
 def ocr_option(command: Callable) -> Callable:
-    """Add the flags that choose which PDF pages are read by OCR."""
+    """Decorate a command with the flags that choose which PDF pages are read by OCR."""
     every = setting_option("ocr", type=None, metavar=None, flag_value="on", help="Read all pages of PDFs by OCR.")
     none = option("--no-ocr", "ocr", flag_value="off", section="Reading", help="Read no page of PDFs by OCR.")
     return every(none(command))
@@ -52,7 +52,9 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only erro
 
 
 def settings_from(flags: dict[str, Any]) -> "Settings":
-    """Returns the settings, in which the ``flags`` that are not None override everything else. Raises UsageError."""
+    """Returns the settings, in which those ``flags`` that are not None override the environment, the file and defaults.
+    Raises UsageError.
+    """
     from localctx.models.choice.default_model import choose_model
     from localctx.settings import load_settings
 
@@ -116,7 +118,7 @@ def open_store() -> "Iterator[Store]":
 
 
 def find_damage_behind(error: Exception) -> str:
-    """Returns a line about the database's damage if it may have caused ``error``, else ""."""
+    """Returns a line that reports a damaged database, if that may have caused ``error``; else ""."""
     from localctx.store.store import damage_behind
 
     try:

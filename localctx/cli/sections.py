@@ -17,7 +17,7 @@ LONGEST_DEFAULT = 8  # characters; longer defaults are on the settings page only
 
 
 class SectionOption(click.Option):
-    """An option that knows under which heading --help lists it."""
+    """A click option with a section, the heading under which --help lists it."""
 
     def __init__(self, *args: Any, section: str = FIRST, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -36,7 +36,7 @@ class SectionedCommand(click.Command):
     """A command whose --help lists the most used options first, and all other options under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of each section. Their help begins at the same column."""
+        """Write the help of the options, section by section. All help texts begin at the same column."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
@@ -58,7 +58,7 @@ def _place(heading: str) -> float:
 
 
 class SettingType(click.ParamType):
-    """Parses the values of a setting as they are parsed in the environment and the settings file."""
+    """A click type for the flag of a setting. It parses values as the environment and the settings file do."""
 
     def __init__(self, name: str, setting: Setting) -> None:
         self.name, self._kind = name, setting.kind
@@ -69,8 +69,8 @@ class SettingType(click.ParamType):
 
 
 def option(*names: str, section: str = FIRST, **options: Any) -> Callable:
-    """Returns the decorator that adds an option which is not a setting, under the heading ``section``. ``options`` are
-    arguments of ``click.option``.
+    """Returns a decorator that adds an option to a command, under the heading ``section``. The option is not a setting.
+    ``options`` are arguments of ``click.option``.
     """
     return click.option(*names, cls=SectionOption, section=section, **options)
 

@@ -32,10 +32,10 @@ _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
 class Terminal:
-    """Prints events. ``as_json`` hides the text of answers, ``quiet`` hides everything but the answers.
+    """Prints events on the terminal. ``as_json`` hides the text of answers, ``quiet`` hides everything but the answers.
 
     If there are several ``answers``, each has a number and lines of its own. ``quoted`` is the citation that was
-    printed before the last answer. If ``numbers`` is True, each sentence gets the number of its source.
+    printed before the last answer. If ``numbers`` is True, the number of its source is printed after each sentence.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
@@ -208,7 +208,7 @@ def shortened(text: str, max_chars: int) -> str:
 
 
 def without_bars() -> AbstractContextManager[None]:
-    """Hide bars inside the ``with`` block, so that lines can be printed."""
+    """Hide progress bars while the block runs, so that lines can be printed."""
     return tqdm.external_write_mode(sys.stderr)
 
 
@@ -229,7 +229,7 @@ def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def interrupt_on_termination() -> Iterator[None]:
-    """Turn SIGTERM (``kill``, ``timeout``) into one KeyboardInterrupt inside the ``with`` block."""
+    """While the block runs, convert SIGTERM (``kill``, ``timeout``) to one KeyboardInterrupt."""
 
     def interrupt(signum: int, frame: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ``timeout`` sends it twice

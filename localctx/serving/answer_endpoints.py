@@ -37,9 +37,9 @@ Writer = Callable[[AnswerStream], AsyncIterator[str]]
 
 
 class AnswerEndpoints:
-    """Answers requests with jobs of ``worker`` under ``settings``.
+    """Answers requests with jobs that ``worker`` runs under ``settings``.
 
-    Setting ``stopping`` ends running jobs. ``metrics`` counts tokens.
+    ``stopping`` is an event; setting it ends running jobs. ``metrics`` counts tokens.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class AnswerEndpoints:
             self._metrics.answered(stream.plan, stream.generated)
 
     async def events(self, request: Request, stream: EventStream) -> AsyncGenerator[Any, None]:
-        """Yields the events of a job.
+        """Yields the events of the job with the event stream ``stream``.
 
-        If the client disconnects, the job is cancelled. Raises ApiError.
+        If the client of ``request`` disconnects, the job is cancelled. Raises ApiError.
         """
         try:
             async for event in iterate_in_threadpool(iter(stream)):

@@ -17,9 +17,10 @@ PATIENCE = 15.0  # seconds until a streamed response begins although the request
 
 
 class StopTexts:
-    """Cuts streamed text at the first stop text. Buffers the end of the text while it may begin a stop text.
+    """Cuts streamed text at the first stop text. The end of the text is held back while it may be the beginning of a
+    stop text.
 
-    ``stopped`` becomes True once a stop text has appeared.
+    ``stopped`` becomes True when a stop text has appeared.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -39,17 +40,17 @@ class StopTexts:
         return pending[: len(pending) - back]
 
     def flush(self) -> str:
-        """Returns the buffered text at the end of the stream."""
+        """Returns the text that is still held back, at the end of the stream."""
         pending, self._buffer = self._buffer, ""
         return pending
 
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The next ``text`` of the answer number ``index``.
+    """The next part of the answer number ``index``: its ``text``.
 
-    If requested, ``likely`` has the likeliest tokens of the step that generated the text. They begin at character
-    ``offset`` of the answer.
+    If logprobs were requested, ``likely`` has the likeliest tokens of the step that generated the text. They begin at
+    character ``offset`` of the answer.
     """
 
     index: int
@@ -67,8 +68,8 @@ class Heartbeat:
 
 @dataclass
 class AnswerState:
-    """One answer so far: its ``text`` without tool calls, its number of ``tokens``, and ``likely``, the likeliest
-    tokens of each step.
+    """One answer so far: its ``text`` without tool calls, and its number of ``tokens``. ``likely`` has the likeliest
+    tokens of each step, if logprobs were requested.
 
     ``offset`` is the number of characters of the tokens in ``likely``.
     """
@@ -95,9 +96,9 @@ class AnswerState:
 
 
 class AnswerStream:
-    """The answers to ``request``, made from the ``events`` of its job.
+    """The answers to ``request`` as a stream, made from the ``events`` of its job.
 
-    ``plan`` is None until it is known. ``cited`` are the citations of an answer from documents.
+    ``plan`` is None until the request is planned. ``cited`` are the citations of an answer from documents.
     """
 
     def __init__(self, request: CompletionRequest, events: AsyncGenerator[Any, None]) -> None:
@@ -117,7 +118,7 @@ class AnswerStream:
         return sum(answer.tokens for answer in self.answers)
 
     async def wait_for_plan(self) -> None:
-        """Wait until the request is planned. Errors up to then can still set the HTTP status.
+        """Wait until the request is planned. An error before that can still set the HTTP status of the response.
 
         A streamed response waits at most PATIENCE seconds.
         """

@@ -93,13 +93,13 @@ class Fields:
         return metadata
 
     def unsupported(self, *names: str) -> None:
-        """Reject these fields with an error, unless they are null, false or empty."""
+        """Raise ApiError if one of these fields has a value, other than null, false or empty."""
         for name in names:
             if self.take(name):
                 raise self.error(name, "is not supported")
 
     def finish(self) -> None:
-        """Reject the fields that were not taken, with an error that names one of them."""
+        """Raise ApiError if some fields were not taken. The error names one of them."""
         for name in self._left:
             raise self.error(as_text(str(name)), "is not a parameter of this server")
 

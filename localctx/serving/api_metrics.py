@@ -21,7 +21,9 @@ _HELP = {
 
 
 class ApiMetrics:
-    """Counts requests and tokens of a server. The state of ``worker`` is read when the counts are written."""
+    """Counts the requests and tokens of a server. The numbers of running and waiting jobs are read from ``worker`` when
+    the counts are written.
+    """
 
     def __init__(self, worker: EngineWorker) -> None:
         self._worker, self._counts = worker, Counter[str]()

@@ -23,11 +23,11 @@ _FAILURES = (OSError, HTTPException, ValueError)
 
 
 class ServerRefusal(Exception):
-    """A server does not answer this question, because its settings differ or for another reason."""
+    """Raised if a server refuses to answer a question, because its settings differ or for another reason."""
 
 
 class DelegatedAnswer:
-    """A question that ``server`` answers.
+    """The answer to a question that was sent to ``server``.
 
     ``given`` maps absolute paths of sources to the paths that the user wrote. Raises ServerRefusal, OSError,
     HTTPException, ValueError, UserError or Cancelled if the first event does not arrive.
@@ -95,7 +95,7 @@ class DelegatedAnswer:
 def ask_open_server(
     request: AskRequest, given: dict[str, str], home: Path, tell: Callable[[str], None]
 ) -> DelegatedAnswer | None:
-    """Ask the servers that are open in the data folder ``home``, newest first.
+    """Ask the servers that are open in the data folder ``home``, newest first, to answer ``request``.
 
     Returns the answer of the first server that accepts the question, or None. Calls ``tell`` with the reason of each
     refusal. ``given`` maps absolute paths of sources to the paths that the user wrote.

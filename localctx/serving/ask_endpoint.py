@@ -39,10 +39,11 @@ CLOSING = UserError("the server is closing", "ask again")
 
 
 class AskEndpoint:
-    """ASGI middleware: answers paths below PREFIX for commands that have the ``key``; ``app`` answers all others.
+    """ASGI middleware: answers requests below the path PREFIX from commands that have the ``key``. All other requests
+    go to ``app``.
 
-    Questions run in ``worker``, under ``settings()`` with the settings of the question. Setting ``stopping`` ends
-    running questions.
+    ``worker`` runs the questions, under ``settings()`` changed by the settings of the question. ``stopping`` is an
+    event; setting it ends running questions.
     """
 
     def __init__(

@@ -28,11 +28,12 @@ PATHS = ("model", "adapter", "embedder")
 
 @dataclass(frozen=True)
 class AskRequest:
-    """A ``question`` about ``sources`` (absolute paths, or ids of stored documents) or about the ``library``.
+    """A request to an open server: a ``question`` about ``sources`` (absolute paths, or ids of stored documents) or
+    about the ``library``.
 
-    With ``persist``, the pages of the documents are kept. ``until`` is a mark in the one document, such as ``40%``: the
-    text after it is not read. ``settings`` are those of the command; ``places`` are the resolved paths of its settings
-    ``model``, ``adapter`` and ``embedder``.
+    If ``persist``, the pages of the documents are kept. ``until`` is a mark in the only document, such as ``40%``; the
+    text after the mark is not read. ``settings`` are those of the command; ``places`` are the resolved paths of its
+    settings ``model``, ``adapter`` and ``embedder``.
     """
 
     question: str
@@ -80,8 +81,8 @@ class AskRequest:
         return asdict(self)
 
     def adapted(self, current: Settings) -> Settings:
-        """Returns a server's ``current`` settings with those of the question. Raises UsageError if the two sides differ
-        in a setting on which they must agree.
+        """Returns ``current``, the settings of the server, changed by those of the question. Raises UsageError if the
+        two sides differ in a setting on which they must agree.
         """
         shared = {name: value for name, value in asdict(current).items() if name not in UNUSED_SETTINGS}
         places, asked = places_of(current), dict(self.settings)

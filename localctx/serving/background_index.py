@@ -1,4 +1,4 @@
-"""Makes documents searchable in a thread of its own, while nothing else is to be done.
+"""Makes documents searchable in a thread of its own, while there is no other work.
 
 Its job gives way to other jobs after each small step. Finished steps are kept.
 """
@@ -38,9 +38,9 @@ class IndexStatus:
 
 
 class BackgroundIndexer:
-    """Indexes the library of ``settings()`` with jobs of ``worker``.
+    """Indexes the library of ``settings()`` with jobs that ``worker`` runs.
 
-    ``is_busy(settings)`` returns True while other work runs; then indexing waits.
+    ``is_busy(settings)`` returns True while other work runs; indexing waits meanwhile.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class BackgroundIndexer:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop until ``wake``. The finished part of the index stays."""
+        """Stop indexing until ``wake`` is called. The finished part of the index stays."""
         with self._changed:
             self._wanted, self.status = False, IndexStatus(self.status.progress, stopped=bool(self.status.progress))
             self._changed.notify_all()
 
     @contextmanager
     def leaving_out(self, documents: Collection[str]) -> Iterator[None]:
-        """Do not index these documents (ids) inside the ``with`` block, in which they are deleted."""
+        """While the block runs, do not index these documents (ids), because the block deletes them."""
         with self._changed:
             self._left_out += Counter(documents)
         try:

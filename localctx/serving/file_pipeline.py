@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Task:
-    """A job for one file; ``doing`` describes it.
+    """The next job for one file; ``doing`` describes it for the user.
 
-    ``reads`` is True if it reads ahead, which waits until the machine is idle. ``result`` is the result of the job once
-    it has ended.
+    ``reads`` is True if the job reads the file ahead, which waits until the machine is idle. ``result`` is the result
+    of the job after it has ended.
     """
 
     path: str
@@ -44,9 +44,10 @@ class Task:
 
 
 class FilePipeline:
-    """The files of the watched folders in ``store``, and the next task of each.
+    """Takes the files of the watched folders in ``store`` through their steps: each file settles, is parsed, indexed
+    and read ahead.
 
-    A file settles after ``settle`` seconds without a change. For use in one thread.
+    A file settles when it has not changed for ``settle`` seconds. For use in one thread.
     """
 
     def __init__(self, store: Store, settle: float) -> None:
@@ -92,8 +93,8 @@ class FilePipeline:
         self._new.see({p: s for p, s in found.items() if not _is_same(known.get(p), s)}, 0.0)
 
     def next_task(self, settings: Settings, now: float) -> Task | None:
-        """Returns the most urgent task, or None if nothing is to be done: index a file, parse a settled file, or read a
-        file ahead. ``now`` is the current time.
+        """Returns the most urgent task at the time ``now``, or None if there is none. To index a file is most urgent,
+        then to parse a settled file, then to read a file ahead.
         """
         waiting = [file for file in self._store.watch_list.files() if self._is_active(file.path)]
         rows = {row.id: row for row in self._store.documents.all()}

@@ -32,7 +32,7 @@ App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 def host_name(host: str) -> str:
-    """Returns a Host header without its port."""
+    """Returns the host in a Host header, without the port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 
@@ -70,7 +70,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class ErrorGuard:
-    """ASGI middleware: a request that fails gets a one-line error; the details go into the error log."""
+    """ASGI middleware: if a request fails unexpectedly, the response is a one-line error, and the details go into the
+    error log.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -145,10 +147,11 @@ def _call_when_started(server: uvicorn.Server, on_ready: Callable[[], None]) -> 
 
 
 class RequestTimeoutProtocol(H11Protocol):
-    """Closes an HTTP/1.1 connection whose request is incomplete after REQUEST_SECONDS: it would stay open forever.
+    """Closes an HTTP/1.1 connection whose request is incomplete after REQUEST_SECONDS, because it would stay open
+    forever.
 
     The time counts from the request's first byte, or from connecting. Each byte received extends it by 1 /
-    BYTES_PER_SECOND. Nothing times out while the application does not read.
+    BYTES_PER_SECOND. While the application does not read, the time does not run out.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

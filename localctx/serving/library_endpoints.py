@@ -32,9 +32,10 @@ PURPOSES = ("assistants", "user_data")
 
 
 class LibraryEndpoints:
-    """Reads and changes the library with jobs of ``worker`` under ``settings``.
+    """Reads and changes the library with jobs that ``worker`` runs under ``settings``.
 
-    Setting ``stopping`` ends running jobs. ``on_upload()`` is called after an upload, to index it.
+    ``stopping`` is an event; setting it ends running jobs. ``on_upload()`` is called after an upload, so that the file
+    is indexed.
     """
 
     def __init__(

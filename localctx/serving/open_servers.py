@@ -47,10 +47,10 @@ def new_key() -> str:
 
 @contextmanager
 def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
-    """Register a server that listens on ``host`` and ``port`` inside the ``with`` block.
+    """Register a server that listens on ``host`` and ``port`` while the block runs, so that commands find it.
 
     A server is not registered if it is unreachable at this machine's own addresses, or if the data folder is not
-    writable. Then commands answer questions themselves.
+    writable. Commands then answer questions themselves.
     """
     file, lock = home / FOLDER / f"{os.getpid()}-{port}.json", None
     if local := _LOCAL.get(host):

@@ -34,9 +34,9 @@ MAX_DOCUMENTS = 64  # per request
 class CompletionRequest:
     """A parsed request: the reply ``asked`` for, and how to send it.
 
-    An answer ends before the first ``stop`` text. With ``forced`` the answer is one tool call. With ``stream`` the
-    answer is sent in chunks, and ``include_usage`` adds a last chunk with token counts. ``echo`` is the prompt if it is
-    to be repeated at the start of each answer, else "". ``labels`` is the metadata of the request.
+    An answer ends before the first ``stop`` text. If ``forced``, the answer is one tool call. If ``stream``, the answer
+    is sent in chunks; ``include_usage`` adds a last chunk with token counts. ``echo`` is the prompt if it is to be
+    repeated at the start of each answer, else "". ``labels`` is the metadata of the request.
     """
 
     asked: ReplyRequest
@@ -152,7 +152,9 @@ def logprob(token: Token) -> dict[str, Any]:
 
 
 def read_tools(fields: Fields) -> tuple[list[Any], bool, dict[str, Any] | None]:
-    """Returns (tools that an answer may call, whether it must call one, the schema of such a call or None)."""
+    """Read the tools of a request. Returns the tools that an answer may call, True if it must call one, and the JSON
+    schema of such a call (None if it need not call one).
+    """
     tools, choice = fields.take("tools", []), fields.take("tool_choice")
     known = [_tool(tool, i) for i, tool in enumerate(tools)] if isinstance(tools, list) else None
     if known is None:
@@ -212,7 +214,7 @@ def read_documents(fields: Fields) -> list[str]:
 
 
 def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRequest) -> ReplyRequest:
-    """Returns the request ``asked``, changed to one about these ``documents`` (ids).
+    """Returns the request ``asked``, changed so that it asks about these ``documents`` (ids).
 
     The messages must be questions and answers in turn, and end with a question. Raises ApiError.
     """

@@ -35,7 +35,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class OpenAIServer:
     """Serves the model of ``settings``, up to ``max_parallel`` requests at a time.
 
-    Setting ``stopping`` ends running requests.
+    ``stopping`` is an event; setting it ends running requests.
     """
 
     def __init__(self, settings: Settings, max_parallel: int) -> None:
@@ -60,7 +60,9 @@ class OpenAIServer:
         self._worker.close()
 
     def answering(self, app: App, key: str) -> AskEndpoint:
-        """Returns ``app`` wrapped in the endpoint at which commands with the ``key`` ask."""
+        """Returns ``app`` with an additional endpoint, at which ``localctx ask`` commands that have the ``key`` ask
+        questions.
+        """
         return AskEndpoint(app, self._worker, lambda: self._settings, key, self.stopping)
 
     def app(self) -> Starlette:

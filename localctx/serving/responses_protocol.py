@@ -141,7 +141,7 @@ class ResponseObject:
         return {"type": kind, "sequence_number": self._count, **more}
 
     def begin(self) -> Iterator[dict[str, Any]]:
-        """Yields the events before the first text."""
+        """Yields the events of a stream that come before the first text."""
         for kind in ("created", "in_progress"):
             yield self.event(f"response.{kind}", response=self.whole("in_progress"))
         message = {**self._message(), "status": "in_progress", "content": []}
@@ -150,12 +150,12 @@ class ResponseObject:
         yield self.event("response.content_part.added", item_id=self.item, output_index=0, content_index=0, part=part)
 
     def delta(self, text: str) -> dict[str, Any]:
-        """Returns the event for ``text``, the next part of the answer."""
+        """Returns the event with ``text``, the next part of the answer."""
         where = {"item_id": self.item, "output_index": 0, "content_index": 0}
         return self.event("response.output_text.delta", **where, delta=text, logprobs=[])
 
     def end(self) -> Iterator[dict[str, Any]]:
-        """Yields the events after the last text."""
+        """Yields the events of a stream that come after the last text."""
         where, (message, *calls) = {"item_id": self.item, "output_index": 0, "content_index": 0}, self._items()
         yield self.event("response.output_text.done", **where, text=self._answer.text, logprobs=[])
         yield self.event("response.content_part.done", **where, part=message["content"][0])

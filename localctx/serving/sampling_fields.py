@@ -17,10 +17,10 @@ _NUMBERS = {"temperature": float, "top_p": float, "top_k": int, "seed": int}
 
 
 def read_settings(fields: Fields, settings: Settings, *limits: str) -> Settings:
-    """Returns ``settings`` with the sampling parameters of a request.
+    """Returns ``settings`` with the sampling parameters of a request in place of its own.
 
-    ``limits`` names the parameters that may limit the answer's tokens; the first of these that the request has counts.
-    Raises ApiError.
+    ``limits`` are the names of parameters that limit the number of tokens of an answer. The first of these that the
+    request has is used. Raises ApiError.
     """
     wanted = [fields.integer(name, -(1 << 40), 1 << 40) for name in limits]
     given: dict[str, Any] = {"max_tokens": next((one for one in wanted if one is not None), None)}
@@ -59,7 +59,9 @@ def read_controls(fields: Fields, grammar: str, top: int | None) -> TokenControl
 
 
 def read_top(fields: Fields) -> int | None:
-    """Returns the number of top tokens per step that a chat request wants, or None if it wants no logprobs."""
+    """Returns how many of the likeliest tokens a chat request wants with their logprobs at each step; None if it wants
+    no logprobs.
+    """
     wanted, top = fields.flag("logprobs"), fields.integer("top_logprobs", 0, MAX_TOP)
     if top is not None and not wanted:
         raise fields.error("top_logprobs", "needs logprobs = true")
@@ -105,7 +107,7 @@ def read_stop(fields: Fields) -> tuple[str, ...]:
 
 
 def read_stream(fields: Fields) -> tuple[bool, bool]:
-    """Returns (whether the answer is streamed, whether a last chunk has the token counts)."""
+    """Read how the answer is sent. Returns True if it is streamed, and True if a last chunk has the token counts."""
     stream, options = fields.flag("stream"), fields.object("stream_options")
     include_usage = options.flag("include_usage")
     options.choice("include_obfuscation", (False,))

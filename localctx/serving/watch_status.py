@@ -12,14 +12,15 @@ FileNews = Literal["found", "ready", "searchable", "moved", "copy", "deleted", "
 
 @dataclass(frozen=True)
 class FileEvent:
-    """An event of one file; ``news`` says which.
+    """An event of one file of a watched folder; ``news`` says which.
 
     ``found``: the file was parsed and indexed, and waits to be read ahead; ``why`` is a warning of the index, or "".
     ``ready``: it was read ahead. ``searchable``: it will not be read ahead, for the reason ``why``. ``failed``: ``why``
     is the error.
 
-    ``moved``: ``why`` is its earlier path. ``copy``: ``why`` is the path of a file with the same bytes. ``deleted``:
-    its document stays in the library, and ``why`` is the path of another file with the same text, or "".
+    ``moved``: ``why`` is the earlier path of the file. ``copy``: ``why`` is the path of a file with the same bytes.
+    ``deleted``: the document of the file stays in the library, and ``why`` is the path of another file with the same
+    text, or "".
     """
 
     path: str
@@ -89,8 +90,8 @@ def folder_statuses(store: Store, recipe: str, new: Collection[str], missing: Co
 
 
 def is_ready(file: WatchedFile, recipe: str) -> bool:
-    """Returns True if nothing is left to do for a file. ``recipe`` identifies the read-ahead settings, "" if read-ahead
-    is off.
+    """Returns True if ``file`` was taken through all steps: it is parsed, indexed and, unless ``recipe`` is "", read
+    ahead. ``recipe`` identifies the settings of reading ahead, "" if it is off.
     """
     return file.indexed and (not recipe or file.recipe == recipe)
 

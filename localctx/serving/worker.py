@@ -36,7 +36,9 @@ The coroutine yields events for the job's EventStream, and the engine's forward 
 
 @dataclass(frozen=True)
 class Queued:
-    """Yielded while there is no new event. ``position`` is the job's place in the queue, from 1, or 0 once it runs."""
+    """An event that is yielded while the job has no new event. ``position`` is the job's place in the queue, from 1, or
+    0 when it runs.
+    """
 
     position: int
 
@@ -73,7 +75,7 @@ class EventStream:
         self._worker.cancel(self)
 
     def hold(self, held: AbstractContextManager[None]) -> None:
-        """Enter the context ``held``, which is left when the job has ended."""
+        """Enter the context manager ``held`` now, and leave it when the job has ended."""
         self._held.enter_context(held)
 
     def put(self, event: Any) -> None:
@@ -191,7 +193,7 @@ class EngineWorker:
 
     @contextmanager
     def drained(self) -> Iterator[None]:
-        """Cancel all jobs and run none inside the ``with`` block. Raises Cancelled if the worker is closed."""
+        """Cancel all jobs, and run none while the block runs. Raises Cancelled if the worker is closed."""
         started, done = threading.Event(), threading.Event()
 
         def wait(session: "Session") -> Generator[Any, None, None]:

@@ -22,7 +22,7 @@ Commands = Literal["answer", "load", "pages", ""]
 
 @dataclass(frozen=True)
 class Shown:
-    """A setting's field in the window: its group, its label, and a line below the label."""
+    """How the window shows a setting: the group of its field, its label, and a line below the label."""
 
     group: Group
     label: str
@@ -58,7 +58,7 @@ def declare(
     page: str = "",
     shown: Shown | None = None,
 ) -> T:
-    """Returns the dataclass field of a setting with its declaration. The arguments are the fields of Setting."""
+    """Returns a dataclass field that declares a setting. The arguments are the fields of Setting."""
     setting = Setting(kind, help, section, commands, more, page, shown, default)
     declared: T = field(default=default, metadata={"setting": setting})
     return declared

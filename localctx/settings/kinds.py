@@ -22,7 +22,7 @@ class ValueKind(Protocol):
 
     @property
     def accepts(self) -> str:
-        """The accepted values in words, which follow "use" in an error."""
+        """The accepted values in words, such as ``a number from 1 to 8``. An error says "use" and then these words."""
 
     def parse(self, value: Any) -> Any:
         """Returns ``value`` in the setting's type. Raises ValueError, TypeError or OverflowError."""
@@ -30,14 +30,14 @@ class ValueKind(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few words. ``labels`` maps each word to its name in the window."""
+    """The kind of a setting whose value is one of a few words. ``labels`` maps each word to its name in the window."""
 
     metavar: ClassVar[str] = "HOW"
     labels: Mapping[str, str]
 
     @classmethod
     def of(cls, *words: str) -> "Choice":
-        """Returns a choice of ``words`` that are named like themselves in the window."""
+        """Returns a choice of ``words``, which have the same names in the window."""
         return cls(dict(zip(words, words, strict=True)))
 
     @property
@@ -52,7 +52,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Switch:
-    """``on`` or ``off``, or another word with that meaning, such as ``yes`` or ``0``."""
+    """The kind of a setting that is ``on`` or ``off``. Other words with that meaning are accepted, such as ``yes`` or
+    ``0``.
+    """
 
     metavar: ClassVar[str] = "HOW"
     words = ("on", "1", "true", "yes", "off", "0", "false", "no")
@@ -69,7 +71,9 @@ class Switch:
 
 @dataclass(frozen=True)
 class Number:
-    """A number from ``low`` to ``high``, whole or a float. With ``optional``, None is accepted, too."""
+    """The kind of a setting whose value is a number from ``low`` to ``high``, whole or a float. If ``optional``, None
+    is accepted, too.
+    """
 
     metavar: ClassVar[str] = "N"
     low: float
@@ -93,7 +97,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Size:
-    """A size in bytes such as ``4GiB``, or one of ``words``."""
+    """The kind of a setting whose value is a size in bytes such as ``4GiB``, or one of ``words``."""
 
     metavar: ClassVar[str] = "SIZE"
     words: tuple[str, ...] = ("auto",)
@@ -110,9 +114,10 @@ class Size:
 
 @dataclass(frozen=True)
 class Text:
-    """A text. ``examples`` are offered in the window. Texts for which ``is_valid`` returns False are rejected.
+    """The kind of a setting whose value is a text. ``examples`` are offered in the window. Texts for which ``is_valid``
+    returns False are rejected.
 
-    ``limit`` follows the examples in an error.
+    ``limit`` says in words which texts are valid; an error says it after the examples.
     """
 
     metavar: ClassVar[str] = "NAME"

@@ -34,7 +34,9 @@ CAPS = ("memory", "ram", "disk")  # the settings that limit KV bytes
 
 
 def attention_loss(reading: str) -> float | None:
-    """Returns the share of attention that ``full``, ``sparse`` or ``sparse:0.05`` may lose; None for any other text."""
+    """Returns the share of attention that may be lost to skipped pages under the setting ``reading``: ``full``,
+    ``sparse`` or ``sparse:0.05``. Returns None for any other text.
+    """
     if reading == "full":
         return 0.0
     loss = float(match[1] or SPARSE_LOSS) if (match := _SPARSE.fullmatch(reading)) else 0.0
@@ -405,7 +407,9 @@ class Settings:
 
     @property
     def reading_key(self) -> tuple[str, ...]:
-        """The values of the settings that decide how documents are read ahead. Other values mean: read again."""
+        """The values of the settings on which reading ahead depends. If one changes, documents must be read ahead
+        again.
+        """
         return tuple(str(getattr(self, name)) for name in _READING)
 
     @property

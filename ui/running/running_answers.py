@@ -96,7 +96,9 @@ class RunningAnswers:
             self._threads[-1].start()
 
     def of(self, chat: str) -> RunningAnswer | None:
-        """Returns the running answer of a chat, or one that ended and was not shown yet, or None."""
+        """Returns the running answer of a chat, or an answer that ended but was not shown yet. Returns None if there is
+        neither.
+        """
         with self._lock:
             return self._answers.get(chat)
 

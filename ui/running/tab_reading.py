@@ -31,10 +31,11 @@ MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The target of reading ahead: uploaded ``files``, the chat's ``documents`` (ids), and the mark to read up to.
+    """What a tab wants to have read ahead: uploaded ``files``, the chat's ``documents`` (ids), and the mark to read up
+    to.
 
-    ``begun`` is True if the chat has messages. ``settings`` are the values of settings whose change makes reading again
-    necessary.
+    ``begun`` is True if the chat has messages. ``settings`` are the values of the settings whose change makes reading
+    again necessary.
     """
 
     files: tuple[str, ...] = ()

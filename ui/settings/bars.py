@@ -58,10 +58,10 @@ def page_cells(report: dict[str, Any], title: str) -> str:
 
 
 def summary(where: str, mass: Sequence[float], reused: int, title: str) -> str:
-    """Returns the page map in words.
+    """Returns the page map as text.
 
-    ``where`` has one letter per page for its tier; ``mass`` has the attention mass of each page. ``reused`` pages were
-    kept from before.
+    ``where`` has a letter for each page, for its tier; ``mass`` has the attention mass of each page. The first
+    ``reused`` pages were kept from before.
     """
     counts = Counter(where)
     tiers = {"d": "on the device", "h": "in RAM beside it", "s": "on disk", "p": "kept in part", "x": "dropped"}

@@ -37,7 +37,7 @@ def add_routes(app: FastAPI, window: AppWindow) -> None:
 
 
 class ViewerPages:
-    """Answers the viewer's requests from the store of a window. An unknown document is a 404."""
+    """Answers the viewer's HTTP requests from the store of a window. For an unknown document, the answer is 404."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._drawn = window, DrawnPages()

@@ -44,8 +44,8 @@ class BatchOptions:
 
     @classmethod
     def take(cls, flags: dict[str, Any]) -> "BatchOptions":
-        """Returns the options in ``flags``, and removes them there. Raises UsageError for flags that cannot be
-        combined.
+        """Returns the batch options in ``flags``, and removes them from ``flags``. Raises UsageError for flags that
+        cannot be combined.
         """
         options = cls(**{field.name: flags.pop(field.name) for field in fields(cls)})
         if options.server:
@@ -54,8 +54,8 @@ class BatchOptions:
 
 
 def batch_options(command: Callable) -> Callable:
-    """Add the flags that say on which machines a batch is computed, and whether documents that are done are computed
-    again.
+    """Decorate a command with the flags of a batch: on which machines it is computed, and whether documents that are
+    done are computed again.
     """
     elsewhere: dict[str, Any] = {"section": "Other machines"}
     folder = click.Path(path_type=Path)
@@ -80,15 +80,17 @@ def batch_options(command: Callable) -> Callable:
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """The end of a batch: its ``jobs``, its ``report``, and the ``error`` that stopped it, if one did."""
+    """The result of running a batch: its ``jobs``, its ``report``, and the ``error`` that stopped it, None if it ran to
+    its end.
+    """
 
     jobs: "Sequence[DocumentJob]"
     report: "Report"
     error: UserError | None
 
     def exit(self) -> None:
-        """End the command after a batch that did not end well. The exit code is 130 if the batch was stopped, 1 or 2
-        after an ``error``, and 3 if some documents failed.
+        """End the command with an exit code, if the batch did not end well: 130 if it was stopped, 1 or 2 after an
+        ``error``, and 3 if some documents failed.
         """
         if self.report.stopped:
             print_error("localctx: stopped; run it again to continue")
@@ -101,9 +103,10 @@ class BatchEnd:
 
 @dataclass(frozen=True)
 class OpenBatch:
-    """A batch with an open ``session``, which does ``task`` on documents in one round or in several.
+    """A batch with an open ``session``, which can do ``task`` for several sets of documents, one after another
+    (rounds).
 
-    ``remote`` is the server that computes, or None.
+    ``remote`` is the server that computes, or None for this machine.
     """
 
     session: "Session"
@@ -126,14 +129,14 @@ class OpenBatch:
         return jobs
 
     def report(self) -> "Report":
-        """Returns the report of a round that begins now."""
+        """Returns a new report, for a round that begins now."""
         from localctx.batch.run_batch import Report
 
         return Report(self.task, self.method)
 
     def run(self, jobs: "list[DocumentJob]", report: "Report", force: bool) -> BatchEnd:
-        """Run a round: do the task on the documents of ``jobs``, write the outputs, show the progress, and fill the
-        report. An error that concerns all documents is in the result. ``force`` computes results again.
+        """Do the task for the documents of ``jobs``, write the outputs, show the progress, and fill ``report``. If
+        ``force``, results are computed again. An error that concerns all documents is in the result.
         """
         from localctx.cli.progress import BatchProgress
 
@@ -166,8 +169,8 @@ def open_batch(
     options: BatchOptions,
     terminal: "Terminal",
 ) -> Iterator[OpenBatch]:
-    """Open a session for ``task`` that writes the outputs that ``make_outputs`` returns. Ctrl-C stops its work. Raises
-    UserError.
+    """Open a session for ``task`` that writes results to the outputs which ``make_outputs`` returns. Ctrl-C stops its
+    work. Raises UserError.
     """
     from localctx.cli.terminal import cancel_on_interrupt
     from localctx.session import Session
@@ -189,11 +192,11 @@ def run_batch(
     terminal: "Terminal",
     check_jobs: "Callable[[Sequence[DocumentJob]], object]" = lambda jobs: None,
 ) -> BatchEnd:
-    """Do ``task`` on the documents in ``paths``, write the outputs that ``make_outputs`` returns, and show the
-    progress.
+    """Do ``task`` for the documents in ``paths``, write results to the outputs which ``make_outputs`` returns, and show
+    the progress.
 
-    ``check_jobs`` gets the documents before the work begins, and may refuse them. Raises UserError before the work
-    begins. A later error is in the result.
+    ``check_jobs`` is called with the documents before the work begins, and may raise an error. Raises UserError before
+    the work begins. A later error is in the result.
     """
     with open_batch(task, settings, make_outputs, options, terminal) as batch:
         report = batch.report()

@@ -39,7 +39,7 @@ LOCAL_FLAGS = (
 
 
 def server_options(command: Callable) -> Callable:
-    """Add the flags that send a batch to a server."""
+    """Decorate a command with the flags that send a batch to a server."""
     for add in (
         option(
             "--together",
@@ -90,7 +90,9 @@ class _ServerWorker:
 
 
 class RemoteBatch:
-    """Runs a batch with ``model`` of a server (None: its only one), up to ``max_parallel`` documents at a time."""
+    """Runs a batch with ``model`` of a server (None: the server's only model), up to ``max_parallel`` documents at a
+    time.
+    """
 
     def __init__(self, server: "RemoteServer", model: str | None, max_parallel: int) -> None:
         self._server, self._model, self._max_parallel = server, model, max_parallel

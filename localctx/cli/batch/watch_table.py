@@ -1,4 +1,4 @@
-"""``table --watch``: keeps a table current while files are added, changed, renamed and deleted."""
+"""``table --watch``: keeps a table up to date while files are added, changed, renamed and deleted."""
 
 import gc
 import sys
@@ -25,7 +25,9 @@ RETRY = 30.0  # seconds to wait after an error, such as a full disk
 
 
 def check_watched(paths: Sequence[str], rows: "AnswerTable", options: BatchOptions) -> "TableFile":
-    """Returns ``rows`` if they are written to a file, and all ``paths`` are folders. Raises UsageError."""
+    """Check that a table can be watched: its ``rows`` are written to a file, and all ``paths`` are folders. Returns
+    ``rows``. Raises UsageError.
+    """
     from localctx.batch.table.table_file import TableFile
 
     if not isinstance(rows, TableFile):
@@ -45,11 +47,11 @@ def watch_table(
     home: Path,
     as_json: bool,
 ) -> None:
-    """Make the table of ``rows`` and keep it current until Ctrl-C, with exit code 130. ``home`` is the data folder.
+    """Write the table of ``rows`` and keep it up to date until Ctrl-C, with exit code 130. ``home`` is the data folder.
     Changes are printed as lines, or as JSON.
 
-    Raises UsageError if another process keeps the same file current, and UserError for what goes wrong before the
-    table is complete. Later errors are printed, and tried again.
+    Raises UsageError if another process keeps the same file up to date, and UserError for an error before the table is
+    complete. Later errors are printed, and tried again.
     """
     from localctx.batch.table.corrections import find_corrected
     from localctx.batch.table.standing_table import StandingTable, common_folder
@@ -71,9 +73,9 @@ def watch_table(
 
 
 class TableWatcher:
-    """Updates a standing table whenever files of its folders or corrections change.
+    """Updates a table that stays up to date, whenever files of its folders or corrections change.
 
-    ``corrected`` are corrections with the paths of their documents, to be stored once the documents are read.
+    ``corrected`` are corrections with the paths of their documents. They are stored after the documents are read.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class TableWatcher:
         self._watched: list[str] = []
 
     def run(self, print_change: "Callable[[RowChange], object]") -> None:
-        """Keep the table current until KeyboardInterrupt. Raises UserError and OSError until it is complete once."""
+        """Keep the table up to date until KeyboardInterrupt, and call ``print_change`` with each change. Raises
+        UserError and OSError until the table was complete once.
+        """
         from localctx.library.folders.folder_events import FolderEvents
 
         with closing(FolderEvents(self._changed.set)) as events:

@@ -21,10 +21,10 @@ def refuse_few_bits(settings: "Settings") -> None:
 def measure_bits(
     session: "Session", terminal: "Terminal", gate: "QualityGate", reference: "QualityResult"
 ) -> list["WeightsResult"]:
-    """Measure all kinds of weights, of localctx and of llama.cpp, and print each result.
+    """Measure all weight formats with few bits, of localctx and of llama.cpp, and print each result.
 
-    Returns the results. ``reference`` is the quality of full weights, with which all others are compared; it becomes
-    the first result. ``gate`` measures the divergence.
+    Returns the results. ``reference`` is the quality of full weights, with which the others are compared; it is the
+    first result. ``gate`` measures the divergence.
     """
     from localctx.quality.weights_quality import WeightsComparison, WeightsResult
 
@@ -39,7 +39,7 @@ def measure_bits(
 
 
 def bits_row(result: "WeightsResult") -> dict[str, Any]:
-    """Returns the row of the printed table for one kind of weights."""
+    """Returns the row of the printed table for one weight format."""
     d = result.divergence
     numbers = {"KL MEAN": f"{d.kl_mean:.5f}", "KL P99": f"{d.kl_p99:.4f}", "TOP-1": f"{d.top1:.1%}"}
     size = format_bytes(result.nbytes)

@@ -49,7 +49,7 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, max_tok
 class temporary_asker:
     """A context manager whose value is a function that asks a question about a text.
 
-    It asks in a temporary data folder, with the settings of ``session``.
+    The function works in a temporary data folder, with the settings of ``session``.
     """
 
     def __init__(self, session: "Session") -> None:
