@@ -49,9 +49,7 @@ class _Gutter(NamedTuple):
 
 
 def in_order(pieces: Sequence[LinePiece]) -> list[TextLine]:
-    """Put line pieces in reading order. ``pieces`` are those of one direction, in the file's order. Returns the lines
-    of text.
-    """
+    """Returns the lines of text in reading order. ``pieces`` are those of one direction, in the file's order."""
     if len(pieces) > _MAX_PIECES:
         return _rows(pieces)
     return list(_divided(list(pieces)))
