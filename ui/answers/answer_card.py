@@ -156,10 +156,11 @@ def summary_body(text: str, citations: Sequence[dict[str, Any]], text_of: TextOf
 def _summary(text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace]) -> str:
     if not checked or not all(s.source and _within(text[s.start : s.end], s.source.quote) for s in checked):
         return f'<p class="lc-quiet">{WRITTEN}</p><div class="lc-said">{_numbered(text, checked, places)}</div>'
-    names, lines = list(dict.fromkeys(s.source.name for s in checked if s.source)), list[str]()
+    sourced = [(s, s.source) for s in checked if s.source]
+    names, lines = list(dict.fromkeys(source.name for _, source in sourced)), list[str]()
     for name in names:
-        found = [s for s in checked if s.source and s.source.name == name]
-        items = "".join(f"<li>{escape(' '.join(s.source.quote.split()))}{_number(s, places)}</li>" for s in found)
+        found = [(s, " ".join(source.quote.split())) for s, source in sourced if source.name == name]
+        items = "".join(f"<li>{escape(quote)}{_number(s, places)}</li>" for s, quote in found)
         lines.append(f"<h3>{escape(name)}</h3>" * (len(names) > 1) + f"<ul>{items}</ul>")
     return f'<p class="lc-quiet">{EXTRACTED}</p><div class="lc-said">{"".join(lines)}</div>'
 
