@@ -12,7 +12,8 @@ TYPE_CHECKING = False  # typing takes long to import, and the command cannot han
 if TYPE_CHECKING:
     from typing import Any
 
-    from localctx.api import Library, compare, open, plan, table
+    from localctx.api import Library, census, compare, open, plan, table
+    from localctx.batch.census import Census, Certificate
     from localctx.batch.table.cells import AnswerCell, AnswerRow
     from localctx.batch.table.columns import TableColumn
     from localctx.document_parts import Citation
@@ -33,6 +34,8 @@ _HOMES = {
     "AnswerSentence": "localctx.library.citations.sentence_sources",
     "AnswerStats": "localctx.results",
     "Cancelled": "localctx.errors",
+    "Census": "localctx.batch.census",
+    "Certificate": "localctx.batch.census",
     "Citation": "localctx.document_parts",
     "Capacity": "localctx.engine.planning.capacity",
     "ClauseChange": "localctx.library.compare.comparison",
@@ -44,6 +47,7 @@ _HOMES = {
     "Summary": "localctx.results",
     "TableColumn": "localctx.batch.table.columns",
     "UserError": "localctx.errors",
+    "census": "localctx.api",
     "compare": "localctx.api",
     "open": "localctx.api",
     "plan": "localctx.api",
@@ -59,6 +63,8 @@ __all__ = [
     "AnswerStats",
     "Cancelled",
     "Capacity",
+    "Census",
+    "Certificate",
     "Citation",
     "ClauseChange",
     "Comparison",
@@ -70,6 +76,7 @@ __all__ = [
     "TableColumn",
     "UserError",
     "__version__",
+    "census",
     "compare",
     "events",
     "open",

@@ -5,8 +5,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localctx.engine.events import Progress
+from localctx.engine.events import Done, Progress
 from localctx.engine.planning.capacity import Capacity, plan_memory
+from localctx.engine.request_report import AnswerReport
 from localctx.library.add import Added
 from localctx.library.search.search import Passage
 from localctx.results import Answer
@@ -15,6 +16,7 @@ from localctx.settings import load_settings, parse_size
 from localctx.store.documents import DocumentRow
 
 if TYPE_CHECKING:
+    from localctx.batch.census import Census
     from localctx.batch.table.cells import AnswerRow
     from localctx.batch.table.columns import TableColumn
     from localctx.library.compare.comparison import Comparison
@@ -63,6 +65,31 @@ def table(
     with Session(adapted, on_progress) as session, session.workflows.summaries() as summarizing:
         files = [fspath(source) for source in sources]
         return fill_table(summarizing, session.forward_each, files, named)
+
+
+def census(
+    *sources: DocumentSource,
+    question: str,
+    best: int = 0,
+    on_progress: Callable[[Progress], None] = ignore,
+    **settings: Any,
+) -> "Census":
+    """Put ``question`` to every passage of the files, folders and patterns ``sources``. With ``best``, only that many
+    passages are asked, the likeliest. Answers are stored, so a census that was stopped goes on. Raises UserError.
+    """
+    from localctx.batch.census import Census, read_documents
+    from localctx.library.folders.find import find_documents
+
+    with Session(load_settings(**settings), on_progress) as session:
+        files = list(find_documents([fspath(source) for source in sources], lambda *ignored: None))
+        with session.workflows.library() as library:
+            documents, done = read_documents(library, files, on_progress), list[Done]()
+        for event in session.run(session.workflows.questions.census(documents.ids, question, best)):
+            done += [event] if isinstance(event, Done) else []
+    report = done[-1].report
+    assert isinstance(report, AnswerReport)
+    assert report.everywhere, "every passage was asked"
+    return Census(Answer.from_report(report, (), done[-1].failed), documents.certificate(report.everywhere))
 
 
 def compare(old: DocumentSource, new: DocumentSource, **settings: Any) -> "Comparison":

@@ -12,6 +12,7 @@ import click
 from localctx.cli.advice import said_after_update
 from localctx.cli.ask import ask, prepare
 from localctx.cli.backup import backup, restore
+from localctx.cli.batch.census import census
 from localctx.cli.batch.summarize import summarize
 from localctx.cli.batch.table import table
 from localctx.cli.bench import bench
@@ -127,6 +128,7 @@ def cli() -> None:
     localctx prepare book.md        # read now, ask later
     localctx summarize reports/ -o summaries/
     localctx table invoices/ --ask supplier --ask "total (money)" -o invoices.xlsx
+    localctx census letters/ "Who asks for a refund?"
     localctx compare old.docx new.pdf
     localctx serve                  # an OpenAI-compatible API
     localctx library list
@@ -135,7 +137,24 @@ def cli() -> None:
 
 
 _COMMANDS: tuple[click.Command, ...] = (
-    *(ask, chat, chats, summarize, table, compare, ui, serve, mcp, prepare, plan, quality, bench, library, models),
+    *(
+        ask,
+        chat,
+        chats,
+        summarize,
+        table,
+        census,
+        compare,
+        ui,
+        serve,
+        mcp,
+        prepare,
+        plan,
+        quality,
+        bench,
+        library,
+        models,
+    ),
     *(backup, restore, doctor, desktop, uninstall, help_),
 )
 for _command in _COMMANDS:

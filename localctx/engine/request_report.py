@@ -56,15 +56,20 @@ class KVReport:
 
 @dataclass
 class EverywhereReport:
-    """The report on a question that is put to every passage. There are ``passages`` passages in all; ``asked`` were
-    asked so far, and for ``reused_answers`` passages the store had an answer. ``groups`` are equal answers with their
-    count and the indices of their citations. ``tokens`` (of all prompts) and ``seconds`` exclude stored answers.
-    ``persist`` is True if pages and answers are kept in the store.
+    """The report on a question that is put to every passage. There are ``passages`` passages in all; with ``best``,
+    only so many are to be asked, the likeliest. ``asked`` were asked so far: ``answered`` of them answer the question,
+    ``unsure`` may answer it, ``silent`` do not. For ``reused_answers`` passages the store had an answer. ``groups``
+    are equal answers with their count and the indices of their citations. ``tokens`` (of all prompts) and ``seconds``
+    exclude stored answers. ``persist`` is True if pages and answers are kept in the store.
     """
 
     passages: int
     persist: bool
+    best: int = 0
     asked: int = 0
+    answered: int = 0
+    unsure: int = 0
+    silent: int = 0
     reused_answers: int = 0
     groups: list[dict[str, Any]] = field(default_factory=list)
     tokens: dict[str, int] = field(

@@ -14,11 +14,14 @@ PassageKey = tuple[str, int, int]
 
 
 class StoredAnswer(NamedTuple):
-    """The answer of one passage, and the characters ``start..end`` of the document that support it."""
+    """The answer of one passage, and the characters ``start..end`` of the document that support it. ``sure`` is False
+    if the passage probably answers the question, but the model did not say what it answers.
+    """
 
     text: str
     start: int
     end: int
+    sure: bool = True
 
 
 class PassageAnswers:
@@ -34,14 +37,14 @@ class PassageAnswers:
         passages of these documents, by passage. The value None means that the passage does not answer the question.
         """
         rows = self._db.query(
-            """SELECT document, start, "end", answer, quote_start, quote_end FROM passage_answers
+            """SELECT document, start, "end", answer, quote_start, quote_end, sure FROM passage_answers
             WHERE recipe = ? AND document IN (SELECT value FROM json_each(?))""",
             [recipe, json.dumps(list(documents))],
         )
         return {
             (row["document"], row["start"], row["end"]): None
             if row["answer"] is None
-            else StoredAnswer(row["answer"], row["quote_start"], row["quote_end"])
+            else StoredAnswer(row["answer"], row["quote_start"], row["quote_end"], bool(row["sure"]))
             for row in rows
         }
 
@@ -50,9 +53,10 @@ class PassageAnswers:
         Their documents must be stored. Only the answers of the latest MAX_RECIPES recipes are kept.
         """
         made = time.time()
-        rows = [(recipe, *key, *(answer or (None, None, None)), made) for key, answer in answers]
+        values = ((key, answer or (None, None, None, True)) for key, answer in answers)
+        rows = [(recipe, *key, *about, made, sure) for key, (*about, sure) in values]
         with self._db.atomic():
-            self._db.conn.executemany("INSERT OR REPLACE INTO passage_answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.conn.executemany("INSERT OR REPLACE INTO passage_answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.execute(
                 """DELETE FROM passage_answers WHERE recipe NOT IN
                 (SELECT recipe FROM passage_answers GROUP BY recipe ORDER BY max(made) DESC LIMIT ?)""",

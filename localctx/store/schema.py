@@ -365,3 +365,9 @@ def usual_letters(db: Database) -> None:
             before = terms_as_written(text, latin)
             db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [chunk, before])
             db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
+
+
+@migrate()
+def sure_answers(db: Database) -> None:
+    """Mark the answers of passages that the model was not sure of."""
+    db.execute("ALTER TABLE passage_answers ADD COLUMN sure INTEGER NOT NULL DEFAULT 1")

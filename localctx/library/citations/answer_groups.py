@@ -69,6 +69,16 @@ def describe_groups(
     return "\n".join([head, "", *lines])
 
 
+def describe_unsure(citations: Sequence[Citation], lengths: Mapping[str, int]) -> str:
+    """Returns passages that probably answer the question as text: a first line with their number, then a line with the
+    cited sentence for each. ``lengths`` has the number of characters of each document by its id.
+    """
+    names, more = len({citation.document for citation in citations}) > 1, len(citations) - MAX_PLACES
+    head = f"{len(citations):,} passage{'s' * (len(citations) > 1)} may answer it, but no answer is sure:"
+    lines = [f'- "{_cut(c.quote)}" ({place_of(c, lengths[c.document], names)})' for c in citations[:MAX_PLACES]]
+    return "\n".join([head, "", *lines, *([f"- and {more:,} more"] if more > 0 else [])])
+
+
 def place_of(citation: Citation, length: int, with_name: bool) -> str:
     """Returns the place where a citation begins, as text: its page or, without pages, a percentage of the text's
     ``length`` in characters.
@@ -93,8 +103,12 @@ def _with_sentence(answer: str, sentence: str) -> str:
     line, around = " ".join(answer.split()), " ".join(sentence.split())
     if _normalized(around) in _normalized(line):
         return line
-    cut = around if len(around) <= MAX_SENTENCE else around[:MAX_SENTENCE].rsplit(None, 1)[0] + " ..."
-    return f'{line}{"" if line[-1:] in ENDS else ":"} "{cut}"'
+    return f'{line}{"" if line[-1:] in ENDS else ":"} "{_cut(around)}"'
+
+
+def _cut(sentence: str) -> str:
+    line = " ".join(sentence.split())
+    return line if len(line) <= MAX_SENTENCE else line[:MAX_SENTENCE].rsplit(None, 1)[0] + " ..."
 
 
 def _normalized(answer: str) -> str:

@@ -145,14 +145,27 @@ class AskWorkflow:
             request.begin_persisting()
         return request
 
+    def census(self, sources: Sequence[str], question: str, best: int = 0) -> EngineCoroutine[None]:
+        """Put ``question`` to every passage of ``sources`` (files, or ids of stored documents), the likeliest first.
+        With ``best``, only that many passages are asked. Pages and answers are kept. The last event is Done. Raises
+        UserError, and Cancelled if cancelled before the first passage was asked.
+        """
+        with self._runtime.running():
+            documents, seconds = self._read(sources, True, None)
+            with store_errors(self._runtime.settings.home):
+                request = yield from self.open_everywhere(documents, question, True, best)
+            request.seconds |= seconds
+            yield from run_request(request, self.answer(request, question, self._runtime.settings))
+        yield Done(request.answer_report(), request.persist_error)
+
     def open_everywhere(
-        self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
+        self, documents: Sequence[StoredDocument] | None, question: str, persist: bool, best: int = 0
     ) -> EngineCoroutine[Request]:
         """Build the request that puts ``question`` to every passage of ``documents``, or of the library (None). If
         ``persist``, kept pages and answers are reused, and new ones are kept. Raises NothingFound if there is no
         passage.
         """
-        return (yield from self._everywhere.open(documents, question, persist))
+        return (yield from self._everywhere.open(documents, question, persist, best))
 
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()

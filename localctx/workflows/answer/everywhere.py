@@ -18,7 +18,7 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import EverywhereReport
 from localctx.engine.run_request import rank_request
 from localctx.errors import Cancelled, NothingFound, StoreError
-from localctx.library.citations.answer_groups import describe_groups, group_answers
+from localctx.library.citations.answer_groups import describe_groups, describe_unsure, group_answers
 from localctx.library.search.search import Passage, all_passages, cut_passages
 from localctx.library.wording.language import language_warnings
 from localctx.store.documents import StoredDocument
@@ -43,7 +43,7 @@ class EverywhereWorkflow:
         self._builder, self._runtime = builder, builder.runtime
 
     def open(
-        self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
+        self, documents: Sequence[StoredDocument] | None, question: str, persist: bool, best: int = 0
     ) -> EngineCoroutine[Request]:
         """Build the request that puts ``question`` to every passage of ``documents`` (None: of the whole library).
 
@@ -60,7 +60,7 @@ class EverywhereWorkflow:
         yield from map(Note, language_warnings(self._runtime.settings, documents))
         request = question_alone(self._builder, question)
         request.prompt.documents, request.prompt.passages = documents, passages
-        request.result.everywhere = EverywhereReport(len(passages), persist)
+        request.result.everywhere = EverywhereReport(len(passages), persist, best)
         request.adapter = self._runtime.adapter
         request.plan = replace(
             request.plan,
@@ -127,8 +127,9 @@ class _PassageLoop:
         if self._report.persist:
             ids = [document.id for document in self._request.prompt.documents]
             self._answers |= self._runtime.read_store(lambda s: s.passage_answers.of(self._recipe, ids)) or {}
-        waiting = [p for p in self._passages if passage_key(p) not in self._answers]
-        self._report.asked = self._report.reused_answers = len(self._passages) - len(waiting)
+        likeliest = sorted(self._passages, key=lambda passage: -passage.score)[: self._report.best or None]
+        waiting = [p for p in likeliest if passage_key(p) not in self._answers]
+        self._report.asked = self._report.reused_answers = sum(passage_key(p) in self._answers for p in self._passages)
         yield self._progress()
         try:
             yield from gather(self._ask, waiting, MAX_SIDE_BY_SIDE)
@@ -142,20 +143,27 @@ class _PassageLoop:
         if self._failed and self._failed not in self._told:
             yield Note(self._failed)
         self._report.asked = sum(passage_key(p) in self._answers for p in self._passages)
-        said = [PassageAnswer(p, answer) for p in self._passages if (answer := self._answers.get(passage_key(p)))]
+        found = [PassageAnswer(p, answer) for p in self._passages if (answer := self._answers.get(passage_key(p)))]
+        said, unsure = ([one for one in found if one.answer and one.answer.sure is sure] for sure in (True, False))
         groups = group_answers([one.answer.text for one in said if one.answer])
-        self._request.result.citations = [one.citation for one in said]
+        self._request.result.citations = [one.citation for one in (*said, *unsure)]
         self._report.groups = [group.to_json() for group in groups]
+        self._report.answered, self._report.unsure = len(said), len(unsure)
+        self._report.silent = sum(passage_key(p) in self._answers for p in self._passages) - len(found)
         sentences = [one.sentence for one in said]
         asked, total = self._report.asked, self._report.passages
         lengths = {document.id: len(document.whole.text) for document in self._request.prompt.documents}
         text = (
-            describe_groups(groups, self._request.result.citations, sentences, lengths, asked)
+            describe_groups(groups, [one.citation for one in said], sentences, lengths, asked)
             if said
             else _nothing(asked, total)
         )
+        if unsure:
+            text += f"\n\n{describe_unsure([one.citation for one in unsure], lengths)}"
         if asked < total:
-            text += f"\n\nStopped after {asked:,} of {total:,} passages."
+            best = self._report.best
+            text += f"\n\nOnly the best {asked:,}" if asked >= best > 0 else f"\n\nStopped after {asked:,}"
+            text += f" of {total:,} passages{' were asked' if asked >= best > 0 else ''}."
         for line in text.splitlines(keepends=True):
             self._request.result.answers[0].append(Token(line, 0))
             yield self._request.result.answers[0][-1]

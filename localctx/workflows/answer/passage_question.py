@@ -26,7 +26,7 @@ from localctx.workflows.summary_task import digest
 MAX_ANSWER = 96  # tokens of one passage's answer
 MIN_WORDS = 0.6  # share of the question's words, by weight, with which a passage needs no likelihood gain
 MIN_NOT_SAID = 0.5  # probability of an adapter's "not said" above which nothing else is likelier
-RECIPE = "everywhere 4"  # raise the number when passages are answered in another way
+RECIPE = "everywhere 5"  # raise the number when passages are answered in another way
 
 AnswerPassage = Callable[[AnswerCase], EngineCoroutine[None]]
 """A coroutine function that answers from the one passage of the case's request, and cites it."""
@@ -63,7 +63,7 @@ class PassageAnswer:
     def citation(self) -> Citation:
         """The citation of the answer. There must be an answer."""
         assert self.answer, "only what was said is cited"
-        p, (_, start, end) = self.passage, self.answer
+        p, (_, start, end, _) = self.passage, self.answer
         quote = p.text[start - p.start : end - p.start]
         return Citation(p.document, p.name, p.page_at(start), p.heading, start, end, quote, "passage", 1.0)
 
@@ -170,7 +170,7 @@ class PassageQuestion:
         text = request.texts[0]
         if says_nothing(request) and request.result.stopped != "unanswered" and request.adapter and self._decides:
             (nearest, *_) = cite_passages("", self._question, [passage])
-            return StoredAnswer(nearest.quote, nearest.start, nearest.end)
+            return StoredAnswer(nearest.quote, nearest.start, nearest.end, sure=False)
         if request.result.stopped == "unanswered" or says_nothing(request):
             return None
         start, end = passage.start, passage.end
