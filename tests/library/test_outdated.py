@@ -1,10 +1,10 @@
 """Stored answers and summaries that rest on text which a newer version of their document changed."""
 
 import json
-import os
 from contextlib import closing
 
 import pytest
+from newer_versions import answer_in_chat, change, cite
 
 from localctx.library.add import add_document
 from localctx.library.compare.outdated import outdated_texts
@@ -19,27 +19,6 @@ def lease(tmp_path):
     file = tmp_path / "lease.txt"
     file.write_text(f"{RENT}\n\n{PETS}\n\n{NOTICE}\n")
     return file
-
-
-def change(file, changes):
-    """Write the next version of a file."""
-    text = file.read_text()
-    for old, new in changes.items():
-        text = text.replace(old, new)
-    file.write_text(text)
-    os.utime(file, ns=(0, file.stat().st_mtime_ns + 10**9))
-
-
-def cite(store, document, quote):
-    start = store.documents.text(document).index(quote)
-    return {"document": document, "name": "lease.txt", "start": start, "end": start + len(quote), "quote": quote}
-
-
-def answer_in_chat(store, document, question, *quotes):
-    chat = store.chats.create("", [document])
-    asked = store.chats.append(chat.id, None, "user", question)
-    cited = [cite(store, document, quote) for quote in quotes]
-    return store.chats.append(chat.id, asked.id, "assistant", "Said.", citations=cited, stopped="eos")
 
 
 def test_only_what_rests_on_changed_clauses_is_outdated(store, lease):

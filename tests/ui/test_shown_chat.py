@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 from chat_pages import build_chat_page
 from gradio.context import LocalContext
+from newer_versions import answer_in_chat, change
 
 from localctx.errors import ModelError
+from localctx.library.add import add_document
 from localctx.store.chats import Message
-from localctx.ui.chat.shown_chat import first_shown
+from localctx.ui.chat.shown_chat import ShownChat, first_shown
 
 pytestmark = pytest.mark.slow
 
@@ -104,3 +106,21 @@ def test_what_is_shown_begins_with_a_question():
     assert first_shown(messages, 29) == 20
     assert first_shown(messages, 99) == 0
     assert first_shown([]) == 0
+
+
+def test_an_answer_that_cites_what_has_changed_since_says_so(window, tmp_path):
+    lease = tmp_path / "lease.txt"
+    lease.write_text("The rent is EUR 1,200.\n\nPets are allowed.\n")
+    with window.store() as store:
+        document = add_document(store, str(lease)).id
+        answers = [answer_in_chat(store, document, "?", q) for q in ("The rent is EUR 1,200.", "Pets are allowed.")]
+        change(lease, {"1,200": "1,300"})
+        shown = ShownChat(window)
+        before = [shown.html(store.chats.messages(answer.chat), store) for answer in answers]
+        add_document(store, str(lease))
+        rent, pets = (shown.html(store.chats.messages(answer.chat), store) for answer in answers)
+        change(lease, {"1,300": "1,200"})
+        add_document(store, str(lease))
+        held_again = shown.html(store.chats.messages(answers[0].chat), store)
+    assert "No longer holds, because the file has changed: 1,200 -&gt; 1,300. Ask again" in rent
+    assert not any("No longer holds" in html for html in (*before, pets, held_again))

@@ -5,8 +5,8 @@ The state of a card is ``found``, ``unsure`` (nothing that was read says this, o
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from localctx.library.citations.claims import claims_something
@@ -34,13 +34,19 @@ EXTRACTED = "Key sentences from the document"
 WRITTEN = "Written by the model: check it. Each number opens the passage behind its sentence."
 SHORTENED = "Shortened to its last whole sentence: it reached the length limit (Settings: Longest answer)."
 
+OUTDATED = "No longer holds, because the file has changed"
+
 
 @dataclass(frozen=True)
 class CardContext:
-    """The chat around a card: a function to the texts of its documents, and their name in words, ``about``."""
+    """The chat around a card: a function to the texts of its documents, and their name in words, ``about``.
+
+    ``outdated`` has what newer versions of the documents changed, in lines, by the ids of the answers that cite it.
+    """
 
     text_of: TextOf
     about: str = ""
+    outdated: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False, question: str = "") -> str:
@@ -65,6 +71,8 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
         case _:
             body = _title(m) + _found(text or "(empty answer)", checked, places, rest)
     body += f'<p class="lc-quiet">{SHORTENED}</p>' * (m.stopped == "length")
+    if changes := context.outdated.get(m.id):
+        body += f'<p class="lc-outdated">{OUTDATED}: {escape("; ".join(changes))}. Ask again to get the new answer.</p>'
     row = message_actions.answer_row(m, versions, last, state, _plain(text, checked, places, rest))
     return f'<div class="lc-answer lc-{state}" data-testid="bot">{body}{row}</div>'
 

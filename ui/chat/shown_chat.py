@@ -1,12 +1,14 @@
 """Renders a stored chat for the chat page: the HTML of its messages, and notices about it."""
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import gradio as gr
 
 from localctx.errors import ChatError
+from localctx.library.compare.outdated import outdated_texts
 from localctx.store.chats import Chat, Message
 from localctx.store.store import Store
 from localctx.ui import render
@@ -25,6 +27,7 @@ class ShownChat:
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
+        self._compared = dict[tuple[frozenset[tuple[str, str]], frozenset[int]], dict[int, list[str]]]()
 
     def messages(self, chat: str) -> list[Message]:
         """Returns the messages of a chat, or [] if it was deleted."""
@@ -52,7 +55,8 @@ class ShownChat:
                 return self.html(messages, store, whole)
         if not messages:
             return ""
-        versions, context = store.chats.versions(messages[0].chat), _context(store, messages[0].chat)
+        versions, outdated = store.chats.versions(messages[0].chat), self._outdated(store, messages)
+        context = replace(_context(store, messages[0].chat), outdated=outdated)
         parts, question = list[str](), ""
         for m, following in zip(messages, [*messages[1:], None], strict=True):
             question = m.text if m.role == "user" else question
@@ -60,6 +64,18 @@ class ShownChat:
             if m.role == "user" and (following is None or following.role == "user"):
                 parts.append(retry_offer(m, whole and following is None))
         return "".join(parts)
+
+    def _outdated(self, store: Store, messages: Sequence[Message]) -> dict[int, list[str]]:
+        """Returns what newer versions of the cited documents changed, by the ids of the messages that cite it. The
+        versions are compared once.
+        """
+        cited = {c["document"] for m in messages for c in m.citations}
+        newer = {(id, row.superseded) for id in cited if (row := store.documents.get(id)) and row.superseded}
+        key = frozenset(newer), frozenset(m.id for m in messages)
+        if newer and key not in self._compared:
+            found = outdated_texts(store, [id for id, _ in newer])
+            self._compared = {key: {text.message: text.lines for text in found}}
+        return self._compared[key] if newer else {}
 
     def was_asked(self, chat: str, question: str, known: Set[int]) -> bool:
         """Returns True if the chat has ``question`` in a message whose id is not in ``known``."""
