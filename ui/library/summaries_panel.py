@@ -10,8 +10,6 @@ from localctx.batch.jobs import DocumentJob
 from localctx.batch.markdown import SummaryTemplate
 from localctx.batch.outputs import file_name
 from localctx.batch.table.columns import TableColumn, parse_column
-from localctx.batch.table.fill import questions_of
-from localctx.batch.table.workbook import workbook
 from localctx.errors import UserError
 from localctx.ui import render
 from localctx.ui.job_events import error_text
@@ -63,7 +61,7 @@ class SummariesPanel:
             )
             self.style = gr.Dropdown(list(STYLES), value="prose", label="Style", info="of what is written")
             self.language = gr.Textbox("", label="Language", info="if not the document's own", max_lines=1)
-        with gr.Accordion("Table: ask each document the same", open=False, elem_id="table-options"):
+        with gr.Accordion("Table: the same questions to each document", open=False, elem_id="table-options"):
             self.columns = gr.Textbox(
                 "",
                 label="Columns",
@@ -104,6 +102,8 @@ class SummariesPanel:
         return self._run(ticked.split(), lambda: SummaryTask(str(length).strip(), style, " ".join(language.split())))
 
     def _fill(self, ticked: str, given: str) -> Updates:
+        from localctx.batch.table.fill import questions_of
+
         columns = lambda: [parse_column(line) for line in given.splitlines() if line.strip()]  # noqa: E731
         return self._run(ticked.split(), lambda: questions_of(columns()), columns)
 
@@ -171,6 +171,8 @@ class SummariesPanel:
 
     def _workbook(self) -> str:
         """Write the table so far as a workbook, as ``localctx table -o`` writes it."""
+        from localctx.batch.table.workbook import workbook
+
         file = self._window.download_path("table.xlsx")
         with self._window.store() as store:
             rows = filled_rows(store, self._batches.columns, self._batches.items)
