@@ -216,6 +216,18 @@ def test_responses_are_stateless(api, name):
             api.responses.create(**how, input="Say.", **more)
 
 
+def test_a_format_is_obeyed_also_where_a_question_compares_documents(api, name, document):
+    other = document.with_name("lakes.txt")
+    other.write_text("Lake 7 is 12 km long.\n")
+    files = [api.files.create(file=file.open("rb"), purpose="assistants").id for file in (document, other)]
+    form = {"type": "json_schema", "json_schema": {"name": "river", "schema": SCHEMA}}
+    how = {"max_tokens": 99, "response_format": form, "extra_body": {"document_ids": files}}
+    said = say(api, name, "Which of the two documents has the higher rent?", **how)
+    assert json.loads(said.choices[0].message.content)["name"] in ("Rhine", "Elbe")
+    for file in files:
+        assert api.files.delete(file).deleted
+
+
 def test_documents_are_uploaded_asked_and_deleted(api, name, document):
     with document.open("rb") as f:
         file = api.files.create(file=f, purpose="assistants")

@@ -190,7 +190,7 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         if self._runtime.settings.mode == "everywhere" and documents != [] and conversation.is_free:
             return (yield from self.open_everywhere(documents, question, persist))
-        if request := self._compared.open(documents, question, persist):
+        if conversation.is_free and (request := self._compared.open(documents, question, persist)):
             yield request.plan
             return request
         if request := self._tables.open(documents, question, conversation):
