@@ -149,7 +149,7 @@ class _PassageLoop:
         self._request.result.citations = [one.citation for one in (*said, *unsure)]
         self._report.groups = [group.to_json() for group in groups]
         self._report.answered, self._report.unsure = len(said), len(unsure)
-        self._report.silent = sum(passage_key(p) in self._answers for p in self._passages) - len(found)
+        self._report.silent = self._report.asked - len(found)
         sentences = [one.sentence for one in said]
         asked, total = self._report.asked, self._report.passages
         lengths = {document.id: len(document.whole.text) for document in self._request.prompt.documents}
@@ -161,9 +161,9 @@ class _PassageLoop:
         if unsure:
             text += f"\n\n{describe_unsure([one.citation for one in unsure], lengths)}"
         if asked < total:
-            best = self._report.best
-            text += f"\n\nOnly the best {asked:,}" if asked >= best > 0 else f"\n\nStopped after {asked:,}"
-            text += f" of {total:,} passages{' were asked' if asked >= best > 0 else ''}."
+            limited = 0 < self._report.best <= asked
+            told = "Only {} of {} passages were asked." if limited else "Stopped after {} of {} passages."
+            text += f"\n\n{told.format(f'{asked:,}', f'{total:,}')}"
         for line in text.splitlines(keepends=True):
             self._request.result.answers[0].append(Token(line, 0))
             yield self._request.result.answers[0][-1]
