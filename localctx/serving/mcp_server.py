@@ -12,6 +12,7 @@ from localctx.serving.worker import EngineWorker
 from localctx.session import Session
 from localctx.settings import Settings
 from localctx.version import __version__
+from localctx.workflows.answer.every_passage import current_documents
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -77,7 +78,7 @@ class LibraryTools:
 
         def job(session: Session) -> Generator[Any, Any, str]:
             named, stored = [parse_column(column) for column in columns], session.store.documents
-            rows = [stored.find(document) for document in documents or ()] or stored.all()
+            rows = [stored.find(document) for document in documents or ()] or current_documents(session.store)
             session.change(questions_of(named).adapted(session.settings))
             with session.workflows.summaries() as summarizing:
                 filled = yield from fill_stored(summarizing, rows, named)
