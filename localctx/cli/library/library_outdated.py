@@ -1,6 +1,6 @@
 """``library outdated``: lists stored answers and summaries that a newer version of their document contradicts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -47,20 +47,17 @@ def find_outdated(store: "Store", documents: Sequence[str] = ()) -> "list[Outdat
 
     Raises DocumentError for a document that does not exist.
     """
-    from localctx.library.compare.outdated import outdated_texts
+    from localctx.library.compare.outdated import older_versions, outdated_texts
 
-    if not documents:
-        return list(outdated_texts(store))
-    newest = {store.documents.find(document).id for document in documents}
-    return [text for text in outdated_texts(store) if {text.newest, text.document} & newest]
+    found = [store.documents.find(document).id for document in documents]
+    return list(outdated_texts(store, [*found, *older_versions(store, found)] if found else None))
 
 
-def count_outdated(store: "Store", newest: Iterable[str]) -> str:
+def count_outdated(store: "Store", newest: Collection[str]) -> str:
     """Returns a line that counts the texts that the documents ``newest`` (ids) made outdated; "" for none."""
-    from localctx.library.compare.outdated import outdated_texts
+    from localctx.library.compare.outdated import older_versions, outdated_texts
 
-    versions = set(newest)
-    count = sum(text.newest in versions for text in outdated_texts(store)) if versions else 0
+    count = sum(1 for _ in outdated_texts(store, older_versions(store, newest)))
     texts = "stored answers and summaries no longer hold" if count > 1 else "stored answer or summary no longer holds"
     return f"{count:,} {texts}; `localctx library outdated` lists them" if count else ""
 

@@ -1,6 +1,6 @@
 """Finds stored answers and summaries that rest on clauses which a newer version of their document changed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -52,6 +52,12 @@ def outdated_texts(store: Store, documents: Iterable[str] | None = None) -> Iter
         row = rows.get(document)
         if row and row.superseded in rows and (texts := list(_stored_texts(store, row))):
             yield from _outdated(store, row, _newest(rows, row), texts)
+
+
+def older_versions(store: Store, newest: Collection[str]) -> list[str]:
+    """Returns the ids of the older versions of the documents ``newest`` (ids)."""
+    rows = {row.id: row for row in store.documents.all()}
+    return [row.id for row in rows.values() if row.superseded and _newest(rows, row).id in newest]
 
 
 def _newest(rows: Mapping[str, DocumentRow], row: DocumentRow) -> DocumentRow:
