@@ -24,6 +24,9 @@ _CLICK_DOWNLOAD = "() => document.querySelector('#summaries-file').click()"
 _SHOW_PAGE = "() => document.querySelector('#main-tabs [data-tab-id=library]').click()"
 _IN_VIEW = "() => document.querySelector('#summaries').scrollIntoView({ block: 'start', behavior: 'smooth' })"
 
+Work = tuple[SummaryTask, Sequence[TableColumn]]
+"""The task of a batch, and the columns of its table (none for summaries)."""
+
 
 class SummariesPanel:
     """The options, the progress, and the cards or the table, built inside a gr.Blocks.
@@ -99,30 +102,29 @@ class SummariesPanel:
                 yield BatchItem(DocumentJob.stored(row), row.name)
 
     def _begin(self, ticked: str, length: str, style: str, language: str) -> Updates:
-        return self._run(ticked.split(), lambda: SummaryTask(str(length).strip(), style, " ".join(language.split())))
+        summary = lambda: (SummaryTask(str(length).strip(), style, " ".join(language.split())), ())  # noqa: E731
+        return self._run(ticked.split(), summary)
 
     def _fill(self, ticked: str, given: str) -> Updates:
         from localctx.batch.table.fill import questions_of
 
-        columns = lambda: [parse_column(line) for line in given.splitlines() if line.strip()]  # noqa: E731
-        return self._run(ticked.split(), lambda: questions_of(columns()), columns)
+        def table() -> Work:
+            columns = [parse_column(line) for line in given.splitlines() if line.strip()]
+            return questions_of(columns), columns
+
+        return self._run(ticked.split(), table)
 
     def _summarize_chat(self, chosen: gr.SelectData) -> Updates:
         """Summarize the documents of the chat whose menu was used."""
         with self._window.store() as store:
             chat = next((c for c in store.chats.all() if c.id == str(chosen.value).split()[-1]), None)
         documents = [d.id for d in chat.documents] if chat else []
-        return self._run(documents, SummaryTask)
+        return self._run(documents, lambda: (SummaryTask(), ()))
 
-    def _run(
-        self,
-        documents: Sequence[str],
-        task: Callable[[], SummaryTask],
-        columns: Callable[[], Sequence[TableColumn]] = tuple,
-    ) -> Updates:
-        """Begin a ``task`` on these documents (ids), and show it or the error."""
+    def _run(self, documents: Sequence[str], work: Callable[[], Work]) -> Updates:
+        """Begin ``work`` on these documents (ids), and show it or the error."""
         try:
-            self._batches.begin(list(self._items(documents)), task(), columns())
+            self._batches.begin(list(self._items(documents)), *work())
         except UserError as e:
             shown = self.show()
             return shown | {self.progress: shown[self.progress] + render.note(error_text(e), "error")}
