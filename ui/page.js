@@ -44,7 +44,8 @@
   })
   const full = (value) => ({ text: value?.text ?? "", files: value?.files ?? [] })
   // The chat of the last draft; a new chat has no id until its first question is asked.
-  let typedIn = new URLSearchParams(location.search).get("chat") ?? ""
+  const inAddress = () => new URLSearchParams(location.search).get("chat") ?? ""
+  let typedIn = inAddress()
   let inBox = EMPTY, left = null  // left: what was in the box when another chat was clicked
   window.lcDrafts = {
     leave() {
@@ -71,9 +72,10 @@
   }
 
   // A page whose server was killed drops all events of gradio until it is loaded again. The browser's own still come.
+  // Gradio may empty the box of a new chat before it gives the chat its id: the address has the id by now.
   document.addEventListener("input", (event) => {
     if (event.target.matches?.("#question textarea"))
-      window.lcDrafts.keep(typedIn, { ...inBox, text: event.target.value })
+      window.lcDrafts.keep(inAddress(), { ...inBox, text: event.target.value })
   })
 
   // A small menu closes when something else is clicked.
