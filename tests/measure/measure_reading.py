@@ -83,14 +83,16 @@ def sample(file: Path, count: int) -> list[Asked]:
     return random.Random(0).sample(asked, min(count, len(asked)))
 
 
-def answer_all(session: Session, asked: Sequence[Asked], out: Path | None, how: str) -> Iterator[dict[str, Any]]:
+def answer_all(
+    session: Session, asked: Sequence[Asked], out: Path | None, how: str, persist: bool = False
+) -> Iterator[dict[str, Any]]:
     """Yield the shortened reports of all questions, in order; those found in ``out`` are taken from there."""
     known = {}
     if out and out.exists():
         lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
         known = {line["key"]: line for line in lines if line["how"] == how}
     missing = [one for one in asked if one.key not in known]
-    for one, report in ask_side_by_side(session, missing):
+    for one, report in ask_side_by_side(session, missing, persist):
         known[one.key] = {"key": one.key, "how": how, "right": one.answers, **report}
         if out:
             with out.open("a", encoding="utf-8") as file:
@@ -98,8 +100,13 @@ def answer_all(session: Session, asked: Sequence[Asked], out: Path | None, how: 
     yield from (known[one.key] for one in asked)
 
 
-def ask_side_by_side(session: Session, asked: Iterable[Asked]) -> Iterator[tuple[Asked, dict[str, Any]]]:
-    """Yield each question with its report, as answers are complete: several are generated in one forward pass."""
+def ask_side_by_side(
+    session: Session, asked: Iterable[Asked], persist: bool = False
+) -> Iterator[tuple[Asked, dict[str, Any]]]:
+    """Yield each question with its report, as answers are complete: several are generated in one forward pass.
+
+    If ``persist``, the texts are kept, so that each is read once.
+    """
     scheduler, waiting, running = Scheduler(session.forward_each), list(asked)[::-1], {}
     session.model  # noqa: B018 (loaded before the first question)
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +115,7 @@ def ask_side_by_side(session: Session, asked: Iterable[Asked]) -> Iterator[tuple
                 one = waiting.pop()
                 file = Path(folder) / f"{len(waiting)}.txt"
                 file.write_text(one.paragraph, encoding="utf-8")
-                asking = session.workflows.questions.ask([str(file)], one.question, persist=False)
+                asking = session.workflows.questions.ask([str(file)], one.question, persist=persist)
                 running[scheduler.add(asking)] = one
             for sequence, event in scheduler.step():
                 if isinstance(event, Done):

@@ -16,7 +16,9 @@ example --ask "Explain in two sentences: {}".
 their own paragraph, and others of another paragraph of the same article that has none of their answers. Prints the
 share of the latter that were told so, and that of the former that were refused. With --picture, draws the risk (the
 share of given answers that are wrong) against the coverage (the share of questions answered), from the most confident
-answer to the least. Settings are given as NAME=VALUE. With --out, an interrupted run goes on where it was.
+answer to the least. With --words, the paragraphs of an article are first joined to texts of at least so many words,
+which are kept in the data folder, so that each is read once. Settings are given as NAME=VALUE. With --out, an
+interrupted run goes on where it was.
 """
 
 import argparse
@@ -154,19 +156,36 @@ def measure_unanswerable(arguments: list[str]) -> None:
     parser.add_argument("--questions", type=int, default=1_000, help="of each kind (1000)")
     parser.add_argument("--out", type=Path, help="a file of results, one JSON object a line")
     parser.add_argument("--picture", type=Path, help="write the curve here, as PNG")
+    parser.add_argument("--words", type=int, default=0, help="join paragraphs to texts of so many words")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE")
     given = parser.parse_args(arguments)
     if not given.file.exists():
         sys.exit(f"{given.file} is absent: nothing to measure")
     changes = dict(setting.split("=", 1) for setting in given.settings)
     settings = with_changes(load_settings(mode="full", max_tokens=ANSWER, embedder="none"), changes)
-    asked = sample_both(json.loads(given.file.read_text(encoding="utf-8")), given.questions)
+    articles = [joined(one, given.words) for one in json.loads(given.file.read_text(encoding="utf-8"))]
+    asked = sample_both(articles, given.questions)
     with Session(settings) as session:
-        reports = list(answer_all(session, asked, given.out, " ".join(given.settings)))
+        how = " ".join([str(given.words), *given.settings])
+        reports = list(answer_all(session, asked, given.out, how, persist=bool(given.words)))
     results = figures(asked, reports)
     print(json.dumps(results, indent=2))
     if given.picture:
         draw([tuple(point) for point in results["curve"]], given.picture)
+
+
+def joined(article: dict[str, Any], words: int) -> dict[str, Any]:
+    """Return the article with its paragraphs joined to texts of at least ``words`` words; what remains is left out."""
+    if not words:
+        return article
+    texts, waiting = list[dict[str, Any]](), list[dict[str, Any]]()
+    for paragraph in article["paragraphs"]:
+        waiting.append(paragraph)
+        if sum(len(one["text"].split()) for one in waiting) >= words:
+            questions = [question for one in waiting for question in one["questions"]]
+            texts.append({"text": "\n\n".join(one["text"] for one in waiting), "questions": questions})
+            waiting = []
+    return {**article, "paragraphs": texts}
 
 
 def sample_both(articles: Sequence[dict[str, Any]], count: int) -> list[Asked]:
