@@ -260,7 +260,8 @@ def test_asking_every_passage_shows_its_work_and_its_answer_where_the_question_i
 
 
 _IN_VIEW = """element => {
-    const view = document.querySelector('#conversation').getBoundingClientRect(), place = element.getBoundingClientRect()
+    const view = document.querySelector('#conversation').getBoundingClientRect()
+    const place = element.getBoundingClientRect()
     return view.top <= place.top && place.top < view.bottom
 }"""
 
