@@ -17,9 +17,9 @@ Unread = tuple[str, str]
 
 @dataclass(frozen=True)
 class Certificate:
-    """How much of a census was done: ``asked`` of ``passages`` passages in ``documents`` documents were asked.
-    ``answered`` of them answer the question, ``unsure`` may answer it, ``silent`` do not. With ``best``, only so many
-    were to be asked. ``unread`` are the files that could not be read.
+    """Says how much of a census was done: ``asked`` of the ``passages`` passages in ``documents`` documents were asked.
+    ``answered`` of the asked passages answer the question, ``unsure`` may answer it, ``silent`` do not. If ``best`` is
+    not 0, only so many passages were to be asked. ``unread`` are the files that could not be read.
     """
 
     documents: int
@@ -37,7 +37,7 @@ class Certificate:
         return self.asked == self.passages and not self.unread
 
     def __str__(self) -> str:
-        """The certificate as a sentence."""
+        """Returns the certificate as a sentence."""
         of = f"{self.asked:,} of {self.passages:,} passages in {_documents(self.documents)}"
         counts = f"{self.answered:,} answered, {self.unsure:,} unsure, {self.silent:,} without an answer"
         unread = f"; {_documents(len(self.unread))} could not be read" if self.unread else ""
@@ -50,7 +50,9 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Census:
-    """The result of a census: the ``answer``, whose ``groups`` are equal answers of passages, and its certificate."""
+    """The result of a census: the ``answer`` and its ``certificate``. ``answer.groups`` lists the different answers,
+    each with the passages that gave it.
+    """
 
     answer: Answer
     certificate: Certificate
@@ -64,7 +66,7 @@ class CensusDocuments:
     unread: tuple[Unread, ...]
 
     def certificate(self, report: EverywhereReport) -> Certificate:
-        """Returns the certificate of a census of these documents, which ``report`` is about."""
+        """Returns the certificate of a census of these documents. ``report`` is the report on that census."""
         counts = (report.passages, report.best, report.asked, report.answered, report.unsure, report.silent)
         return Certificate(len(self.ids), *counts, self.unread)
 
@@ -72,10 +74,10 @@ class CensusDocuments:
 def read_documents(
     library: LibraryWorkflow, files: Sequence[str], on_progress: Callable[[Progress], None]
 ) -> CensusDocuments:
-    """Read ``files`` into the library. Files that did not change are not read again. ``on_progress`` is called after
-    each file.
+    """Add ``files`` to the library, and return the documents. Files that did not change are not read again.
+    ``on_progress`` is called after each file.
 
-    A file that cannot be read is one of ``CensusDocuments.unread``. Raises DocumentError if none can be read;
+    A file that cannot be read is listed in ``unread`` of the result. Raises DocumentError if no file can be read;
     StoreError, Cancelled.
     """
     added = list[Added]()

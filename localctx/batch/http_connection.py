@@ -30,8 +30,8 @@ class ConnectionBroken(Exception):
 class HttpConnection:
     """Sends requests to URLs below ``base``, with ``headers``. Once ``cancelled`` returns True, calls raise Cancelled.
 
-    Proxies of the environment are used, except for a server on this machine (``is_local``). Redirects are not followed,
-    because they would leak the key. Close it after use.
+    Proxies named in environment variables are used, except for a server on this machine (``is_local``). Redirects are
+    not followed, because the key would be sent to another address. Close the connection after use.
     """
 
     def __init__(self, base: str, headers: Mapping[str, str], is_local: bool, cancelled: Callable[[], bool]) -> None:
@@ -85,7 +85,7 @@ class HttpConnection:
 
 
 class HttpReply:
-    """A reply: ``status``, ``headers`` and its body, which can be read once."""
+    """The server's reply to a request: ``status``, ``headers`` and a body that can be read once."""
 
     def __init__(self, connection: HttpConnection, response: httpx.Response) -> None:
         self._connection, self._response = connection, response

@@ -23,8 +23,8 @@ class DocumentJob:
 
     @classmethod
     def stored(cls, row: DocumentRow) -> "DocumentJob":
-        """Returns the job for a stored document. The job names the document by its id, and has the path of its file; a
-        document from standard input has its id as its path too.
+        """Returns the job for a stored document. ``source`` is the document's id, and ``path`` is the path of its file.
+        A document from standard input has no file, so ``path`` is its id too.
         """
         return cls(row.id, row.path if row.path != "-" else row.id, row.bytes)
 
@@ -58,8 +58,8 @@ def plan_jobs(
     """Returns the jobs for ``sources``: files, folders and patterns. ``-`` stands for a list of sources, which
     ``read_list`` reads.
 
-    ``on_ignored`` is called with each ignored file and the reason. Files that the batch wrote (``is_output``) are
-    ignored too. Raises UsageError if ``-`` is named twice.
+    ``on_ignored`` is called with each ignored file and the reason. Files for which ``is_output`` returns True, because
+    the batch wrote them, are ignored too. Raises UsageError if ``-`` is named twice.
     """
     jobs = []
     for file in find_documents(_expand_lists(list(sources), read_list), on_ignored):

@@ -1,4 +1,4 @@
-"""Renders results as Markdown, with or without a template. Texts of documents and models are escaped."""
+"""Renders results as Markdown, with or without a template. Text from documents and models is escaped."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +27,11 @@ FIELDS = {
 
 
 class SummaryTemplate:
-    """Renders results as Markdown. A ``template`` has placeholders: ``$summary`` or another of FIELDS.
+    """Renders results as Markdown, with a ``template`` or, if it is None, in the default layout. A template has
+    placeholders: ``$summary`` or another of FIELDS.
 
-    Values are substituted once, so a placeholder in a document's text stays. Raises UsageError.
+    Values are substituted once, so the text of a document may contain ``$summary``. Raises UsageError if the template
+    cannot be read, or has an unknown placeholder.
     """
 
     def __init__(self, template: Path | None = None) -> None:
@@ -79,8 +81,8 @@ def _answers(answers: list[dict[str, Any]]) -> tuple[str, list[str]]:
 
 
 def _with_numbers(text: str, checked: Sequence[AnswerSentence], before: int = 0) -> str:
-    """Return a text with a footnote mark after each sentence that a passage supports. ``before``
-    footnotes precede it.
+    """Return a text with a footnote mark after each sentence that a passage supports. ``before`` is the number of
+    footnotes that precede this text.
     """
     marked, start = "", 0
     for sentence in checked:

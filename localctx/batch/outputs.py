@@ -1,6 +1,6 @@
 """Outputs of a batch: a folder of Markdown files, a file of JSON lines, or the screen.
 
-Each output knows which results it has. After a killed run, the next one writes only what is missing.
+A folder or file knows which results it has. After a run was killed, the next run writes only the missing results.
 """
 
 import hashlib
@@ -42,7 +42,9 @@ class Output(Protocol):
 
 
 class MarkdownFolder:
-    """Writes one Markdown file for each document into ``folder``. A file that was edited since is not overwritten."""
+    """Writes one Markdown file for each document into ``folder``. A file that the user edited is not overwritten as
+    long as the document has the same result.
+    """
 
     def __init__(self, folder: Path, template: SummaryTemplate, open_store: Callable[[], Store]) -> None:
         self._folder, self._template, self._open_store = folder, template, open_store
@@ -58,7 +60,7 @@ class MarkdownFolder:
             return file.exists() and store.results.written(str(file)) == self._content_key(entry)
 
     def write(self, entry: ResultEntry) -> None:
-        """Write the file of a document, then record in the store which result it has."""
+        """Write the file of a document, then record in the store which result the file has."""
         file, store = self._file(entry), self._open_store()
         write_atomically(file, self._template.render(entry))
         with store_errors(store.home):
@@ -78,7 +80,7 @@ class MarkdownFolder:
 
 
 class JsonLines:
-    """Appends results to a file of JSON lines. An incomplete last line is removed.
+    """Appends results to a file of JSON lines. An incomplete last line, from a run that was killed, is removed.
 
     Raises UsageError for a file with other content.
     """
@@ -118,13 +120,13 @@ class JsonLines:
 
 
 class TextStream:
-    """Prints every result as text, including those that an earlier run computed."""
+    """Prints every result as text, including results that an earlier run computed."""
 
     def __init__(self, render: Callable[[ResultEntry], str], emit: Callable[[str], None]) -> None:
         self._render, self._emit = render, emit
 
     def has(self, entry: ResultEntry) -> bool:
-        """Returns False, because earlier output is gone."""
+        """Always returns False, because earlier output cannot be read back."""
         return False
 
     def write(self, entry: ResultEntry) -> None:
@@ -132,7 +134,7 @@ class TextStream:
         self._emit(self._render(entry))
 
     def is_output(self, path: Path) -> bool:
-        """Returns False, because a stream has no file."""
+        """Always returns False, because a stream has no file."""
         return False
 
 
@@ -142,7 +144,9 @@ def json_line(entry: ResultEntry) -> str:
 
 
 def file_name(path: str) -> str:
-    """Return the file name of a document's summary: its own name without unsafe characters, and a hash of its path."""
+    """Return the file name of a document's summary. It has the document's name without unsafe characters, and a hash of
+    the document's path.
+    """
     name = _UNSAFE.sub("_", Path(path).name).strip("._-")[:MAX_STEM] or "document"
     return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.md"
 
@@ -152,7 +156,9 @@ def _key(entry: ResultEntry) -> tuple[str, str, str]:
 
 
 def _read_entries(file: Path) -> list[ResultEntry]:
-    """Return the results in a file and remove its incomplete last line. Raises ValueError, OSError."""
+    """Return the results in a file, and remove an incomplete last line. Raises ValueError for other content;
+    OSError.
+    """
     data = file.read_bytes() if file.exists() else b""
     complete = data[: data.rfind(b"\n") + 1]
     entries = [json.loads(one) for one in complete.splitlines()]

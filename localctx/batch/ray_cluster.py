@@ -71,8 +71,8 @@ class RayCluster:
 
     ``address`` is ``local`` (a cluster started here for the duration of the context), ``auto`` (the cluster this
     machine belongs to), or ``ray://host:10001``. A worker gets a GPU if the cluster has any, else ``cpus`` cores, or
-    ``settings.threads``. ``home`` is the data folder of all workers, or None if each has its own. Raises UsageError,
-    and UserError if the cluster or its workers cannot be reached.
+    ``settings.threads``. ``home`` is the data folder of all workers, or None if each has its own. Raises UsageError for
+    another address, and UserError if the cluster or its workers cannot be reached.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class RayCluster:
         return JOBS_PER_WORKER * len(self._workers)
 
     def cancel(self) -> None:
-        """Kill the workers, from any thread. ``summarize`` raises Cancelled from then on."""
+        """Kill the workers. Any thread may call this method. From then on, ``summarize`` raises Cancelled."""
         import ray
 
         self._stopped = True
@@ -124,10 +124,10 @@ class RayCluster:
         on_note: Callable[[Event], None] = lambda event: None,
     ) -> dict[str, Any]:
         """Do ``task`` for a document with the next idle worker, and wait for the result. Any thread may call this
-        method.
+        method. ``on_note`` is called with each note for the user.
 
-        Returns and raises the same as ``SummarizeWorkflow.summarize``. Also raises DocumentError if the workers die
-        that compute the document, Cancelled, and UserError if Ray fails.
+        Returns and raises the same as ``SummarizeWorkflow.summarize``. Also raises DocumentError if each worker that
+        computed the document died, Cancelled, and UserError if Ray fails.
         """
         import ray
         from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -174,7 +174,9 @@ class RayCluster:
 
 
 def _connect(address: str, resources: ExitStack) -> None:
-    """Connect to the cluster, or start one, until ``resources`` are closed."""
+    """Connect to the cluster, or start one. Closing ``resources`` ends the connection, and a cluster that was
+    started.
+    """
     refuse_offline("Ray connects to other machines", "leave out --workers, or --offline")
     os.environ |= _QUIET
     local = dict[str, Any]()
@@ -207,7 +209,9 @@ def _check_reachable(address: str) -> None:
 
 
 def _worker_share(nodes: list[dict[str, Any]], s: Settings, cpus: int) -> tuple[Settings, int, dict[str, Any]]:
-    """Return a worker's settings, how many workers fit on the machines, and Ray's resources for each."""
+    """Return a worker's settings, the number of workers that fit on the machines, and the Ray resources of each
+    worker.
+    """
     resources = [n["Resources"] for n in nodes if n["Alive"]]
     gpus = sum(int(h.get("GPU", 0)) for h in resources)
     if s.device.startswith("cuda") or (s.device == "auto" and gpus):
@@ -223,7 +227,7 @@ def _worker_share(nodes: list[dict[str, Any]], s: Settings, cpus: int) -> tuple[
 
 
 def _check_version(version: Any) -> None:
-    """Raise UserError if a worker has no localctx or another version."""
+    """Raise UserError if a worker has another version of localctx, or none."""
     import ray
     from ray.exceptions import RayError
 

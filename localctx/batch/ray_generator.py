@@ -37,8 +37,8 @@ class RayGenerator:
         return result
 
     def run(self, batch: Batch, jobs: Iterable[DocumentJob]) -> JobEvents:
-        """Run ``jobs`` of a batch whose ``summarize`` is this generator's method. Yields the events and outcomes of the
-        jobs.
+        """Run ``jobs`` of a ``batch`` that was made with this object's ``summarize``. Yields the events and outcomes of
+        the jobs.
 
         Raises the errors of ``RayCluster`` and ``Batch.run``.
         """

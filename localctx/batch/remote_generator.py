@@ -1,4 +1,4 @@
-"""RemoteGenerator: a server generates the text about a document, instead of the local model."""
+"""RemoteGenerator: a server, instead of the local model, generates the text about a document."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -23,12 +23,12 @@ DEFAULT_WINDOW = 4096  # tokens, if the window of the server is unknown
 DEFAULT_PASSAGES = 5  # used to answer if the document is too long; the number that `ask` ranks
 
 FindPassages = Callable[[StoredDocument, str, int], tuple[list[Passage], str | None]]
-"""Returns a document's best passages for a question, up to a given number, and a warning or None."""
+"""A function that returns a document's best passages for a question, up to a given number, and a warning or None."""
 
 
 def remote_settings(settings: Settings, model: str) -> Settings:
-    """Returns the settings on which results of a server's ``model`` depend. Settings of the local model get their
-    defaults.
+    """Returns the settings on which results of a server's ``model`` depend. Settings that concern only the local model
+    get their defaults.
     """
     defaults = Settings(settings.home)
     machine = ("adapter", "device", "dtype", "weights", "threads", "chunk", "rope", "reading", "memory", "ram", "disk")
@@ -55,7 +55,7 @@ class RemoteGenerator:
         return self._server.window or DEFAULT_WINDOW
 
     def count(self, text: str) -> int:
-        """Returns an estimate of the number of tokens of a text, which is rather too high."""
+        """Returns an upper estimate of the number of tokens in a text."""
         return -(-len(text.encode()) // MIN_TOKEN_BYTES)
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
@@ -74,8 +74,9 @@ class RemoteGenerator:
         return (yield from self.generate([self._document[1]], instruction, max_tokens))
 
     def answer(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
-        """Answer a question about the document from passages. The passages keep the order of the search, because the
-        server does not rank them.
+        """Answer a question about the document from its whole text. In the mode ``retrieve``, or if the text is too
+        long in the mode ``auto``, answer from passages. The search alone chooses the passages, because the server does
+        not rank them.
         """
         row, text, _ = self._document
         if self._settings.mode != "retrieve":
@@ -125,8 +126,8 @@ class RemoteGenerator:
         return answer.text if answer.complete else trim_to_sentence(answer.text)
 
     def _count(self, text: str, answer: ServerAnswer) -> None:
-        """Set ``token_counts`` from the server's counts, or estimates. Raises TooLong if it read
-        only part of the text.
+        """Set ``token_counts`` from the server's counts, or estimates. Raises TooLong if the server read only part of
+        the text.
         """
         usage = _object(answer.usage)
         prompt, generated = usage.get("prompt_tokens"), usage.get("completion_tokens")

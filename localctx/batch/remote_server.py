@@ -26,9 +26,8 @@ _WINDOW = re.compile(r"(?:context.?(?:length|window|size)|n_ctx|reads at most)\D
 
 
 class RetryLater(Exception):
-    """Raised if the server may be able to answer in ``after`` seconds. ``error`` is raised if it is not.
-
-    ``affects_all`` is True if requests with other texts fail too.
+    """Raised if the server may be able to answer in ``after`` seconds. ``error`` is the error to raise if it still
+    cannot. ``affects_all`` is True if requests with other texts fail too.
     """
 
     def __init__(self, error: ModelError, affects_all: bool, after: float = 0) -> None:
@@ -38,8 +37,8 @@ class RetryLater(Exception):
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """The address of a server. ``base`` is its URL up to /v1/, ``host`` its name and port. ``is_local`` is True if it
-    is on this machine.
+    """The address of a server. ``base`` is its URL up to /v1/, ``host`` its name and port. ``is_local`` is True if the
+    server is on this machine, and ``encrypted`` is True for https.
     """
 
     base: str
@@ -49,7 +48,7 @@ class ServerAddress:
 
     @classmethod
     def parse(cls, url: str) -> "ServerAddress":
-        """Parse a URL. Raises UsageError."""
+        """Returns the address that a URL names. Raises UsageError if the URL is not valid or has a password."""
         try:
             parts = urlsplit(url.strip())
             name, port = parts.hostname, parts.port
@@ -74,10 +73,10 @@ class ServerAddress:
 class RemoteServer:
     """A server that all threads of a batch share: its ``model``, and its ``window`` in tokens (None: unknown).
 
-    ``answered`` is True if it has answered at least once. ``estimated`` is True if it does not count tokens, and a note
-    has said so. ``streams`` is True while answers are requested as streams; it becomes False when a stream breaks off.
-    (llama-cpp-python's server ends a stream when another request arrives, and reports errors only to requests without
-    streaming.)
+    ``answered`` is True if the server has answered at least once. ``estimated`` is True if it does not count tokens and
+    the user was told so. ``streams`` is True while answers are requested as streams; it becomes False when a stream
+    breaks off. (llama-cpp-python's server ends a stream when another request arrives, and reports errors only to
+    requests without streaming.)
     """
 
     address: ServerAddress
@@ -104,8 +103,8 @@ class RemoteServer:
             connection.close()
 
     def choose_model(self, connection: HttpConnection, name: str | None) -> None:
-        """Use the model ``name``, or the server's only model (None), and find out its window. Raises ModelError,
-        UsageError, RetryLater.
+        """Use the model ``name``, or the server's only model if ``name`` is None, and find out the model's window.
+        Raises ModelError, UsageError, RetryLater.
         """
         models = {m["id"]: m for m in self._models(connection)}
         if name is None and len(models) > 1:
@@ -136,7 +135,7 @@ class RemoteServer:
         return RetryLater(ModelError(why, "see its log, and run this again to continue"), affects_all=e.unreachable)
 
     def refuse_too_long(self, tokens: float) -> None:
-        """Raise TooLong if the window is known and ``tokens`` do not fit."""
+        """Raise TooLong if the window is known and a prompt of ``tokens`` tokens does not fit."""
         if self.window and tokens >= self.window:
             raise self._too_long("")
 

@@ -1,4 +1,4 @@
-"""Runs a batch's task on documents, writes and stores the results, and skips existing ones."""
+"""Runs a batch's task on documents, writes and stores the results, and skips documents that have a result."""
 
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -27,8 +27,8 @@ DOCUMENT_ERRORS = (DocumentError, TooLong, OutOfKVMemory)  # errors that concern
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a job. ``status`` is ``done``, ``skipped`` (done by an earlier run) or ``failed``. ``entry`` is
-    the result.
+    """The outcome of a job. ``status`` is ``done``, ``skipped`` (done by an earlier run) or ``failed``. ``why`` is the
+    reason for a failure, and ``entry`` is the result.
 
     ``retry`` is True if the job failed but may succeed once other running jobs have ended.
     """
@@ -41,7 +41,9 @@ class Outcome:
     retry: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``--json`` prints for one document. A failed one has only its path and the reason."""
+        """Return what ``--json`` prints for one document. A document without a result has only its path, status and
+        reason.
+        """
         return {"path": self.job.path, **self.entry, "status": self.status, "why": self.why}
 
 
@@ -52,8 +54,8 @@ JobEvents = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
 class Batch:
     """Runs ``task`` on documents, either one job after another, or several jobs concurrently as coroutines.
 
-    A result is stored together with its document, then written to all ``outputs``. Later runs and other outputs get it
-    from the store. If ``force``, results are computed again. If ``persist``, KV pages are kept. ``summarize`` replaces
+    A result is stored together with its document, then written to all ``outputs``. Later runs and other outputs take it
+    from the store, unless ``force`` is True. If ``persist`` is True, KV pages are stored too. ``summarize`` replaces
     ``SummarizeWorkflow.summarize``. Batches in several threads share their outputs through a ``lock``.
     """
 
@@ -73,8 +75,8 @@ class Batch:
         self._running = set[str]()
 
     def run(self, job: DocumentJob) -> EngineCoroutine[Outcome]:
-        """Run a job. An error that concerns only its document is returned as its outcome. Raises Cancelled, StoreError,
-        ModelError.
+        """Run a job. An error that concerns only this job's document becomes a failed outcome. Raises Cancelled,
+        StoreError, ModelError.
         """
         start = time.perf_counter()
         self._summarizing.runtime.check_cancelled()
@@ -139,7 +141,7 @@ class Batch:
 
 
 def _named_after(document: StoredDocument, result: Any) -> Any:
-    """Returns a stored result whose citations name this document, and not another file with the same text."""
+    """Returns a stored result with citations that name this document, instead of another file with the same text."""
     if isinstance(result, list):
         return [_named_after(document, part) for part in result]
     if not isinstance(result, dict):
@@ -165,7 +167,7 @@ class Report:
         return sum(outcome.status == status for outcome in self.outcomes)
 
     def in_order(self, jobs: Sequence[DocumentJob]) -> list[Outcome]:
-        """Returns the outcomes of those of ``jobs`` that have ended, in the order of ``jobs``."""
+        """Returns the outcomes of the ended jobs, in the order of ``jobs``."""
         ended = {outcome.job: outcome for outcome in self.outcomes}
         return [ended[job] for job in jobs if job in ended]
 
@@ -186,7 +188,7 @@ class Report:
         return round(time.perf_counter() - self.started, 3)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report without the documents."""
+        """Return the report as JSON, without the results of the documents."""
         failed = [{"path": o.job.path, "why": o.why} for o in self.outcomes if o.status == "failed"]
         return {
             "task": self.task.to_json(),

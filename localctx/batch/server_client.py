@@ -40,7 +40,9 @@ class ServerClient:
         self.server, self._connection, self._settings = server, connection, settings
 
     def choose_model(self, name: str | None) -> Generator[Event, None, None]:
-        """Choose the model ``name``, or the only one, with retries. Raises ModelError, UsageError."""
+        """Choose the model ``name``, or the server's only model if ``name`` is None, with retries. Raises ModelError,
+        UsageError.
+        """
 
         def choose() -> Generator[Event, None, None]:
             self.server.choose_model(self._connection, name)
@@ -57,7 +59,9 @@ class ServerClient:
         return (yield from self._with_retries(lambda: self._request(content, max_tokens)))
 
     def _with_retries(self, attempt: Callable[[], Generator[Event, None, T]]) -> Generator[Event, None, T]:
-        """Run ``attempt``, and again after each RetryLater, until RETRY_PAUSES are used up. Returns its result."""
+        """Run ``attempt``, and run it again after each RetryLater, until RETRY_PAUSES are used up. Returns the result
+        of ``attempt``.
+        """
         for seconds in RETRY_PAUSES:
             try:
                 return (yield from attempt())
@@ -114,7 +118,7 @@ class ServerClient:
         return answer
 
     def _append(self, answer: ServerAnswer, event: dict[str, Any]) -> bool:
-        """Append a chunk to the answer. Returns True for the last one."""
+        """Append a streamed chunk to the answer. Returns True for the last chunk."""
         ended = False
         try:
             answer.usage = event.get("usage") or answer.usage

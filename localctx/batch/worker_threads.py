@@ -31,10 +31,10 @@ def run_in_threads(
     count: int,
     stop: threading.Event,
 ) -> Iterator[tuple[DocumentJob, Event | Outcome]]:
-    """Run ``jobs`` with ``count`` workers, each in a thread of its own. Yields pairs of a job and its event; the last
-    one has the outcome of the job.
+    """Run ``jobs`` with ``count`` workers, each in a thread of its own. Yields pairs of a job and an event; the last
+    pair of each job has its outcome instead.
 
-    ``open_worker`` is called in each thread. The first error of a worker stops all of them and is raised here. If
+    ``open_worker`` is called in each thread. The first error of a worker stops all workers and is raised here. If
     ``stop`` is set, Cancelled is raised. Closing the iterator stops the workers too.
     """
     pool = _WorkerPool(open_worker, jobs, stop)
@@ -55,7 +55,9 @@ def run_in_threads(
 
 
 class _WorkerPool:
-    """The state that the threads share: the jobs, a queue of messages to the main thread, and the first error."""
+    """The state that all threads of a batch share: the jobs, a queue of messages to the main thread, and the first
+    error.
+    """
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class _WorkerPool:
             self._fail(e)
 
     def receive(self, threads: Iterable[threading.Thread]) -> tuple[DocumentJob, Event | Outcome] | None:
-        """Return the next message, or None when all ``threads`` have ended. Cancels the workers on a stop."""
+        """Return the next message, or None when all ``threads`` have ended. Cancels the workers if ``stop`` is set."""
         while True:
             alive = any(thread.is_alive() for thread in threads)
             if self._stop.is_set():
@@ -92,7 +94,7 @@ class _WorkerPool:
                     return None
 
     def _forward(self, job: DocumentJob, events: Generator[Event, None, Outcome]) -> Outcome:
-        """Send all events of a job to the main thread. Returns its outcome."""
+        """Send all events of a job to the main thread. Returns the outcome of the job."""
         with closing(events):
             while True:
                 try:
@@ -105,7 +107,9 @@ class _WorkerPool:
             return None if self._stop.is_set() else next(self._jobs, None)
 
     def _fail(self, e: BaseException) -> None:
-        """Stop all workers. The first error is kept, because the Cancelled of other workers only follows from it."""
+        """Stop all workers. The first error is kept, because the other workers raise Cancelled only as a
+        consequence.
+        """
         with self._lock:
             if self.error is None or isinstance(self.error, Cancelled):
                 self.error = e

@@ -1,1 +1,1 @@
-"""Writes what two versions of a document differ in: as text, a web page, CSV, Markdown or JSON lines."""
+"""Writes the differences between two versions of a document as text, a web page, CSV, Markdown or JSON lines."""

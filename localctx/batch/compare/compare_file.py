@@ -1,4 +1,4 @@
-"""Writes a comparison to a file: a web page, CSV, Markdown or JSON lines, by the file's suffix."""
+"""Writes a comparison to a file. The file's suffix chooses the format: a web page, CSV, Markdown or JSON lines."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ _COLUMNS = ("change", "state", "words", "old place", "old", "new place", "new")
 
 
 def check_file(file: Path) -> None:
-    """Raise UsageError for a suffix that no format has, or a folder that does not exist."""
+    """Raise UsageError if no format has the suffix of ``file``, or if the folder of ``file`` does not exist."""
     if file.suffix.lower() not in FORMATS:
         raise UsageError(f"no comparison is written as {file.name}", f"name a file of {', '.join(FORMATS)}")
     if not file.absolute().parent.is_dir():
@@ -26,7 +26,7 @@ def check_file(file: Path) -> None:
 
 
 def write_comparison(file: Path, comparison: Comparison) -> None:
-    """Write a comparison to ``file``, all of it or nothing. Raises OSError."""
+    """Write a comparison to ``file``, completely or not at all. Raises OSError."""
     write_atomically(file, FORMATS[file.suffix.lower()](comparison))
 
 
@@ -49,7 +49,7 @@ def _text_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _heads(change: ClauseChange) -> tuple[str, ...]:
-    """Returns the lines above the versions of a clause: its changed words, and that it moved."""
+    """Returns the lines above the versions of a clause: the changed words, and "moved" if the clause moved."""
     return (*change.lines, "moved") if change.moved and change.words else change.lines
 
 
@@ -87,4 +87,4 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     ".md": _markdown,
     ".jsonl": _json_lines,
 }
-"""The writers of a comparison by the suffix of their files."""
+"""For each suffix of a file, the function that renders a comparison in its format."""

@@ -1,4 +1,4 @@
-"""Writes a comparison as a web page that needs nothing else: both versions of each changed clause side by side."""
+"""Writes a comparison as a self-contained web page, with both versions of each changed clause side by side."""
 
 from html import escape
 

@@ -63,7 +63,7 @@ class AnswerRow:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> "AnswerRow":
-        """Returns the row that ``to_json`` described."""
+        """Returns the row that ``to_json`` converted to ``row``."""
         cells = tuple(AnswerCell(**cell) for cell in row["cells"].values())
         return cls(row["path"], row["name"], row["document"], cells, row["why"])
 
@@ -116,7 +116,8 @@ def _found(column: TableColumn, value: Value, quote: Mapping[str, Any], confiden
 
 
 def _held(column: TableColumn, quote: str, value: Value, language: str, day_first: bool | None) -> Value | None:
-    """Returns the value as ``quote`` has it, or None if it does not have it. Yes and no need any quotation.
+    """Returns the value as ``quote`` prints it, or None if ``quote`` does not contain it. For yes and no, any quotation
+    is enough.
 
     A number, an amount or a date may be printed in another form than in the answer, but not in another currency.
     """
@@ -128,6 +129,6 @@ def _held(column: TableColumn, quote: str, value: Value, language: str, day_firs
 
 
 def _plain(text: str) -> str:
-    """Returns the text in small letters, without differences of blanks, quotation marks and forms of letters."""
+    """Returns the text for comparison: in lower case, with the same kind of letters, blanks and quotation marks."""
     text = unicodedata.normalize("NFKC", text).casefold()
     return re.sub(r"[\s\"'“”„‘’«»*_-]+", " ", text).strip()  # noqa: RUF001

@@ -1,4 +1,4 @@
-"""Defines the columns of a table: each asks a question of every document, and its values are of one kind."""
+"""Defines the columns of a table: each column has a question for every document, and values of one kind."""
 
 import json
 import re
@@ -48,7 +48,8 @@ class TableColumn:
 def parse_column(given: str) -> TableColumn:
     """Returns the column that ``NAME``, ``NAME (KIND)`` or ``NAME (KIND): QUESTION`` describes.
 
-    A choice lists its values: ``NAME (choice: paid, open)``. A question alone is its own name. Raises UsageError.
+    A choice lists its values: ``NAME (choice: paid, open)``. A question alone also names the column. Raises UsageError
+    for any other text.
     """
     given = given.strip()
     if re.search(r"[?？]$", given) and not re.match(r"[^:?？]+[:]", given):  # noqa: RUF001

@@ -1,4 +1,4 @@
-"""Corrections: values that a person set in place of answers. They stay with the document's text."""
+"""Corrections: values that a person set in place of answers. They are stored by the id of the document's text."""
 
 import os
 import re

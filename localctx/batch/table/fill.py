@@ -18,7 +18,7 @@ from localctx.workflows.summary_task import SummaryTask
 
 
 def questions_of(columns: Sequence[TableColumn]) -> SummaryTask:
-    """Returns the task that asks the questions of these columns. Raises UsageError."""
+    """Returns the task that puts the questions of ``columns`` to a document. Raises UsageError."""
     return SummaryTask(questions=tuple(dict.fromkeys(column.question for column in check_columns(columns))))
 
 

@@ -1,4 +1,4 @@
-"""A table in a file that stays up to date: it follows the files of its folders, and reports each change."""
+"""Keeps a table in a file up to date while the files of its folders change, and reports each change."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -83,7 +83,7 @@ class StandingTable:
         self._saved = rows
 
     def _moved(self) -> list[str]:
-        """Returns the paths of missing documents whose text a new file has."""
+        """Returns the paths of missing documents that moved: a new file has the same text."""
         there = [path for path in self._folders.in_order() if path not in self._folders.missing]
         new = {self._rows.document(path) for path in there if path not in self._reported} - {""}
         return [path for path in self._folders.missing if self._rows.document(path) in new]

@@ -1,4 +1,4 @@
-"""Follows the folders of a table: finds new and changed files once they are written to their end, and missing ones."""
+"""Watches the folders of a table: finds missing files, and new and changed files once they are completely written."""
 
 import math
 import os
@@ -11,7 +11,7 @@ from localctx.library.folders.folder_scan import GONE, SETTLE, FileStamp, Settli
 
 
 class TableFolders:
-    """Follows the documents below ``folders``, and remembers in which state each was read.
+    """Watches the documents below ``folders``, and remembers in which state each was read.
 
     A new or changed file must not have changed for ``settle`` seconds before it is read. A missing file counts as gone
     only after ``settle`` times GONE seconds, because it may have moved. If a folder does not exist now, its files stay

@@ -1,4 +1,4 @@
-"""Writes a table as a web page that needs nothing else: a click on a cell shows its sentence."""
+"""Writes a table as a self-contained web page, where a click on a cell shows the sentence with its value."""
 
 from collections.abc import Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""Writes a table as an Excel workbook: a sheet of values, and a sheet of their sources. By xlsxwriter, BSD-2."""
+"""Writes a table as an Excel workbook: a sheet of values, and a sheet of their sources. Uses xlsxwriter (BSD-2)."""
 
 import io
 from collections.abc import Sequence
