@@ -1,4 +1,4 @@
-"""Benchmarks: speed and memory of localctx and of peers, with the same weights and text in one run."""
+"""Measures speed and memory of localctx and of other engines (peers), with the same weights and text in one run."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from localctx.settings import WEIGHTS
 
 MEASUREMENTS = ("decode", "prefill", "reopen", "spill", "memory", "parallel")
 OF_LLAMA_CPP = ("decode", "prefill", "reopen", "memory")
-"""The measurements of localctx over llama.cpp, which does not spill and batches sequences in its own way."""
+"""The measurements of localctx on llama.cpp, which does not spill pages and batches sequences in its own way."""
 
 ENGINES = ("localctx", "llama.cpp", "transformers")
 OWN_VARIANTS: dict[str, dict[str, Any]] = {
@@ -14,17 +14,19 @@ OWN_VARIANTS: dict[str, dict[str, Any]] = {
     "localctx:sparse": {"reading": "sparse"},
     **{f"localctx:weights-{weights}-sparse": {"weights": weights, "reading": "sparse"} for weights in WEIGHTS},
 }
-"""localctx with settings other than the run's, for ``--engines``. Other weights load a second model."""
+"""The variants of localctx for ``--engines``, with the settings that differ from the run's. A variant with other
+weights loads a second model.
+"""
 
 OTHER_FILES = (
     *("llama.cpp:published", "llama.cpp:weights-q8_0", "llama.cpp:weights-q4_1", "llama.cpp:weights-q4_k_m"),
 )
-"""llama.cpp with a file other than the 16-bit one, for ``--engines``."""
+"""The variants of llama.cpp for ``--engines`` that run another file than the 16-bit one."""
 
 PEER_VARIANTS = (
     *("llama.cpp:f16", "llama.cpp:flash-f16", "llama.cpp:flash-q8_0", *OTHER_FILES),
     *("transformers:DynamicCache", "transformers:QuantizedCache"),
 )
-"""Names of single configurations of peers, for ``--engines``."""
+"""The names of all configurations of peers, each of which ``--engines`` can choose."""
 
 CONTEXTS = (512, 2048, 4096, 8192)

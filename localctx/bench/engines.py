@@ -1,4 +1,4 @@
-"""The measured engines, localctx and peers, behind one protocol, and how to open them."""
+"""Defines the protocol of the measured engines, localctx and its peers, and opens these engines."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -43,12 +43,12 @@ class BenchEngine(Protocol):
     prefills: bool
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Prefill ``tokens`` after those read before, and wait for the GPU. Returns the most likely next token. Raises
-        Cancelled.
+        """Prefill ``tokens`` after the tokens read before, and wait for the GPU. Returns the most likely next token.
+        Raises Cancelled.
         """
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """Read ``tokens`` one by one after those read before. Returns the most likely next token after each."""
+        """Read ``tokens`` one by one after the tokens read before. Returns the most likely next token after each."""
 
     def reset(self) -> None:
         """Drop the cache."""
@@ -59,7 +59,9 @@ class BenchEngine(Protocol):
 
 
 class TransformersEngine:
-    """Unmodified transformers with SDPA and a ``DynamicCache``, or the ``QuantizedCache`` of ``peer``."""
+    """The benchmark engine that runs unmodified transformers with SDPA. Its cache is a ``DynamicCache``, or the
+    ``QuantizedCache`` of ``peer``.
+    """
 
     prefills = True
 
@@ -88,7 +90,9 @@ class TransformersEngine:
 
 
 class OwnModel(NamedTuple):
-    """localctx with one kind of weights. ``name`` is its name in tables."""
+    """A model with one kind of weights that localctx runs. ``name`` is the name of this variant of localctx in
+    tables.
+    """
 
     name: str
     model: PagedModel
@@ -96,8 +100,8 @@ class OwnModel(NamedTuple):
 
 @dataclass
 class Engines:
-    """Opens the ``chosen`` engines: localctx with each of ``codecs`` and each keeper of ``keeps``, and peers and
-    variants of localctx by their names in ``bench.ENGINES``, ``bench.OWN_VARIANTS`` and ``bench.PEER_VARIANTS``.
+    """Opens the ``chosen`` engines, named as in ``bench.ENGINES``, ``bench.OWN_VARIANTS`` and ``bench.PEER_VARIANTS``.
+    localctx is opened with each of ``codecs`` and each keeper of ``keeps``.
 
     Calls ``warn`` for each engine that cannot be measured, and ``show`` with the progress of slow preparation.
     """
@@ -116,7 +120,7 @@ class Engines:
 
     @contextmanager
     def open(self, context: int, extra_tokens: int) -> Iterator[list[BenchEngine]]:
-        """Yield the engines for texts of ``context`` tokens and ``extra_tokens`` more, without peers that fail."""
+        """Yield the engines for texts of ``context`` tokens and ``extra_tokens`` more. Peers that fail are left out."""
         with ExitStack() as stack:
             engines: list[BenchEngine] = self._localctx_engines(context)
             engines += self._llama_cpp_engines(max(context, len(WARM)) + extra_tokens, stack)
@@ -126,13 +130,15 @@ class Engines:
             yield engines
 
     def warm(self) -> None:
-        """Warm up localctx with each codec and each of its weights. Raises Cancelled."""
+        """Warm up localctx with each codec and each kind of weights. Raises Cancelled."""
         for own in self.own_models or (None,):
             for codec in self.codecs:
                 warm(self.localctx_engine(codec, len(WARM), own))
 
     def localctx_engine(self, codec: str, context: int, own: OwnModel | None = None) -> OwnEngine[Any]:
-        """Returns localctx with full attention, over the engine that computes the model."""
+        """Returns the benchmark engine that runs localctx with full attention, on the engine that computes the
+        model.
+        """
         if self.model.engine == "torch":
             return self.paged_engine(codec, context, own=own)
         model = cast(LlamaModel, self.model)
@@ -141,8 +147,8 @@ class Engines:
     def paged_engine(
         self, codec: str, context: int, on_device: int | None = None, own: OwnModel | None = None
     ) -> LocalctxEngine:
-        """Returns localctx over torch, with at most ``on_device`` bytes of pages on the device
-        (None: the free memory).
+        """Returns the benchmark engine that runs localctx on torch, with at most ``on_device`` bytes of pages on the
+        device (None: the free memory).
         """
         name, model = own or ("localctx", self.paged_model)
         plan = plan_cache(model, replace(self.settings, keep="full"), codec, context)
@@ -158,7 +164,7 @@ class Engines:
 
     @cached_property
     def own_models(self) -> list[OwnModel]:
-        """The model, and its copies with each of the chosen weights, with their names in tables."""
+        """The models that localctx runs: the run's model, and a model for each chosen variant of localctx."""
         models = [OwnModel("localctx", cast(PagedModel, self.model))] if "localctx" in self.chosen else []
         by_weights = {self.settings.weights: cast(PagedModel, self.model)}
         for variant, changes in OWN_VARIANTS.items():
@@ -167,8 +173,8 @@ class Engines:
         return models
 
     def _with_changes(self, name: str, settings: Settings, by_weights: dict[str, PagedModel]) -> list[OwnModel]:
-        """Returns the model under ``settings``, or nothing on failure. Each kind of weights is loaded once for all
-        variants.
+        """Returns a list of the model under ``settings``, which is empty if the model cannot be loaded. ``by_weights``
+        has the models loaded so far, so that each kind of weights is loaded once for all variants.
         """
         try:
             refuse_sparse_reading(settings)
@@ -201,7 +207,7 @@ class Engines:
 
     @property
     def _by_default(self) -> tuple[str, ...]:
-        """The weights of llama.cpp that are measured if the user chose none of its variants."""
+        """The weights of llama.cpp that are measured if the user chose no variant of llama.cpp."""
         return ("", PUBLISHED) if self.model.engine == "torch" else ("",)
 
     @cached_property
@@ -217,11 +223,11 @@ class Engines:
         return llama
 
     def _is_chosen(self, engine: str, name: str) -> bool:
-        """Returns True if the user chose ``engine``, or its configuration that tables call ``name``."""
+        """Returns True if the user chose ``engine``, or the configuration that tables call ``name``."""
         return engine in self.chosen or name.replace(" ", ":", 1).replace(" ", "-") in self.chosen
 
     def _usable(self, name: str, make: Callable[[], BenchEngine]) -> BenchEngine | None:
-        """Make and warm up a peer. Returns None, with a warning, if it or its library fails."""
+        """Make and warm up a peer. Returns None, with a warning, if the peer or its library fails."""
         try:
             engine = make()
             warm(engine)

@@ -1,4 +1,6 @@
-"""History: each run is a line in a file of the data folder, so that users can compare their runs over time."""
+"""Keeps a history of benchmark runs: a line for each run in a file of the data folder, so that users can compare
+runs.
+"""
 
 import json
 from collections.abc import Sequence
@@ -9,11 +11,13 @@ from typing import Any, NamedTuple
 
 FILE = "bench-history.jsonl"
 SPEEDS = {"decode": "ms_per_token", "prefill": "tokens_per_second"}
-"""The measurements drawn over time, and their numbers."""
+"""The measurements that are drawn over time. Each has the name of the number that is drawn."""
 
 
 class History(NamedTuple):
-    """The ``runs`` of a file, oldest first, each a report with its ``time``, and the number of ``damaged`` lines."""
+    """The content of a history file: its ``runs``, oldest first, each a report with its ``time``, and the number of
+    ``damaged`` lines.
+    """
 
     runs: list[dict[str, Any]]
     damaged: int
@@ -24,7 +28,7 @@ class History(NamedTuple):
 
 
 def append_run(home: Path, report: dict[str, Any]) -> None:
-    """Append ``report`` with the time to the history in ``home``, in one write. Raises OSError."""
+    """Append ``report``, with the current time, to the history in ``home``, in one write. Raises OSError."""
     path = home / FILE
     home.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"time": datetime.now().astimezone().isoformat(timespec="seconds"), **report})
@@ -36,7 +40,7 @@ def append_run(home: Path, report: dict[str, Any]) -> None:
 
 
 def read_history(home: Path) -> History:
-    """Read the history in ``home``, empty if there is none. Raises OSError."""
+    """Returns the history in ``home``, which is empty if there is no file. Raises OSError."""
     path = home / FILE
     lines = path.read_bytes().splitlines() if path.exists() else []
     runs = [run for run in map(_parsed, lines) if run]
@@ -44,8 +48,8 @@ def read_history(home: Path) -> History:
 
 
 def history_rows(runs: Sequence[dict[str, Any]], what: str, heading: str) -> list[dict[str, str]]:
-    """Returns a table row, under ``heading``, for each engine and each of its runs, oldest first, with its medians of
-    ``what`` at each context.
+    """Returns the rows of a table: one for each run of each engine, oldest run first. A row has the engine's name under
+    ``heading``, and the medians of the measurement ``what`` at each context.
     """
     contexts = sorted({row["context"] for run in runs for row in run[what]})
     lines = dict[tuple[str, int], dict[str, str]]()
@@ -98,7 +102,9 @@ def _draw(panel: Any, runs: Sequence[dict[str, Any]], what: str, context: int) -
 
 
 def _label(run: dict[str, Any], row: dict[str, Any]) -> str:
-    """Returns an engine's name. For localctx it includes the run's precision, unless the name has the weights."""
+    """Returns an engine's name. For localctx the name includes the run's precision, unless it already names the
+    weights.
+    """
     name = f"{row['engine']} {row.get('kv', '')}".rstrip()
     own = name.startswith("localctx") and "weights-" not in name
     return f"{name}, {run['machine']['precision']}" if own else name
@@ -109,7 +115,7 @@ def _time(run: dict[str, Any]) -> datetime:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Returns the run in a line, or None if anything that tables and pictures need is damaged."""
+    """Returns the run in a line, or None if a value that tables and pictures need is missing or damaged."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
         run = json.loads(line)
         _time(run)

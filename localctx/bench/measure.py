@@ -21,8 +21,8 @@ SPEED = {"decode", "prefill", "memory"}  # measurements that every engine has
 
 @dataclass(frozen=True)
 class SampleKey:
-    """The measurement that a sample belongs to. ``day`` is the date of the earlier run that it comes from, or empty for
-    this run.
+    """Names the measurement that a sample belongs to. ``day`` is the date of the earlier run that the sample comes
+    from, or empty for this run.
     """
 
     what: str
@@ -45,7 +45,9 @@ class Samples:
             by_name[name].append(number)
 
     def rows(self, what: str) -> list[dict[str, Any]]:
-        """Returns the medians of every key of the measurement ``what``, and the spread of its first number."""
+        """Returns a row for each key of the measurement ``what``: the medians of its numbers, and the spread of the
+        first number.
+        """
         return [_row(key, numbers) for key, numbers in list(self.values.items()) if key.what == what]
 
 
@@ -83,11 +85,11 @@ class NoiseProbe:
 
 
 class Bench:
-    """One run: takes the measurements ``what`` of ``engines`` on ``tokens``, in ``repeat`` rounds at each of
-    ``contexts``.
+    """One run of the benchmark: takes the measurements ``what`` of ``engines`` on the text ``tokens``, in ``repeat``
+    rounds at each of ``contexts``.
 
     ``samples`` has the results so far. Calls ``on_progress(text, seconds left)`` before each step. If ``saved`` is
-    given, it keeps states of peers with a long prefill.
+    given, the states of peers are saved there after a long prefill.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class Bench:
         self._on_progress(text, None)
 
     def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> float:
-        """Report ``text`` as progress, then run the step. Returns the seconds it took. Raises Cancelled."""
+        """Report ``text`` as progress, then run the step. Returns the seconds that the step took. Raises Cancelled."""
         if self.engines.cancelled():
             raise Cancelled
         self._on_progress(text, self.time_left.seconds)
@@ -126,5 +128,5 @@ class Bench:
 
 
 def extra_tokens(repeat: int) -> int:
-    """Returns the most tokens read after a context."""
+    """Returns the greatest number of tokens that are read after a context."""
     return max(QUESTION_TOKENS, 1 + repeat * (DECODE_TOKENS + 1))

@@ -1,4 +1,4 @@
-"""localctx as a measured engine: over torch with pages of KV, or over llama.cpp with snapshots of its state."""
+"""The benchmark engines that run localctx: on torch with pages of KV, or on llama.cpp with snapshots of its state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -24,7 +24,9 @@ IsCancelled = Callable[[], bool]
 
 
 class OwnEngine(ABC, Generic[AnyCache]):
-    """localctx with keys and values in ``kv``, read ``chunk`` tokens at a time. See ``BenchEngine``."""
+    """A benchmark engine (``BenchEngine``) that runs localctx. The cache has keys and values in the format ``kv``, and
+    texts are prefilled ``chunk`` tokens at a time.
+    """
 
     prefills = True
 
@@ -38,15 +40,15 @@ class OwnEngine(ABC, Generic[AnyCache]):
 
     @abstractmethod
     def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> Persister[AnyCache]:
-        """Returns the persister of a cache of ``tokens`` in ``store``."""
+        """Returns an object that saves a cache of ``tokens`` in ``store``, and restores it from there."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """See ``BenchEngine``."""
+        """Bytes of the cache's keys and values."""
 
     def forget(self) -> None:
-        """Free memory that dropped caches still hold, as a restart would. Most engines hold none."""
+        """Free the memory that remains in use after caches were dropped, as a restart would. Most engines have none."""
 
     def read(self, tokens: Sequence[int]) -> int:
         (self.cache or self.start()).enter_phase("reading")
@@ -81,7 +83,9 @@ class OwnEngine(ABC, Generic[AnyCache]):
 
 
 class LocalctxEngine(OwnEngine[Cache]):
-    """localctx over torch, called ``name`` in tables, with caches made from ``plan``."""
+    """The benchmark engine that runs localctx on torch. ``name`` is its name in tables, and ``plan`` makes its
+    caches.
+    """
 
     def __init__(
         self, model: PagedModel, plan: CachePlan, spill: Path, cancelled: IsCancelled, name: str = "localctx"
@@ -114,7 +118,9 @@ def decode_each(engines: Sequence[LocalctxEngine], tokens: Sequence[int]) -> Non
 
 
 class SelectEngine(LocalctxEngine):
-    """localctx with the keeper ``select``. Its prefill equals that of ``full``, so it forks the cache of ``source``."""
+    """The benchmark engine that runs localctx with the keeper ``select``. Prefill is the same as with ``full``, so this
+    engine forks the cache of ``source`` instead.
+    """
 
     prefills = False
 
@@ -133,7 +139,9 @@ class SelectEngine(LocalctxEngine):
 
 
 class LocalctxLlamaEngine(OwnEngine[LlamaCache]):
-    """localctx over llama.cpp, with keys and values in ``codec``, sized for ``context`` tokens."""
+    """The benchmark engine that runs localctx on llama.cpp, with keys and values in ``codec``. Its cache has room for
+    ``context`` tokens.
+    """
 
     def __init__(self, model: LlamaModel, codec: str, context: int, chunk: int, cancelled: IsCancelled) -> None:
         super().__init__(model, "localctx", codec, chunk, cancelled)
@@ -145,7 +153,7 @@ class LocalctxLlamaEngine(OwnEngine[LlamaCache]):
         return cache
 
     def forget(self) -> None:
-        """See ``OwnEngine``. Frees llama.cpp's memory, including the sequence kept for the next question."""
+        """Free llama.cpp's memory, including the sequence that is kept for the next question."""
         self._llama.memory(self.kv).release()
 
     def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> SnapshotPersister:

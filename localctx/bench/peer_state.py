@@ -24,18 +24,24 @@ class PersistablePeer(Protocol):
 
     @property
     def identity(self) -> Sequence[object]:
-        """Everything its state depends on. States of engines with the same identity are interchangeable."""
+        """Everything that the engine's state depends on. States of engines with the same identity are
+        interchangeable.
+        """
 
     def save(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Write its state after reading ``tokens``. Returns False if it cannot."""
+        """Write the engine's state after reading ``tokens`` to ``path``. Returns False if this fails."""
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Restore the state after reading ``tokens``. Returns False, and resets, if ``path`` does not hold it."""
+        """Restore the engine's state after reading ``tokens`` from ``path``. If ``path`` does not have this state,
+        resets the engine and returns False.
+        """
 
 
 @dataclass(frozen=True)
 class SavedStateFacts:
-    """The prefill behind a saved state: ``tokens`` in ``seconds``, on ``day`` (ISO date)."""
+    """The prefill that led to a saved state: its number of ``tokens``, the ``seconds`` it took, and its ``day`` (ISO
+    date).
+    """
 
     tokens: int
     seconds: float
@@ -44,8 +50,8 @@ class SavedStateFacts:
 
 @dataclass(frozen=True)
 class SavedPeerStates:
-    """Saved states in ``folder``, at most ``limit`` bytes. A state is a file, followed by a JSON file of facts. Calls
-    ``warn`` for states that cannot be saved or are damaged.
+    """Saves and loads states of peers in ``folder``, at most ``limit`` bytes. Each state is a file, and a JSON file
+    with its facts is written after it. Calls ``warn`` for states that cannot be saved or are damaged.
     """
 
     folder: Path
@@ -53,11 +59,13 @@ class SavedPeerStates:
     limit: int = LIMIT
 
     def has(self, engine: object, tokens: Sequence[int]) -> bool:
-        """Returns True if a state is saved. It may be damaged."""
+        """Returns True if the state of ``engine`` after ``tokens`` is saved. The saved state may be damaged."""
         return isinstance(engine, PersistablePeer) and _facts_file(self._state(engine, tokens)).exists()
 
     def load(self, engine: object, tokens: Sequence[int]) -> SavedStateFacts | None:
-        """Load the saved state after ``tokens`` into ``engine``. Deletes a damaged state and returns None."""
+        """Load the saved state after ``tokens`` into ``engine``, and return its facts. If the state is damaged, deletes
+        it and returns None.
+        """
         assert isinstance(engine, PersistablePeer)
         state = self._state(engine, tokens)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -70,7 +78,9 @@ class SavedPeerStates:
         return None
 
     def save(self, engine: object, tokens: Sequence[int], facts: SavedStateFacts) -> None:
-        """Save the state of ``engine`` after ``tokens``, completely or not at all. Does nothing for other engines."""
+        """Save the state of ``engine`` after ``tokens``, completely or not at all. Does nothing for an engine that is
+        not a PersistablePeer.
+        """
         if not isinstance(engine, PersistablePeer):
             return
         state = self._state(engine, tokens)
@@ -104,7 +114,7 @@ class SavedPeerStates:
         part.replace(state)
 
     def _shrink(self) -> None:
-        """Delete states until the limit holds. Unfinished files of killed runs count too."""
+        """Delete the least recently used states until the limit holds. Unfinished files of killed runs count too."""
         files = [path for path in self.folder.glob("*") if path.suffix in (".state", ".part")]
         files.sort(key=lambda path: path.stat().st_mtime)
         total = sum(path.stat().st_size for path in files)

@@ -20,10 +20,10 @@ LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq
 
 
 def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
-    """Returns what ``localctx bench --json`` prints.
+    """Returns the report that ``localctx bench --json`` prints.
 
     ``process_peak`` is the memory of the whole process with all engines, sized for the longest context. ``day`` is the
-    date of the earlier run in which a saved state was timed.
+    date of the earlier run in which the prefill of a saved state was timed.
     """
     rows = {what: bench.samples.rows(what) for what in MEASUREMENTS}
     for row in rows["prefill"]:
@@ -35,8 +35,8 @@ def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
 
 
 def machine(bench: Bench) -> dict[str, Any]:
-    """Describe the machine. ``noise`` is the spread of the same matrix product between rounds. ``window`` is the
-    context length that the model was trained for.
+    """Returns a description of the machine. ``noise`` is the spread of the seconds that the same matrix product takes.
+    ``window`` is the context length that the model was trained for.
     """
     model = bench.engines.model
     return {
@@ -65,7 +65,9 @@ def versions(model: str) -> dict[str, str]:
 
 
 def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> list[dict[str, str]]:
-    """Returns a table row per engine, named under ``heading``, with median and spread at each context."""
+    """Returns the rows of a table, one for each engine. A row has the engine's name under ``heading``, and the median
+    and spread of ``number`` at each context.
+    """
     contexts = [f"{n:,}" for n in sorted({row["context"] for row in rows})]
     lines = dict[str, dict[str, str]]()
     for row in (row for row in rows if number in row):

@@ -10,7 +10,7 @@ from localctx.errors import Cancelled
 
 
 def run(bench: Bench) -> None:
-    """Measure until all is done or the user cancels. ``bench.samples`` has the results."""
+    """Measure until all measurements are done or the user cancels. ``bench.samples`` has the results."""
     with suppress(Cancelled):
         if bench.engines.own_models or {"reopen", "spill"} & {*bench.what}:
             bench.announce("warming up")

@@ -62,8 +62,8 @@ def _read_again(bench: Bench, timed_engines: Sequence["_TimedEngine"], context: 
 
 
 class _TimedEngine:
-    """An engine and its position in the text. ``facts`` describes its prefill so far, without the
-    decoding in between.
+    """Measures one engine, and knows the engine's position in the text. ``facts`` describes the prefill up to this
+    position, without the decoding in between.
     """
 
     def __init__(self, bench: Bench, engine: BenchEngine) -> None:

@@ -100,7 +100,9 @@ def spill(bench: Bench, context: int) -> None:
 
 
 def _read(bench: Bench, source: LocalctxEngine, context: int) -> list[LocalctxEngine]:
-    """Let ``source`` read the text. Returns it and the select engines that fork its cache."""
+    """Let ``source`` read the text. Returns ``source``, and the engines with the keeper ``select`` that fork its
+    cache.
+    """
     text = bench.text(context)
     title = f"reading {context:,} tokens: {source.name} {source.kv}"
     bench.run_step(title, reading(_LABEL, context), partial(source.read, text))

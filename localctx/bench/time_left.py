@@ -19,8 +19,8 @@ class BenchStep(NamedTuple):
 
 
 def reading(label: str, stop: int, start: int = 0, repeated: bool = False) -> BenchStep:
-    """Returns the step of reading tokens ``start..stop``. Each token costs its weights and its attention to earlier
-    tokens.
+    """Returns the step of reading the tokens ``start..stop``. The cost of a token is a pass through the weights, and
+    attention to all earlier tokens.
     """
     return BenchStep(f"{label} reading", stop - start + (stop**2 - start**2) / _ATTENTION_TOKENS, repeated)
 
@@ -31,7 +31,7 @@ def decoding(label: str, context: int) -> BenchStep:
 
 
 class TimeLeft:
-    """The remaining steps, and the seconds per unit so far, by label."""
+    """Estimates the time left from the remaining steps, and from the seconds per unit so far of each label."""
 
     def __init__(self) -> None:
         self._steps = Counter[BenchStep]()
