@@ -52,8 +52,8 @@ def main() -> None:
 
 
 def _write_all_letters() -> None:
-    """Write letters that an output cannot have as similar ones. On Windows, use UTF-8 for pipes and files too: a code
-    page has few letters.
+    """Print a similar letter in place of each letter that the encoding of an output lacks. On Windows, use UTF-8 for
+    pipes and files too, because a code page has few letters.
     """
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -174,7 +174,9 @@ def _add_offline(command: click.Command) -> None:
 
 
 def _tell_of_updates(command: click.Command) -> None:
-    """Make a command and its subcommands first report, once, what an update changed."""
+    """Make a command and its subcommands report what an update changed before they run. Each update is reported
+    once.
+    """
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         _tell_of_updates(below)
     if command not in (help_, uninstall) and not isinstance(command, click.Group):

@@ -36,7 +36,8 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
 
 
 def said_after_update(callback: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Returns a command function that first prints, once, which documents an update left prepared.
+    """Returns a command function that runs ``callback``. On the first run after an update, it first prints which
+    documents are still prepared.
 
     It prints on stderr. Errors such as a damaged database are ignored here, because the command itself reports them.
     """

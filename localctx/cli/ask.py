@@ -166,8 +166,8 @@ def session_shown(settings: "Settings", terminal: "Terminal") -> "Iterator[Sessi
 def open_answer(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal", alone: bool
 ) -> "Iterator[tuple[Generator[Event, None, None], str]]":
-    """Have an open server answer a question or, if no server does, a session of this process. Yields the events of the
-    answer and the name of the answerer: the server's address, or ``command`` for this process.
+    """Open the answer to a question, by an open server or, if no server answers, by a session of this process. Yields
+    the events of the answer and the name of the answerer: the server's address, or ``command`` for this process.
 
     ``how`` has further arguments of ``Session.stream``. If ``alone``, no server is asked. Ctrl-C cancels the answer.
     """
@@ -184,9 +184,9 @@ def open_answer(
 def _ask_server(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal"
 ) -> "DelegatedAnswer | None":
-    """Returns the answer of an open server, or None if none answers.
+    """Returns the answer of an open server, or None if no server answers.
 
-    None is asked if standard input is a source, because a server cannot read this process's input.
+    No server is asked if standard input is a source, because a server cannot read this process's input.
     """
     from localctx.serving.ask_client import ask_open_server, given_paths
     from localctx.serving.ask_request import AskRequest
@@ -198,7 +198,7 @@ def _ask_server(
 
 
 def show_events(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
-    """Show all events, and return the last one, Done.
+    """Show all events, and return the last event, which is Done.
 
     On an error the generator is closed while the store is still open.
     """
@@ -256,12 +256,12 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
 
 
 def _numbered(sentences: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Returns the source numbers of an answer's sentences, with their citations."""
+    """Returns pairs of a source number and a citation, for the sentences of an answer that have a source."""
     return list({s["number"]: s["source"] for s in sentences if s["source"]}.items())
 
 
 def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:
-    """Returns True if a citation's text is part of one that was shown."""
+    """Returns True if a citation's text is part of the citation ``shown``."""
     return (
         shown is not None
         and citation["document"] == shown["document"]
@@ -271,7 +271,7 @@ def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:
 
 
 def _length_note(r: dict[str, Any], max_tokens: int) -> str:
-    """Returns why the answer, or the longest of several, was cut."""
+    """Returns a note that says why the answer, or the longest of several answers, was cut."""
     longest = r["tokens"]["longest"]
     why = "the model's window is full; ask a shorter part" if longest < max_tokens else "see --max-tokens"
     which = "the answer was" if len(r["answers"]) == 1 else "an answer was"

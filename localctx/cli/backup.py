@@ -1,4 +1,4 @@
-"""``backup`` and ``restore``: save all data that cannot be made again in one file, and restore it."""
+"""``backup`` and ``restore``: save all data that cannot be computed again in one file, and restore the data from it."""
 
 from pathlib import Path
 

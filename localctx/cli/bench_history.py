@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def show_history(settings: "Settings", terminal: "Terminal", path: Path | None, as_json: bool) -> None:
-    """Print the runs with the settings' model on this processor, and draw them to ``path``.
+    """Print the runs with the settings' model on this processor, and draw them into the file ``path``.
 
-    If ``path`` is None, it is a file in the data folder. Raises UsageError if there are no runs, and OSError.
+    If ``path`` is None, the picture is a file in the data folder. Raises UsageError if there are no runs, and OSError.
     """
     from localctx.bench.history import draw_history, history_rows, read_history
     from localctx.bench.report import cpu_name

@@ -77,5 +77,5 @@ def _of_llama_cpp(what: str | None, codecs: str | None, keeps: str | None) -> tu
         raise UsageError(f"llama.cpp does not support --keep {keeps}", "leave --keep out, or use --engine torch")
     chosen = (codecs or NATIVE_CODEC).split(",")
     for codec in chosen:
-        kv_types(codec)  # raises if it does not have this one
+        kv_types(codec)  # raises if llama.cpp does not have this codec
     return wanted, chosen, []

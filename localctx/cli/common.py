@@ -52,8 +52,8 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only erro
 
 
 def settings_from(flags: dict[str, Any]) -> "Settings":
-    """Returns the settings, in which those ``flags`` that are not None override the environment, the file and defaults.
-    Raises UsageError.
+    """Returns the settings. Each of ``flags`` that is not None overrides the environment, the settings file and the
+    default. Raises UsageError.
     """
     from localctx.models.choice.default_model import choose_model
     from localctx.settings import load_settings
@@ -82,7 +82,9 @@ def parse_words(flag: str, given: str, known: Sequence[str]) -> list[str]:
 
 
 def measuring_text(file: str | None) -> str:
-    """Returns the text of ``file``, or of localctx's README and help pages if it is None. Raises DocumentError."""
+    """Returns the text of ``file`` or, if ``file`` is None, of localctx's README and help pages. Raises
+    DocumentError.
+    """
     if file:
         from localctx.library.read_document import read_document
 

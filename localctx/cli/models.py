@@ -51,7 +51,9 @@ def models_list(as_json: bool) -> None:
 
 
 def _advice() -> "tuple[Advice | None, str]":
-    """Returns the advice for this machine, and the same as one line, or (None, reason) if there is none."""
+    """Returns the advice for this machine and the same advice as one line. If there is none, returns None and the
+    reason.
+    """
     from localctx.models.choice.model_advice import advise
 
     settings = settings_from({})

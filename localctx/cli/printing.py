@@ -1,7 +1,7 @@
-"""Prints for all commands.
+"""The functions through which all commands print.
 
 Names, titles, documents and models may contain anything, so control characters are escaped before they reach the
-terminal. All commands print through these functions, and a test enforces it.
+terminal. A test checks that all commands print through these functions.
 """
 
 import codecs
@@ -33,7 +33,9 @@ _UNSAFE = re.compile(f"[{_CONTROL}\ud800-\udfff]")
 
 
 def _write_similar(error: UnicodeError) -> tuple[str, int]:
-    """Returns (similar letters in place of those that an encoding lacks, position after them)."""
+    """The error handler SIMILAR. Returns similar letters in place of the letters that the encoding lacks, and the
+    position after them.
+    """
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -50,19 +52,19 @@ codecs.register_error(SIMILAR, _write_similar)
 
 
 def visible(text: str) -> str:
-    r"""Returns text that a terminal only displays: controls are escaped as ``\x1b`` or ``\u202e``, and lone surrogates
-    become replacement characters. Newlines and tabs stay.
+    r"""Returns text without characters that control a terminal: they are escaped as ``\x1b`` or ``\u202e``, and lone
+    surrogates become replacement characters. Newlines and tabs stay.
     """
     return _UNSAFE.sub(_escape, text)
 
 
 def visible_line(text: str) -> str:
-    r"""Returns text like ``visible``, as one line: newlines and tabs are escaped as ``\n`` and ``\t``."""
+    r"""Returns the same as ``visible``, but as one line: newlines and tabs are escaped as ``\n`` and ``\t``."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def printable_line(text: str) -> str:
-    """Returns text like ``visible``, as one line with all white space reduced to single spaces."""
+    """Returns the same as ``visible``, but as one line with all white space reduced to single spaces."""
     return " ".join(visible(" ".join(text.split())).split())
 
 
@@ -105,7 +107,7 @@ def print_marked(heading: str, text: str, pattern: re.Pattern[str] | None) -> No
 
 
 def _written(text: str, encoding: str) -> str:
-    """Returns equivalent JSON with only letters that ``encoding`` has."""
+    """Returns equivalent JSON in which letters that ``encoding`` lacks are escaped."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:

@@ -34,13 +34,13 @@ class BatchProgress:
         self._bar.set_description_str(f"0/{self.count}")
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Remove the progress bar."""
         self._bar.close()
 
     def show(self, job: DocumentJob | None, event: Event) -> None:
         """Show an event of a document, or of the whole batch (``job`` None).
 
-        If several documents run, the bar shows how many, instead of the progress of one.
+        If several documents run, the bar shows how many run, instead of the progress of one document.
         """
         if job:
             self._running.add(job)

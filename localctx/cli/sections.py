@@ -50,7 +50,7 @@ class SectionedCommand(click.Command):
 
 
 def _place(heading: str) -> float:
-    """Returns the place of a heading in the order.
+    """Returns the position of a heading in --help.
 
     The headings of a command's own options come after the first heading of the settings.
     """
@@ -90,7 +90,7 @@ def address_options(port: int) -> Callable:
 def setting_option(name: str, **changes: Any) -> Callable:
     """Returns the decorator that adds the flag of the setting ``name``.
 
-    ``changes`` are arguments of the option that differ from the setting's declaration.
+    ``changes`` are arguments of the option that replace those from the setting's declaration.
     """
     setting = SETTINGS[name]
     options: dict[str, Any] = {

@@ -1,4 +1,6 @@
-"""Shows events on a terminal: the answer on stdout, everything else on stderr, bars only if stderr is a terminal."""
+"""Shows events on a terminal: the answer on stdout, everything else on stderr. Progress bars need a terminal as
+stderr.
+"""
 
 import json
 import signal
@@ -35,7 +37,8 @@ class Terminal:
     """Prints events on the terminal. ``as_json`` hides the text of answers, ``quiet`` hides everything but the answers.
 
     If there are several ``answers``, each has a number and lines of its own. ``quoted`` is the citation that was
-    printed before the last answer. If ``numbers`` is True, the number of its source is printed after each sentence.
+    printed above or below the last answer. If ``numbers`` is True, each sentence is followed by the number of its
+    source.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
@@ -94,14 +97,14 @@ class Terminal:
         self._wrote = False
 
     def clear(self) -> None:
-        """Remove the bar."""
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.close()
         self._bar, self._phase = None, ""
 
     @contextmanager
     def cleared(self) -> Iterator[None]:
-        """Remove the bar at the end of the ``with`` block, also after an error."""
+        """Remove the progress bar at the end of the ``with`` block, also after an error."""
         try:
             yield
         finally:
@@ -119,8 +122,8 @@ class Terminal:
         self._write(text)
 
     def _write(self, text: str, end: bool = False) -> None:
-        """Print part of the answer. On a terminal its trailing white space waits, because a source number may come
-        first.
+        """Print part of the answer. On a terminal, white space at the end of the part is held back, because a source
+        number may come before it.
         """
         text = self._space + text
         shown = text.rstrip() if self.numbers and not end else text
@@ -128,7 +131,7 @@ class Terminal:
         print_text(shown, end="")
 
     def _number(self, sentence: dict[str, Any]) -> None:
-        """Print the number of a sentence's source after it, on a terminal. A pipe gets no numbers."""
+        """Print the number of a sentence's source after the sentence, on a terminal. A pipe gets no numbers."""
         if self.numbers and sentence["source"] and self._wrote:
             print_text(f" [{sentence['number']}]", end="")
 
@@ -147,7 +150,7 @@ class Terminal:
             print_text(f"\n{format_citation(citation, MAX_QUOTE)}")
 
     def _nearest(self, nearest: NearestPassage) -> None:
-        """Print the nearest passage, below an answer that says that nothing answers."""
+        """Print the nearest passage below an answer which says that no passage answers the question."""
         self.end_answer()
         if not self._quiet:
             print_text(f"\n{NEAREST}: {format_citation(nearest.citation, MAX_QUOTE)}")
@@ -166,7 +169,7 @@ class Terminal:
             self._bar.set_postfix_str(f"{e.keeper} dropped {e.tokens:,}", refresh=False)
 
     def _passage_answered(self, event: PassageAnswered) -> None:
-        """Print one passage's answer if stderr is a terminal. The report repeats it in its groups."""
+        """Print one passage's answer if stderr is a terminal. The report repeats this answer in its groups."""
         c = event.citation
         place = tell_part(c["page"]) if c["page"] else f"from character {c['start']:,}"
         if self.interactive:
@@ -250,7 +253,7 @@ def _handled(number: signal.Signals, handler: Callable[[int, Any], None]) -> Ite
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """Print a JSON value on stdout, with ``indent`` spaces, or on one line if it is None."""
+    """Print a JSON value on stdout, with ``indent`` spaces, or on one line if ``indent`` is None."""
     print_json_text(json.dumps(value, ensure_ascii=False, indent=indent))
 
 

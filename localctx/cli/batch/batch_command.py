@@ -1,4 +1,4 @@
-"""Shared by ``summarize`` and ``table``: the flags of a batch, its run with progress, and its exit code."""
+"""Defines what ``summarize`` and ``table`` share: the flags of a batch, its run with progress, and its exit code."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -54,8 +54,8 @@ class BatchOptions:
 
 
 def batch_options(command: Callable) -> Callable:
-    """Decorate a command with the flags of a batch: on which machines it is computed, and whether documents that are
-    done are computed again.
+    """Decorate a command with the flags of a batch. They choose the machines that compute it, and whether results that
+    exist are computed again.
     """
     elsewhere: dict[str, Any] = {"section": "Other machines"}
     folder = click.Path(path_type=Path)
@@ -80,8 +80,8 @@ def batch_options(command: Callable) -> Callable:
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """The result of running a batch: its ``jobs``, its ``report``, and the ``error`` that stopped it, None if it ran to
-    its end.
+    """The result of running a batch: its ``jobs``, its ``report``, and the ``error`` that ended it early (None: no
+    error).
     """
 
     jobs: "Sequence[DocumentJob]"
@@ -103,7 +103,7 @@ class BatchEnd:
 
 @dataclass(frozen=True)
 class OpenBatch:
-    """A batch with an open ``session``, which can do ``task`` for several sets of documents, one after another
+    """A batch with an open ``session``. It can do ``task`` for several sets of documents, one set after another
     (rounds).
 
     ``remote`` is the server that computes, or None for this machine.
@@ -118,7 +118,9 @@ class OpenBatch:
     terminal: "Terminal"
 
     def plan(self, paths: Sequence[str], report: "Report") -> "list[DocumentJob]":
-        """Returns the documents in ``paths``, and adds the ignored files to the report. Raises UserError."""
+        """Returns the jobs for the documents in ``paths``, and adds the ignored files to the report. Raises
+        UserError.
+        """
         from localctx.batch.jobs import IgnoredFile, plan_jobs
 
         ignore = lambda path, why: report.ignored_files.append(IgnoredFile(stored_path(path), why))  # noqa: E731
@@ -136,7 +138,8 @@ class OpenBatch:
 
     def run(self, jobs: "list[DocumentJob]", report: "Report", force: bool) -> BatchEnd:
         """Do the task for the documents of ``jobs``, write the outputs, show the progress, and fill ``report``. If
-        ``force``, results are computed again. An error that concerns all documents is in the result.
+        ``force``, results are computed again. An error that concerns all documents is not raised, but is part of the
+        result.
         """
         from localctx.cli.progress import BatchProgress
 
@@ -169,8 +172,8 @@ def open_batch(
     options: BatchOptions,
     terminal: "Terminal",
 ) -> Iterator[OpenBatch]:
-    """Open a session for ``task`` that writes results to the outputs which ``make_outputs`` returns. Ctrl-C stops its
-    work. Raises UserError.
+    """Open a session for ``task``. Results are written to the outputs that ``make_outputs`` returns. Ctrl-C stops the
+    session's work. Raises UserError.
     """
     from localctx.cli.terminal import cancel_on_interrupt
     from localctx.session import Session
@@ -192,11 +195,11 @@ def run_batch(
     terminal: "Terminal",
     check_jobs: "Callable[[Sequence[DocumentJob]], object]" = lambda jobs: None,
 ) -> BatchEnd:
-    """Do ``task`` for the documents in ``paths``, write results to the outputs which ``make_outputs`` returns, and show
+    """Do ``task`` for the documents in ``paths``, write results to the outputs that ``make_outputs`` returns, and show
     the progress.
 
     ``check_jobs`` is called with the documents before the work begins, and may raise an error. Raises UserError before
-    the work begins. A later error is in the result.
+    the work begins. A later error is not raised, but is part of the result.
     """
     with open_batch(task, settings, make_outputs, options, terminal) as batch:
         report = batch.report()
@@ -220,8 +223,8 @@ def _run_on_ray(
 
 
 def _collect(events: "JobEvents", session: "Session", report: "Report", progress: "BatchProgress") -> UserError | None:
-    """Run the batch, show its progress, and add its outcomes to the report. Returns the error that
-    stopped it, or None.
+    """Run the batch, show its progress, and add its outcomes to the report. Returns the error that ended the batch
+    early, or None.
     """
     from localctx.batch.run_batch import Outcome
 

@@ -70,7 +70,7 @@ def refuse_local_flags(flags: dict[str, Any]) -> None:
 
 
 def remote_batch(url: str | None, model: str | None, max_parallel: int | None) -> "RemoteBatch | None":
-    """Returns a batch for the server at ``url``, or None if ``url`` is None. Raises UsageError."""
+    """Returns a batch that uses the server at ``url``, or None if ``url`` is None. Raises UsageError."""
     if not url and model:
         raise UsageError("--server-model names a model of a server", "give its address with --server")
     if url is None:
@@ -83,7 +83,7 @@ def remote_batch(url: str | None, model: str | None, max_parallel: int | None) -
 
 @dataclass(frozen=True)
 class _ServerWorker:
-    """A ``BatchWorker``."""
+    """The ``BatchWorker`` of one thread. It runs jobs with the server's model."""
 
     run: "Callable[[DocumentJob], Generator[Event, None, Outcome]]"
     cancel: Callable[[], object]
@@ -101,13 +101,15 @@ class RemoteBatch:
     def run(
         self, settings: "Settings", jobs: "list[DocumentJob]", open_batch: "Callable[[SummarizeWorkflow, Any], Batch]"
     ) -> "JobEvents":
-        """Run ``jobs``. Yields their events and outcomes. Raises UserError, Cancelled."""
+        """Run ``jobs``. Yields their events and outcomes. ``open_batch`` makes the Batch of one thread from its
+        SummarizeWorkflow and from the lock that all threads share. Raises UserError, Cancelled.
+        """
         from localctx.batch.remote_generator import remote_settings
         from localctx.batch.worker_threads import run_in_threads
         from localctx.cli.terminal import cancel_on_interrupt
         from localctx.session import Session
 
-        self._stop.clear()  # set since the jobs before
+        self._stop.clear()  # an earlier run set it
         self._warn_if_remote()
         with cancel_on_interrupt(self._cancel):
             yield from ((jobs[0], event) for event in self._choose_model(settings))
@@ -155,8 +157,8 @@ class RemoteBatch:
 
 
 def _locked_search(session: "Session", search: "Callable[..., tuple[SearchResult, str | None]]") -> "FindPassages":
-    """Returns a search in one document for several threads. They share one embedder, which one
-    thread at a time may use.
+    """Returns a function that searches one document, and that several threads may call. They share one embedder, which
+    only one thread at a time may use.
     """
     from localctx.store.store import store_errors
 

@@ -100,7 +100,7 @@ def _task(flags: dict[str, Any]) -> "SummaryTask":
 def _outputs(
     session: "Session", out: Path | None, jsonl: str | None, template: Path | None, as_json: bool
 ) -> "list[Output]":
-    """Returns the outputs that flags name, by default stdout."""
+    """Returns the outputs that the flags name. Without such flags, the output is stdout."""
     from localctx.batch.markdown import SummaryTemplate
     from localctx.batch.outputs import JsonLines, MarkdownFolder, TextStream, json_line
 

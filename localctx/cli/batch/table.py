@@ -91,7 +91,7 @@ def table(
 
 
 def _rows(columns: "Sequence[TableColumn]", out: Path | None) -> "AnswerTable":
-    """Returns the rows to fill, with the stored corrections. Raises UsageError for a file that cannot be written."""
+    """Returns an empty table with the stored corrections. Raises UsageError for a file that cannot be written."""
     from localctx.batch.table.corrections import all_corrections
     from localctx.batch.table.table_file import AnswerTable, TableFile
 

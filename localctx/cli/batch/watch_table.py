@@ -51,7 +51,7 @@ def watch_table(
     Changes are printed as lines, or as JSON.
 
     Raises UsageError if another process keeps the same file up to date, and UserError for an error before the table is
-    complete. Later errors are printed, and tried again.
+    complete. A later error is printed, and the update is tried again.
     """
     from localctx.batch.table.corrections import find_corrected
     from localctx.batch.table.standing_table import StandingTable, common_folder
@@ -73,7 +73,7 @@ def watch_table(
 
 
 class TableWatcher:
-    """Updates a table that stays up to date, whenever files of its folders or corrections change.
+    """Keeps a table up to date: updates it whenever files of its folders or corrections change.
 
     ``corrected`` are corrections with the paths of their documents. They are stored after the documents are read.
     """
@@ -122,7 +122,9 @@ class TableWatcher:
         self._wait()
 
     def _update(self, print_change: "Callable[[RowChange], object]") -> None:
-        """Read what is new, and report the changes of the table. Raises UserError, OSError, KeyboardInterrupt."""
+        """Read new and changed files, and report the changes of the table. Raises UserError, OSError,
+        KeyboardInterrupt.
+        """
         if self._must_scan():
             self._scanned = time.monotonic()
             if jobs := self._table.scan(self._scanned):
@@ -163,7 +165,7 @@ class TableWatcher:
 
 
 def _print(change: "RowChange", folder: str, as_json: bool) -> None:
-    """Print a change on stdout. ``folder`` is the one below which all files are."""
+    """Print a change on stdout. ``folder`` is the folder that contains all files of the table."""
     from localctx.cli.terminal import print_json
 
     if as_json:

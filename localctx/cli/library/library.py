@@ -161,7 +161,7 @@ def library_show(document: str, as_json: bool) -> None:
         print_line(f"an older version; the next is {row.superseded[:12]}")
     for line in row.unread_lines:
         print_line(f"not read: {line}")
-    readings: dict[tuple[str, str], list[Any]] = {}  # of the whole document, of passages, of chats
+    readings: dict[tuple[str, str], list[Any]] = {}  # caches by model and codec
     for c in caches:
         readings.setdefault((c.model, c.codec), []).append(c)
     rows = [

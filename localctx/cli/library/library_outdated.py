@@ -43,9 +43,8 @@ def library_outdated(documents: tuple[str, ...], as_json: bool, quiet: bool) -> 
 
 
 def find_outdated(store: "Store", documents: Sequence[str] = ()) -> "list[OutdatedText]":
-    """Returns the outdated texts about older versions of ``documents`` (ids, names or paths), or about all (none).
-
-    Raises DocumentError for a document that does not exist.
+    """Returns the stored texts that are outdated and rest on older versions of ``documents`` (ids, names or paths).
+    Without ``documents``, returns all outdated texts. Raises DocumentError for a document that does not exist.
     """
     from localctx.library.compare.outdated import older_versions, outdated_texts
 
@@ -54,7 +53,9 @@ def find_outdated(store: "Store", documents: Sequence[str] = ()) -> "list[Outdat
 
 
 def count_outdated(store: "Store", newest: Collection[str]) -> str:
-    """Returns a line that counts the texts that the documents ``newest`` (ids) made outdated; "" for none."""
+    """Returns a line that counts the stored texts that the new versions ``newest`` (ids) made outdated, or "" if there
+    are none.
+    """
     from localctx.library.compare.outdated import older_versions, outdated_texts
 
     count = sum(1 for _ in outdated_texts(store, older_versions(store, newest)))

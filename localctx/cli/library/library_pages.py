@@ -142,7 +142,7 @@ def _print_salvaged(salvaged: "Salvaged") -> None:
 
 
 def _counted(rows: "Counter[str]") -> str:
-    """Returns the row counts by table, user tables first."""
+    """Returns a text with the number of rows of each table. The tables that users know come first."""
     order = ("documents", "chats", "messages", "collections", "results", "verdicts")
     named = {"verdicts": "quality results", "results": "batch results"}
     known = [f"{rows[table]:,} {named.get(table, table)}" for table in order if rows[table]]

@@ -158,7 +158,7 @@ def _watcher(settings: "Settings", news: "queue.SimpleQueue[FileEvent]") -> "Ite
 def _events(
     watcher: "FolderWatcher", news: "queue.SimpleQueue[FileEvent]", terminal: "Terminal", once: bool
 ) -> "Iterator[FileEvent]":
-    """Yields the events of files. In between, shows on a terminal what the watcher does."""
+    """Yields the events of files. Between two events, shows on a terminal what the watcher is doing."""
     from localctx.engine.events import Progress
 
     while True:

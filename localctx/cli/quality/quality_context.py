@@ -1,4 +1,6 @@
-"""``quality --context``: finds the length up to which whole texts give answers as good as passages do."""
+"""``quality --context``: finds the greatest text length at which answers from the whole text are as good as answers
+from passages.
+"""
 
 from typing import TYPE_CHECKING
 
