@@ -26,7 +26,8 @@ _CHARACTERS = 32  # most characters tokenized per needed token; the rest of a lo
 
 @dataclass(frozen=True)
 class BlendResult:
-    """The measured quality of one blending. ``blending`` None is the reference, which prefills all passages together.
+    """The measured quality of one blending. If ``blending`` is None, it is the reference, which prefills all passages
+    together.
 
     ``read`` and ``reused`` tokens and ``seconds`` are means over the prompts, up to the end of the last passage.
     ``needles`` has True for each passage whose planted fact was found.
@@ -42,7 +43,9 @@ class BlendResult:
 
     @property
     def name(self) -> str:
-        """``together``, or the recomputed tokens: ``none``, ``32``, ``32+15%``."""
+        """The name of the blending: ``together``, or which tokens were computed again, such as ``none``, ``32`` or
+        ``32+15%``.
+        """
         return self.blending.name if self.blending else "together"
 
     def to_json(self) -> dict[str, Any]:
@@ -89,14 +92,14 @@ class BlendGate:
         self._done, self._total, self._reference, self._reference_needles = 0, 0, list[Tensor](), 0
 
     def run(self, blendings: Sequence[Blending] = BLENDINGS) -> Iterator[BlendResult]:
-        """Yield each blending's result as soon as it is known, the reference first."""
+        """Yield the result of each blending as soon as it is known, and the result of the reference first."""
         self._total = len(self.needles) + (1 + len(blendings)) * (1 + len(self.needles))
         cases = list(self._cases())
         for blending in (None, *blendings):
             yield self._measure(cases, blending)
 
     def _cases(self) -> Iterator[_BlendCase]:
-        """Yield the passages without a needle, then once for each passage with a needle in it."""
+        """Yield a case without needles, then a case for each passage, with a needle in this passage."""
         question, plain = self.needles[0].question, [self._read_alone(text) for text in self.texts]
         yield self._case(self.texts, plain, question)
         for i, needle in enumerate(self.needles):

@@ -18,8 +18,8 @@ MIN_TOKENS = 256
 
 @dataclass(frozen=True)
 class Divergence:
-    """Divergence from full precision: Kullback-Leibler divergence in nats (mean and 99th percentile) and top-1
-    agreement. Also the perplexity of the text.
+    """The divergence of predictions from those in full precision: the Kullback-Leibler divergence in nats (mean and
+    99th percentile) and the top-1 agreement. Also the perplexity of the text.
     """
 
     kl_mean: float
@@ -29,13 +29,15 @@ class Divergence:
 
 
 def split(tokens: int) -> int:
-    """Returns how many of ``tokens`` (a multiple of EVEN) precede the scored ones: all but SCORED, at least half."""
+    """Returns the number of ``tokens`` (a multiple of EVEN) before the scored ones. SCORED tokens are scored, or half
+    of a shorter text.
+    """
     return tokens - min(SCORED, tokens // 2)
 
 
 def score(forward: Forward, tokens: Sequence[int], first: int) -> list[Tensor]:
-    """Returns log probabilities [up to STEP, vocabulary] for each step over ``tokens[first:]``. The model must already
-    have read ``tokens[:first]``.
+    """Returns log probabilities [up to STEP, vocabulary] for each step over ``tokens[first:]``. The model must have
+    read ``tokens[:first]`` before.
     """
     steps = [tokens[at : at + STEP] for at in range(first, len(tokens), STEP)]
     return [forward(step, len(step)).log_softmax(-1) for step in steps]

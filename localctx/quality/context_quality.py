@@ -1,4 +1,5 @@
-"""Measures a model's effective context: the longest text for which reading it whole answers as well as passages.
+"""Measures a model's effective context: the greatest text length at which answers from the whole text are as good as
+answers from passages.
 
 Questions come from the user's own text: planted needles, and sentences with a name or a number left out (cloze
 questions). As in RULER (arXiv:2404.06654), the result is one bound: up to it, reading the whole text was never worse.
@@ -29,13 +30,13 @@ AskFunction = Callable[[str, str, Mode], str]
 
 @dataclass(frozen=True)
 class Question:
-    """A question (``words``) and its ``expected`` words. An answer with any of them is right."""
+    """A question (``words``) and its ``expected`` words. An answer with any of the expected words is right."""
 
     words: str
     expected: tuple[str, ...]
 
     def answered_by(self, answer: str) -> bool:
-        """Returns True if the answer contains an expected word, whatever the thousands separator in numbers."""
+        """Returns True if the answer contains an expected word. Thousands separators in numbers do not matter."""
         normalized = re.sub(r"(?<=\d)[, .](?=\d{3})", "", answer).casefold()
         return any(re.sub(r"(?<=\d)[, .](?=\d{3})", "", word).casefold() in normalized for word in self.expected)
 
@@ -84,7 +85,9 @@ def make_haystacks(tokenizer: Tokenizer, text: str, longest: int) -> list[Haysta
 
 
 def make_haystack(length: int, text: str) -> Haystack:
-    """Plant needles in ``text``. Returns it with questions about the needles and about its own sentences."""
+    """Plant needles in ``text``. Returns the new text with questions about the needles and about the sentences of
+    ``text``.
+    """
     cloze = list(make_cloze_questions(text))
     cloze = cloze[:: max(1, len(cloze) // CLOZE_QUESTIONS)][:CLOZE_QUESTIONS]
     needles = make_needles(DEPTHS)
@@ -106,8 +109,8 @@ def make_cloze_questions(text: str) -> Iterator[Question]:
 def compare_lengths(
     pieces: Sequence[Haystack], ask: AskFunction, on_progress: Callable[[Progress], None] = lambda progress: None
 ) -> Iterator[LengthResult]:
-    """Ask every question in both modes. Yields the result of each length, shortest first. Stops once reading the whole
-    text was worse at two lengths in a row.
+    """Ask every question in both modes. Yields the result of each length, shortest first. Stops after two lengths in a
+    row at which reading the whole text was worse.
     """
     lost, done, total = 0, 0, sum(len(p.questions) for p in pieces)
     for length in sorted({p.length for p in pieces}):

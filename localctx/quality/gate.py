@@ -26,8 +26,9 @@ NeedlesFound = tuple[bool, ...]  # for each of DEPTHS: True if the needle was fo
 @dataclass(frozen=True)
 class QualityResult:
     """The measured quality of one variant. ``needles`` maps a text length in tokens to the needles found.
-    ``bytes_per_token`` is the size of its cache after prefill, including the open page. ``seconds`` counts from the
-    start of its group of variants.
+
+    ``bytes_per_token`` is the size of the variant's cache after prefill, including the open page. ``seconds`` counts
+    from the start of the variants that share one prefill.
     """
 
     variant: Variant
@@ -46,16 +47,16 @@ class QualityResult:
 
 def meets_quality_bar(divergence: Divergence, found: int, by_reference: int) -> bool:
     """Returns True for a mean KL divergence of at most MAX_KL nats, a top-1 agreement of at least MIN_TOP1, and at
-    least as many needles as full precision found.
+    least as many needles ``found`` as ``by_reference``, the number that full precision found.
     """
     return divergence.kl_mean <= MAX_KL and divergence.top1 >= MIN_TOP1 and found >= by_reference
 
 
 def first_tokens(model: PagedModel, text: str, tokens: int) -> list[int]:
-    """Returns the first ``tokens`` tokens of the text and one more, or fewer if the text or the context window ends
-    earlier.
+    """Returns the first ``tokens`` tokens of the text and one more. Returns fewer if the text or the context window
+    ends earlier.
 
-    Raises DocumentError if they are fewer than MIN_TOKENS.
+    Raises DocumentError if there are fewer than MIN_TOKENS.
     """
     encoded = model.tokenizer.encode(text[: _CHARACTERS * (tokens + 1)])
     tokens = min(tokens, len(encoded) - 1, model.context - ROOM) // EVEN * EVEN
@@ -68,8 +69,8 @@ def first_tokens(model: PagedModel, text: str, tokens: int) -> list[int]:
 
 
 def store_result(store: Store, model: PagedModel, name: str, result: QualityResult, tokens: int) -> None:
-    """Save ``result`` in the store. It was measured on ``tokens`` tokens with ``model``, which the
-    user calls ``name``.
+    """Save ``result`` in the store. It was measured on ``tokens`` tokens with ``model``, which the settings call
+    ``name``.
     """
     variant = result.variant
     key = variant.key(model.with_prefill_loss(0).fingerprint(variant.codec))
@@ -80,7 +81,8 @@ def store_result(store: Store, model: PagedModel, name: str, result: QualityResu
 class QualityGate:
     """Measures variants on ``tokens``. The last token is only predicted, not read.
 
-    Needles are planted in the first n tokens, for each n of ``lengths``. ``on_progress`` gets the tokens read.
+    Needles are planted in the first n tokens, for each n of ``lengths``. ``on_progress`` is called with the number of
+    tokens read.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class QualityGate:
         self._reference_needles: int | None = None  # number of needles the reference found
 
     def run(self, variants: Sequence[Variant]) -> Iterator[QualityResult]:
-        """Yield each variant's result as soon as it is known. The first variant is the reference for all."""
+        """Yield the result of each variant as soon as it is known. The first variant is the reference for all."""
         for group in group_by_prefill(variants):
             start, read = time.perf_counter(), self._token_counter(group[0])
             measured = self._divergence(group, read)
@@ -108,7 +110,9 @@ class QualityGate:
                 yield self._result(variant, *measured[variant], own_needles, time.perf_counter() - start)
 
     def compare(self, forward: Forward) -> Divergence:
-        """Returns the divergence of a model that has read ``tokens[:first]``. The first call sets the reference."""
+        """Returns the divergence of a model's predictions from the reference. The first call sets the reference. The
+        model must have read ``tokens[:first]`` before.
+        """
         logs = score(forward, self.tokens, self.first)
         self._reference = self._reference or logs
         return compare(self._reference, logs, self._next[self.first :])

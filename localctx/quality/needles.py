@@ -27,7 +27,9 @@ _SENTENCE = re.compile(r"[.!?][\"')\]]*\s+|\n+")
 
 @dataclass(frozen=True)
 class Needle:
-    """A number that only the planted sentence contains. ``depth`` is the share of the text before it."""
+    """A planted sentence with a number that the text contains nowhere else. ``depth`` is the share of the text that
+    precedes the sentence.
+    """
 
     depth: float
     city: str
@@ -44,12 +46,12 @@ class Needle:
         return f"What is the special magic number for {self.city}?"
 
     def found_in(self, answer: str) -> bool:
-        """Returns True if the answer contains the number, whatever its thousands separator."""
+        """Returns True if the answer contains the number, with or without thousands separators."""
         return self.number in re.sub(r"(?<=\d)[, .](?=\d)", "", answer)
 
 
 def make_needles(depths: Sequence[float] = DEPTHS, seed: int = 7) -> list[Needle]:
-    """Returns a needle per depth, each with its own city and seven-digit number. The same ``seed`` gives the same
+    """Returns a needle for each depth, with its own city and seven-digit number. The same ``seed`` gives the same
     needles.
     """
     numbers = random.Random(seed)
@@ -76,10 +78,10 @@ def decode_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
 def find_needles(
     setup: Setup, variants: Sequence[Variant], text: str, read: Callable[[int], None] = lambda tokens: None
 ) -> dict[Variant, tuple[bool, ...]]:
-    """Returns, per variant, whether it finds the needle at each of DEPTHS. The variants share each prefill.
+    """Returns for each variant whether it finds the needle at each of DEPTHS. The variants share each prefill.
 
-    The deepest needle comes first, so that the next can reuse the prefix common to both texts if the keeper drops
-    nothing. Calls ``read`` with the number of tokens read.
+    The deepest needle is measured first. If the keeper drops nothing, the next text then reuses the pages of the prefix
+    that both texts have in common. Calls ``read`` with the number of tokens read.
     """
     found: dict[Variant, list[bool]] = {v: [] for v in variants}
     cache, before = setup.new_cache(variants[0], 0), list[int]()

@@ -1,4 +1,4 @@
-"""Measures transformers' quantized caches on the tokens and steps of a quality gate."""
+"""Measures the quantized caches of transformers, with the same tokens and steps as a quality gate."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +15,9 @@ from localctx.quality.gate import QualityGate
 
 @dataclass(frozen=True)
 class PeerResult:
-    """The measurement of one peer: its cache's bytes per token, divergence from full precision, and seconds taken."""
+    """The measurement of one peer: the bytes per token of its cache, the divergence from full precision, and the
+    seconds that it took.
+    """
 
     name: str
     bytes_per_token: int
@@ -35,10 +37,10 @@ def measure_peers(
     on_progress: Callable[[Progress], None],
     warn: Callable[[str], None],
 ) -> Iterator[PeerResult]:
-    """Yield the result of each installed peer with ``model``, loaded from ``folder``.
+    """Yield the result of each installed peer with the model, which is loaded from ``folder``.
 
-    ``gate`` must have run, because its reference is used. Calls ``warn`` for peers that are not installed or do not
-    support this model. Raises ModelError.
+    ``gate`` must have run before, because its reference is used. Calls ``warn`` for peers that are not installed or do
+    not support this model. Raises ModelError.
     """
     installed = installed_peers()
     if missing := sorted({p.backend for p in PEERS} - {p.backend for p in installed}):

@@ -29,11 +29,12 @@ SAMPLES = 20  # blocks that are also scored after a recomputed window
 
 @dataclass(frozen=True)
 class StreamingResult:
-    """The result of streaming. ``early`` and ``end`` are the process's memory after a tenth of the tokens and after
-    all.
+    """The result of streaming. ``early`` and ``end`` are the process's memory after a tenth of the tokens and after all
+    tokens.
 
-    ``perplexity`` is over the ``scored`` last tokens. ``sampled`` and ``fresh`` are the perplexity of the same
-    ``blocks`` of them, streamed and after a recomputed window of ``window`` tokens.
+    ``perplexity`` is measured on the last ``scored`` tokens. ``sampled`` and ``fresh`` are measured on the same
+    ``blocks`` blocks of these tokens: ``sampled`` as they were streamed, ``fresh`` after a recomputed window of
+    ``window`` tokens.
     """
 
     variant: Variant
@@ -116,8 +117,8 @@ def _score(
 ) -> Tensor:
     """Returns -log p of ``tokens_read[start + 1 : stop + 1]``.
 
-    Reads block by block, because the logits of a whole chunk would set the memory peak. The result is allocated once,
-    because small tensors allocated between logits fragment the heap (3.4 GB after 10,000 tokens).
+    The tokens are read block by block, because the logits of a whole chunk would set the memory peak. The result is
+    allocated once, because small tensors allocated between logits fragment the heap (3.4 GB after 10,000 tokens).
     """
     nll = torch.empty(stop - start, dtype=torch.float64)
     for at in range(start, stop, BLOCK):

@@ -1,4 +1,4 @@
-"""Variants: the codecs and keepers to measure, and how to make their caches."""
+"""Variants: the combinations of codec and keeper to measure, and how to make their caches."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ REFERENCE = "f32"  # every variant is compared with this lossless codec
 
 @dataclass(frozen=True)
 class Variant:
-    """A codec of ``localctx.shape.FORMATS``, a keeper with its budget (``full``, ``select:1/4``), and a reading mode
-    (``full``, ``sparse``), as in the settings.
+    """A combination to measure: a codec of ``localctx.shape.FORMATS``, a keeper with its budget (``full``,
+    ``select:1/4``), and a reading mode (``full``, ``sparse``), as in the settings.
     """
 
     codec: str
@@ -29,18 +29,20 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """``int8``, or ``int8 select:1/4 sparse``."""
+        """The variant's name, such as ``int8`` or ``int8 select:1/4 sparse``."""
         return " ".join([self.codec, *(word for word in (self.keep, self.reading) if word != "full")])
 
     def key(self, fingerprint: bytes) -> bytes:
-        """Returns the key of its result in the store. ``fingerprint`` is that of pages in this codec, read in full."""
+        """Returns the key of this variant's result in the store. ``fingerprint`` is the fingerprint of pages that were
+        computed in the variant's codec with the reading mode ``full``.
+        """
         loss = prefill_loss(self.reading)
         ways = [f"keep {self.keep}"] * (self.keep != "full") + [f"prefill loss {loss}"] * (loss > 0)
         return sha256(fingerprint + " ".join(ways).encode()).digest() if ways else fingerprint
 
     @property
     def shares_prefill(self) -> bool:
-        """True if prefill keeps every page, so that such variants of one codec can share a prefill."""
+        """True if prefill keeps every page. Such variants with the same codec and reading mode can share a prefill."""
         return make_keeper(self.keep, 0).pages_may_persist
 
 
@@ -48,7 +50,7 @@ def make_variants(codecs: Iterable[str], keeps: Iterable[str], reading: str = "f
     """Returns the reference, each codec with the full keeper, and each keeper with each codec (default int8).
 
     Without codecs and keepers, returns every codec. If ``reading`` skips pages, each codec (default int8) is also
-    measured with that reading.
+    measured with that reading mode.
     """
     codecs, keeps = list(codecs), [k for k in keeps if k != "full"]
     sparse = [Variant(c, "full", reading) for c in codecs or ["int8"]] if reading != "full" else []
@@ -69,7 +71,9 @@ def group_by_prefill(variants: Sequence[Variant]) -> list[list[Variant]]:
 
 @dataclass(frozen=True)
 class Setup:
-    """The model, its prefill chunk in tokens, the limits of its caches, and the folder for spilled pages."""
+    """The model and the memory of a measurement: the prefill chunk in tokens, the limits of caches, and the folder for
+    spilled pages.
+    """
 
     model: PagedModel
     chunk: int = 512
@@ -77,7 +81,9 @@ class Setup:
     spill: Path | None = None
 
     def new_cache(self, variant: Variant, tokens: int) -> Cache:
-        """Returns an empty cache with the variant's codec and keeper, whose budget may be a share of ``tokens``."""
+        """Returns an empty cache with the variant's codec and keeper. The keeper's budget may be a share of
+        ``tokens``.
+        """
         memory = CachePlan(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
         return memory.new_cache(self.model.with_prefill_loss(prefill_loss(variant.reading)), self.spill)
 
@@ -89,7 +95,9 @@ def make_setup(model: PagedModel, settings: Settings, tokens: int) -> Setup:
 
 
 def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:
-    """Fork the cache of a group's prefill for ``variant``. The next tokens it reads are the question."""
+    """Fork the cache that a group of variants prefilled, for ``variant``. The next tokens that the fork reads are the
+    question.
+    """
     fork = cache.fork(make_keeper(variant.keep, tokens))
     fork.enter_phase("asking")
     return fork

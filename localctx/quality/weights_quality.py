@@ -1,4 +1,6 @@
-"""Measures low-bit weights of localctx and llama.cpp on the tokens and steps of a quality gate."""
+"""Measures the quality of low-bit weights in localctx and in llama.cpp, with the same tokens and steps as a quality
+gate.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +27,8 @@ from localctx.settings import WEIGHTS, Settings
 
 @dataclass(frozen=True)
 class WeightsResult:
-    """The measurement of one kind of weights: their bytes, divergence from 16-bit weights over full-precision KV, and
-    seconds taken.
+    """The measurement of one kind of weights: their bytes, the divergence from 16-bit weights with a full-precision KV
+    cache, and the seconds that it took.
     """
 
     name: str
@@ -41,8 +43,8 @@ class WeightsResult:
 
 @dataclass(frozen=True)
 class WeightsComparison:
-    """Compares other weights of ``model``, loaded with ``settings``, with its own. ``gate`` must have run, because its
-    reference is used. Calls ``warn`` for weights that cannot be measured.
+    """Compares the weights of ``model``, which was loaded with ``settings``, with other weights of the same model.
+    ``gate`` must have run before, because its reference is used. Calls ``warn`` for weights that cannot be measured.
     """
 
     model: PagedModel
@@ -52,9 +54,8 @@ class WeightsComparison:
     warn: Callable[[str], None]
 
     def run(self) -> Iterator[WeightsResult]:
-        """Yield a result for each of localctx's weights, over full-precision KV, and of llama.cpp's, over f16 KV.
-
-        Raises whatever ``on_progress`` raises.
+        """Yield a result for each kind of weights of localctx, with a full-precision KV cache, and of llama.cpp, with
+        an f16 KV cache. Raises whatever ``on_progress`` raises.
         """
         for weights in WEIGHTS[1:]:  # without auto
             if weights != choose_model(self.settings).weights:
@@ -63,13 +64,15 @@ class WeightsComparison:
         show = lambda phase, done, total: self.on_progress(Progress(phase, done, total))  # noqa: E731
         files = PeerGgufs(self.model, self.settings, None, threads, self.warn, show)
         whole = files.find("")
-        for weights in ("", *LLAMA_CPP_WEIGHTS) if whole else self._published:  # others are quantized from the whole
+        for weights in ("", *LLAMA_CPP_WEIGHTS) if whole else self._published:  # others are made from the 16-bit file
             if file := files.find(weights):
                 yield from self._peer(file, weights, threads)
 
     @property
     def _published(self) -> tuple[str, ...]:
-        """The published file, which needs no 16-bit file; nothing without llama.cpp, as ``find`` warned already."""
+        """The weights of llama.cpp to measure if there is no 16-bit file: the published file, which is not made from
+        it. Empty if llama.cpp is not installed; ``find`` has warned of that.
+        """
         return (PUBLISHED,) if llama_cpp_is_installed() else ()
 
     def _own(self, weights: str) -> Iterator[WeightsResult]:
