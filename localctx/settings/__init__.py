@@ -72,7 +72,7 @@ def overrides() -> dict[str, str]:
 
 
 def is_saved(home: Path, name: str) -> bool:
-    """Returns True if the settings file of ``home`` sets ``name``. Raises UsageError if it cannot be read."""
+    """Returns True if the settings file of ``home`` sets ``name``. Raises UsageError if the file cannot be read."""
     return name in _read_file(home / FILE)
 
 
@@ -82,7 +82,8 @@ def variable(name: str) -> str:
 
 
 def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
-    """Write ``changes`` into the settings file of ``home``. None removes a line. Comments and other lines stay.
+    """Write ``changes`` into the settings file of ``home``. The value None removes the setting's line. Comments and
+    other lines stay.
 
     Raises UsageError for values that ``load_settings`` rejects, or if the file cannot be read or written.
     """
@@ -123,7 +124,9 @@ def write_atomically(file: Path, content: str | bytes) -> None:
 
 
 def data_folder() -> Path:
-    """Returns the data folder: ``LOCALCTX_HOME`` if set, else the system's. Raises UsageError."""
+    """Returns the data folder: ``LOCALCTX_HOME`` if set, else the system's folder for user data. Raises UsageError if
+    ``LOCALCTX_HOME`` is not a valid path.
+    """
     named = os.environ.get("LOCALCTX_HOME") or default_home()
     try:
         return Path(named).expanduser().absolute()
@@ -152,8 +155,8 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _checked(settings: Settings, values: Mapping[str, Any], sources: Mapping[str, object] | None = None) -> Settings:
-    """Returns ``settings`` with ``values``, in the settings' types. ``sources`` says where a value is from. Raises
-    UsageError.
+    """Returns ``settings`` with ``values``, converted to the types of the settings. ``sources`` has the source of each
+    value, which errors name. Raises UsageError.
     """
     parsed = {name: _parsed(name, value, (sources or {}).get(name, "")) for name, value in values.items()}
     s = replace(settings, **parsed)

@@ -8,15 +8,15 @@ from localctx.settings.kinds import ValueKind
 T = TypeVar("T")
 
 Heading = Literal["Options", "Reading", "Memory", "Sampling", "Engine"]
-"""The heading of a setting in --help and on the settings page. ``Options`` are the most used ones."""
+"""The heading of a setting in --help and on the settings page. ``Options`` is for the most used settings."""
 
 Group = Literal["General", "Model", "Answers", "Finding passages", "Limits of memory", "Memory page"]
-"""The group of fields of the window to which a setting belongs."""
+"""The group of fields in the window that has the setting's field."""
 
 Commands = Literal["answer", "load", "pages", ""]
-"""The commands that have a setting as a flag: those that answer questions, load a model, or store pages.
+"""The commands that have a setting as a flag: all commands that answer questions, load a model, or store pages.
 
-"" is for settings that no command has, or that single commands add themselves.
+"" is for a setting that is not a flag, or that single commands add themselves.
 """
 
 
@@ -33,8 +33,8 @@ class Shown:
 class Setting:
     """The declaration of a setting.
 
-    ``help`` is its line in --help, without a full stop. ``more`` (Markdown) explains its values on the settings page.
-    ``page`` is the page of the docs with the details.
+    ``help`` is the setting's line in --help, without a full stop. ``more`` (Markdown) explains its values on the
+    settings page. ``page`` is the page of the docs with the details.
     """
 
     kind: ValueKind

@@ -52,8 +52,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Switch:
-    """The kind of a setting that is ``on`` or ``off``. Other words with that meaning are accepted, such as ``yes`` or
-    ``0``.
+    """The kind of a setting that is ``on`` or ``off``. Other words with the same meaning are accepted, such as ``yes``
+    or ``0``.
     """
 
     metavar: ClassVar[str] = "HOW"
@@ -117,7 +117,7 @@ class Text:
     """The kind of a setting whose value is a text. ``examples`` are offered in the window. Texts for which ``is_valid``
     returns False are rejected.
 
-    ``limit`` says in words which texts are valid; an error says it after the examples.
+    ``limit`` says in words which texts are valid; an error prints these words after the examples.
     """
 
     metavar: ClassVar[str] = "NAME"
@@ -144,14 +144,14 @@ def parse_setting(name: str, kind: ValueKind, value: Any, source: object = "") -
 
 
 def one_of(words: Sequence[str]) -> str:
-    """Returns the words joined as ``auto, on or off``."""
+    """Returns the words joined with commas and "or": ``auto, on or off``."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def invalid(name: str, value: object, accepts: str, source: object = "") -> UsageError:
     """Returns the error for a ``value`` that the setting or option ``name`` does not accept.
 
-    ``accepts`` says in words what it accepts; ``source`` is the file or variable with the value, if any.
+    ``accepts`` names the accepted values in words; ``source`` is the file or variable with the value, if any.
     """
     where = f"{source}: " if source else ""
     return UsageError(f"{where}{name} = {value!r} is not valid", f"use {accepts}")

@@ -21,7 +21,7 @@ SPARSE_LOSS = 0.1
 """The share of its attention weights that a query may lose by default in sparse reading."""
 
 EngineName = Literal["torch", "llama.cpp"]
-"""The engines: torch, which computes over localctx's pages, or llama.cpp, with a KV cache of its own."""
+"""The engines: torch, which uses localctx's pages of KV, and llama.cpp, which has a KV cache of its own."""
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
 WEIGHTS = ("auto", "full", "int8", "int4", "nf4")
@@ -34,7 +34,7 @@ CAPS = ("memory", "ram", "disk")  # the settings that limit KV bytes
 
 
 def attention_loss(reading: str) -> float | None:
-    """Returns the share of attention that may be lost to skipped pages under the setting ``reading``: ``full``,
+    """Returns the share of attention weights that skipped pages may have under the setting ``reading``: ``full``,
     ``sparse`` or ``sparse:0.05``. Returns None for any other text.
     """
     if reading == "full":
@@ -56,7 +56,7 @@ _CAP = "auto, or a size such as 512MiB or 4GiB"
 class Settings:
     """All settings. Each field is also the environment variable ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
-    ``home`` is the data folder. ``SETTINGS`` has the declarations of all others, which ``localctx help settings``
+    ``home`` is the data folder. ``SETTINGS`` has the declarations of all other fields, which ``localctx help settings``
     shows.
     """
 
@@ -402,7 +402,7 @@ class Settings:
 
     @property
     def is_greedy(self) -> bool:
-        """True if the settings ask for one answer of the most likely tokens."""
+        """True if the settings ask for a single answer, made of the most likely tokens."""
         return self.temperature == 0 and self.n == self.beams == 1
 
     @property
@@ -427,9 +427,10 @@ SETTINGS: Mapping[str, Setting] = {f.name: f.metadata["setting"] for f in fields
 
 
 def prefill_loss(reading: str) -> float:
-    """Returns the share of its attention weights that a query may lose to pages skipped in prefill.
+    """Returns the share of its attention weights that a query may lose to pages that prefill skips.
 
-    It is 0 for ``full``. Raises UsageError for anything except ``full``, ``sparse`` and texts such as ``sparse:0.05``.
+    The share is 0 for ``full``. Raises UsageError for anything except ``full``, ``sparse`` and texts such as
+    ``sparse:0.05``.
     """
     if (loss := attention_loss(reading)) is None:
         raise invalid("reading", reading, SETTINGS["reading"].kind.accepts)
