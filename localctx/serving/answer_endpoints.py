@@ -78,7 +78,9 @@ class AnswerEndpoints:
         return self._worker.submit(lambda session: session.workflows.reply(completion.asked))
 
     async def _counted(self, stream: AnswerStream, lines: AsyncIterator[str]) -> AsyncIterator[str]:
-        """Yields lines and count the tokens. An ApiError that ends the stream is sent as an event."""
+        """Yields ``lines``, then counts the tokens of the answers. An ApiError that ends the stream is sent as an
+        event.
+        """
         try:
             async for line in lines:
                 yield line
@@ -127,7 +129,7 @@ def sse(value: Any, kind: str = "") -> str:
 
 
 def _heartbeat(beat: Heartbeat) -> str:
-    """Returns a comment, which clients skip."""
+    """Returns a heartbeat as a comment in the stream, which clients skip."""
     return f": {beat.doing}\n\n"
 
 

@@ -28,7 +28,7 @@ class StopTexts:
         self.stopped = False
 
     def __call__(self, text: str) -> str:
-        """Append ``text``. Returns the text that can be sent now, because no stop text can begin in it any more."""
+        """Append ``text``. Returns the text that can be sent now, because no stop text can begin in it."""
         if self.stopped:
             return ""
         pending = self._buffer + text
@@ -61,7 +61,7 @@ class AnswerPart:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Sent while there is no text to send. ``doing`` says what the server is doing."""
+    """A sign of life, sent while there is no text to send. ``doing`` says what the server is doing."""
 
     doing: str
 
@@ -71,7 +71,8 @@ class AnswerState:
     """One answer so far: its ``text`` without tool calls, and its number of ``tokens``. ``likely`` has the likeliest
     tokens of each step, if logprobs were requested.
 
-    ``offset`` is the number of characters of the tokens in ``likely``.
+    ``offset`` is the number of characters of the tokens in ``likely``. ``cut`` ends the text at a stop text, and
+    ``reader`` takes tool calls out of it (None: there are no tools).
     """
 
     cut: StopTexts
@@ -183,7 +184,9 @@ class AnswerStream:
 
 
 def _doing(event: Any) -> str:
-    """Returns what an event says the server is doing, as a line of ASCII, or an empty string."""
+    """Returns a line of ASCII that says what the server is doing according to ``event``, or "" if the event does not
+    tell.
+    """
     if isinstance(event, Queued) and event.position:
         return f"queued, {event.position} in line"
     if isinstance(event, Progress) and event.phase == "reading":

@@ -14,7 +14,7 @@ from localctx.serving.request_body import HEADERS
 class ApiAccess:
     """ASGI middleware: rejects requests without the ``key``, or with a Host header that is not in ``hosts``.
 
-    With empty ``hosts`` any Host is accepted. /health needs no key.
+    If ``hosts`` is empty, any Host is accepted. /health needs no key.
     """
 
     def __init__(self, app: Any, hosts: tuple[str, ...], key: str) -> None:

@@ -30,11 +30,11 @@ class Fields:
         self._left, self._prefix = {name: value for name, value in body.items() if value is not None}, prefix
 
     def take(self, name: str, default: Any = None) -> Any:
-        """Take a field of any type. Returns ``default`` if it is missing."""
+        """Take a field of any type. Returns ``default`` if the field is missing."""
         return self._left.pop(name, default)
 
     def number(self, name: str, low: float, high: float) -> float | None:
-        """Take a number from ``low`` to ``high``. Returns None if it is missing. Raises ApiError for any other
+        """Take a number from ``low`` to ``high``. Returns None if the field is missing. Raises ApiError for any other
         value.
         """
         value = self.take(name)
@@ -45,8 +45,8 @@ class Fields:
         return value
 
     def integer(self, name: str, low: int, high: int) -> int | None:
-        """Take a whole number from ``low`` to ``high``. Returns None if it is missing. Raises ApiError for any other
-        value.
+        """Take a whole number from ``low`` to ``high``. Returns None if the field is missing. Raises ApiError for any
+        other value.
         """
         value = self.number(name, low, high)
         if value is not None and not isinstance(value, int):
@@ -58,14 +58,16 @@ class Fields:
         return self.choice(name, (True, False), False)
 
     def text(self, name: str, default: str = "") -> str:
-        """Take a text. Returns ``default`` if it is missing. Lone surrogates in it are replaced."""
+        """Take a text. Returns ``default`` if the field is missing. Lone surrogates in the text are replaced. Raises
+        ApiError for any other value.
+        """
         value = self.take(name, default)
         if not isinstance(value, str):
             raise self.error(name, "must be a text")
         return as_text(value)
 
     def choice(self, name: str, allowed: Collection[Any], default: Any = None) -> Any:
-        """Take a field whose value must be in ``allowed``. Returns ``default`` if it is missing.
+        """Take a field whose value must be in ``allowed``. Returns ``default`` if the field is missing.
 
         Raises ApiError for any other value.
         """
@@ -76,12 +78,13 @@ class Fields:
         return value
 
     def object(self, name: str) -> "Fields":
-        """Take a field that is an object, and return its fields. A missing object has no fields."""
+        """Take a field that must be an object. Returns the fields of this object, or no fields if it is missing."""
         return Fields(self.take(name, {}), f"{self._prefix}{name}.")
 
     def labels(self) -> Mapping[str, Any]:
         """Take the fields that label a request: ``user``, ``metadata``, ``prompt_cache_key`` and ``safety_identifier``.
-        Returns ``metadata``, or {} if it is missing.
+
+        Returns the value of ``metadata``, or {} if it is missing. Raises ApiError for a value of a wrong type.
         """
         for name in LABELS:
             kind = dict if name == "metadata" else str
@@ -93,7 +96,9 @@ class Fields:
         return metadata
 
     def unsupported(self, *names: str) -> None:
-        """Raise ApiError if one of these fields has a value, other than null, false or empty."""
+        """Take the fields ``names``, which are not supported. Raises ApiError if one has a value other than null, false
+        or empty.
+        """
         for name in names:
             if self.take(name):
                 raise self.error(name, "is not supported")

@@ -33,8 +33,8 @@ class ApiMetrics:
         self._counts[f'requests_total{{path="{path}",status="{status}"}}'] += 1
 
     def answered(self, plan: Planned | None, generated: int) -> None:
-        """Count the tokens of a request: those of its ``plan``, and ``generated`` new tokens. Count nothing if the
-        request ended before it was planned (``plan`` None).
+        """Count the tokens of a request: the prompt tokens of its ``plan``, and ``generated`` new tokens. Count nothing
+        if the request ended before it was planned (``plan`` None).
         """
         if plan:
             self._counts["prompt_tokens_read_total"] += plan.tokens - plan.reused

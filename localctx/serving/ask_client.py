@@ -23,11 +23,11 @@ _FAILURES = (OSError, HTTPException, ValueError)
 
 
 class ServerRefusal(Exception):
-    """Raised if a server refuses to answer a question, because its settings differ or for another reason."""
+    """Raised if a server refuses to answer a question, for example because its settings differ."""
 
 
 class DelegatedAnswer:
-    """The answer to a question that was sent to ``server``.
+    """The answer to a question, ``request``, that was sent to ``server``.
 
     ``given`` maps absolute paths of sources to the paths that the user wrote. Raises ServerRefusal, OSError,
     HTTPException, ValueError, UserError or Cancelled if the first event does not arrive.
@@ -45,7 +45,7 @@ class DelegatedAnswer:
             raise
 
     def events(self) -> Generator[Event, None, None]:
-        """Yields the events as the server sends them. Done is the last. Closing the generator cancels.
+        """Yields the events as the server sends them. Done is the last. Closing the generator cancels the question.
 
         Raises the errors that the answer raised on the server, and UserError if the connection ends early.
         """
@@ -65,9 +65,9 @@ class DelegatedAnswer:
             self._connection.close()
 
     def cancel(self) -> bool:
-        """Ask the server to stop. May be called in a signal handler.
+        """Ask the server to stop the answer. May be called in a signal handler.
 
-        Returns False if the server cannot be reached, runs no such question, or was already asked to stop.
+        Returns False if the server cannot be reached, is not answering this question, or was already asked to stop.
         """
         if self._asked_to_cancel:
             return False
@@ -78,7 +78,7 @@ class DelegatedAnswer:
         return False
 
     def _next(self) -> Event:
-        """Returns the next event. Raises ValueError at the end, and the errors that the answer raised."""
+        """Returns the next event. Raises ValueError if the stream has ended, and the errors that the answer raised."""
         while (line := self._response.readline()).isspace():  # an empty line is a sign of life
             pass
         return event_from_line(line)
@@ -97,8 +97,8 @@ def ask_open_server(
 ) -> DelegatedAnswer | None:
     """Ask the servers that are open in the data folder ``home``, newest first, to answer ``request``.
 
-    Returns the answer of the first server that accepts the question, or None. Calls ``tell`` with the reason of each
-    refusal. ``given`` maps absolute paths of sources to the paths that the user wrote.
+    Returns the answer of the first server that accepts the question, or None. ``tell`` is called with a line about each
+    server that refuses. ``given`` maps absolute paths of sources to the paths that the user wrote.
     """
     for server in open_servers(home):
         try:

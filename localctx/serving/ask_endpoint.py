@@ -1,4 +1,4 @@
-"""The server side of ``localctx ask``: answers questions of commands on this machine beside the server's own work.
+"""The server side of ``localctx ask``: a server also answers the questions of commands on the same machine.
 
 A client needs the key in the server's file in the data folder, and must connect from this machine, because documents
 are read with the rights of the server's user.
@@ -42,8 +42,8 @@ class AskEndpoint:
     """ASGI middleware: answers requests below the path PREFIX from commands that have the ``key``. All other requests
     go to ``app``.
 
-    ``worker`` runs the questions, under ``settings()`` changed by the settings of the question. ``stopping`` is an
-    event; setting it ends running questions.
+    ``worker`` runs the questions, with the server's ``settings()`` changed by the settings of each question.
+    ``stopping`` is an event; setting it ends running questions.
     """
 
     def __init__(
@@ -63,7 +63,9 @@ class AskEndpoint:
         await (self._refusal(scope, Headers(scope=scope)) or self._routes)(scope, receive, send)
 
     def _refusal(self, scope: Any, headers: Headers) -> Response | None:
-        """Returns the error response for a client that may not ask, else None. Browsers may never ask."""
+        """Returns the error response for a client that may not ask, or None for a client that may. Browsers may never
+        ask.
+        """
         if host_name(headers.get("host", "")) not in LOOPBACK:
             return _refuse("this server does not have that host name", 421)
         if (scope["client"] or ("",))[0] not in CLIENTS or "origin" in headers or "sec-fetch-site" in headers:
@@ -99,7 +101,7 @@ class AskEndpoint:
         self._running.pop(request_id).cancel()
 
     async def _lines(self, stream: EventStream) -> AsyncIterator[str]:
-        """Yields a job's events as lines, and empty lines while there are none."""
+        """Yields a job's events as lines, and empty lines while no events arrive."""
         sent = time.monotonic()
         try:
             async for event in iterate_in_threadpool(iter(stream)):
@@ -115,8 +117,8 @@ class AskEndpoint:
 
 
 def _job(asked: AskRequest) -> SessionJob:
-    """Returns the job that answers a request. The job raises UsageError if the settings have changed since it was
-    queued.
+    """Returns the job that answers a request. The job raises UsageError if the server's settings changed while it was
+    queued, so that server and command no longer agree.
     """
 
     def job(session: "Session") -> Generator[Any, Any, None]:
@@ -130,8 +132,8 @@ def _job(asked: AskRequest) -> SessionJob:
 
 
 def _check_source(session: "Session", source: str) -> None:
-    """Raise DocumentError for a source that is neither an absolute path nor stored. A relative path would mean another
-    file here.
+    """Raise DocumentError for a source that is neither an absolute path nor a stored document. In this process, a
+    relative path would mean another file.
     """
     if not source.startswith("/") and not session.runtime.read_store(lambda store: store.documents.has(source)):
         raise DocumentError(f"{source} does not exist", "check the name and the folder")

@@ -20,7 +20,7 @@ QUESTION_SETTINGS = (
 """The settings that each question may choose for itself."""
 
 UNUSED_SETTINGS = ("home", "prompts", "summaries", "read_ahead", "appearance")
-"""The settings that do not affect answers. (``home`` is the same: the server was found by it.)"""
+"""The settings that do not affect answers. (``home`` is the same on both sides: the server was found in it.)"""
 
 PATHS = ("model", "adapter", "embedder")
 """The settings that may be paths. Their meaning depends on the working directory."""
@@ -32,8 +32,8 @@ class AskRequest:
     about the ``library``.
 
     If ``persist``, the pages of the documents are kept. ``until`` is a mark in the only document, such as ``40%``; the
-    text after the mark is not read. ``settings`` are those of the command; ``places`` are the resolved paths of its
-    settings ``model``, ``adapter`` and ``embedder``.
+    text after the mark is not read. ``settings`` are the settings of the command. ``places`` are the resolved paths of
+    the settings ``model``, ``adapter`` and ``embedder``.
     """
 
     question: str
@@ -81,8 +81,8 @@ class AskRequest:
         return asdict(self)
 
     def adapted(self, current: Settings) -> Settings:
-        """Returns ``current``, the settings of the server, changed by those of the question. Raises UsageError if the
-        two sides differ in a setting on which they must agree.
+        """Returns ``current``, the settings of the server, changed by the settings of the question. Raises UsageError
+        if server and command differ in a setting that a question cannot choose.
         """
         shared = {name: value for name, value in asdict(current).items() if name not in UNUSED_SETTINGS}
         places, asked = places_of(current), dict(self.settings)
@@ -104,8 +104,8 @@ def absolute_source(source: str) -> str:
 
 
 def places_of(settings: Settings) -> dict[str, str]:
-    """Returns the resolved path of each setting that may be a path (``model``, ``adapter`` and ``embedder``), or ""
-    where no such file exists.
+    """Returns the resolved path of each setting that may be a path (``model``, ``adapter`` and ``embedder``), or "" if
+    no such file exists.
     """
     given = {name: getattr(settings, name) for name in PATHS}
     return {name: str(Path(value).resolve()) if Path(value).exists() else "" for name, value in given.items()}

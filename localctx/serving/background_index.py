@@ -1,6 +1,6 @@
 """Makes documents searchable in a thread of its own, while there is no other work.
 
-Its job gives way to other jobs after each small step. Finished steps are kept.
+An indexing job gives way to other jobs after each small step. Finished steps are kept.
 """
 
 import threading
@@ -27,9 +27,9 @@ STEP = 1  # chunks of a step, so that a search waits for a tenth of a second at 
 
 @dataclass(frozen=True)
 class IndexStatus:
-    """The state of indexing: its ``progress``, None if there is nothing to do.
+    """The state of indexing: its ``progress``, or None if there is nothing to do.
 
-    ``stopped`` is True if the user stopped it. ``problem`` is the error that ended it, or "".
+    ``stopped`` is True if the user stopped the indexing. ``problem`` is the error that ended it, or "".
     """
 
     progress: Progress | None = None
@@ -40,7 +40,7 @@ class IndexStatus:
 class BackgroundIndexer:
     """Indexes the library of ``settings()`` with jobs that ``worker`` runs.
 
-    ``is_busy(settings)`` returns True while other work runs; indexing waits meanwhile.
+    ``is_busy(settings)`` returns True while other work runs; indexing waits until that work has ended.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class BackgroundIndexer:
                 self._left_out -= Counter(documents)
 
     def close(self) -> None:
-        """Stop, and end the thread."""
+        """Stop indexing, and end the thread."""
         with self._changed:
             self._open = self._wanted = False
             self._changed.notify_all()
@@ -99,7 +99,9 @@ class BackgroundIndexer:
                 self._end(IndexStatus(problem=str(e if isinstance(e, UserError) else explain(e))))
 
     def _wait_for_work(self) -> bool:
-        """Wait until something is to be indexed and nothing else to be done. Returns False once closed."""
+        """Wait until there are documents to index and there is no other work. Returns False once this object is
+        closed.
+        """
         with self._changed:
             while self._open:
                 self._changed.wait_for(lambda: self._wanted or not self._open)
@@ -109,7 +111,7 @@ class BackgroundIndexer:
         return False
 
     def _index(self, left_out: frozenset[str]) -> None:
-        """Run one job until all is indexed. Raises Cancelled as soon as other work arrives."""
+        """Run one job until all documents are indexed. Raises Cancelled as soon as other work arrives."""
         if not Store.is_at(self._settings().home):
             self._end(IndexStatus())
             return

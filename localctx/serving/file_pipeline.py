@@ -1,7 +1,7 @@
-"""Takes each watched file through its steps: it settles, is parsed, indexed and read ahead.
+"""Takes each watched file through its steps: the file settles, is parsed, indexed and read ahead.
 
-A file has settled when it no longer changes. The next step is derived from the store, so that a killed process
-continues where it stopped.
+A file has settled when it no longer changes. The next step is derived from the store, so that after a process was
+killed, the next process continues at the same step.
 """
 
 import time
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Task:
-    """The next job for one file; ``doing`` describes it for the user.
+    """The next job for one file; ``doing`` describes the job for the user.
 
-    ``reads`` is True if the job reads the file ahead, which waits until the machine is idle. ``result`` is the result
-    of the job after it has ended.
+    ``reads`` is True if the job reads the file ahead; such a job waits until the machine is idle. ``result`` is the
+    result of the job after it has ended.
     """
 
     path: str
@@ -47,7 +47,7 @@ class FilePipeline:
     """Takes the files of the watched folders in ``store`` through their steps: each file settles, is parsed, indexed
     and read ahead.
 
-    A file settles when it has not changed for ``settle`` seconds. For use in one thread.
+    A file settles when it has not changed for ``settle`` seconds. Only one thread may use this object.
     """
 
     def __init__(self, store: Store, settle: float) -> None:
@@ -61,7 +61,9 @@ class FilePipeline:
         return bool(self._new.paths or self._missed)
 
     def retry_failed(self) -> None:
-        """Forget which files failed, so that they are tried again: their reader may now be installed."""
+        """Forget which files failed, so that they are tried again. The program that parses them may be installed
+        now.
+        """
         for file in self._store.watch_list.files():
             if not file.document:
                 self._store.watch_list.forget(file.path)
@@ -87,14 +89,14 @@ class FilePipeline:
         return {path: stamp for path, stamp in scan_folders(folders).items() if not _is_below(path, ours)}
 
     def look(self) -> None:
-        """Scan all files to learn which are new, without changing the store."""
+        """Scan all files to find the new ones, without changing the store."""
         known = {file.path: file for file in self._store.watch_list.files()}
         found = self._found(self.folders_there())
         self._new.see({p: s for p, s in found.items() if not _is_same(known.get(p), s)}, 0.0)
 
     def next_task(self, settings: Settings, now: float) -> Task | None:
-        """Returns the most urgent task at the time ``now``, or None if there is none. To index a file is most urgent,
-        then to parse a settled file, then to read a file ahead.
+        """Returns the most urgent task at the time ``now``, or None if there is none. Indexing a file is most urgent,
+        then parsing a settled file, then reading a file ahead.
         """
         waiting = [file for file in self._store.watch_list.files() if self._is_active(file.path)]
         rows = {row.id: row for row in self._store.documents.all()}
@@ -110,7 +112,7 @@ class FilePipeline:
         return self._read_ahead(max(unread, key=lambda f: _recency(f, rows[f.document])), recipe)
 
     def finish(self, task: Task) -> Iterator[FileEvent]:
-        """Record the result of a task. Yields the events of its file."""
+        """Record the result of a task. Yields the events of the task's file."""
         if task.reads:
             yield self._note_read(task)
         elif task.stamp:
@@ -130,7 +132,7 @@ class FilePipeline:
         return FileEvent(task.path, "searchable" if task.reads else "failed", task.document, why)
 
     def statuses(self, settings: Settings) -> list[FolderStatus]:
-        """Returns the status of each folder."""
+        """Returns the status of each watched folder."""
         missing = [folder.path for folder in self._folders if not Path(folder.path).is_dir()]
         return folder_statuses(self._store, self._recipe(settings), self._new.paths, missing)
 
@@ -227,6 +229,8 @@ def _is_current(file: WatchedFile, rows: dict[str, DocumentRow]) -> bool:
 
 
 def _recency(file: WatchedFile, row: DocumentRow) -> tuple[float, str]:
-    """Returns when a document was last used or its file modified, in seconds. The time it was added does not count."""
+    """Returns a sort key: the time at which a document was last used or its file was modified, and the path. The use
+    when it was added does not count.
+    """
     used = row.used if row.used > row.added else 0.0
     return max(used, file.modified / 1e9), file.path

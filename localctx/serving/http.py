@@ -50,7 +50,7 @@ def access_key(home: Path, name: str = "ui") -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a listening socket on ``port``, or on a free port for 0. Raises UsageError."""
+    """Returns a listening socket on ``port``, or on any free port if ``port`` is 0. Raises UsageError."""
     if not is_this_machine(host) or host in ("0.0.0.0", "::", ""):
         refuse_offline(f"{host} can be reached from other machines", "leave out --host, or --offline")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -89,7 +89,7 @@ class ErrorGuard:
         try:
             await self._app(scope, receive, note_start)
         except ClientDisconnect:
-            pass  # the client is gone
+            pass  # the client no longer waits for the response
         except Exception as e:
             line = f"localctx: {explain(e)}\n".encode()
             if scope["type"] == "http" and not started:
@@ -111,7 +111,7 @@ class _NotifyingServer(uvicorn.Server):
 def server_config(app: App) -> uvicorn.Config:
     """Returns uvicorn's configuration for ``app``.
 
-    Errors are one line, half-sent requests time out, and logs go to the error log.
+    Error responses have one line, incomplete requests time out, and logs go to the error log.
     """
     return uvicorn.Config(
         ErrorGuard(app),
@@ -147,15 +147,15 @@ def _call_when_started(server: uvicorn.Server, on_ready: Callable[[], None]) -> 
 
 
 class RequestTimeoutProtocol(H11Protocol):
-    """Closes an HTTP/1.1 connection whose request is incomplete after REQUEST_SECONDS, because it would stay open
-    forever.
+    """Closes an HTTP/1.1 connection if its request is not complete after REQUEST_SECONDS. Otherwise the connection
+    could stay open forever.
 
-    The time counts from the request's first byte, or from connecting. Each byte received extends it by 1 /
-    BYTES_PER_SECOND. While the application does not read, the time does not run out.
+    For the first request, the time counts from connecting; for a later one, from its first byte. Each byte received
+    extends the time by 1 / BYTES_PER_SECOND. While the application does not read, the time does not run out.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timeout of a new connection, which must send a request in time."""
+        """Start the timeout of a new connection, which must send a complete request in time."""
         super().connection_made(transport)
         self._since: float | None = self.loop.time()
         self._received = 0

@@ -10,7 +10,7 @@ MAX_REPORTS = 32  # chats whose last report is kept
 
 
 class LastReports:
-    """The last report of each chat, as JSON. Threads may share it."""
+    """Remembers the last report of each chat, as JSON. Threads may share this object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -54,7 +54,7 @@ class LibraryEndpoints:
         return _json({"object": "list", "data": found, "has_more": len(rows) > limit and bool(found), **ids})
 
     async def upload(self, request: Request) -> Response:
-        """POST /v1/files: read a file into the library. It is made searchable in the background."""
+        """POST /v1/files: read a file into the library. The file is made searchable in the background."""
         try:
             async with request.form(max_files=1, max_fields=8, max_part_size=1 << 16) as form:
                 file, purpose = form.get("file"), form.get("purpose", PURPOSES[0])
@@ -85,7 +85,7 @@ class LibraryEndpoints:
         return _json({"id": row.id, "object": "file", "deleted": True})
 
     async def embed(self, request: Request) -> Response:
-        """POST /v1/embeddings: return vectors by the model that search uses."""
+        """POST /v1/embeddings: return vectors that the search model computes."""
         fields = Fields(await json_body(request))
         if self._settings.embedder == "none":
             raise ApiError("this server has no embedder: it runs with --embedder none", "model", 404, "model_not_found")
@@ -102,7 +102,7 @@ class LibraryEndpoints:
         return _json({"object": "list", "data": data, "model": self._settings.embedder, "usage": usage})
 
     async def _add(self, file: UploadFile) -> DocumentRow:
-        """Read an uploaded file into the library. Returns its row. Raises ApiError."""
+        """Read an uploaded file into the library. Returns the document's row. Raises ApiError."""
         uploads = self._settings.home / "uploads"
         uploads.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder = Path(mkdtemp(dir=uploads, prefix="api-"))
@@ -122,7 +122,7 @@ class LibraryEndpoints:
         return row
 
     async def _run(self, work: Callable[[Session], Any]) -> Any:
-        """Run ``work`` in the worker's thread, in queue order. Returns its result. Raises ApiError."""
+        """Run ``work`` in the worker's thread, in queue order. Returns the result of ``work``. Raises ApiError."""
         return await run_in_threadpool(self._run_here, work)
 
     def _run_here(self, work: Callable[[Session], Any]) -> Any:

@@ -33,7 +33,9 @@ TableColumns = Annotated[
 
 
 class LibraryTools:
-    """The tools, which run in the thread of ``worker``. They raise ToolError with a message for the user."""
+    """The tools of the MCP server. They run in the thread of ``worker``, and raise ToolError with a message for the
+    user.
+    """
 
     def __init__(self, worker: EngineWorker) -> None:
         self._worker = worker
@@ -123,7 +125,7 @@ class LibraryTools:
         return self._run(job)
 
     def _run(self, work: Callable[[Session], Generator[Any, Any, str]]) -> str:
-        """Run a coroutine in the worker. Returns its result."""
+        """Run the coroutine that ``work`` returns in the worker. Returns the result of the coroutine."""
         from mcp.server.mcpserver.exceptions import ToolError
 
         results = list[str]()

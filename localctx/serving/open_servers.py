@@ -1,7 +1,7 @@
 """Registers the servers that are open in a data folder, so that commands of the same user find them.
 
-Each has a file ``servers/PID-PORT.json``, readable only by its owner. The server holds a lock on it, which the system
-releases when the process ends for any reason. An unlocked file belongs to a server that is gone.
+Each server has a file ``servers/PID-PORT.json``, readable only by its owner. The server holds a lock on this file,
+which the system releases when the process ends for any reason. An unlocked file belongs to a server that has ended.
 """
 
 import json
@@ -66,14 +66,14 @@ def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
 
 
 def open_servers(home: Path) -> list[OpenServer]:
-    """Returns the open servers of this version, newest first. Removes files of servers that are gone."""
+    """Returns the open servers of this version, newest first. Removes the files of servers that have ended."""
     found = [_read(file) for file in (home / FOLDER).glob("*.json")]
     servers = [server for server in found if server and server.version == __version__]
     return sorted(servers, key=lambda server: -server.started)
 
 
 def _write(file: Path, server: OpenServer) -> int:
-    """Write and lock a server's file. It gets its final name once it is complete and locked. Returns the lock.
+    """Write and lock a server's file. The file gets its final name once it is complete and locked. Returns the lock.
 
     Windows can neither rename an open file nor let another process delete it before it is locked.
     """
@@ -93,7 +93,9 @@ def _write(file: Path, server: OpenServer) -> int:
 
 
 def _read(file: Path) -> OpenServer | None:
-    """Returns the server of a file. None if it is gone, or if other users could have written or read the file."""
+    """Returns the server of a file. Returns None if the server has ended, or if other users could have written or read
+    the file.
+    """
     try:
         with os.fdopen(open_own(file), "rb") as f:
             gone, content = try_lock(f.fileno(), shared=True), f.read()

@@ -34,9 +34,9 @@ MAX_DOCUMENTS = 64  # per request
 class CompletionRequest:
     """A parsed request: the reply ``asked`` for, and how to send it.
 
-    An answer ends before the first ``stop`` text. If ``forced``, the answer is one tool call. If ``stream``, the answer
-    is sent in chunks; ``include_usage`` adds a last chunk with token counts. ``echo`` is the prompt if it is to be
-    repeated at the start of each answer, else "". ``labels`` is the metadata of the request.
+    An answer ends before the first ``stop`` text. If ``forced``, the answer must be a tool call. If ``stream``, the
+    answer is sent in chunks; ``include_usage`` adds a last chunk with token counts. ``echo`` is the prompt if it is to
+    be repeated at the start of each answer, else "". ``labels`` is the metadata of the request.
     """
 
     asked: ReplyRequest
@@ -49,7 +49,7 @@ class CompletionRequest:
 
     @classmethod
     def parse(cls, body: Any, settings: Settings) -> "CompletionRequest":
-        """Parse a JSON body. Missing fields come from ``settings``. Raises ApiError."""
+        """Parse a JSON body of ``/v1/chat/completions``. Missing fields come from ``settings``. Raises ApiError."""
         fields = Fields(body)
         check_model(fields, settings.model)
         fields.unsupported(*UNSUPPORTED)
@@ -89,8 +89,8 @@ class CompletionResponse:
         self, index: int, text: str, finish: str, likely: Sequence[Any] | None, calls: Sequence[ToolCall], cited: Any
     ) -> dict[str, Any]:
         """Returns answer number ``index`` as a choice, with its tool ``calls`` and citations ``cited``. ``finish`` is
-        the reason why it ended: stop, length or tool_calls. ``likely`` are the likeliest tokens of each step, None if
-        not requested.
+        the reason why the answer ended: stop, length or tool_calls. ``likely`` are the likeliest tokens of each step
+        (None: not requested).
         """
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         if calls:
@@ -104,8 +104,8 @@ class CompletionResponse:
         self, delta: dict[str, Any], finish: str | None = None, index: int = 0, likely: Sequence[Any] | None = None
     ) -> dict[str, Any]:
         """Returns a part of answer number ``index`` as a ``chat.completion.chunk`` object. ``delta`` is the part of the
-        message, and ``finish`` the reason why the answer ended, None before its end. ``likely`` are the likeliest
-        tokens of the part, None if not requested.
+        message, and ``finish`` the reason why the answer ended (None before its end). ``likely`` are the likeliest
+        tokens of the part (None: not requested).
         """
         logprobs = None if likely is None else {"content": [*likely], "refusal": None}
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
@@ -122,7 +122,7 @@ class CompletionResponse:
 
 
 def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
-    """Returns the token counts of an answer to a prompt with this ``plan``; ``generated`` tokens are the answer.
+    """Returns the token counts of an answer to a prompt with this ``plan``. The answer has ``generated`` tokens.
 
     ``cached_tokens`` is the number of tokens of the prompt that were not prefilled, because their KV pages were stored.
     """
@@ -141,8 +141,8 @@ def tool_call(call: ToolCall) -> dict[str, Any]:
 
 
 def logprob(token: Token) -> dict[str, Any]:
-    """Returns the log-probability of ``token``, and those of the likeliest tokens at its step, in the form of
-    ``logprobs``.
+    """Returns the log-probability of ``token``, and the log-probabilities of the likeliest tokens at the same step, in
+    the form of ``logprobs``.
     """
     assert token.logprobs, "probabilities were asked for"
     own, *top = (
@@ -152,8 +152,8 @@ def logprob(token: Token) -> dict[str, Any]:
 
 
 def read_tools(fields: Fields) -> tuple[list[Any], bool, dict[str, Any] | None]:
-    """Read the tools of a request. Returns the tools that an answer may call, True if it must call one, and the JSON
-    schema of such a call (None if it need not call one).
+    """Read the tools of a request. Returns three values: the tools that an answer may call, whether it must call one,
+    and the JSON schema of such a call (None if no call is required).
     """
     tools, choice = fields.take("tools", []), fields.take("tool_choice")
     known = [_tool(tool, i) for i, tool in enumerate(tools)] if isinstance(tools, list) else None
@@ -184,8 +184,8 @@ def read_messages(fields: Fields) -> list[dict[str, Any]]:
 
 
 def read_message(given: Any, param: str) -> dict[str, Any]:
-    """Returns the message ``given`` in the form that chat templates take. Raises ApiError; ``param`` is the name of the
-    message in the error.
+    """Converts the message ``given`` to the form that chat templates take, and returns it. Raises ApiError, which calls
+    the message ``param``.
     """
     if not isinstance(given, dict) or given.get("role") not in list(ROLES):
         raise ApiError(f"{param} must have a role: {', '.join(ROLES)}", param)
@@ -214,7 +214,7 @@ def read_documents(fields: Fields) -> list[str]:
 
 
 def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRequest) -> ReplyRequest:
-    """Returns the request ``asked``, changed so that it asks about these ``documents`` (ids).
+    """Returns the request ``asked``, changed so that its question is about these ``documents`` (ids).
 
     The messages must be questions and answers in turn, and end with a question. Raises ApiError.
     """

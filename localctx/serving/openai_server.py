@@ -1,7 +1,7 @@
 """Serves the local model and library over an OpenAI-compatible HTTP API: answers, embeddings and documents.
 
-Requests need the API key. Pages of other sites cannot send it, nor read responses. A Host header that does not name
-this machine is rejected (DNS rebinding).
+Requests need the API key. Web pages of other sites can neither send the key nor read responses. A Host header that does
+not name this machine is rejected (DNS rebinding).
 """
 
 import threading
@@ -60,8 +60,8 @@ class OpenAIServer:
         self._worker.close()
 
     def answering(self, app: App, key: str) -> AskEndpoint:
-        """Returns ``app`` with an additional endpoint, at which ``localctx ask`` commands that have the ``key`` ask
-        questions.
+        """Returns ``app`` with an additional endpoint, which answers the questions of ``localctx ask`` commands that
+        have the ``key``.
         """
         return AskEndpoint(app, self._worker, lambda: self._settings, key, self.stopping)
 
@@ -94,7 +94,7 @@ class OpenAIServer:
         return Starlette(routes=routes, exception_handlers=handlers)
 
     def _route(self, path: str, endpoint: Endpoint, method: str) -> Route:
-        """Returns the route of an endpoint, with its requests counted."""
+        """Returns the route of an endpoint. Its requests are counted."""
 
         async def counted(request: Request) -> Response:
             status = 500
@@ -130,7 +130,7 @@ class OpenAIServer:
         raise ApiError(as_text(f"this server does not have the model {wanted!r:.100}"), "model", 404, "model_not_found")
 
     def _known_models(self) -> list[dict[str, Any]]:
-        """Returns the answering model, then the embedder."""
+        """Returns the model that answers, then the embedder, as objects of the API."""
         window = {"max_model_len": int(self._window)} if self._window < float("inf") else {}
         about = {"object": "model", "created": 0, "owned_by": "localctx"}
         embedder = self._settings.embedder
@@ -148,8 +148,8 @@ def run(
 ) -> None:
     """Load the model and serve it on ``host`` and ``port`` until Ctrl-C, for up to ``max_parallel`` requests at a time.
 
-    ``on_event`` gets the progress of loading. ``on_ready`` is called with the base URL and the API key once requests
-    are answered. Raises UsageError, ModelError.
+    ``on_event`` is called with the progress of loading. ``on_ready`` is called with the base URL and the API key once
+    requests are answered. Raises UsageError, ModelError.
     """
     sock = listen(host, port)
     name = f"[{host}]" if ":" in host else host

@@ -1,4 +1,6 @@
-"""Parses requests of OpenAI's responses protocol, without stored state, and builds its objects and events."""
+"""Parses requests of OpenAI's responses protocol, without stored state, and builds the objects and events of
+responses.
+"""
 
 import secrets
 import time
@@ -59,7 +61,7 @@ def parse_response_request(body: Any, settings: Settings) -> CompletionRequest:
 
 
 class _Renamed(Fields):
-    """The fields of ``text``, which finds ``text.format`` as ``format``."""
+    """The fields of the object ``text``, under longer names: ``text.format`` is its field ``format``."""
 
     def __init__(self, fields: Fields) -> None:
         self._left, self._prefix, self._fields = {}, "", fields
@@ -69,7 +71,7 @@ class _Renamed(Fields):
 
 
 def _read_input(fields: Fields) -> list[dict[str, Any]]:
-    """Returns the input's messages, after the instructions."""
+    """Returns the messages of the input. If there are instructions, they come first, as a system message."""
     instructions, given = fields.text("instructions"), fields.take("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items:
@@ -103,7 +105,7 @@ class ResponseObject:
     _count: int = -1
 
     def whole(self, status: str) -> dict[str, Any]:
-        """Returns the whole ``response`` object with ``status``, ``in_progress`` or ``completed``.
+        """Returns the whole ``response`` object. Its ``status`` is ``in_progress`` or ``completed``.
 
         An answer that reached its length limit is ``incomplete`` instead of ``completed``.
         """
@@ -134,8 +136,8 @@ class ResponseObject:
         }
 
     def event(self, kind: str, **more: Any) -> dict[str, Any]:
-        """Returns the next event of the stream, with the type ``kind`` and the next sequence number. ``more`` are its
-        other fields.
+        """Returns the next event of the stream, with the type ``kind`` and the next sequence number. ``more`` has the
+        other fields of the event.
         """
         self._count += 1
         return {"type": kind, "sequence_number": self._count, **more}
@@ -186,7 +188,7 @@ class ResponseObject:
         return [self._message(), *calls]
 
     def _output(self) -> list[dict[str, Any]]:
-        """Returns the items, without an empty message if tools are called."""
+        """Returns the output items. An empty message is left out if there are tool calls."""
         items = self._items()
         return items[1:] if len(items) > 1 and not self._answer.text.strip() else items
 

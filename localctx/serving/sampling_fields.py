@@ -17,10 +17,10 @@ _NUMBERS = {"temperature": float, "top_p": float, "top_k": int, "seed": int}
 
 
 def read_settings(fields: Fields, settings: Settings, *limits: str) -> Settings:
-    """Returns ``settings`` with the sampling parameters of a request in place of its own.
+    """Returns ``settings``, changed by the sampling parameters of a request.
 
-    ``limits`` are the names of parameters that limit the number of tokens of an answer. The first of these that the
-    request has is used. Raises ApiError.
+    ``limits`` are the names of parameters that limit the number of tokens of an answer. The first one that the request
+    has is used. Raises ApiError.
     """
     wanted = [fields.integer(name, -(1 << 40), 1 << 40) for name in limits]
     given: dict[str, Any] = {"max_tokens": next((one for one in wanted if one is not None), None)}
@@ -69,8 +69,8 @@ def read_top(fields: Fields) -> int | None:
 
 
 def read_grammar(fields: Fields, name: str) -> str:
-    """Returns the grammar of the field ``name``, which describes the format of the answer; "" if there is none. Its
-    type is ``text`` (no grammar), ``json_object`` or ``json_schema``. Raises ApiError.
+    """Returns the grammar for the format of the answer, which the field ``name`` describes; "" if there is none. The
+    field's type is ``text`` (no grammar), ``json_object`` or ``json_schema``. Raises ApiError.
     """
     if not (given := fields.take(name)):
         return ""
@@ -90,7 +90,7 @@ def read_grammar(fields: Fields, name: str) -> str:
 
 
 def grammar_of(schema: Mapping[str, Any], name: str) -> str:
-    """Returns the grammar of a schema given by the parameter ``name``. Raises ApiError."""
+    """Returns the grammar of a JSON schema that was given in the parameter ``name``. Raises ApiError."""
     try:
         return json_grammar(schema)
     except (UsageError, RecursionError, ValueError) as e:
@@ -98,7 +98,7 @@ def grammar_of(schema: Mapping[str, Any], name: str) -> str:
 
 
 def read_stop(fields: Fields) -> tuple[str, ...]:
-    """Returns the stop texts; the answer ends before the first that appears in it. Raises ApiError."""
+    """Returns the stop texts. An answer ends before the first stop text in it. Raises ApiError."""
     stop = fields.take("stop")
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):
@@ -107,7 +107,9 @@ def read_stop(fields: Fields) -> tuple[str, ...]:
 
 
 def read_stream(fields: Fields) -> tuple[bool, bool]:
-    """Read how the answer is sent. Returns True if it is streamed, and True if a last chunk has the token counts."""
+    """Reads how the answer is to be sent. Returns two booleans: whether it is streamed, and whether a last chunk has
+    the token counts.
+    """
     stream, options = fields.flag("stream"), fields.object("stream_options")
     include_usage = options.flag("include_usage")
     options.choice("include_obfuscation", (False,))

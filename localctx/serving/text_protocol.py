@@ -1,4 +1,6 @@
-"""Parses requests of OpenAI's older completions protocol, which continues a raw text, and builds its objects."""
+"""Parses requests of OpenAI's older completions protocol, which continues a raw text, and builds the objects of
+responses.
+"""
 
 import secrets
 import time
@@ -70,7 +72,7 @@ class TextResponse:
     ) -> dict[str, Any]:
         """Returns a part of answer number ``index`` as a ``text_completion`` object.
 
-        ``finish`` is the reason why the answer ended, None before its end. ``likely`` are the likeliest tokens of the
+        ``finish`` is the reason why the answer ended (None before its end). ``likely`` are the likeliest tokens of the
         step that generated ``text`` (None: not requested). They begin at character ``offset`` of the answer.
         """
         logprobs = _logprobs([likely], offset) if likely else None
@@ -88,8 +90,8 @@ class TextResponse:
 def _logprobs(likely: list[dict[str, Any]], at: int = 0) -> dict[str, Any]:
     """Returns logprobs in the form of this protocol: parallel lists, with one entry for each token.
 
-    They are the tokens, their values, the top tokens, and the character of the answer where each token begins, the
-    first at ``at``.
+    The lists have the tokens, their log-probabilities, the likeliest tokens, and the characters of the answer at which
+    the tokens begin. The first token begins at ``at``.
     """
     offsets = []
     for one in likely:

@@ -12,7 +12,7 @@ FileNews = Literal["found", "ready", "searchable", "moved", "copy", "deleted", "
 
 @dataclass(frozen=True)
 class FileEvent:
-    """An event of one file of a watched folder; ``news`` says which.
+    """An event of one file of a watched folder; ``news`` is the kind of event.
 
     ``found``: the file was parsed and indexed, and waits to be read ahead; ``why`` is a warning of the index, or "".
     ``ready``: it was read ahead. ``searchable``: it will not be read ahead, for the reason ``why``. ``failed``: ``why``
@@ -56,8 +56,8 @@ class FileEvent:
 class FolderStatus:
     """The state of a watched folder: the numbers of its files that are ready, waiting and deleted.
 
-    ``ready`` files can be asked; ``waiting`` ones are to be parsed, indexed or read ahead. ``failed`` maps paths to
-    reasons. ``missing`` is True if the folder does not exist now.
+    ``ready`` files can be asked about; ``waiting`` files must still be parsed, indexed or read ahead. ``failed`` maps
+    paths to reasons. ``missing`` is True if the folder does not exist now.
     """
 
     folder: WatchedFolder
@@ -81,8 +81,8 @@ class WatchStatus:
 
 
 def folder_statuses(store: Store, recipe: str, new: Collection[str], missing: Collection[str]) -> list[FolderStatus]:
-    """Returns the status of each folder. ``recipe`` identifies the read-ahead settings, "" if read-ahead is off.
-    ``new`` are files still to be parsed. ``missing`` are folders that do not exist.
+    """Returns the status of each watched folder. ``recipe`` identifies the settings of reading ahead ("": reading ahead
+    is off). ``new`` are files that must still be parsed. ``missing`` are folders that do not exist.
     """
     known, not_new = {"", *(row.id for row in store.documents.all())}, {*new}
     files = [file for file in store.watch_list.files() if file.document in known and file.path not in not_new]
@@ -90,8 +90,8 @@ def folder_statuses(store: Store, recipe: str, new: Collection[str], missing: Co
 
 
 def is_ready(file: WatchedFile, recipe: str) -> bool:
-    """Returns True if ``file`` was taken through all steps: it is parsed, indexed and, unless ``recipe`` is "", read
-    ahead. ``recipe`` identifies the settings of reading ahead, "" if it is off.
+    """Returns True if ``file`` has passed all steps: it is parsed, indexed and read ahead. ``recipe`` identifies the
+    settings of reading ahead; if it is "", reading ahead is off and not needed.
     """
     return file.indexed and (not recipe or file.recipe == recipe)
 

@@ -1,4 +1,6 @@
-"""Runs jobs in one thread that owns the model and the scheduler. Jobs run side by side or wait in its queue."""
+"""Runs jobs in one thread that owns the model and the scheduler. Jobs run side by side or wait in the thread's
+queue.
+"""
 
 import queue
 import threading
@@ -28,23 +30,23 @@ POLL_INTERVAL = 0.1  # seconds after which an iterating thread gets a Queued eve
 _END = object()
 
 SessionJob = Callable[["Session"], Generator[Any, Any, None]]
-"""A function from a session to a coroutine.
+"""A function that takes a session and returns a coroutine.
 
-The coroutine yields events for the job's EventStream, and the engine's forward requests.
+The coroutine yields events for the job's EventStream, and forward requests for the engine.
 """
 
 
 @dataclass(frozen=True)
 class Queued:
-    """An event that is yielded while the job has no new event. ``position`` is the job's place in the queue, from 1, or
-    0 when it runs.
+    """An event that an EventStream yields while the job has no new event. ``position`` is the job's place in the queue,
+    from 1, or 0 when it runs.
     """
 
     position: int
 
 
 class EventStream:
-    """The events of one job, from submission to end. Must be iterated once, from one thread.
+    """The events of one job, from its submission to its end. Must be iterated once, from one thread.
 
     An ``exclusive`` job runs alone. A ``background`` job lets later jobs overtake it in the queue, and leaves one slot
     free for them. A ``yielding`` job runs alone and is cancelled when another job arrives.
@@ -57,7 +59,7 @@ class EventStream:
         self.cancelled = threading.Event()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yields events as they arrive, and ``Queued`` after every POLL_INTERVAL without one.
+        """Yields events as they arrive, and ``Queued`` whenever no event arrives for POLL_INTERVAL.
 
         Raises the error of the job. Leaving the loop early cancels the job.
         """
@@ -70,7 +72,7 @@ class EventStream:
             self.cancel()
 
     def cancel(self) -> None:
-        """Stop the job, even while it waits in the queue. It ends with a partial answer, or raises Cancelled."""
+        """Stop the job, even while it waits in the queue. The job ends with a partial answer, or raises Cancelled."""
         self.cancelled.set()
         self._worker.cancel(self)
 
@@ -106,7 +108,7 @@ class EventStream:
 
 
 class _Slot:
-    """A session and the stream of the job that uses it, if any."""
+    """A place in which one job runs at a time: a session, and the stream of the running job, if any."""
 
     def __init__(self, settings: Settings, loader: "ModelLoader") -> None:
         from localctx.session import Session
@@ -163,13 +165,13 @@ class EngineWorker:
 
     @property
     def load(self) -> tuple[int, int]:
-        """The pair (number of waiting jobs, number of running jobs)."""
+        """Two numbers: of waiting jobs, and of running jobs."""
         with self._changed:
             return len(self._queue), len(self._running)
 
     @property
     def pools(self) -> "PoolSet | None":
-        """The pools of the model's KV pages, or None before a model was needed. Any thread may read them."""
+        """The pools of the model's KV pages, or None until a job has needed the model. Any thread may read them."""
         return self._loader.pools if "_loader" in vars(self) else None
 
     @property
@@ -179,7 +181,7 @@ class EngineWorker:
             return bool(self._queue or self._running)
 
     def cancel(self, stream: EventStream) -> None:
-        """Cancel the session that runs the stream's job, if any."""
+        """Cancel the session that runs the job of ``stream``, if the job runs."""
         with self._changed:
             for slot in self._slots:
                 if slot.stream is stream:
@@ -193,7 +195,7 @@ class EngineWorker:
 
     @contextmanager
     def drained(self) -> Iterator[None]:
-        """Cancel all jobs, and run none while the block runs. Raises Cancelled if the worker is closed."""
+        """Cancel all jobs, and run no job while the ``with`` block runs. Raises Cancelled if the worker is closed."""
         started, done = threading.Event(), threading.Event()
 
         def wait(session: "Session") -> Generator[Any, None, None]:
@@ -260,7 +262,7 @@ class EngineWorker:
             return bool(self._queue or self._running)
 
     def _admit(self) -> None:
-        """Start queued jobs, in order, while the next one can be admitted."""
+        """Start queued jobs, in order, as long as the next job may start."""
         while self._can_admit():
             slot = self._free_slot()
             with self._changed:  # both at once: cancel() must find the stream in the queue or in a slot
@@ -275,8 +277,8 @@ class EngineWorker:
         return first is not None and (not self._running or self._can_run_beside(first))
 
     def _can_run_beside(self, stream: EventStream) -> bool:
-        """Returns True if a job may run concurrently with the running ones: a slot is free and the
-        model is the same.
+        """Returns True if a job may run beside the running jobs: it need not run alone, a slot is free, and the model
+        is the same.
         """
         from localctx.engine.model_loader import same_model
 
@@ -299,7 +301,7 @@ class EngineWorker:
         return free[0]
 
     def _finish_ended(self) -> None:
-        """End the streams of sequences that have ended, and free their slots."""
+        """End the streams of jobs that have ended, and free their slots."""
         for sequence in [sequence for sequence in self._running if sequence.ended]:
             with self._changed:
                 slot = self._running.pop(sequence)
@@ -326,7 +328,7 @@ class EngineWorker:
 
 
 def _unless_cancelled(stream: EventStream, session: "Session") -> Generator[Any, Any, None]:
-    """Run a stream's job. Raises Cancelled if the stream was cancelled before it started."""
+    """Run a stream's job. Raises Cancelled if the stream was cancelled before the job started."""
     if stream.cancelled.is_set():
         raise Cancelled
     yield from stream.job(session)
