@@ -17,7 +17,7 @@ POLL_INTERVAL = 0.1  # seconds after which workers are cancelled once the batch 
 class BatchWorker(Protocol):
     """Runs the jobs of a batch in one thread, one after another.
 
-    ``cancel`` makes the running job raise Cancelled. Any thread may call it, repeatedly.
+    ``cancel`` makes the running job raise Cancelled. Any thread may call ``cancel``, also repeatedly.
     """
 
     def run(self, job: DocumentJob) -> Generator[Event, None, Outcome]: ...
@@ -71,7 +71,7 @@ class _WorkerPool:
         self.error: BaseException | None = None
 
     def run_worker(self) -> None:
-        """Open a worker and run jobs until none is left. Each thread runs this."""
+        """Open a worker and run jobs until none is left. Each thread runs this method."""
         try:
             with self._open_worker() as worker:
                 self._workers.append(worker)

@@ -69,7 +69,7 @@ class AnswerRow:
 
 
 def is_number(value: Any) -> bool:
-    """Returns True for a number, and False for yes and no."""
+    """Returns True for a number. True and False, the values of yes and no, are not numbers."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

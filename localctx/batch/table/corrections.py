@@ -20,7 +20,7 @@ _RECIPE = "correction"
 @dataclass(frozen=True)
 class Correction:
     """A ``value`` that a person sets for a cell. ``file`` is the name or path of the cell's file as the user gave it,
-    and ``column`` is the name of its column.
+    and ``column`` is the cell's column.
     """
 
     file: str

@@ -25,7 +25,8 @@ def questions_of(columns: Sequence[TableColumn]) -> SummaryTask:
 def fill_table(
     summarizing: SummarizeWorkflow, compute: ForwardFunction, sources: Sequence[str], columns: Sequence[TableColumn]
 ) -> list[AnswerRow]:
-    """Ask the files, folders and patterns ``sources`` the questions of the columns; returns a row for each document.
+    """Put the questions of the columns to the documents in ``sources`` (files, folders and patterns). Returns a row for
+    each document.
 
     A file that cannot be read has a row without cells. Raises UserError.
     """
@@ -42,7 +43,8 @@ def fill_table(
 def fill_stored(
     summarizing: SummarizeWorkflow, documents: Sequence[DocumentRow], columns: Sequence[TableColumn]
 ) -> EngineCoroutine[list[AnswerRow]]:
-    """Ask stored documents the questions of the columns, one document after another; returns a row for each.
+    """Put the questions of the columns to stored documents, one document after another. Returns a row for each
+    document.
 
     Answers of earlier runs are not generated again. Raises Cancelled, StoreError, ModelError.
     """

@@ -18,10 +18,11 @@ from localctx.store.store import Store, store_errors
 
 
 class StandingTable:
-    """A table of the documents below ``folders`` that stays up to date. ``rows`` has its rows and writes its file.
+    """A table of the documents below ``folders`` that stays up to date. ``rows`` keeps the rows of the table and writes
+    its file.
 
-    The rows whose changes were reported are recorded in ``store``, so that another process can continue after them. All
-    methods raise StoreError.
+    The rows whose changes were reported are recorded in ``store``, so that a later process reports only later changes.
+    All methods raise StoreError.
     """
 
     def __init__(self, rows: TableFile, folders: Sequence[str], store: Store, settle: float = SETTLE) -> None:
@@ -96,11 +97,15 @@ class StandingTable:
         self._reported = now
 
     def _is_output(self, path: Path) -> bool:
-        """Returns True for this table and other standing tables: read as documents, two would change each other."""
+        """Returns True for this table and other standing tables. Two tables that read each other as documents would
+        change each other.
+        """
         return self._rows.is_output(path) or stored_path(path) in self._tables
 
     def _recorded(self) -> dict[str, AnswerRow]:
-        """Returns the rows that were recorded, by path; none if they are damaged, or of another version."""
+        """Returns the rows that were recorded, by path. Returns no rows if the record is damaged, or of another
+        version.
+        """
         with store_errors(self._store.home), suppress(ValueError, TypeError, KeyError):
             recorded = self._store.results.written_rows(self._name)
             return {path: AnswerRow.from_json(row) for path, row in recorded.items()}
@@ -118,6 +123,8 @@ def common_folder(folders: Sequence[str]) -> str:
 
 
 def _with_columns(row: AnswerRow, columns: Sequence[str]) -> AnswerRow:
-    """Returns a row with exactly these columns; a cell that it lacks is empty. A row without cells stays so."""
+    """Returns a row with exactly these columns. Missing cells are added as empty cells, but a row without cells gets
+    none.
+    """
     cells = {cell.column: cell for cell in row.cells}
     return replace(row, cells=tuple(cells.get(name, AnswerCell(name, "missing")) for name in columns) if cells else ())

@@ -37,7 +37,7 @@ class AnswerTable:
         self._rows = dict[str, AnswerRow]()
 
     def has(self, entry: ResultEntry) -> bool:
-        """Returns False: rows of earlier runs are made again from stored answers."""
+        """Always returns False, because rows of earlier runs are made again from stored answers."""
         return False
 
     def write(self, entry: ResultEntry) -> None:

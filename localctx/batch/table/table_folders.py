@@ -46,8 +46,8 @@ class TableFolders:
         return self._missing.paths
 
     def assume(self, path: str) -> None:
-        """Record that the document at ``path`` was read in an earlier run, in a state that is not known. It then counts
-        as changed.
+        """Record that the document at ``path`` was read in an earlier run, in an unknown state. The document then
+        counts as changed.
         """
         self._read[path] = FileStamp(0, 0)
 
@@ -85,7 +85,9 @@ class TableFolders:
         return sorted(self._read, key=self._place)
 
     def _place(self, path: str) -> tuple[int, list[tuple[int, str]]]:
-        """Returns the place of a document in the order: by folder of the table, and files before folders below."""
+        """Returns the sort key of a document: the folders of the table in order, and in each folder files before
+        subfolders.
+        """
         real = real_path(path)
         first = next((i for i, root in enumerate(self._roots) if real.is_relative_to(root)), len(self._roots))
         return first, [*((1, part) for part in real.parent.parts), (0, real.name)]
