@@ -34,8 +34,8 @@ PEER_ERRORS = (
 
 
 class BenchEngine(Protocol):
-    """A measured engine. ``kv`` names the format of its KV cache. ``prefills`` is False for an engine that forks
-    another one's cache instead of prefilling the text itself.
+    """An engine that the benchmark measures. ``kv`` names the format of its KV cache. ``prefills`` is False for an
+    engine that forks the cache of another engine instead of prefilling the text itself.
     """
 
     name: str

@@ -24,7 +24,7 @@ class SectionOption(click.Option):
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Returns the text in brackets that --help prints after an option. It leaves out ranges of numbers, because
+        """Returns the text in brackets that --help prints after an option. Ranges of numbers are left out, because
         errors name them.
         """
         extra = super().get_help_extra(ctx)

@@ -98,7 +98,9 @@ def find_needles(
 
 
 def prefill_all(setup: Setup, cache: Cache, tokens: Sequence[int], read: Callable[[int], None]) -> None:
-    """Prefill ``tokens`` from the cache's end. Calls ``read`` with the number of tokens in each chunk."""
+    """Prefill the part of ``tokens`` that is not in ``cache`` yet. Calls ``read`` with the number of tokens in each
+    chunk.
+    """
     done = cache.length
     events = drive(prefill(cache, tokens, chunk=setup.chunk, cuts=[len(tokens)]), compute_alone(setup.model))
     for event in events if done < len(tokens) else ():

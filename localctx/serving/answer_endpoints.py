@@ -90,7 +90,7 @@ class AnswerEndpoints:
             self._metrics.answered(stream.plan, stream.generated)
 
     async def events(self, request: Request, stream: EventStream) -> AsyncGenerator[Any, None]:
-        """Yields the events of the job with the event stream ``stream``.
+        """Yields the events of a job from its ``stream``.
 
         If the client of ``request`` disconnects, the job is cancelled. Raises ApiError.
         """
@@ -119,7 +119,9 @@ def api_error_of(error: UserError | Cancelled) -> ApiError:
 
 
 def _without_commands(error: UserError) -> str:
-    """Returns an error without a remedy that names commands or flags, which a client cannot give."""
+    """Returns the text of an error. A remedy that names commands or flags is left out, because a client of the API
+    cannot use them.
+    """
     return error.problem if _COMMAND.search(error.remedy) else str(error)
 
 

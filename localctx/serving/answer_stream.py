@@ -47,7 +47,7 @@ class StopTexts:
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The next part of the answer number ``index``: its ``text``.
+    """A part of answer number ``index``: its ``text``.
 
     If logprobs were requested, ``likely`` has the likeliest tokens of the step that generated the text. They begin at
     character ``offset`` of the answer.

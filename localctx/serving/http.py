@@ -99,7 +99,7 @@ class ErrorGuard:
 
 
 class _NotifyingServer(uvicorn.Server):
-    """Calls ``on_shutdown`` before uvicorn handles the signal that ends it."""
+    """A uvicorn server that calls ``on_shutdown`` before it handles the signal that ends it."""
 
     on_shutdown: Callable[[], None]
 

@@ -23,8 +23,8 @@ _LOCAL = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "0.0.0.0": "127.0.
 
 @dataclass(frozen=True)
 class OpenServer:
-    """The address of a server on this machine, and the ``key`` that requests need. Its process ``pid`` started at
-    ``started`` (seconds since 1970) and runs localctx ``version``.
+    """The address of a server on this machine, and the ``key`` that requests need. The server's process ``pid`` started
+    at ``started`` (seconds since 1970) and runs localctx ``version``.
     """
 
     host: str

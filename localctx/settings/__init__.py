@@ -1,4 +1,6 @@
-"""Reads and writes settings. Precedence: flags, environment, settings file, defaults. ``table`` declares them."""
+"""Reads and writes settings. Precedence: flags, environment, settings file, defaults. The module ``table`` declares all
+settings.
+"""
 
 import os
 from collections.abc import Mapping

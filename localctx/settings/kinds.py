@@ -37,7 +37,7 @@ class Choice:
 
     @classmethod
     def of(cls, *words: str) -> "Choice":
-        """Returns a choice of ``words``, which have the same names in the window."""
+        """Returns a choice of ``words``. In the window, each word is its own name."""
         return cls(dict(zip(words, words, strict=True)))
 
     @property
