@@ -229,8 +229,8 @@ def _is_current(file: WatchedFile, rows: dict[str, DocumentRow]) -> bool:
 
 
 def _recency(file: WatchedFile, row: DocumentRow) -> tuple[float, str]:
-    """Returns a sort key: the time at which a document was last used or its file was modified, and the path. The use
-    when it was added does not count.
+    """Returns a sort key: the time at which a document was last used or its file was modified, and the path. Adding a
+    document does not count as using it.
     """
     used = row.used if row.used > row.added else 0.0
     return max(used, file.modified / 1e9), file.path

@@ -23,8 +23,8 @@ def measure_bits(
 ) -> list["WeightsResult"]:
     """Measure all weight formats with few bits, of localctx and of llama.cpp, and print each result.
 
-    Returns the results. ``reference`` is the quality of full weights; all other weights are compared with it, and it is
-    the first result. ``gate`` measures the divergence.
+    Returns the results. The first is ``reference``, the quality of full weights, with which all others are compared.
+    ``gate`` measures the divergence.
     """
     from localctx.quality.weights_quality import WeightsComparison, WeightsResult
 
