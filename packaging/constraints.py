@@ -1,7 +1,7 @@
-"""Writes packaging/constraints.txt, the versions that were tested: ``python packaging/constraints.py``.
+"""Writes packaging/constraints.txt, the list of tested versions: ``python packaging/constraints.py``.
 
-They are those in the environment that runs it, of all that localctx needs without its extras. Run it where the tests
-passed.
+It lists every package that localctx needs without its extras, with the version installed in the environment that runs
+this script. Run it in the environment where the tests passed.
 """
 
 import re
@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def needed(requirements: list[str]) -> dict[str, str]:
-    """Returns the version of each package that ``requirements`` lead to, by its normalized name."""
+    """Returns the installed version of each package that ``requirements`` need, directly or through other packages, by
+    the package's normalized name.
+    """
     found, queue = dict[str, str](), [Requirement(line) for line in requirements]
     seen = set[tuple[str, str]]()
     while queue:

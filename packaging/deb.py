@@ -1,7 +1,8 @@
 """Builds a Debian package of the last commit: ``python packaging/deb.py [--out dist]``. It needs dpkg-deb.
 
-The package holds the wheel of ``packaging/release.py``, the tested versions, a menu entry, and scripts that make an
-environment in /usr/lib/localctx at installation and delete it at removal. Built twice it has the same bytes.
+The package contains the wheel that ``packaging/release.py`` builds, the list of tested versions, a menu entry, and
+scripts that create a virtual environment in /usr/lib/localctx at installation and delete it at removal. Every build of
+the same commit has the same bytes.
 """
 
 import argparse
@@ -72,7 +73,9 @@ def fill(tree: Path, wheel: Path, version: str) -> None:
 
 
 def build(out: Path, wheel: Path | None) -> Path:
-    """Builds the package of ``wheel`` (None: it is built first) in ``out``; returns its file."""
+    """Builds the Debian package in the folder ``out`` and returns its path. The package contains ``wheel``; if that is
+    None, the wheel is built first.
+    """
     if not shutil.which("dpkg-deb"):
         sys.exit("dpkg-deb is missing: build the package on Debian or Ubuntu")
     os.umask(0o022)

@@ -1,9 +1,9 @@
 """Fits an adapter's confidence: ``python packaging/fit_confidence.py DATA ADAPTER [--decoding free quote]``.
 
-DATA is a folder with squad-train.json and fairytale-train.json. Questions of what was held out of training are asked of
-their own paragraph, and of another one of the same kind, most like it. Into the adapter's reader.json are written: the
-coefficients that tell the one from the other, the threshold at which at most a wanted share of answerable questions is
-refused, and the better way to decode.
+DATA is a folder with squad-train.json and fairytale-train.json. Each question held out of training is asked twice:
+about its own paragraph, and about the other paragraph of the same kind that is most similar to the question. The script
+then writes three things into the adapter's reader.json: the coefficients that separate the two cases, the threshold
+that refuses a wanted share of the answerable questions, and the better way to decode.
 """
 
 import argparse
@@ -29,13 +29,15 @@ from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.workflows.read_sources import read_sources
 
-PARALLEL = 12  # questions side by side
+PARALLEL = 12  # questions computed at the same time
 GOOD = 0.5  # token F1 from which an answer counts as right
 
 
 @dataclass(frozen=True)
 class Rated:
-    """A question's evidence, its answer's token F1 (0 where the text has no answer), and whether it has one."""
+    """The outcome of one question: the ``evidence`` for its answer, the token F1 of the answer (0 if the text has no
+    answer), and whether the text has an answer.
+    """
 
     evidence: Evidence
     f1: float
@@ -43,7 +45,7 @@ class Rated:
 
 
 def main() -> None:
-    """Ask, fit, and write."""
+    """Ask the questions, fit the confidence, and write it to the adapter."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("adapter", type=Path)
@@ -73,8 +75,8 @@ def main() -> None:
 
 
 def questions(data: ReaderData, limit: int) -> list[tuple[str, str, str]]:
-    """Returns (text, question, answer): each question about its own paragraph, and about the other one that has most of
-    its words but not its answer, with no answer.
+    """Returns triples (text, question, answer), usually two for each question. One has the question's own paragraph.
+    The other has the paragraph that shares the most words with the question but lacks the answer; its answer is empty.
     """
     chance, found = random.Random(0), list[tuple[str, str, str]]()
     for paragraphs in (data.articles, data.stories):
@@ -94,7 +96,7 @@ def _nearest(question: str, answer: str, paragraphs: Sequence[Paragraph]) -> Par
 
 
 def rate(session: Session, asked: Sequence[tuple[str, str, str]]) -> Iterator[Rated]:
-    """Yield what was found of each question, several of which are asked side by side."""
+    """Ask all questions, PARALLEL at a time, and yield the outcome of each one when it is answered."""
     scheduler, waiting, running = Scheduler(session.forward_each), list(asked), dict[EngineSequence[Request], str]()
     with TemporaryDirectory() as folder:
         while waiting or running:
@@ -127,8 +129,9 @@ def _ask(session: Session, file: Path, question: str) -> EngineCoroutine[Request
 
 
 def calibrate(rated: Sequence[Rated], refused: float) -> tuple[Calibration, dict[str, float]]:
-    """Returns the regression fitted to all, with the threshold and the figures found on halves that it was not fitted
-    to.
+    """Returns the regression fitted to all of ``rated``, and figures by name. The threshold and the figures come from
+    cross-validation: each half is judged by a regression fitted to the other half. ``refused`` is the share of
+    answerable questions below the threshold.
     """
     answered = [one.answerable for one in rated]
     confidences = np.zeros(len(rated))
@@ -153,14 +156,15 @@ def calibrate(rated: Sequence[Rated], refused: float) -> tuple[Calibration, dict
 
 
 def _ranked_right(confidences: np.ndarray, right: np.ndarray) -> float:
-    """Returns the share of pairs in which the ``right`` one has the higher confidence (area under the ROC curve)."""
+    """Returns the area under the ROC curve: the share of pairs of a right and a wrong case in which the ``right`` one
+    has the higher confidence.
+    """
     return float((confidences[right][:, None] > confidences[~right][None]).mean())
 
 
 def fit(evidence: Sequence[Evidence], answerable: Sequence[bool], ridge: float = 10.0) -> Calibration:
-    """Returns the regression that makes ``answerable`` likeliest, by Newton's method.
-
-    ``ridge`` is the weight of the squares of the weights of standardized features.
+    """Returns the maximum-likelihood logistic regression for ``answerable``, found by Newton's method. ``ridge`` is the
+    strength of the L2 penalty on the weights of the standardized features.
     """
     x, y = np.array([one.features for one in evidence]), np.array(answerable, float)
     mean, scale = x.mean(0), x.std(0) + 1e-9
@@ -179,7 +183,7 @@ def fit(evidence: Sequence[Evidence], answerable: Sequence[bool], ridge: float =
 
 
 def token_f1(answer: str, right: str) -> float:
-    """Returns the F1 of the words of an answer and of the right one."""
+    """Returns the F1 score of the words of an answer, compared with the words of the ``right`` answer."""
     found, wanted = _words(answer), _words(right)
     same = sum((Counter(found) & Counter(wanted)).values())
     return 2 * same / (len(found) + len(wanted)) if same else 0.0

@@ -1,4 +1,6 @@
-"""Prints the requirements of the extra ``test-all`` that are for this platform; ``--absent``: names of missing ones."""
+"""Prints the requirements of the extra ``test-all`` that apply to this platform. With ``--absent``, prints only the
+names of packages that are not installed.
+"""
 
 import sys
 import tomllib

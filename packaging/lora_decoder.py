@@ -1,5 +1,5 @@
-"""A plain decoder (see ``localctx.models.architecture.decoder_config``) with low-rank adapters that act on the tokens
-after the documents only: activated LoRA (arXiv:2504.12397). It is used for training.
+"""A plain decoder (see ``localctx.models.architecture.decoder_config``) for training, with low-rank adapters that
+change only the tokens after the documents: activated LoRA (arXiv:2504.12397).
 """
 
 import json
@@ -22,7 +22,9 @@ KV = list[tuple[Tensor, Tensor]]
 
 
 class LoraLinear(nn.Module):
-    """Linear layers of the same input, computed as one: frozen weights and biases, and an adapter of ``rank`` each."""
+    """Several linear layers with the same input, computed as one. Their weights and biases are frozen, and each layer
+    has an adapter of rank ``rank``.
+    """
 
     def __init__(
         self, names: Sequence[str], weights: Sequence[Tensor], biases: Sequence[Tensor], rank: int, scale: float
@@ -37,7 +39,9 @@ class LoraLinear(nn.Module):
         self.b = nn.ParameterList(nn.Parameter(torch.zeros(len(w), rank)) for w in weights)
 
     def forward(self, x: Tensor, adapted: bool) -> Tensor:
-        """x [T, in] to [T, out of all parts]."""
+        """Returns the outputs of all layers, concatenated: [T, out] for x [T, in]. The adapters apply if ``adapted`` is
+        True.
+        """
         out = functional.linear(x, self.weight, self.bias)
         if not adapted:
             return out
@@ -47,7 +51,7 @@ class LoraLinear(nn.Module):
 
 
 class LoraLayer(nn.Module):
-    """One layer of the decoder."""
+    """One decoder layer with adapters on its linear layers."""
 
     def __init__(self, config: DecoderConfig, tensors: dict[str, Tensor], at: str, rank: int, scale: float) -> None:
         super().__init__()
@@ -67,7 +71,9 @@ class LoraLayer(nn.Module):
     def forward(
         self, x: Tensor, rope: tuple[Tensor, Tensor], rows: Sequence["Rows"], adapted: bool
     ) -> tuple[Tensor, KV]:
-        """x [T, hidden], several sequences in a row; returns x and the new keys and values of each sequence."""
+        """Apply the layer to x [T, hidden], the concatenated tokens of the sequences in ``rows``. Returns the new x,
+        and the new keys and values of each sequence.
+        """
         q, k, v = (
             self.qkv(self._normed(x, self.norm1), adapted)
             .unflatten(-1, (-1, self.dim))
@@ -88,10 +94,11 @@ class LoraLayer(nn.Module):
 
 
 class Rows:
-    """The ``tokens`` (a slice of the row) of one text, or of conversations after the keys and values of a ``prefix``.
+    """One sequence in a row of concatenated sequences. ``tokens`` is the sequence's slice of the row.
 
-    ``segments`` [T] are then the numbers of the conversations: a token attends to the prefix and, in its own
-    conversation, to the tokens before it.
+    The sequence is one text or, with a ``prefix``, several conversations that follow the keys and values of the prefix.
+    Then ``segments`` [T] has the number of each token's conversation. A token attends to the prefix, and to the earlier
+    tokens of its own conversation.
     """
 
     def __init__(self, tokens: slice, segments: Sequence[int] = (), prefix: KV | None = None) -> None:
@@ -103,7 +110,7 @@ class Rows:
         ]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Returns the attention's output [T, Hq * D] of the next layer."""
+        """Returns the attention output [T, Hq * D] of one layer. Each call uses the prefix of the next layer."""
         if self._prefix is None:
             out = functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, is_causal=True)
         else:
@@ -120,18 +127,23 @@ class Rows:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Attention of q [1, Hq, T, D] over k and v [1, H, K, D] plus ``mask`` [T, K], by plain products: on a processor,
-    in bf16 and with gradients, they take half the time of torch's fused attention.
+    """Returns the attention of q [1, Hq, T, D] over k and v [1, H, K, D], after adding ``mask`` [T, K] to the scores.
+    It uses plain matrix products: on a CPU, in bf16 and with gradients, they take half the time of torch's fused
+    attention.
     """
     groups = q.shape[1] // k.shape[1]
-    together = (q * q.shape[-1] ** -0.5).unflatten(1, (-1, groups)).flatten(2, 3)  # heads that share keys, in a row
+    together = (
+        (q * q.shape[-1] ** -0.5).unflatten(1, (-1, groups)).flatten(2, 3)
+    )  # query heads that share keys are rows of one product
     scores = (together @ k.transpose(-1, -2)).unflatten(2, (groups, -1))
     shares = (scores + mask).softmax(-1)
     return (shares.flatten(2, 3) @ v).unflatten(2, (groups, -1)).flatten(1, 2)
 
 
 def _chunks(segments: Sequence[int]) -> list[slice]:
-    """Whole conversations of about CHUNK tokens together: attention between conversations is wasted."""
+    """Split the tokens into slices of whole conversations, about CHUNK tokens each. Long slices would waste work on
+    scores between different conversations, which are masked anyway.
+    """
     bounds = [0]
     for i in range(1, len(segments)):
         if segments[i] != segments[i - 1] and i - bounds[-1] >= CHUNK:
@@ -140,7 +152,7 @@ def _chunks(segments: Sequence[int]) -> list[slice]:
 
 
 def _mask(segments: Sequence[int], prefix: int) -> Tensor:
-    """[T, prefix + T]: 0 where a token attends, else minus infinity."""
+    """Returns the attention mask [T, prefix + T]: 0 where a token attends, else minus infinity."""
     numbers = torch.tensor(segments)
     hidden = (numbers[:, None] != numbers) | torch.ones(len(numbers), len(numbers), dtype=torch.bool).triu(1)
     own = torch.zeros(hidden.shape, dtype=torch.bfloat16).masked_fill(hidden, float("-inf"))
@@ -148,7 +160,7 @@ def _mask(segments: Sequence[int], prefix: int) -> Tensor:
 
 
 class LoraDecoder(nn.Module):
-    """The decoder in ``folder``, whose weights are frozen, with adapters of ``rank`` on all linear layers."""
+    """The decoder in ``folder``, with frozen weights, and adapters of rank ``rank`` on all linear layers."""
 
     def __init__(self, folder: Path, rank: int, alpha: float) -> None:
         super().__init__()
@@ -167,7 +179,9 @@ class LoraDecoder(nn.Module):
     def forward(
         self, tokens: Tensor, positions: Tensor, rows: Sequence[Rows], adapted: bool
     ) -> tuple[Tensor, list[KV]]:
-        """tokens and positions [T]; returns the normalized hidden states [T, hidden] and, by sequence, its new KV."""
+        """Run ``tokens`` at ``positions``, both [T], through all layers. Returns the normalized hidden states [T,
+        hidden], and the new keys and values of each sequence.
+        """
         angles = positions[:, None].float() * self.frequencies
         rope = angles.cos()[:, None], angles.sin()[:, None]
         x, caches = self.embedding[tokens], [KV() for _ in rows]
@@ -179,7 +193,7 @@ class LoraDecoder(nn.Module):
 
     @torch.no_grad()
     def read(self, texts: Sequence[Sequence[int]]) -> list[KV]:
-        """Returns the keys and values of each of some texts, computed without adapters."""
+        """Returns the keys and values of each of ``texts``, computed without adapters."""
         ends = list(accumulate(map(len, texts)))
         rows = [Rows(slice(end - len(text), end)) for text, end in zip(texts, ends, strict=True)]
         positions = torch.cat([torch.arange(len(text)) for text in texts])
@@ -187,11 +201,11 @@ class LoraDecoder(nn.Module):
         return self(tokens.to(self.norm.device), positions.to(self.norm.device), rows, adapted=False)[1]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """hidden [n, hidden] to logits [n, vocabulary], float32."""
+        """Returns the logits [n, vocabulary] float32 of hidden states [n, hidden]."""
         return functional.linear(hidden, self.head).float()
 
     def load(self, folder: Path) -> None:
-        """Take the adapter in ``folder``, which ``save`` wrote."""
+        """Load the adapter that ``save`` wrote to ``folder``."""
         tensors = load_file(folder / "adapter_model.safetensors")
         for layer in self.layers:
             for linear in (layer.qkv, layer.o, layer.gate_up, layer.down):
@@ -201,7 +215,9 @@ class LoraDecoder(nn.Module):
                     b.data.copy_(tensors[f"{name}_B.weight"])
 
     def save(self, folder: Path, model_name: str, invocation: Sequence[int]) -> None:
-        """Write the adapter as PEFT does: ``adapter_config.json`` and ``adapter_model.safetensors``, in bf16."""
+        """Write the adapter to ``folder`` in PEFT's format: ``adapter_config.json``, and ``adapter_model.safetensors``
+        in bf16.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         tensors = dict[str, Tensor]()
         for layer in self.layers:
@@ -226,7 +242,7 @@ class LoraDecoder(nn.Module):
 
 
 def _rotated(x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
-    """x [T, heads, D] rotated by the cosines and sines [T, 1, D / 2] of its positions."""
+    """Returns x [T, heads, D] after RoPE, with the cosines and sines [T, 1, D / 2] of the tokens' positions."""
     cos, sin = rope
     a, b = x.float().chunk(2, -1)
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)

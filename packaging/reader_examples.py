@@ -1,8 +1,10 @@
-"""Makes the examples that a reader is trained on: documents, questions about them, and short answers in their words.
+"""Makes the examples that a reader is trained on: documents, questions about them, and short answers in the documents'
+words.
 
-Four kinds of question are mixed: those that a document answers, those that it does not (taken from other paragraphs
-that are like it), questions that continue a conversation, and yes-or-no questions, of which a right and a wrong one
-stand together. Documents are single paragraphs or joined ones, of up to about 8,000 tokens.
+The examples mix four kinds of questions: questions that the documents answer, questions that they do not answer (from
+similar paragraphs), questions that continue a conversation, and yes-or-no questions. Yes-or-no questions made from
+another question come in pairs: one with the answer yes, one with the answer no. A document is one paragraph or several
+joined ones, up to about 8,000 tokens.
 """
 
 import json
@@ -18,14 +20,14 @@ import yes_or_no
 
 from localctx.engine.prompt_wording import NOT_SAID
 
-HELD_OUT = 60  # of so many articles' paragraphs and stories one is not trained on
+HELD_OUT = 60  # one of so many article paragraphs, and one of so many stories, is held out of training
 LENGTHS = {0: 10, 200: 5, 400: 5, 700: 4, 1_400: 3, 2_800: 3, 5_600: 2}
 """The words of an example's documents (0: one paragraph), and how often each length is drawn."""
-MAX_QUESTIONS = 32  # of one example, besides those that it does not answer
+MAX_QUESTIONS = 32  # per example, not counting questions without an answer
 UNANSWERABLE = 0.4  # questions without an answer, for each one that has an answer
-CONTINUED = 0.12  # share of questions that become the second of a conversation
-YES_OR_NO = 0.4  # share of the questions that can be asked as yes-or-no questions, and are
-STATEMENTS = 0.5  # share of the statements that can be asked about, and are
+CONTINUED = 0.12  # share of questions that are asked as the second one of a conversation
+YES_OR_NO = 0.4  # share of the suitable questions that become yes-or-no questions
+STATEMENTS = 0.5  # share of the suitable statements that become questions
 ELLIPTICAL = "when", "where", "who", "why", "how"
 _WORD = re.compile(r"\w+")
 
@@ -35,7 +37,9 @@ Turn = tuple[str, str]
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph and its questions; ``story`` names the text it is from, empty if nothing else is from there."""
+    """A paragraph and its questions. ``story`` is the title of the text that the paragraph is from; empty if the file
+    has only one text.
+    """
 
     text: str
     questions: Sequence[Turn]
@@ -44,15 +48,15 @@ class Paragraph:
 
 @dataclass
 class Example:
-    """The ``texts`` of one prompt, and conversations about them: a list of turns each."""
+    """One training example: the ``texts`` of a prompt, and conversations about them, each a list of turns."""
 
     texts: list[str]
     conversations: list[list[Turn]] = field(default_factory=list)
 
 
 class ReaderData:
-    """The paragraphs of encyclopaedia articles and of stories in ``folder``; those ``held_out`` of training, or the
-    others.
+    """The training data in ``folder``: paragraphs of encyclopaedia articles and of stories. With ``held_out``, only the
+    paragraphs that are held out of training; else only the others.
     """
 
     def __init__(self, folder: Path, held_out: bool = False) -> None:
@@ -64,14 +68,14 @@ class ReaderData:
         self._likeness = _Likeness([p.text for p in self.articles])
 
     def epoch(self, seed: int, number: int = 0) -> list[Example]:
-        """The examples of one epoch, in the order of ``seed``."""
+        """Returns the examples of epoch ``number``, which are chosen and shuffled with ``seed``."""
         rng = random.Random(f"{seed} {number}")
         examples = [*_of_articles(self.articles, self._likeness, rng), *_of_stories(self.stories, rng)]
         rng.shuffle(examples)
         return examples
 
     def examples(self, seed: int) -> Iterator[Example]:
-        """Yield the examples of one epoch after another."""
+        """Yield the examples of one epoch after another, without end."""
         for number in count():
             yield from self.epoch(seed, number)
 
@@ -90,19 +94,21 @@ def _read(file: Path) -> list[Paragraph]:
 
 
 def _in_words_of(text: str, answer: str) -> str:
-    """The ``answer`` as ``text`` writes it, if it has it up to case and white space."""
+    """Returns ``answer`` in the upper and lower case it has in ``text``, or unchanged if ``text``
+    does not contain it.
+    """
     answer = _joined(answer)
     found = re.search(r"\s+".join(map(re.escape, answer.split())), text, re.IGNORECASE)
     return " ".join((found.group() if found else answer).split())
 
 
 def _joined(text: str) -> str:
-    """``text`` without the spaces that some data have before 's, n't and punctuation."""
+    """Returns ``text`` without the spaces that some data have before 's, n't and punctuation."""
     return re.sub(r" +(?=['\u2019]s\b|n['\u2019]t\b|[.,!?;:](\s|$))", "", text).strip()
 
 
 class _Likeness:
-    """Finds the paragraphs that are most like one: by the cosine of their words, weighted by rarity (TF-IDF)."""
+    """Finds the paragraphs most similar to each paragraph, by the cosine of their TF-IDF vectors."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         words = [_WORD.findall(text.lower()) for text in texts]
@@ -118,7 +124,9 @@ class _Likeness:
 
 
 def _of_articles(paragraphs: Sequence[Paragraph], likeness: _Likeness, rng: random.Random) -> Iterator[Example]:
-    """Yield examples that have every paragraph once, alone or among others; half of the others are like it."""
+    """Yield examples of article paragraphs. Each paragraph is used once, alone or with others. About half of the others
+    are similar to the first paragraph of the example.
+    """
     unused = list(range(len(paragraphs)))
     rng.shuffle(unused)
     left = dict.fromkeys(unused)
@@ -144,7 +152,7 @@ def _of_articles(paragraphs: Sequence[Paragraph], likeness: _Likeness, rng: rand
 
 
 def _of_stories(paragraphs: Sequence[Paragraph], rng: random.Random) -> Iterator[Example]:
-    """Yield examples of consecutive parts of one story, as one document or as several."""
+    """Yield examples of consecutive paragraphs of one story, as one document or as several."""
     start = 0
     while start < len(paragraphs):
         stop, wanted = start + 1, _draw_length(rng)
@@ -169,7 +177,9 @@ def _words(text: str) -> int:
 
 
 def _example(group: Sequence[Paragraph], foreign: Sequence[Turn], rng: random.Random, joined: bool) -> Example:
-    """The example of a group of paragraphs, ``joined`` to one document, and of ``foreign`` questions."""
+    """Returns an example about the paragraphs ``group``. They are one document if ``joined`` is True. Some ``foreign``
+    questions, which come from other paragraphs, are added as questions without an answer.
+    """
     texts = [p.text for p in group]
     example = Example(["\n\n".join(texts)] if joined else texts)
     whole = " ".join(texts).lower()
@@ -186,8 +196,8 @@ def _example(group: Sequence[Paragraph], foreign: Sequence[Turn], rng: random.Ra
 
 
 def _conversations(questions: Sequence[Turn], rng: random.Random) -> Iterator[list[Turn]]:
-    """Yield each question once: alone, or after another one, shortened where that one says what is asked about, or as
-    two yes-or-no questions.
+    """Yield conversations that ask each question once. A question is asked alone, after another question, or as two
+    yes-or-no questions. After a question about the same thing it is shortened.
     """
     for i, turn in enumerate(questions):
         earlier = questions[i - 1] if i else questions[-1]
@@ -201,7 +211,9 @@ def _conversations(questions: Sequence[Turn], rng: random.Random) -> Iterator[li
 
 
 def _shortened(earlier: str, question: str) -> str:
-    """Returns "And when?" for a question that differs from the ``earlier`` one in little else, else nothing."""
+    """Returns a short form such as "And when?" if the question differs from the ``earlier`` one in little but its first
+    word; else an empty text.
+    """
     (first, *before), (word, *after) = (_WORD.findall(q.lower()) or [""] for q in (earlier, question))
     shared = len(set(before) & set(after)) / max(1, len(set(after)))
     return f"And {word}?" if word in ELLIPTICAL and word != first and shared >= 0.6 else ""

@@ -1,9 +1,9 @@
 """Builds the wheel and the sdist of the last commit into a folder: ``python packaging/release.py [--out dist]``.
 
-Built twice they have the same bytes, whoever builds them: all times are that of the commit, and owners, permissions and
-order are fixed. The same setuptools is needed, whose version is printed. It refuses a version without a section in
-CHANGELOG.md, and writes a bill of materials (CycloneDX) and SHA256SUMS beside the two files. It needs git, and
-``pip install build setuptools``.
+Every build of the same commit has the same bytes: file times are the commit's time, and owners, permissions and order
+are fixed. This requires the same version of setuptools, which is printed. The script also writes a bill of materials
+(CycloneDX) and SHA256SUMS. It stops if CHANGELOG.md has no section for the version. It needs git, and ``pip install
+build setuptools``.
 """
 
 import argparse
@@ -31,13 +31,13 @@ def git(*arguments: str) -> bytes:
 
 
 def read_version(source: Path) -> str:
-    """Returns the version, which is written in one place."""
+    """Returns the version in ``source``/localctx/version.py, the only file that states it."""
     found = re.search(r'^__version__ = "([^"]+)"$', (source / "localctx" / "version.py").read_text(), re.MULTILINE)
     return found[1] if found else sys.exit("localctx/version.py has no __version__")
 
 
 def check_changelog(source: Path, version: str) -> None:
-    """Ends with a line where CHANGELOG.md has no section of ``version``, or an empty one."""
+    """Exit with a message if CHANGELOG.md has no section for ``version``, or an empty one."""
     text = (source / "CHANGELOG.md").read_text(encoding="utf-8")
     section = re.search(rf"^## \[?{re.escape(version)}\]?.*?$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     if not section or not section[1].strip():
@@ -45,7 +45,7 @@ def check_changelog(source: Path, version: str) -> None:
 
 
 def build(kind: str, source: Path, out: Path, epoch: str) -> Path:
-    """Builds a ``wheel`` or an ``sdist`` from ``source``. Returns its file."""
+    """Builds a ``wheel`` or an ``sdist`` from ``source`` in the folder ``out``. Returns the path of the built file."""
     os.umask(0o022)  # permissions in the archives are those of the files
     command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", str(out), str(source)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", "TZ": "UTC"}
@@ -57,7 +57,9 @@ def build(kind: str, source: Path, out: Path, epoch: str) -> Path:
 
 
 def repack(archive: Path, epoch: int) -> None:
-    """Writes a tar.gz again with one time, no owners, plain permissions, and names in order."""
+    """Rewrites a tar.gz so that its bytes are reproducible: one time for all files, no owners, plain permissions, and
+    names in order.
+    """
     packed = io.BytesIO()
     with tarfile.open(archive) as old, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:
         for member in sorted(old.getmembers(), key=lambda member: member.name):
@@ -70,8 +72,9 @@ def repack(archive: Path, epoch: int) -> None:
 
 
 def bill_of_materials(wheel: Path, source: Path, version: str) -> str:
-    """Returns what the wheel requires, with the tested versions, as CycloneDX 1.6. No time and no licences of others
-    are in it, so that it is the same wherever it is made; `localctx doctor --licences --json` tells of an installation.
+    """Returns a bill of materials in CycloneDX 1.6: the packages that the wheel requires, with the tested versions. It
+    has no build time and no licences of other packages, so it is the same wherever it is built. `localctx doctor
+    --licences --json` reports the licences of an installation.
     """
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"localctx-{version}.dist-info/METADATA").decode()
@@ -94,7 +97,9 @@ def bill_of_materials(wheel: Path, source: Path, version: str) -> str:
 
 
 def release(out: Path, report: Callable[[str], None] = print) -> list[Path]:
-    """Builds sdist, wheel (from the sdist), bill of materials, and SHA256SUMS of these in ``out``; returns all four."""
+    """Builds the sdist, the wheel (from the sdist), the bill of materials and SHA256SUMS in ``out``. Returns the four
+    paths.
+    """
     epoch = git("log", "-1", "--format=%ct").decode().strip()
     if git("status", "--porcelain"):
         report("changes that are not committed are left out")

@@ -1,6 +1,6 @@
 """Writes the tables of localctx/docs/settings.md: python packaging/settings_page.py [--write]
 
-They are made from the declarations of the settings, a table for each section. A test compares them with the page.
+The tables are made from the declarations of the settings, one for each section. A test compares them with the page.
 Without --write they are printed.
 """
 
@@ -18,7 +18,7 @@ TITLES = {"Options": "Common settings"}
 
 
 def tables() -> str:
-    """Returns the tables as Markdown, each under its heading."""
+    """Returns the tables of all settings as Markdown, each under its heading."""
     return "\n".join(_lines())
 
 
@@ -46,7 +46,9 @@ def _meaning(setting: Setting) -> str:
 
 
 def _values(kind: ValueKind, said: str) -> str:
-    """Returns the range of a number, and the words of a choice if some of them were not ``said``."""
+    """Returns the accepted values as a sentence: the range of a number, or the words of a choice unless ``said`` has
+    all of them. Else returns an empty text.
+    """
     if isinstance(kind, Number) and not kind.optional:
         return f"From {kind.low:,} to {kind.high:,}."
     if isinstance(kind, Choice) and any(word not in said for word in kind.labels):
@@ -55,7 +57,7 @@ def _values(kind: ValueKind, said: str) -> str:
 
 
 def made_part(text: str) -> str:
-    """Returns the tables of a page."""
+    """Returns the generated part of a page: the text between START and END."""
     return text.partition(START)[2].partition(END)[0].strip()
 
 

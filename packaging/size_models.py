@@ -1,8 +1,9 @@
-"""Writes the sizes that ``plan`` computes for each model into models/catalog.toml, and the table of all models into
+"""Writes the computed sizes of each model into models/catalog.toml, and the table of all models into
 localctx/docs/models.md: ``python packaging/size_models.py``.
 
-They follow from the files in models/configs/, without weights and without a network. Run it after a change of these, or
-of what ``plan`` counts. It fails where this version does not run a model of the catalogue.
+The sizes are those that ``plan`` computes. They depend only on the files in models/configs/, so neither weights nor a
+network are needed. Run this script after a change of these files or of the computation in ``plan``. It fails if this
+version does not support a model of the catalogue.
 """
 
 import re
@@ -28,7 +29,9 @@ KV, CONTEXT = "int8", 4096  # codec, and tokens that a model must have room for
 
 
 def sizes(entry: CatalogEntry) -> dict[str, int]:
-    """Returns the values of ``entry`` that are computed, by their names. Raises ModelError, ValueError."""
+    """Returns the computed values of a catalogue entry, by key. Raises ModelError or ValueError if the model is not
+    supported.
+    """
     settings = Settings(Path(), model=entry.name, device="cuda", dtype="bf16", weights="nf4", adapter="none")
     planned = TorchSizes(settings, entry.config_file, device_memory=0)
     if planned.unfit:
@@ -55,7 +58,7 @@ def _smallest_gpu(name: str, need: MemoryNeed) -> int:
 
 
 def updated(text: str, name: str, values: dict[str, int]) -> str:
-    """Returns the catalogue's ``text`` with these values in the table of the model ``name``."""
+    """Returns ``text``, the content of catalog.toml, with ``values`` written into the table of the model ``name``."""
     quoted = f'"{name}"' if "." in name else name
     start = text.index(f"\n[{quoted}]\n") + 1
     end = text.find("\n[", start)
@@ -66,7 +69,7 @@ def updated(text: str, name: str, values: dict[str, int]) -> str:
 
 
 def table(entries: Iterable[CatalogEntry]) -> str:
-    """Returns the table of models in Markdown."""
+    """Returns the Markdown table of all models."""
     return "\n".join([_row(COLUMNS), _row(["---"] * len(COLUMNS)).replace(" ", ""), *map(_model_row, entries)])
 
 

@@ -1,11 +1,12 @@
-"""Train a reader: ``python packaging/train_reader.py DATA OUTPUT [--hours 2]``.
+"""Trains a reader: ``python packaging/train_reader.py DATA OUTPUT [--hours 2]``.
 
-A reader is an adapter that answers questions from the text before them, in its words, or says that nothing there does.
-It acts on question and answer only (activated LoRA, arXiv:2504.12397), so that documents' pages stay the model's own.
-DATA is a folder with squad-train.json and fairytale-train.json. An interrupted run goes on where it was last saved, and
-a new one from the adapter in OUTPUT, if there is one. Documents are read without gradient: on a processor by the
-engine, as they are in use, on a GPU (--device cuda) by the decoder that is trained. The questions of an example stand
-behind them, blind to each other.
+A reader is an adapter that answers a question in the words of the text before it, or says that the text has no answer.
+It changes only the question and the answer (activated LoRA, arXiv:2504.12397), so the pages of documents are the base
+model's own. DATA is a folder with squad-train.json and fairytale-train.json. An interrupted run continues where it was
+last saved. A new run starts from the adapter in OUTPUT, if there is one.
+
+Documents are computed without gradient: on a CPU by the engine, as in use; on a GPU (--device cuda) by the decoder that
+is trained. All conversations of an example follow its documents and do not attend to each other.
 """
 
 import argparse
@@ -37,17 +38,18 @@ from localctx.settings import load_settings
 SAVE_EVERY = 600.0  # seconds
 REPORT_EVERY = 10  # steps
 WARMUP = 20  # steps
-CHUNK = 512  # tokens of a document that are read at a time
-REPORTED = 16  # held-out examples that the figures are of
+CHUNK = 512  # tokens of a document in one forward pass
+REPORTED = 16  # held-out examples from which figures are computed
 IGNORED = -100
-TOGETHER = 12_000_000  # pairs of a token and one that it attends to, that are computed at once on a GPU
+TOGETHER = 12_000_000  # pairs of a token and a token that it attends to, computed at once on a GPU
 
 
 @dataclass
 class Packed:
-    """An example as tokens: those of the documents and, behind them, those of all conversations with the numbers of
-    their conversations, their positions, and the tokens to be predicted (IGNORED where nothing is learned);
-    ``not_said`` tells of each answer whether it says that there is none.
+    """An example as tokens. ``prefix`` has the tokens of the documents, and ``tokens`` those of all conversations after
+    them. For each of ``tokens``, ``segments`` has the number of its conversation, ``positions`` its position, and
+    ``targets`` the token to predict (IGNORED: none). ``not_said`` has a flag for each answer: True if it says that
+    there is no answer.
     """
 
     prefix: list[int]
@@ -59,7 +61,7 @@ class Packed:
 
 
 class Packer:
-    """Makes tokens of examples, in the form that the engine's prompts have."""
+    """Converts examples to tokens, in the same form as the engine's prompts."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -68,7 +70,7 @@ class Packer:
         self._stop = next(token for token in sorted(tokenizer.stop_ids) if token in conversation)
 
     def pack(self, example: Example) -> Packed:
-        """The tokens of an example."""
+        """Returns an example as tokens."""
         question = example.conversations[0][0][0]
         prompt = make_prompt(self._tokenizer, example.texts, question, (), READER).tokens
         packed = Packed(prompt[: self._invoked(prompt)], [], [], [], [], [])
@@ -78,12 +80,12 @@ class Packer:
         return packed
 
     def _behind(self, question: str, history: Sequence[tuple[str, str]]) -> list[int]:
-        """The tokens behind documents, whatever these are."""
+        """Returns the tokens that follow the documents in a prompt. They do not depend on the documents."""
         prompt = make_prompt(self._tokenizer, ["A."], question, history, READER).tokens
         return prompt[self._invoked(prompt) :]
 
     def _add(self, packed: Packed, turns: Sequence[tuple[str, str]], number: int) -> None:
-        """Append one conversation; answers and the stop tokens after them are learned."""
+        """Append one conversation to ``packed``. Only answers and the stop tokens after them are to be predicted."""
         tokens, targets = list[int](), list[int]()
         for i, (question, answer) in enumerate(turns):
             prompt = self._behind(question, turns[:i])
@@ -99,20 +101,22 @@ class Packer:
         packed.positions += range(len(packed.prefix), len(packed.prefix) + len(tokens))
 
     def _invoked(self, prompt: Sequence[int]) -> int:
-        """The index in ``prompt`` where the question's invocation tokens begin."""
+        """Returns the index in ``prompt`` where the last invocation tokens, those of the question, begin."""
         size = len(self.invocation)
         starts = (i for i in range(len(prompt) - size, -1, -1) if list(prompt[i : i + size]) == self.invocation)
         return next(starts)
 
 
 class DocumentReader:
-    """Reads documents with the engine: keys and values are those of its pages in ``codec``."""
+    """Computes the keys and values of documents with the engine. They are read back from its pages in ``codec``, so the
+    codec's error is included.
+    """
 
     def __init__(self, model: PagedModel, codec: str = "int8") -> None:
         self._model, self._codec = model, codec
 
     def read(self, texts: Sequence[Sequence[int]]) -> list[KV]:
-        """The keys and values [1, kv_heads, T, D] of each of ``texts``, bf16, by layer."""
+        """Returns the keys and values [1, kv_heads, T, D] bf16 of each of ``texts``, by layer."""
         return [self._read(tokens) for tokens in texts]
 
     def _read(self, tokens: Sequence[int]) -> KV:
@@ -134,12 +138,12 @@ class Reader(Protocol):
     """Computes the keys and values of documents: a DocumentReader, or the decoder itself."""
 
     def read(self, texts: Sequence[Sequence[int]]) -> list[KV]:
-        """The keys and values [1, kv_heads, T, D] of each of ``texts``, bf16, by layer."""
+        """Returns the keys and values [1, kv_heads, T, D] bf16 of each of ``texts``, by layer."""
 
 
 class Trainer:
-    """Trains the adapters of a decoder for so many ``steps`` (0: for ``hours``); ``work`` is the folder where it saves
-    where it is.
+    """Trains the adapters of ``decoder`` for ``steps`` steps, or for ``hours`` hours if ``steps`` is 0. Progress is
+    saved in the folder ``work``. ``rate`` is the learning rate.
     """
 
     def __init__(
@@ -152,7 +156,7 @@ class Trainer:
         self.step, self._seconds, self._resumed = 0, 0.0, time.monotonic()
 
     def resume(self) -> bool:
-        """Go on where an earlier run was saved, if there is one."""
+        """Continue from the saved progress of an earlier run. Returns False if there is none."""
         if not self._state.exists():
             return False
         state = torch.load(self._state, weights_only=True)
@@ -163,7 +167,9 @@ class Trainer:
         return True
 
     def save(self) -> None:
-        """Save adapters, optimizer, step and time; a kill in between leaves the earlier state."""
+        """Save the adapters, the optimizer, the step and the time. If the process is killed meanwhile, the earlier file
+        remains.
+        """
         part = self._state.with_suffix(".part")
         where = {"step": self.step, "seconds": self._seconds + time.monotonic() - self._resumed}
         parameters = [p.data for p in self.parameters]
@@ -172,13 +178,13 @@ class Trainer:
 
     @property
     def done(self) -> float:
-        """The share of the steps, or of the time, that is over."""
+        """The finished share of the steps, or of the time."""
         if self._steps:
             return self.step / self._steps
         return (self._seconds + time.monotonic() - self._resumed) / (3600 * self._hours)
 
     def train(self, examples: Sequence[Packed]) -> float:
-        """One step; returns the mean loss of an answer's token."""
+        """Run one optimizer step on ``examples``. Returns the mean loss per predicted token."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * self._schedule()
         count, total = sum(t != IGNORED for e in examples for t in e.targets), 0.0
@@ -193,14 +199,16 @@ class Trainer:
         return total / count
 
     def _schedule(self) -> float:
-        """A linear warm-up, then a cosine down to a hundredth."""
+        """Returns the factor of the learning rate: a linear warm-up, then a cosine decay to 0.01."""
         if self.step < WARMUP:
             return (self.step + 1) / WARMUP
         return 0.01 + 0.99 * (1 + math.cos(math.pi * min(1.0, self.done))) / 2
 
 
 def together(examples: Sequence[Packed], on_gpu: bool) -> list[Sequence[Packed]]:
-    """The examples that are computed at once: on a GPU, which wants much to do, all that fit; else one by one."""
+    """Group the examples that are computed in one pass. On a GPU, which is faster with large passes, a group has as
+    many examples as fit; else a group is one example.
+    """
     groups, tokens = list[list[Packed]](), TOGETHER
     for example in examples:
         cost = len(example.tokens) * (len(example.prefix) + len(example.tokens))
@@ -214,8 +222,8 @@ def together(examples: Sequence[Packed], on_gpu: bool) -> list[Sequence[Packed]]
 def evaluate(
     decoder: LoraDecoder, reader: Reader, examples: Sequence[Packed]
 ) -> tuple[Tensor, int, list[tuple[bool, bool]]]:
-    """Returns the summed loss, the number of predicted tokens and, of each answer, whether it should be NOT_SAID and
-    whether all of its tokens are the likeliest ones, so that it would be generated.
+    """Returns the summed loss, the number of predicted tokens, and two flags for each answer: whether the right answer
+    is NOT_SAID, and whether greedy decoding would generate the right answer.
     """
     ends = accumulate(len(e.tokens) for e in examples)
     prefixes = reader.read([e.prefix for e in examples])
@@ -243,7 +251,7 @@ def _answer_lengths(example: Packed) -> list[int]:
 
 
 def main() -> None:
-    """Train, and write the adapter whenever progress is saved."""
+    """Read the command line and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("output", type=Path)
@@ -264,7 +272,7 @@ def main() -> None:
 
 
 def run(given: argparse.Namespace, work: Path) -> None:
-    """Train as the command line says."""
+    """Train with the command line arguments ``given``. Progress is saved in the folder ``work``."""
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(given.seed)
     settings = load_settings(model=given.model, weights="int4", threads=given.threads)
@@ -282,7 +290,9 @@ def run(given: argparse.Namespace, work: Path) -> None:
 
 
 def batches(examples: Iterator[Example], questions: int, skipped: int) -> Iterator[list[Example]]:
-    """Yield the examples of each step, of ``questions`` or more, after the first ``skipped`` steps."""
+    """Yield the examples of each step. A step has at least ``questions`` conversations. The first ``skipped`` steps are
+    left out.
+    """
     batch = list[Example]()
     for example in examples:
         batch.append(example)
@@ -299,7 +309,9 @@ def loop(
     given: argparse.Namespace,
     packer: Packer,
 ) -> None:
-    """Train to the end; report often, and save every few minutes."""
+    """Train until done. Prints the loss every REPORT_EVERY steps. Every SAVE_EVERY seconds and at the end, saves
+    progress and the adapter and prints figures on ``held_out``.
+    """
     saved = began = time.monotonic()
     losses, tokens = list[float](), 0
     while True:
@@ -323,7 +335,9 @@ def loop(
 
 @torch.no_grad()
 def held_out_figures(decoder: LoraDecoder, reader: DocumentReader, held_out: Sequence[Packed]) -> dict[str, float]:
-    """The loss, the share of answers generated word for word, and of questions without an answer that are told so."""
+    """Returns figures on the held-out examples: the loss, the share of answers generated word for word, and the share
+    of questions without an answer for which the decoder says so.
+    """
     results = [evaluate(decoder, reader, some) for some in together(held_out, decoder.norm.is_cuda)]
     outcomes = [outcome for _, _, some in results for outcome in some]
     answered, unanswered = ([hit for not_said, hit in outcomes if not_said == kind] for kind in (False, True))

@@ -1,5 +1,5 @@
-"""Makes yes-or-no questions of a text's statements and of other questions, whose answers say yes or no and the right
-words, so that nobody can answer them by a look at the question.
+"""Makes yes-or-no questions from the statements of a text and from other questions. An answer says yes or no and
+repeats the right words, so it cannot be guessed from the question alone.
 """
 
 import random
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 Turn = tuple[str, str]
 """A question and its answer."""
 
-LONGEST = 14  # words that an answer takes from a statement
+LONGEST = 14  # greatest number of words that an answer takes from a statement
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _STATEMENT = re.compile(
     r"(?P<subject>[A-Z][^,;:()\"\[\]]{2,70}?) (?P<verb>is|are|was|were|can|could|may|must|should|will|would)"
@@ -48,8 +48,8 @@ _ALTERABLE = re.compile(rf"\b(?:{'|'.join(_OPPOSITES)}|\d[\d,.]*\d|\d)\b")
 
 
 def of_text(text: str, rng: random.Random) -> Iterator[Turn]:
-    """Yield a question of each statement of ``text`` that one can be made of, about as many of them to be denied as
-    affirmed.
+    """Yield a yes-or-no question for each statement of ``text`` that can be turned into one. About as many questions
+    have the answer no as the answer yes.
     """
     for sentence in _SENTENCE.split(" ".join(text.split())):
         if not 6 <= len(sentence.split()) <= 32 or not (found := _STATEMENT.fullmatch(sentence)):
@@ -65,7 +65,9 @@ def of_text(text: str, rng: random.Random) -> Iterator[Turn]:
 
 
 def _of_statement(verb: str, subject: str, rest: str, negated: bool, rng: random.Random) -> Turn | None:
-    """The question whether ``rest`` holds of ``subject``, or an altered or shortened rest."""
+    """Returns the question whether ``rest`` is true of ``subject``, with its answer. The rest may be altered, which
+    makes the answer no, or shortened. Returns None if the statement is skipped.
+    """
     if negated:
         return _question(verb, subject, _first_part(rest)), f"No, {subject} {verb} not {_brief(rest)}."
     if rng.random() < 0.65 and (altered := _altered(rest, rng)):
@@ -82,7 +84,7 @@ def _question(verb: str, subject: str, rest: str) -> str:
 
 
 def _brief(words: str) -> str:
-    """The first LONGEST words, to the end of a part of the sentence if they have one."""
+    """Returns ``words``, or only the first LONGEST of them, cut at the last comma, "and" or "or" if there is one."""
     some = words.split()
     if len(some) <= LONGEST:
         return words
@@ -92,7 +94,7 @@ def _brief(words: str) -> str:
 
 
 def _first_part(rest: str) -> str:
-    """``rest`` up to the first detail after three words, such as a place, a time or a condition."""
+    """Returns ``rest`` without its details, such as a place, a time or a condition. At least three words remain."""
     for found in _DETAIL.finditer(rest):
         if len(rest[: found.start()].split()) >= 3:
             return rest[: found.start()]
@@ -100,7 +102,7 @@ def _first_part(rest: str) -> str:
 
 
 def _altered(rest: str, rng: random.Random) -> str:
-    """``rest`` with another number, or a word's opposite; empty if it has neither."""
+    """Returns ``rest`` with a number changed or a word replaced by its opposite; empty if it has neither."""
     found = list(_ALTERABLE.finditer(rest))
     if not found:
         return ""
@@ -110,7 +112,7 @@ def _altered(rest: str, rng: random.Random) -> str:
 
 
 def other_number(number: str, rng: random.Random) -> str:
-    """Another number that is written like ``number`` and near it."""
+    """Returns a number that differs from ``number`` in one digit and is written the same way."""
     digits = [i for i, c in enumerate(number) if c.isdigit()]
     at = rng.choice(digits[-2:]) if len(digits) > 1 else digits[0]
     digit = rng.choice([d for d in "123456789" if d != number[at]])
@@ -130,9 +132,9 @@ _PREPOSITION = re.compile(r"(in|on|at|by|after|before|during|from|near|under|sin
 
 
 def of_turn(turn: Turn, questions: Sequence[Turn], rng: random.Random) -> list[Turn]:
-    """Returns two questions, in any order: whether the answer of ``turn`` is right, and whether a wrong one is, which
-    is that of another one of the paragraph's ``questions`` or has another number. Returns nothing where it cannot be
-    asked like this or no wrong answer is known.
+    """Returns two yes-or-no questions in random order: whether the answer of ``turn`` is right, and whether a wrong
+    answer is. The wrong answer is that of another one of ``questions``, or the right one with another number. Returns
+    an empty list if no wrong answer is known or the question has no yes-or-no form.
     """
     question, answer = turn
     right, wrong = answer.rstrip("."), _wrong_answer(turn, questions, rng)
@@ -145,7 +147,9 @@ def of_turn(turn: Turn, questions: Sequence[Turn], rng: random.Random) -> list[T
 
 
 def _asked(question: str, asked: str, right: str) -> Turn | None:
-    """The question with the answer ``asked`` in it, and the right words as its answer gives them."""
+    """Returns the question whether ``asked`` is the answer to ``question``, and the words ``right`` as the reply should
+    give them. Returns None if the question has no yes-or-no form.
+    """
     if found := _PLACE_OR_TIME.fullmatch(question):
         asked, right = (text if _PREPOSITION.match(text) else f"in {text}" for text in (asked, right))
         return f"{found[1].capitalize()} {found[2]} {asked}?", right
@@ -157,7 +161,7 @@ def _asked(question: str, asked: str, right: str) -> Turn | None:
 
 
 def _wrong_answer(turn: Turn, questions: Sequence[Turn], rng: random.Random) -> str:
-    """Returns a wrong answer of the same kind; empty if none is known."""
+    """Returns a wrong answer of the same kind as the right one; empty if none is known."""
     (question, answer), kind = turn, turn[0].split()[0].lower()
     others = [a.rstrip(".") for q, a in questions if q.split()[0].lower() == kind and a != answer and q != question]
     others = [other for other in others if len(other.split()) <= 6 and other.lower() not in answer.lower()]
