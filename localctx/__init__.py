@@ -1,7 +1,7 @@
 """localctx: ask long documents on your own machine. A document is read once; its KV pages are kept, and every later
 question starts where reading ended.
 
-What is here is the public API (``localctx help python``). It is imported when it is first used.
+This package exports the public API (``localctx help python``). Each name is imported when it is first used.
 """
 
 from importlib import import_module

@@ -1,4 +1,6 @@
-"""The ``localctx`` command, also as ``python -m localctx``. Ctrl-C ends it in one line from its first moment on."""
+"""The ``localctx`` command, also as ``python -m localctx``. Ctrl-C at any time, even during start-up, ends it with one
+line instead of a traceback.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""The public API beside ``Session``: open documents, plan a model, and keep a library of documents."""
+"""The public API beside ``Session``: functions to open, compare and ask about documents, and the ``Library`` of stored
+documents.
+"""
 
 from collections.abc import Callable, Sequence
 from os import PathLike, fspath
@@ -26,20 +28,23 @@ DocumentSource = str | PathLike[str]
 
 
 def open(*sources: DocumentSource, on_progress: Callable[[Progress], None] = ignore, **settings: Any) -> Session:
-    """Open ``sources`` (files, ``-`` for standard input, ids of stored documents) for questions. Use it in ``with``.
+    """Returns a Session to ask questions about ``sources``: files, ``-`` for standard input, or ids of stored
+    documents. Use it in a ``with`` statement.
 
-    ``settings`` are those of ``Settings`` by name (``model="..."``, ``max_tokens=64``), and ``home``, the data folder.
-    The others come from the environment and the settings file, as for the command. ``on_progress`` is called while a
-    model is downloaded or loaded. Nothing is read before the first question. Raises UsageError for an invalid setting.
+    ``settings`` are fields of ``Settings`` by name (``model="..."``, ``max_tokens=64``), and ``home``, the data folder.
+    Other settings come from the environment and the settings file, as for the command. ``on_progress`` is called while
+    a model is downloaded or loaded. Nothing is read before the first question. Raises UsageError for an invalid
+    setting.
     """
     return Session(load_settings(**settings), on_progress, sources=[fspath(source) for source in sources])
 
 
 def plan(context: int | None = None, *, device_memory: str | None = None, **settings: Any) -> Capacity:
-    """Plan the memory that a model and a ``context`` (tokens; None: the model's window) take, and how much would fit.
+    """Plan the memory that a model needs for ``context`` tokens (None: the model's window), and the context that would
+    fit.
 
-    No weights are loaded. Sizes are in bytes. ``device_memory`` (``"16GiB"``) stands in for the memory that is free.
-    Raises UsageError, ModelError.
+    No weights are loaded. Sizes are in bytes. ``device_memory`` (``"16GiB"``) replaces the measured free memory. Raises
+    UsageError, ModelError.
     """
     memory = parse_size(device_memory, "device_memory") if device_memory else None
     return plan_memory(load_settings(**settings), context=context, device_memory=memory)
@@ -51,11 +56,11 @@ def table(
     on_progress: Callable[[Progress], None] = ignore,
     **settings: Any,
 ) -> "list[AnswerRow]":
-    """Ask the files, folders and patterns ``sources`` the same questions. Returns a row for each file.
+    """Ask the same questions about each of the files, folders and patterns ``sources``. Returns a row for each file.
 
-    A column is a ``TableColumn``, or the text of ``localctx table --ask``. Answers are stored, so another call asks
-    only new documents and new columns. A file that cannot be read has a row without cells that says why. Raises
-    UserError.
+    A column is a ``TableColumn``, or text in the format of ``localctx table --ask``. Answers are stored, so another
+    call asks only about new documents and new columns. For a file that cannot be read, the row has the reason and no
+    cells. Raises UserError.
     """
     from localctx.batch.table.columns import parse_column
     from localctx.batch.table.fill import fill_table, questions_of
@@ -74,8 +79,9 @@ def census(
     on_progress: Callable[[Progress], None] = ignore,
     **settings: Any,
 ) -> "Census":
-    """Put ``question`` to every passage of the files, folders and patterns ``sources``. With ``best``, only that many
-    passages are asked, the likeliest. Answers are stored, so a census that was stopped goes on. Raises UserError.
+    """Ask ``question`` about every passage of the files, folders and patterns ``sources``. If ``best`` is given, only
+    that many passages are used, those most likely to answer. Answers are stored, so a stopped census can continue.
+    Raises UserError.
     """
     from localctx.batch.census import Census, read_documents
     from localctx.library.folders.find import find_documents
@@ -108,9 +114,10 @@ def compare(old: DocumentSource, new: DocumentSource, **settings: Any) -> "Compa
 
 
 class Library:
-    """The stored documents of the data folder ``home`` (None: the command's).
+    """The stored documents of the data folder ``home`` (None: the data folder that the command uses).
 
-    Use it in ``with``, from one thread at a time. Everything raises StoreError if the folder cannot be used.
+    Use it in a ``with`` statement, from one thread at a time. Every method raises StoreError if the folder cannot be
+    used.
     """
 
     def __init__(
@@ -130,12 +137,12 @@ class Library:
 
     @property
     def documents(self) -> list[DocumentRow]:
-        """The documents, with id, name, path, size and dates."""
+        """All stored documents, with id, name, path, size and dates."""
         return list(self._session.store.documents.all())
 
     def add(self, *sources: DocumentSource) -> list[Added]:
-        """Read files into the library and make them searchable. A file that cannot be read does not affect the others:
-        its result gives the reason.
+        """Read files into the library and make them searchable. Returns a result for each file. If a file cannot be
+        read, its result has the reason, and the other files are still added.
         """
         with self._session.workflows.library() as library:
             results = list(library.add([fspath(source) for source in sources]))
@@ -143,10 +150,11 @@ class Library:
         return results
 
     def remove(self, document: str) -> int:
-        """Delete a document (by id, start of its id, name or path) and its pages. Returns the bytes freed.
+        """Delete a document and its pages. ``document`` is its id, the start of its id, its name or its path. Returns
+        the number of bytes freed.
 
-        The name or path of one of several files with the same text removes only that file. Raises DocumentError for a
-        document that does not exist.
+        If several files have the same text, the name or path of one of them removes only that file. Raises
+        DocumentError for a document that does not exist.
         """
         store = self._session.store
         found = store.documents.find(document).id
@@ -156,18 +164,20 @@ class Library:
         return store.remove_document(found)
 
     def search(self, words: str, *, top: int = 10, documents: Sequence[str] | None = None) -> list[Passage]:
-        """Returns the ``top`` passages for ``words``, best first, in these documents (ids) or in all."""
+        """Returns the ``top`` best passages for ``words``, best first. ``documents`` are the ids of the documents to
+        search (None: all).
+        """
         with self._session.workflows.library() as library:
             return library.search(words, documents, top)[0].passages
 
     def outdated(self) -> "list[OutdatedText]":
-        """Returns the stored answers and summaries that rest on text which a newer version of their document
-        changed.
-        """
+        """Returns the stored answers and summaries that rest on text which a newer version of the document changed."""
         from localctx.library.compare.outdated import outdated_texts
 
         return list(outdated_texts(self._session.store))
 
     def ask(self, question: str) -> Answer:
-        """Answer ``question`` from passages of the whole library. Raises NothingFound. See ``Session.ask``."""
+        """Answer ``question`` from passages of the whole library, like ``Session.ask``. Raises NothingFound if no
+        passage matches.
+        """
         return self._session.ask(question, library=True)

@@ -1,6 +1,6 @@
 """Measures free memory and disk space, and derives how many bytes of KV each tier may hold.
 
-No other module measures them.
+All other modules get these measurements from here.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ STORE_DIVISOR = 5  # stored pages may take a fifth of stored and free bytes toge
 
 @dataclass(frozen=True)
 class Measured:
-    """Free and total bytes of a memory or disk. Memory of other processes is not free."""
+    """Free and total bytes of a memory or disk. Memory used by other processes is not free."""
 
     free: int
     total: int
@@ -29,7 +29,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class TierLimits:
-    """Upper limits in bytes of KV on the device, in host RAM and on disk. None means no limit."""
+    """The maximum bytes of KV in each tier: on the device, in host RAM and on disk. None means no limit."""
 
     device: int | None = None
     host: int | None = 0
@@ -46,12 +46,13 @@ def measure_limits(
     disk: int | None = None,
     free: int | None = None,
 ) -> TierLimits:
-    """Measure the free bytes on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and on the disk of ``home``.
+    """Returns the KV limits of each tier, from the free bytes on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and
+    on the disk of ``home``.
 
-    ``reserve`` bytes of the device are kept out of KV. ``memory``, ``ram`` and ``disk`` cap device, host and disk in
-    bytes (None: no cap). ``free``, if given, replaces the measurement of the device's free memory. On a CPU machine
-    host and device share the same RAM, so the host tier is empty unless ``ram`` is given, and ``ram`` is taken from the
-    device.
+    ``reserve`` bytes of the device are not used for KV. ``memory``, ``ram`` and ``disk`` are upper limits for device,
+    host and disk in bytes (None: no limit). ``free``, if given, replaces the measured free memory of the device. With
+    ``cpu``, host and device share the same RAM: the host tier is empty unless ``ram`` is given, and ``ram`` is then
+    subtracted from the device.
     """
     device_bytes = max(0, (measure_device(device).free if free is None else free) - reserve)
     if device.startswith("cuda"):
@@ -65,17 +66,17 @@ def measure_limits(
 
 
 def measure_store_budget(home: Path, stored: int, disk: int | None = None) -> int:
-    """Returns how many bytes of pages and original files the store in ``home`` may hold: ``disk``, or a share of its
-    disk.
+    """Returns the maximum bytes of pages and original files in the store in ``home``: ``disk`` if given, else a share
+    of the disk.
 
-    ``stored`` is their current size. The share is of free and stored bytes together, so that storing does not lower the
-    budget.
+    ``stored`` is the current size of these pages and files. The share is taken of free and stored bytes together, so
+    that storing more does not lower the budget.
     """
     return (measure_disk(home).free + stored) // STORE_DIVISOR if disk is None else disk
 
 
 def measure_ram() -> Measured:
-    """Measure the memory this process may still allocate: the machine's, or its container's if that is less."""
+    """Measure the RAM of the machine, or of its container if the container has a lower limit."""
     m = psutil.virtual_memory()
     limit, used = _cgroup()
     if limit is None or limit >= m.total:
@@ -85,7 +86,7 @@ def measure_ram() -> Measured:
 
 @dataclass(frozen=True)
 class Process:
-    """Resident bytes of this process, now and at its peak."""
+    """Bytes of RAM (resident memory) that this process uses now, and at its peak."""
 
     now: int
     peak: int
@@ -108,7 +109,9 @@ def _peak() -> int:
 
 
 def measure_use(pid: int) -> tuple[float, int]:
-    """Measure a process: seconds of processor time used, and bytes of memory now. Returns zeros if it has ended."""
+    """Measure the process ``pid``: the processor time it has used, in seconds, and its memory now, in bytes. Returns
+    zeros if the process has ended.
+    """
     try:
         process = psutil.Process(pid)
         times, memory = process.cpu_times(), process.memory_info()
@@ -118,7 +121,7 @@ def measure_use(pid: int) -> tuple[float, int]:
 
 
 def measure_disk(folder: Path) -> Measured:
-    """Measure the disk that holds ``folder`` or, if it does not exist, its nearest existing parent."""
+    """Measure the disk of ``folder``. If the folder does not exist, its nearest existing parent is used."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     usage = shutil.disk_usage(folder)
@@ -126,7 +129,9 @@ def measure_disk(folder: Path) -> Measured:
 
 
 def measure_device(device: str) -> Measured:
-    """Measure a device's memory: VRAM for ``cuda``, RAM for ``cpu``. Memory that torch caches counts as free."""
+    """Measure a device's memory: VRAM for ``cuda``, RAM for ``cpu``. Unused memory that torch has reserved counts as
+    free.
+    """
     if not device.startswith("cuda"):
         return measure_ram()
     import torch
@@ -141,7 +146,7 @@ def _capped(nbytes: int, cap: int | None) -> int:
 
 
 def _cgroup() -> tuple[int | None, int]:
-    """Returns the container's memory limit (None if it has none) and its usage in bytes, from cgroup v2 or v1."""
+    """Returns the container's memory limit (None: no limit) and memory usage in bytes, from cgroup v2 or v1."""
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -153,8 +158,8 @@ def _cgroup() -> tuple[int | None, int]:
 
 
 def _reclaimable(cgroup: Path) -> int:
-    """Returns the bytes of file cache, such as stored pages that were read. They count as used but
-    are freed on demand.
+    """Returns the bytes of the container's inactive file cache, for example of stored pages. They count as used, but
+    the system frees them on demand.
     """
     stat = dict(line.split() for line in (cgroup / "memory.stat").read_text("ascii").splitlines())
     return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))

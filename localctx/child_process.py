@@ -1,4 +1,4 @@
-"""Starts child processes that handle untrusted input, and ends those that use too much time or memory."""
+"""Starts child processes that handle untrusted input, and kills those that use too much time or memory."""
 
 import math
 import subprocess
@@ -15,8 +15,8 @@ POLL_SECONDS = 0.2  # between checks of a child process
 def start_python(code: str) -> subprocess.Popen[bytes]:
     """Start a Python process that runs ``code``, with pipes to its standard input and output.
 
-    It inherits neither this process's environment nor its import path. Without ``site`` it starts in half the time. It
-    is detached from the terminal, so Ctrl-C reaches only its parent.
+    The process inherits neither environment variables nor the import path. It runs without the module ``site``, which
+    halves its start time. It is detached from the terminal, so Ctrl-C reaches only its parent.
     """
     command = [python(), "-I", "-S", "-c", code]
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
@@ -27,17 +27,18 @@ def start_python(code: str) -> subprocess.Popen[bytes]:
 
 
 def python() -> str:
-    """Returns the interpreter. On Windows a virtual environment's interpreter starts another one, which would not be
-    watched.
+    """Returns the path of the Python interpreter for child processes. On Windows it is the base interpreter: a virtual
+    environment's interpreter would start another process, which ChildWatch could not see.
     """
     return str(getattr(sys, "_base_executable", sys.executable)) if sys.platform == "win32" else sys.executable
 
 
 class ChildWatch(threading.Thread):
-    """Ends a child process once ``cancelled()`` is True, ``wall`` seconds have passed since ``restart``, or it exceeds
-    the limits set by ``allow``. ``excess`` then names the exceeded limit.
+    """A thread that kills a child process if ``cancelled()`` is True, if ``wall`` seconds have passed since
+    ``restart``, or if the process exceeds the limits set by ``allow``. ``excess`` then names the exceeded limit:
+    ``time`` or ``memory``.
 
-    Where the system limits processes (see ``system.limit_process``), the system acts first.
+    On systems that can limit processes themselves (see ``system.limit_process``), the system's limits act first.
     """
 
     def __init__(
@@ -50,15 +51,15 @@ class ChildWatch(threading.Thread):
         self.restart()
 
     def allow(self, seconds: float, memory: float) -> None:
-        """Allow this many ``seconds`` of processor time since the child's start, and bytes of ``memory``."""
+        """Set the child's limits: ``seconds`` of processor time since its start, and bytes of ``memory``."""
         self._allowed = seconds, memory
 
     def restart(self) -> None:
-        """Restart the wall clock."""
+        """Start the time limit ``wall`` again from now."""
         self._deadline = time.monotonic() + self._wall
 
     def run(self) -> None:
-        """Check the child until it is killed or ``ended`` is set."""
+        """Check the child regularly until it is killed or ``ended`` is set."""
         while not self.ended.wait(POLL_SECONDS):
             if excess := self._look():
                 self.excess = excess

@@ -21,7 +21,9 @@ LOG_LINES = 200  # in a bug report
 
 
 def examine(settings: Settings) -> dict[str, Any]:
-    """Returns what ``localctx doctor --json`` prints. ``problems`` is a list of lines, each with a remedy."""
+    """Returns the report that ``localctx doctor --json`` prints. Its ``problems`` are lines of text, each with a
+    remedy.
+    """
     problems = list[str]()
     report = {
         "localctx": __version__,
@@ -38,10 +40,10 @@ def examine(settings: Settings) -> dict[str, Any]:
 
 
 def bug_report(settings: Settings) -> str:
-    """Returns a text to attach to a bug report: the result of ``examine``, the changed settings, and the end of the
-    log.
+    """Returns a text to attach to a bug report: the result of ``examine``, the settings that differ from the defaults,
+    and the end of the log.
 
-    Names and folders of documents are replaced, as are paths, addresses and the user's folder.
+    Document names, folders, other paths, addresses and the user's home folder are replaced.
     """
     defaults = Settings(settings.home)
     changed = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "home"}
@@ -55,18 +57,18 @@ def bug_report(settings: Settings) -> str:
 
 
 def _public(value: Any) -> Any:
-    """Returns a setting's value, unless it is a path or an address, which may contain a key."""
+    """Returns a setting's value. A path or an address is replaced by a placeholder, because it may contain a key."""
     return "(a path or an address)" if isinstance(value, str) and ("/" in value or "\\" in value) else value
 
 
 def _log_lines() -> list[str]:
-    """Returns the last lines of the log."""
+    """Returns the last LOG_LINES lines of the log."""
     log = log_file()
     return log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:] if log.is_file() else []
 
 
 def _private_words(settings: Settings) -> dict[str, str]:
-    """Returns the texts that must not be in a report, with their replacements."""
+    """Returns texts that must not be in a bug report, each with its replacement."""
     words = {str(settings.home): "(data folder)", str(Path.home()): "~"}
     if not (settings.home / "library.db").exists():
         return words
@@ -79,7 +81,9 @@ def _private_words(settings: Settings) -> dict[str, str]:
 
 
 def _without(text: str, words: dict[str, str]) -> str:
-    """Replace ``words`` in a JSON text, longest first, because some contain others."""
+    """Returns a JSON text in which each of ``words`` is replaced. Long words come first, because they may contain
+    shorter ones.
+    """
     for word in sorted(words, key=len, reverse=True):
         text = text.replace(json.dumps(word, ensure_ascii=False)[1:-1], words[word])
     return text
@@ -129,7 +133,7 @@ def _gpu_attention(device: Any) -> str:
 
     if not has_triton(device):
         return "by torch, because Triton's kernels do not run here"
-    from localctx.kv.backends.triton_check import describe  # which imports Triton
+    from localctx.kv.backends.triton_check import describe  # imports Triton
 
     return describe(device)
 
@@ -150,8 +154,8 @@ def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 
 def _advice(settings: Settings) -> dict[str, Any]:
-    """Returns the model recommendation after measuring the machine again. Empty if the device does not exist, which
-    ``_device`` has reported.
+    """Returns the model recommendation, after measuring the machine again. The result is empty if the device does not
+    exist, which ``_device`` already reports.
     """
     from localctx.models.choice.model_advice import advise
 

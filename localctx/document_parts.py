@@ -1,7 +1,7 @@
-"""Citations, the document parts that they name (pages, slides, rows of sheets, messages), and their wording.
+"""Citations, and the document parts that they name: pages, slides, rows of sheets, messages.
 
-A page is named by its label alone (``12``), every other part by kind and label (``slide 3``). Ranges follow the same
-rule: ``3-5``, ``slides 3-5``.
+A page is named by its label alone (``12``), any other part by kind and label (``slide 3``). Ranges are named in the
+same way: ``3-5``, ``slides 3-5``.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,20 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Citation:
-    """Characters ``start..end`` of a document's text, which read ``quote``, with the heading and page they begin under.
+    """A passage of a document that supports an answer: the characters ``start..end``, which read ``quote``, with the
+    page and heading where they begin.
 
-    ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``. ``tell_part`` puts it in words.
+    ``page`` is the label of a page, or the name of another part, such as ``slide 3``, ``row 12``, ``message 4``.
+    ``tell_part`` puts it in words.
 
     The quote is one sentence or clause, or up to three in a row if they support the answer together.
 
-    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains, or of the
-    question's words if the answer is yes or no.
-    ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page with the quote.
-    ``source`` ``quote``: the answer, or a run of it, was taken word for word from this quote, and ``weight`` is 1.
-    ``source`` ``words``: as ``passage``, for a document read whole by an engine that reports no attention.
+    ``source`` says how the quote was found, and what its ``weight`` means:
+    - ``passage``: the weighted share of the answer's words that the quote contains. For a yes-or-no answer, the
+      question's words are used instead.
+    - ``attention``: the share of attention that went to the KV page with the quote.
+    - ``quote``: always 1, because words of the answer were copied from this quote.
+    - ``words``: as for ``passage``. Used when an engine that reports no attention read the whole document.
     """
 
     document: str
@@ -48,7 +51,7 @@ class Citation:
 
     @property
     def range(self) -> tuple[str, int, int]:
-        """The document's id, and the first and last character."""
+        """The document's id, and the offsets in its text where the citation starts and ends."""
         return self.document, self.start, self.end
 
     def to_json(self) -> dict[str, Any]:
@@ -57,25 +60,25 @@ class Citation:
 
     @classmethod
     def from_json(cls, citation: Mapping[str, Any]) -> Self:
-        """Returns the citation of a ``to_json`` result. Other keys are ignored."""
+        """Returns the citation that ``to_json`` converted. Unknown keys are ignored."""
         return cls(**{f.name: citation[f.name] for f in fields(cls)})
 
 
 @dataclass(frozen=True)
 class SummaryCitation(Citation):
-    """The citation of a summary's sentence. ``at`` is the character of the summary where that sentence ends."""
+    """The citation of one sentence of a summary. ``at`` is the offset in the summary where that sentence ends."""
 
     at: int
 
 
 def name_part(kind: str, label: str) -> str:
-    """Returns a part's name in a citation: its label, with its kind in front unless it is a page."""
+    """Returns the name of a part in a citation: only the label for a page, kind and label for other parts."""
     return label if kind == "page" else f"{kind} {label}"
 
 
 def name_range(first: str | None, last: str | None) -> str | None:
-    """Returns the name of all parts from ``first`` to ``last``, which are names from ``name_part``, or None if both are
-    missing.
+    """Returns the name of the range from the part ``first`` to the part ``last``, which ``name_part`` returned. One of
+    them may be missing; None if both are.
     """
     if not first or not last or first == last:
         return first or last
@@ -86,7 +89,7 @@ def name_range(first: str | None, last: str | None) -> str | None:
 
 
 def tell_part(named: str) -> str:
-    """Returns a named part, or range of parts, in words: ``page 12``, ``slides 3-5``."""
+    """Returns the name of a part or range in words, as shown to the user: ``page 12``, ``slides 3-5``."""
     words = {word for both in PARTS.items() for word in both}
     if named.partition(" ")[0] in words:
         return named
@@ -94,13 +97,13 @@ def tell_part(named: str) -> str:
 
 
 def tell_place(named: str | None, heading: str | None) -> str:
-    """Returns a citation's place in few words: its page, else its part and heading if any. A slide or a row needs its
-    heading, because every sheet of a workbook has a row 12.
+    """Returns a short text for a citation's place: its page, or its other part and its heading if known. A slide or a
+    row needs the heading, because every sheet of a workbook has a row 12.
     """
     told = tell_part(named) if named else ""
     return told if told.startswith("page") else ", ".join(filter(None, (told, heading)))
 
 
 def count_parts(kind: str, count: int) -> str:
-    """Returns a number of parts in words: ``12 pages``."""
+    """Returns a count of parts in words: ``12 pages``."""
     return f"{count:,} {kind if count == 1 else PARTS[kind]}"

@@ -1,4 +1,4 @@
-"""Log of unexpected errors: their types and stack frames, and no text of documents or users."""
+"""The log of unexpected errors. It has their types and stack frames, but no text of documents or users."""
 
 import logging
 import sys
@@ -20,7 +20,7 @@ _log = logging.getLogger("localctx")
 
 
 def log_file() -> Path:
-    """Returns the path of the log, which exists once an error was logged."""
+    """Returns the path of the log. The file does not exist before the first error is logged."""
     try:
         return data_folder() / NAME
     except UserError:
@@ -28,8 +28,8 @@ def log_file() -> Path:
 
 
 def start_error_log() -> None:
-    """Write errors that end a thread, and log messages of libraries, to the log instead of the terminal. Call it once,
-    at program start.
+    """Send unhandled errors of threads and libraries' log messages to the log instead of the terminal. An unhandled
+    error of the main thread is also shown in one line. Call this once, at program start.
     """
     logging.getLogger().addHandler(_ErrorLogHandler(log_file()))
     threading.excepthook = lambda failed: _log_exit(failed.exc_value)
@@ -38,14 +38,14 @@ def start_error_log() -> None:
 
 
 def log_error(error: BaseException) -> None:
-    """Write an error to the log: its type and stack frames. Skips UserErrors and Cancelled."""
+    """Write an error to the log: its type and stack frames. UserErrors and Cancelled are not logged."""
     if not isinstance(error, UserError | Cancelled):
         _log.error("an error that was not foreseen", exc_info=error)
 
 
 def explain(error: BaseException) -> UserError:
     """Returns the UserError to show for ``error``. A UserError is returned unchanged. Any other error is logged, and
-    the result names its type and the log.
+    the returned error says where.
     """
     if isinstance(error, UserError):
         return error
@@ -69,7 +69,7 @@ def _excepthook(kind: type[BaseException], error: BaseException, trace: Tracebac
 
 
 class _ErrorLogHandler(RotatingFileHandler):
-    """Writes warnings and errors to a file that only its owner may read. A log that cannot be written is skipped."""
+    """Writes warnings and errors to a log file that only its owner may read. Failures to write are ignored."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, maxBytes=MAX_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=True)
@@ -83,12 +83,12 @@ class _ErrorLogHandler(RotatingFileHandler):
         return super()._open()
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Ignore it: the original error is reported anyway."""
+        """Ignore the failure to write, because the error to log is shown to the user anyway."""
 
 
 class _WithoutValues(logging.Formatter):
-    """Formats a record as time, process, logger and place, and an exception as types and frames. Exception messages and
-    record arguments are left out, because they may quote a document.
+    """Formats a log record as time, process, level, logger and source line, and its exception as types and stack
+    frames. Messages and arguments are left out, because they may quote a document.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -99,7 +99,7 @@ class _WithoutValues(logging.Formatter):
 
 
 def _frames(error: BaseException | None) -> list[str]:
-    """Returns lines for an exception and its causes, innermost frames last."""
+    """Returns log lines for an exception and its causes: the type of each, then its stack frames, innermost last."""
     lines = list[str]()
     seen = set[int]()
     while error is not None and id(error) not in seen:

@@ -1,4 +1,4 @@
-"""Errors that a user can fix. Each says what happened and what to do about it."""
+"""Errors that a user can fix. Each one says what happened and what to do about it."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ INTERRUPTED = 130  # exit code that a shell reports after Ctrl-C
 
 
 class UserError(Exception):
-    """An error with a ``problem`` and a ``remedy``, both phrased for the user.
+    """An error with a ``problem`` and a ``remedy``, both worded for the user.
 
-    ``str(error)`` is the one line ``problem; remedy``. ``exit_code`` is the exit status of the command.
+    ``str(error)`` is one line: ``problem; remedy``. ``exit_code`` is the exit status of the command after this error.
     """
 
     exit_code = 1
@@ -19,7 +19,7 @@ class UserError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle type, problem and remedy, so that another process can raise the same error."""
+        """Pickle the error as type, problem and remedy, so that another process can raise the same error."""
         return make_error, (type(self), self.problem, self.remedy)
 
 
@@ -34,7 +34,7 @@ class DocumentError(UserError):
 
 
 class NothingFound(DocumentError):
-    """The search found no passage for the question."""
+    """The search found no passage that matches the question."""
 
 
 class ChatError(UserError):
@@ -50,7 +50,7 @@ class TooLong(UserError):
 
 
 class OutOfKVMemory(UserError):
-    """No tier has room for ``needed`` more bytes of KV. ``used`` is the bytes in use by tier."""
+    """No tier has room for ``needed`` more bytes of KV. ``used`` has the used bytes of each tier."""
 
     def __init__(self, used: dict[str, int], needed: int, why: str = "") -> None:
         usage = ", ".join(f"{format_bytes(n)} on {name}" for name, n in used.items())
@@ -69,11 +69,11 @@ class StoreError(UserError):
 
 
 class OfflineError(ModelError):
-    """Something needs another machine, such as a model download or a server, but localctx is offline."""
+    """Something needs another machine, such as a model download or a server, but offline mode is on."""
 
 
 class InternalError(UserError):
-    """An unexpected failure. The error log says where."""
+    """An unexpected failure inside localctx. The message says where the error log is."""
 
 
 class DamagedStore(StoreError):
@@ -81,18 +81,18 @@ class DamagedStore(StoreError):
 
 
 class Cancelled(Exception):
-    """The user cancelled the work. This is not an error: pages already sealed are kept."""
+    """The user cancelled the work. This is not an error, and pages that were already sealed are kept."""
 
 
 def make_error(kind: type[UserError], problem: str, remedy: str) -> UserError:
-    """Returns an error of type ``kind`` with this text, possibly from another process."""
+    """Returns an error of type ``kind`` with this text. Used to recreate an error that another process raised."""
     error = kind.__new__(kind)
     UserError.__init__(error, problem, remedy)
     return error
 
 
 def format_bytes(nbytes: float) -> str:
-    """Returns a number of bytes as readable text: ``61.3 MiB``."""
+    """Returns a number of bytes as text for the user: ``61.3 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if nbytes < 1024:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"

@@ -14,17 +14,19 @@ def shown_name(name: str | Path) -> str:
 
 
 def stored_path(path: str | Path) -> str:
-    r"""Returns a path that can be stored and printed: bytes that are not UTF-8 are written as ``\xff``."""
+    r"""Returns a path as text that can be stored and printed: bytes that are not UTF-8 are written as ``\xff``."""
     return _SURROGATE.sub(lambda found: _escaped(ord(found[0])), os.fspath(path))
 
 
 def real_path(stored: str) -> Path:
-    """Returns the file named by a ``stored_path``."""
+    """Returns the path of the file for ``stored``, a result of ``stored_path``."""
     if os.path.lexists(stored):
         return Path(stored)
     return Path(_ESCAPED.sub(lambda found: chr(0xDC00 + int(found[1], 16)), stored))
 
 
 def _escaped(surrogate: int) -> str:
-    """Returns Python's surrogate escape of a byte as ``\\xff``, or a replacement character for other surrogates."""
+    """Returns ``\\xff`` for a byte that Python represents as this surrogate, or a replacement character for other
+    surrogates.
+    """
     return f"\\x{surrogate - 0xDC00:02x}" if 0xDC80 <= surrogate <= 0xDCFF else "\ufffd"

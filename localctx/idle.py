@@ -14,15 +14,15 @@ MIN_SAMPLE = 1.0  # seconds over which the load is measured
 
 @dataclass(frozen=True)
 class MachineReading:
-    """``mains``: False on battery power, True also without a battery. ``load``: the share of all cores that other
-    programs used recently.
+    """The power source and the load of this machine. ``mains`` is True on mains power or if there is no battery, and
+    False on battery power. ``load`` is the share of all cores that other programs used recently.
     """
 
     mains: bool
     load: float
 
     def why_not(self, reading: bool) -> str:
-        """Returns why read-ahead must not start now, or must stop if it is ``reading``. Empty if it may run."""
+        """Returns why read-ahead must not start now, or must stop if it is already ``reading``; empty if it may run."""
         if not self.mains:
             return "this machine runs on its battery"
         if self.load > (MAX_LOAD_TO_GO_ON if reading else MAX_LOAD_TO_BEGIN):
@@ -31,7 +31,9 @@ class MachineReading:
 
 
 class MachineMonitor:
-    """Reads power and load of this machine. The first load measurement is ready after MIN_SAMPLE seconds."""
+    """Measures the power source and the load of this machine. The first load is known after MIN_SAMPLE seconds; until
+    then, the machine counts as busy.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,7 +41,9 @@ class MachineMonitor:
         self._load = 1.0
 
     def read(self) -> MachineReading:
-        """Returns the state of the machine. Its load is measured again if the last measurement is MIN_SAMPLE old."""
+        """Returns the power source and the load now. The load is measured again if the last measurement began at least
+        MIN_SAMPLE seconds ago.
+        """
         since, busy_before, own_before = self._sample
         if (passed := self._clock() - since) >= MIN_SAMPLE:
             busy, own = _processor_seconds()
@@ -50,7 +54,7 @@ class MachineMonitor:
 
 
 def on_mains() -> bool:
-    """Returns False on battery power, True without a battery or if unknown."""
+    """Returns False on battery power, True on mains power, without a battery, or if the power source is unknown."""
     try:
         battery = psutil.sensors_battery()
     except (AttributeError, OSError, RuntimeError):  # unsupported on this system, or unreadable
@@ -59,12 +63,14 @@ def on_mains() -> bool:
 
 
 def run_at_low_priority() -> None:
-    """Lower this process's priority for as long as it runs."""
+    """Lower the priority of this process until it ends."""
     psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if sys.platform == "win32" else 10)
 
 
 def _processor_seconds() -> tuple[float, float]:
-    """Returns the busy seconds of all cores since boot, and those of this process and its children."""
+    """Returns two processor times in seconds: of all programs since boot, and of this process and
+    its ended children.
+    """
     times, own = psutil.cpu_times(), psutil.Process().cpu_times()
     waited = times.idle + getattr(times, "iowait", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # already counted in user and nice

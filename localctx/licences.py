@@ -1,6 +1,6 @@
-"""Licences of localctx, its installed dependencies, its bundled parts and the installed models.
+"""Lists the licences of localctx, its installed dependencies, its bundled parts and the installed models.
 
-They are reported as table rows and as a software bill of materials (CycloneDX 1.6).
+The licences are reported as table rows and as a software bill of materials (CycloneDX 1.6).
 """
 
 import re
@@ -25,8 +25,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Component:
-    """One part with the licence its maker states. ``is_expression``: the licence is an SPDX expression. ``needs`` names
-    the other parts it depends on.
+    """A part of this installation, such as a package or a model, with the licence that its maker states.
+    ``is_expression`` is True if the licence is an SPDX expression. ``needs`` has the names of the parts it depends on.
     """
 
     name: str
@@ -39,19 +39,19 @@ class Component:
 
     @property
     def ref(self) -> str:
-        """Its reference in a bill of materials: a package URL, or its kind and name."""
+        """The part's reference in a bill of materials: a package URL, or kind and name."""
         name = f"{self.name}@{self.version}" if self.version else self.name
         return f"pkg:pypi/{name}" if self.kind in ("library", "application") else f"{self.kind}:{name}"
 
 
 def list_components(settings: Settings) -> list[Component]:
-    """Returns localctx, then packages by name, then bundled parts and installed models."""
+    """Returns all parts: localctx, packages by name, bundled parts, and installed models."""
     return [*_packages(), *_bundled(), *_models(settings)]
 
 
 def bill_of_materials(components: list[Component]) -> dict[str, Any]:
-    """Returns a CycloneDX 1.6 object (https://cyclonedx.org/docs/1.6/json/). It has no times or serial number, so the
-    same parts give the same object.
+    """Returns a bill of materials of ``components`` as a CycloneDX 1.6 object (https://cyclonedx.org/docs/1.6/json/).
+    It has no times or serial number, so the same parts give the same object.
     """
     refs = {c.name: c.ref for c in components if c.kind in ("library", "application")}
     needs = [{"ref": c.ref, "dependsOn": sorted(refs[n] for n in c.needs)} for c in components if c.needs]
@@ -66,8 +66,8 @@ def bill_of_materials(components: list[Component]) -> dict[str, Any]:
 
 
 def licence_of(package: Distribution) -> tuple[str, bool]:
-    """Returns a package's licence, and True if it is an SPDX expression. The licence is NOT_TOLD if the metadata has
-    none.
+    """Returns a package's licence, and whether the licence is an SPDX expression. The licence is NOT_TOLD if the
+    package's metadata has none.
     """
     told: Any = package.metadata
     if expression := told.get("License-Expression"):
@@ -80,7 +80,7 @@ def licence_of(package: Distribution) -> tuple[str, bool]:
 
 
 def _packages() -> list[Component]:
-    """Returns localctx and its installed dependencies, transitively."""
+    """Returns localctx and its installed dependencies, direct and indirect."""
     found, waiting = dict[str, Distribution](), ["localctx"]
     while waiting:
         name = waiting.pop()
@@ -103,7 +103,9 @@ def _component(name: str, package: Distribution, found: dict[str, Distribution])
 
 
 def _needs(package: Distribution, extras: bool = False) -> Iterator[str]:
-    """Yield the names of the packages that a package requires, with ``extras`` also the optional ones."""
+    """Yield the names of the packages that ``package`` requires. Optional packages are included
+    if ``extras`` is True.
+    """
     for line in package.requires or ():
         if (extras or "extra ==" not in line) and (name := _NAME.match(line)):
             yield re.sub(r"[-_.]+", "-", name[0]).lower()
@@ -129,7 +131,9 @@ def _bundled() -> Iterator[Component]:
 
 
 def _models(settings: Settings) -> Iterator[Component]:
-    """Yield the models in the models folder, with licences from the catalogue if it knows them."""
+    """Yield the models in the models folder. Licences come from the catalogue; NOT_TOLD for a
+    model that is not in it.
+    """
     known = load_catalog()
     for model in list_installed(settings.models):
         name = Path(model.name).name

@@ -1,4 +1,4 @@
-"""Measures the machine: device, memory bandwidth and arithmetic rate. Rates are measured once and cached in the data
+"""Measures the machine: device, memory bandwidth and arithmetic rate. The rates are measured once and saved in the data
 folder.
 """
 
@@ -31,8 +31,8 @@ Tasks = Sequence[Callable[[], object]]
 
 @dataclass(frozen=True)
 class Rates:
-    """The speed of a device. ``bandwidth`` is in bytes read per second, ``arithmetic`` in multiplications and additions
-    per second in a matrix product with many tokens. 0 if it could not be measured.
+    """The speed of a device. ``bandwidth`` is the bytes read per second. ``arithmetic`` is the multiplications and
+    additions per second in a matrix product with many tokens. A rate is 0 if it could not be measured.
     """
 
     bandwidth: float = 0
@@ -41,8 +41,8 @@ class Rates:
 
 @dataclass(frozen=True)
 class Machine:
-    """A device by torch's name (``device``: ``cpu``, ``cuda``) and its vendor's (``hardware``). ``precision`` is the
-    dtype it computes in. ``free`` and ``total`` are bytes of its memory.
+    """The measurement of a device. ``device`` is torch's name (``cpu``, ``cuda``), ``hardware`` the vendor's name, and
+    ``precision`` the dtype it computes in. ``free`` and ``total`` are the bytes of its memory.
     """
 
     device: str
@@ -56,10 +56,10 @@ class Machine:
 def measure_machine(
     device: torch.device, precision: torch.dtype, home: Path, *, own_bytes: int = 0, remeasure: bool = False
 ) -> Machine:
-    """Returns the machine as it is now.
+    """Measures this machine as it is now, and returns the measurement.
 
-    Rates come from the file in the data folder ``home``. If it has none, or with ``remeasure``, they are measured in
-    less than a second. ``own_bytes`` that this process uses count as free.
+    The rates are read from a file in the data folder ``home``. They are measured, in less than a second, if the file
+    does not have them or ``remeasure`` is True. ``own_bytes``, which this process uses, count as free.
     """
     memory: Measured = measure_device(str(device))
     rates = _rates(device, precision, home, remeasure)
@@ -68,7 +68,7 @@ def measure_machine(
 
 
 def hardware(device: torch.device) -> str:
-    """Returns the vendor's name of the GPU or the processor."""
+    """Returns the name of the GPU or the processor, as the vendor gives it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = torch.cpu.get_capabilities().get("cpu_name")
@@ -76,7 +76,9 @@ def hardware(device: torch.device) -> str:
 
 
 def measure_rates(device: torch.device, precision: torch.dtype) -> Rates:
-    """Measure a device that computes in ``precision``, in less than a second. Rates are 0 if its memory is full."""
+    """Measure the rates of a device that computes in ``precision``, in less than a second. They are 0 if the device's
+    memory is full.
+    """
     try:
         return Rates(_bandwidth(_buffer(device)), _arithmetic(device, precision))
     except torch.OutOfMemoryError:
@@ -84,7 +86,9 @@ def measure_rates(device: torch.device, precision: torch.dtype) -> Rates:
 
 
 def _rates(device: torch.device, precision: torch.dtype, home: Path, remeasure: bool) -> Rates:
-    """Returns the fastest of all measurements so far, because other programs can only slow a measurement down."""
+    """Returns the rates, saved or measured. Each rate is the fastest one of all measurements so far, because other
+    programs can only slow a measurement down.
+    """
     threads = f", {torch.get_num_threads()} threads" * (device.type == "cpu")
     key = f"{hardware(device)}{threads}, torch {torch.__version__}, {precision}"
     saved = _saved_rates(home)
@@ -99,7 +103,7 @@ def _rates(device: torch.device, precision: torch.dtype, home: Path, remeasure: 
 
 
 def _saved_rates(home: Path) -> dict[str, Rates]:
-    """Returns the saved rates by device and precision, or nothing if the file is absent or damaged."""
+    """Returns the saved rates by device and precision; empty if the file is missing or damaged."""
     try:
         content = json.loads((home / FILE).read_text(encoding="utf-8"))
         return {name: Rates(**{kind: float(rate) for kind, rate in rates.items()}) for name, rates in content.items()}
@@ -108,15 +112,17 @@ def _saved_rates(home: Path) -> dict[str, Rates]:
 
 
 def _buffer(device: torch.device) -> torch.Tensor:
-    """Returns float32 ones, larger than any CPU or GPU cache, a multiple of WIDTH for each part of each thread."""
+    """Returns a tensor of float32 ones for ``_bandwidth``, larger than any CPU or GPU cache. It can be divided into
+    rows of WIDTH for each part of each thread.
+    """
     nbytes = min(BUFFER[device.type], measure_device(str(device)).free // 8)
     unit = _threads(device) * PARTS[device.type] * WIDTH
     return torch.ones(max(1, nbytes // 4 // unit) * unit, device=device)
 
 
 def _bandwidth(weights: torch.Tensor) -> float:
-    """Returns the bytes per second read by products with one token, with uncached weights. On a CPU this is the memory
-    speed, whatever the weights' codec.
+    """Returns the bytes of ``weights`` read per second in matrix products with one token. The weights are too large for
+    caches, so on a CPU this is the speed of the memory.
     """
     shares = weights.view(_threads(weights.device), PARTS[weights.device.type], -1, WIDTH)
     token = torch.ones(1, WIDTH, dtype=weights.dtype, device=weights.device)
@@ -125,7 +131,7 @@ def _bandwidth(weights: torch.Tensor) -> float:
 
 
 def _arithmetic(device: torch.device, precision: torch.dtype) -> float:
-    """Returns the multiplications and additions per second of products with many tokens."""
+    """Returns the multiplications and additions per second in matrix products with many tokens."""
     rows, width = PRODUCT[device.type]
     tokens, weights = (torch.ones(n, width, dtype=precision, device=device) for n in (rows, width))
     tasks = [[partial(linear, tokens, weights)]] * _threads(device)
@@ -133,8 +139,8 @@ def _arithmetic(device: torch.device, precision: torch.dtype) -> float:
 
 
 def _tasks_per_second(tasks: Sequence[Tasks], device: torch.device) -> float:
-    """Returns how many tasks per second independent threads finish, one thread for each item of ``tasks``. Tasks are so
-    short that a busy machine, which interrupts some of them, seems hardly slower than an idle one.
+    """Returns how many tasks per second a group of threads finishes, one thread for each item of ``tasks``. Tasks are
+    so short that other programs interrupt only some of them, so the result hardly depends on the load.
     """
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(len(tasks), initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -145,7 +151,7 @@ def _tasks_per_second(tasks: Sequence[Tasks], device: torch.device) -> float:
 
 @torch.inference_mode()
 def _seconds_per_task(device: torch.device, tasks: Tasks) -> float:
-    """Run ``tasks`` repeatedly. Returns the lower quartile of their durations."""
+    """Run ``tasks`` in turn for SECONDS. Returns the lower quartile of their durations."""
     durations, end = list[float](), time.perf_counter() + SECONDS
     for task in cycle(tasks):
         start = time.perf_counter()

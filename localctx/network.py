@@ -1,8 +1,8 @@
-"""Offline mode: no socket of this process leaves the machine, and every feature that needs one is refused with a
+"""Offline mode: no socket of this process connects to another machine, and features that need one raise an error with a
 remedy.
 
-Two layers: code that downloads or connects calls ``refuse_offline`` first. Below it, an interpreter audit hook refuses
-every connection and name look-up that is not for this machine.
+There are two layers. Code that downloads or connects calls ``refuse_offline`` first. Below that, an audit hook of the
+interpreter refuses every connection and name look-up for another machine.
 """
 
 import ipaddress
@@ -21,17 +21,17 @@ _hooked = False
 
 
 def is_on(value: str) -> bool:
-    """Returns True if this value of a setting or variable means on."""
+    """Returns True if ``value``, the text of a setting or an environment variable, means on."""
     return value.strip().lower() in _TRUE
 
 
 def is_offline() -> bool:
-    """Returns True if localctx is offline."""
+    """Returns True if offline mode is on."""
     return is_on(os.environ.get(VARIABLE, ""))
 
 
 def go_offline() -> None:
-    """Stop all sockets from leaving the machine from now on, including those of localctx's child processes."""
+    """Turn offline mode on, for this process and the child processes it starts."""
     global _hooked
     os.environ |= {VARIABLE: "on", "HF_HUB_OFFLINE": "1"}
     if not _hooked:
@@ -40,13 +40,13 @@ def go_offline() -> None:
 
 
 def refuse_offline(problem: str, remedy: str = HOW) -> None:
-    """Raise OfflineError with ``problem`` and ``remedy`` if localctx is offline."""
+    """Raise OfflineError with ``problem`` and ``remedy`` if offline mode is on."""
     if is_offline():
         raise OfflineError(f"{problem}, and localctx is offline", remedy)
 
 
 def is_this_machine(host: str | bytes | None) -> bool:
-    """Returns True for addresses and names that stay on this machine."""
+    """Returns True if the address or name ``host`` means this machine."""
     name = host.decode("latin-1") if isinstance(host, bytes) else host
     if name in (None, "", "localhost", "ip6-localhost"):
         return True

@@ -14,8 +14,9 @@ from localctx.library.citations.sentence_sources import AnswerSentence
 
 @dataclass(frozen=True)
 class AnswerStats:
-    """The cost of an answer: tokens of the ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now,
-    tokens ``generated``, and ``seconds`` by phase (load, parse, search, restore, rank, prefill, first_token, decode).
+    """The cost of an answer in tokens and seconds. Of the tokens of the ``prompt``, some were ``reused`` from kept
+    pages, others ``prefilled`` now. ``generated`` is the number of tokens of the answer. ``seconds`` has the time of
+    each phase (load, parse, search, restore, rank, prefill, first_token, decode).
     """
 
     prompt: int
@@ -27,18 +28,20 @@ class AnswerStats:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a question: its ``text``, ``citations``, and ``stats``.
+    """The answer to a question: its ``text``, ``citations`` and ``stats``.
 
-    ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered``
-    (nothing answers the question; ``nearest`` is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
-    (passages), ``everywhere`` (every passage was asked; ``groups`` are their answers), ``compared`` (each document was
-    asked) or ``table``. ``notes``: what the user should know, a line each. ``persist_error``: why pages could not be
-    kept.
-    ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
-    that the text answers the question, None where no adapter rates its answers.
-    ``sentences`` are those of the text in their order, each with the passage that says it, if one does.
-    ``query``: the SQL that computed the answer over a table (mode ``table``).
-    ``until``: what was read, where only the beginning of a document was.
+    ``stopped`` is why the answer ended: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled``
+    or ``unanswered`` (no text answers the question; ``nearest`` is the passage that comes nearest).
+
+    ``mode`` is what was read: ``full`` documents, or passages (``retrieve``). Further modes are ``everywhere`` (every
+    passage was asked about; ``groups`` are the answers), ``compared`` (each document was asked about) and ``table``
+    (``query`` is the SQL that computed the answer).
+
+    ``notes`` are lines of text for the user. ``persist_error`` is the reason if pages could not be kept. ``decoding``
+    is ``quote`` if the answer consists of words of the documents, else ``free``. ``confidence`` is the probability that
+    the text answers the question, or None if no adapter rates answers. ``sentences`` are the sentences of the answer,
+    each with the passage that supports it, if any. ``until`` is the part that was read, if only the beginning of a
+    document was.
     """
 
     text: str
@@ -62,7 +65,7 @@ class Answer:
 
     @classmethod
     def from_report(cls, report: AnswerReport, notes: tuple[str, ...], persist_error: str | None) -> "Answer":
-        """Returns the answer in a request's report."""
+        """Returns the answer that the report of a request contains."""
         t = report.tokens
         return cls(
             text=report.answer,
@@ -85,8 +88,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Summary:
-    """The summary of one document. ``sections`` are its parts with a summary each (one, where it was read whole).
-    ``mode``: read ``whole``, by ``sections``, ``refine`` (carried through them), or ``extract`` (its own sentences).
+    """The summary of one document. ``sections`` are the document's sections with their own summaries (only one if the
+    document was read whole).
+
+    ``mode`` is how the summary was made: from the ``whole`` text, from summaries of ``sections``, by refining one
+    summary section by section (``refine``), or from sentences of the document (``extract``).
     """
 
     document: str
@@ -103,7 +109,7 @@ class Summary:
 
 
 def answer_of(events: Generator[Event, None, None]) -> Answer:
-    """Run events to their end. Returns the resulting answer."""
+    """Run ``events`` to the end. Returns the answer in the last event."""
     notes, done = list[str](), list[Done]()
 
     def on_event(event: Event) -> None:

@@ -1,4 +1,4 @@
-"""The public entry of the Python API: a session opens documents and answers questions about them."""
+"""The main class of the Python API: a session opens documents and answers questions about them."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -27,17 +27,17 @@ Result = TypeVar("Result")
 
 
 def ignore(event: Progress) -> None:
-    """Ignore progress: the default of ``on_progress``."""
+    """Do nothing: the default of ``on_progress``."""
 
 
 class Session:
-    """Documents asked on this machine under ``settings``. Close it, or use it in a ``with`` statement; one thread at a
-    time may use it.
+    """Answers questions about documents on this machine, with ``settings``. Close it, or use it in a ``with``
+    statement. Only one thread at a time may use it.
 
-    ``sources`` are the documents that ``ask``, ``stream``, ``chat`` and ``summarize`` are about if they name no others:
-    paths of files, ``-`` for standard input, or ids of stored documents. ``on_progress`` is called while the model is
-    downloaded and loaded, which happens when it is first needed. Sessions that share a ``loader`` share the model.
-    Raises UsageError for a keeper that does not exist.
+    ``sources`` are the default documents of ``ask``, ``stream``, ``chat`` and ``summarize``: file paths, ``-`` for
+    standard input, or ids of stored documents. The model is downloaded and loaded when it is first needed, and
+    ``on_progress`` is called meanwhile. Sessions with the same ``loader`` share the model. Raises UsageError for a
+    keeper that does not exist.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Session:
 
     @property
     def store(self) -> Store:
-        """The data folder's store. Raises StoreError."""
+        """The store in the data folder. Raises StoreError."""
         return self.runtime.store
 
     @property
@@ -79,21 +79,21 @@ class Session:
 
     @property
     def paged_model(self) -> PagedModel:
-        """The ``model`` if torch computes it. Raises UsageError for another engine."""
+        """The ``model``, if its keys and values are in pages. Raises UsageError for an engine without pages."""
         return self.runtime.paged_model
 
     @property
     def in_use(self) -> InUse:
-        """The memory in use now, in bytes, all zero while no model is loaded."""
+        """The memory in use now, in bytes; all zero while no model is loaded."""
         return self.runtime.in_use
 
     def change(self, settings: Settings) -> None:
-        """Continue under other settings. The model stays loaded if they name the same one."""
+        """Use other ``settings`` from now on. The model stays loaded if both settings select the same one."""
         self.runtime.change(settings)
         self.workflows = Workflows(self.runtime)
 
     def cancel(self) -> bool:
-        """Stop the running work, from any thread or a signal handler. See ``Runtime.cancel``."""
+        """Stop the running work. May be called from any thread or a signal handler. See ``Runtime.cancel``."""
         return self.runtime.cancel()
 
     def ask(
@@ -105,12 +105,13 @@ class Session:
         library: bool = False,
         until: str = "",
     ) -> "Answer":
-        """Answer ``question`` from ``sources`` (None: the session's), or from passages of the whole ``library``. Of one
-        document only what comes before ``until`` is read: ``"40%"``, ``"page 12"`` (its end) or words in it.
+        """Answer ``question`` from ``sources`` (None: the session's documents), or from passages of the whole
+        ``library``. If ``until`` is given, only the beginning of a single document is read, up to ``"40%"``, the end of
+        ``"page 12"``, or words in the document.
 
-        The pages of the documents are persisted, so that the next question starts where prefill ended; without
-        ``persist`` the store is not touched. Raises UserError (its subclasses say what is wrong, and the remedy),
-        Cancelled if cancelled before prefill began.
+        The pages of the documents are persisted, so that the next question starts where prefill ended. If ``persist``
+        is False, the store does not change. Raises a subclass of UserError, which says what is wrong and the remedy, or
+        Cancelled if the work is cancelled before prefill began.
         """
         from localctx.results import answer_of
 
@@ -125,23 +126,23 @@ class Session:
         library: bool = False,
         until: str = "",
     ) -> Generator[Event, None, None]:
-        """Answer like ``ask``, but yield typed events as they arrive (``localctx.events``): Planned, Progress, Quoted,
-        Token, Note, NearestPassage, Evicted, and Done at the end. Closing the generator cancels.
+        """Answer like ``ask``, but yield typed events (``localctx.events``) as they happen: Planned, Progress, Quoted,
+        Token, Note, NearestPassage, Evicted, and Done at the end. Closing the generator cancels the work.
         """
         sources = self.sources if sources is None else sources
         return self.run(self.workflows.questions.ask(sources, question, persist, library, until))
 
     def prepare(self, source: str) -> Generator[Event, None, None]:
         """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
-        document that will be answered from passages is made searchable instead.
+        document whose questions will be answered from passages is made searchable instead.
 
-        The last event is Done. ``Done.failed`` says why the pages could not be kept.
+        The last event is Done. Its ``failed`` is the reason if the pages could not be kept.
         """
         return self.run(self.workflows.questions.prepare(source))
 
     def chat(self, chat: str | None = None) -> "SessionChat":
-        """Returns a new chat about the session's documents, or the stored chat with this id. Raises UserError,
-        ChatError.
+        """Returns the stored chat with the id ``chat``, or a new chat about the session's documents if it is None.
+        Raises UserError, and ChatError if the chat does not exist.
         """
         from localctx.session_chat import SessionChat
 
@@ -152,8 +153,8 @@ class Session:
     def summarize(
         self, *, length: str = "medium", style: str = "prose", language: str = "", persist: bool = False
     ) -> "list[Summary]":
-        """Summarize each of the session's documents. ``length``: short, medium, long or a number of words; ``style``:
-        prose, bullets or simple; ``persist`` the pages of documents that are read whole.
+        """Summarize each of the session's documents. ``length`` is short, medium, long or a number of words. ``style``
+        is prose, bullets or simple. If ``persist`` is True, the pages of documents that are read whole are kept.
 
         Raises UserError, Cancelled.
         """
@@ -164,12 +165,14 @@ class Session:
         return [self._summarize(document, task, persist) for document in documents]
 
     def run(self, coroutine: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
-        """Run a coroutine of ``workflows``, one forward pass at a time. Yields its events and returns its result."""
+        """Run a coroutine of ``workflows``, one forward pass at a time. Yields the coroutine's events and returns its
+        result.
+        """
         with at_work(self.settings.home):
             return (yield from drive(coroutine, self._compute))
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
-        """Compute one forward pass for several coroutines. See ``Model.forward_each``."""
+        """Compute the ``requests`` of several coroutines in one call. See ``Model.forward_each``."""
         return self.model.forward_each(requests, cancelled)
 
     def _compute(self, forward: AwaitedForward) -> Tensor | list[Tensor]:

@@ -1,4 +1,4 @@
-"""A stored chat of a session: questions that build on each other."""
+"""A stored chat of a session, in which later questions build on earlier ones."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -14,10 +14,10 @@ Run = Callable[[EngineCoroutine[Any]], Generator[Event, None, Any]]
 
 
 class SessionChat:
-    """The chat ``id`` of the store. Earlier messages are part of every later prompt, and their pages are kept.
+    """The stored chat with the id ``id``. Earlier messages are part of every later prompt, and their pages are kept.
 
-    Everything raises ChatError for a deleted chat, and ChatFull if the model's window is full. See ``Session.ask`` for
-    the rest.
+    Every method raises ChatError if the chat was deleted. Methods that answer also raise ChatFull if the model's window
+    is full, and the errors of ``Session.ask``.
     """
 
     def __init__(self, workflows: Workflows, run: Run, id: str) -> None:
@@ -26,21 +26,21 @@ class SessionChat:
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of the most recently answered branch, in order."""
+        """The messages of the branch that was answered last, in order."""
         return self._workflows.runtime.store.chats.messages(self.id)
 
     def ask(self, question: str, until: str = "") -> Answer:
-        """Answer ``question`` after the earlier messages, from the document up to ``until`` (``Session.ask``). Earlier
-        answers from later parts are then left out.
+        """Answer ``question`` with the earlier messages in the prompt. If ``until`` is given, only the beginning of the
+        document is read (see ``Session.ask``), and earlier answers that used later parts are left out.
         """
         return answer_of(self.stream(question, until))
 
     def stream(self, question: str, until: str = "") -> Generator[Event, None, None]:
-        """Answer like ``ask``, but yield events as they arrive. The last is Done."""
+        """Answer like ``ask``, but yield events as they happen. The last event is Done."""
         return self._run(self._workflows.chats.ask(self.id, question, until))
 
     def edit(self, question: str, until: str = "") -> Answer:
-        """Answer ``question`` instead of the last one, on a new branch."""
+        """Replace the last question by ``question`` and answer it, on a new branch."""
         return answer_of(self._run(self._workflows.chats.edit(self.id, question, until=until)))
 
     def regenerate(self, temperature: float | None = None, until: str = "") -> Answer:
@@ -48,8 +48,8 @@ class SessionChat:
         return answer_of(self._run(self._workflows.chats.regenerate(self.id, temperature, until)))
 
     def ask_whole(self, way: WholeWay, until: str = "") -> Answer:
-        """Answer the last question again from all of the chat's documents: ``summarize`` all sections, or ask every
-        passage (``everywhere``).
+        """Answer the last question again from the whole text of the chat's documents. ``way`` is ``summarize``
+        (summarize all sections) or ``everywhere`` (ask about every passage).
         """
         return answer_of(self._run(self._workflows.chats.ask_whole(self.id, way, until)))
 

@@ -1,4 +1,4 @@
-"""Windows/POSIX compatibility: file locks, folder syncing, links, private files and process limits."""
+"""Differences between Windows and POSIX: file locks, syncing to disk, links, private files and process limits."""
 
 import os
 import random
@@ -23,22 +23,25 @@ else:
     BINARY = 0
 """The flag with which ``os.open`` does not translate line ends."""
 
-_LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most holders of a shared lock
+_LOCKED_AT, _HOLDERS = (
+    1 << 30,
+    1024,
+)  # Windows: a lock's first byte, beyond any content; greatest number of shared locks
 _LOOK_SECONDS = 0.001  # between attempts to lock
 
 
 def try_lock(file: int, shared: bool = False) -> bool:
-    """Lock an open file (a descriptor) until it is closed or this process ends, exclusively or ``shared``. Returns
+    """Lock an open ``file`` (a descriptor), exclusively or ``shared``, until it is closed or this process ends. Returns
     False if another open file holds a conflicting lock. Raises OSError.
 
-    Windows locks byte ranges exclusively, so a shared holder locks one byte of a range and an exclusive holder all of
-    it. There the file must be open for writing.
+    Windows can only lock byte ranges exclusively. There a shared lock takes one byte of a range, an exclusive lock
+    takes the whole range, and the file must be open for writing.
     """
     return _try_lock(file, shared)
 
 
 def lock_shared(file: int) -> None:
-    """Lock like ``try_lock``, shared, and wait until no one holds an exclusive lock."""
+    """Take a shared lock, like ``try_lock``. Waits while another open file holds an exclusive lock."""
     while not try_lock(file, shared=True):
         time.sleep(_LOOK_SECONDS)
 
@@ -72,10 +75,11 @@ else:
 
 
 def open_own(file: Path) -> int:
-    """Open a file that only this user can have written and can read. Returns its descriptor. Follows no link and waits
-    for no pipe. Raises OSError, PermissionError for files of others.
+    """Open a file that belongs to this user and that no other user can read or write. Returns its descriptor. Links are
+    not followed, and pipes do not block. Raises OSError, or PermissionError for a file of another user.
 
-    On Windows the folder decides who may read: Python makes folders of mode 700 for their owner alone.
+    On Windows this is not checked, because the data folder's permissions decide: Python makes folders of mode 700
+    accessible to their owner only.
     """
     if sys.platform == "win32":
         if file.is_symlink():
@@ -90,8 +94,8 @@ def open_own(file: Path) -> int:
 
 
 def open_without_waiting(path: str, flags: int) -> int:
-    """Open a named pipe even if no process writes into it. Otherwise this would block forever. Such a pipe reads as
-    empty. An opener for ``open``.
+    """Open a file like ``os.open``, but do not wait if it is a named pipe without a writer, which would block forever.
+    Such a pipe reads as empty. This is an ``opener`` for Python's ``open``.
     """
     if sys.platform == "win32":
         return os.open(path, flags)  # Windows has no pipes among its files
@@ -101,9 +105,9 @@ def open_without_waiting(path: str, flags: int) -> int:
 
 
 def sync(path: Path) -> None:
-    """Flush a file's bytes, or the names in a folder, to disk. Raises OSError.
+    """Flush the bytes of a file, or the names in a folder, to disk. Raises OSError.
 
-    Windows opens no folders, but NTFS journals names by itself.
+    On Windows a folder cannot be flushed, but NTFS journals names by itself.
     """
     if sys.platform == "win32" and path.is_dir():
         return
@@ -117,7 +121,7 @@ def sync(path: Path) -> None:
 def link(path: Path, target: Path) -> None:
     """Make ``path`` a link to the file or folder ``target``. Raises OSError.
 
-    On Windows symbolic links need a privilege, so it is a junction, a hard link or a copy.
+    On Windows symbolic links need a privilege, so ``path`` becomes a junction, a hard link or a copy.
     """
     if sys.platform != "win32":
         path.symlink_to(target)
@@ -131,17 +135,20 @@ def link(path: Path, target: Path) -> None:
 
 
 def limit_process(seconds: int, memory: int) -> None:
-    """Limit this process: ``seconds`` of processor time since its start, bytes of ``memory`` (its address space), no
-    core files, and no writing to files. Unsupported limits are skipped: all of them on Windows, some on macOS.
+    """Limit this process to ``seconds`` of processor time since its start and ``memory`` bytes of address space,
+    without core files and without writing to files. Limits that the system lacks are skipped: all of them on Windows,
+    some on macOS.
 
-    ``child_process.ChildWatch`` watches time and memory everywhere.
+    ``child_process.ChildWatch`` checks time and memory on all systems.
     """
     if sys.platform != "win32":
         limits = {"RLIMIT_CPU": seconds, "RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
         for name, limit in limits.items():
             with suppress(AttributeError, ValueError, OSError):
                 _, hard = resource.getrlimit(kind := getattr(resource, name))
-                resource.setrlimit(kind, (limit, hard))  # the hard limit stays, so that the soft one can be raised
+                resource.setrlimit(
+                    kind, (limit, hard)
+                )  # the hard limit is unchanged, so that the soft limit can be raised again
 
 
 def processors() -> int:
@@ -152,9 +159,9 @@ def processors() -> int:
 
 
 def interrupt(signum: int, frame: FrameType | None) -> None:
-    """Handle Ctrl-C: raise KeyboardInterrupt, or end the process at once while a module is being imported.
+    """Handle Ctrl-C: raise KeyboardInterrupt, or end the process at once if a module is being imported.
 
-    An import that is cut short leaves half a module, with errors of its own.
+    An interrupted import would leave half a module, which then raises misleading errors.
     """
     if not _is_importing(frame):
         raise KeyboardInterrupt

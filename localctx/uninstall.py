@@ -1,6 +1,6 @@
-"""Uninstalling: lists localctx's data in its data folder with sizes, and deletes it.
+"""Lists localctx's data in the data folder with sizes, and deletes it when localctx is uninstalled.
 
-Deletes only files that localctx made, because a user may have named a folder with other files as the data folder.
+Deletes only files that localctx made, because the data folder may also have other files of the user.
 """
 
 import shutil
@@ -21,7 +21,9 @@ OWN = (
 
 @dataclass(frozen=True)
 class KeptData:
-    """The contents of a data folder: localctx's own paths with their sizes in bytes, and other paths."""
+    """The contents of the data folder ``home``: ``own`` are localctx's paths with their sizes in bytes, ``others`` all
+    other paths.
+    """
 
     home: Path
     own: dict[Path, int]
@@ -29,19 +31,21 @@ class KeptData:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of localctx's own paths."""
+        """The total size of localctx's own paths in bytes."""
         return sum(self.own.values())
 
 
 def kept_data(settings: Settings) -> KeptData:
-    """Returns the contents of the data folder, empty if it is absent."""
+    """Returns the contents of the data folder; empty if the folder does not exist."""
     paths = sorted(settings.home.iterdir()) if settings.home.is_dir() else []
     own = {path: _size(path) for path in paths if any(path.match(pattern) for pattern in OWN)}
     return KeptData(settings.home, own, [path for path in paths if path not in own])
 
 
 def delete_data(data: KeptData) -> None:
-    """Delete localctx's own paths, and the folder if nothing else is in it. Does not follow links. Raises OSError."""
+    """Delete localctx's own paths, and the data folder if nothing else is in it. Links are not followed. Raises
+    OSError.
+    """
     for path in data.own:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -52,8 +56,8 @@ def delete_data(data: KeptData) -> None:
 
 
 def removing_command() -> str:
-    """Returns the command that removes the program, depending on how it was installed. A process
-    cannot remove itself.
+    """Returns the command that uninstalls localctx, depending on how it was installed. The user must run it, because a
+    process cannot remove its own program.
     """
     prefix = Path(sys.prefix)
     if prefix.is_relative_to("/usr/lib/localctx"):

@@ -1,7 +1,7 @@
-"""After an update: one line, shown once, on which documents stay prepared, which are read again, and why.
+"""After an update, one line tells which documents stay prepared, which are read again, and why. It is shown once.
 
-A file in the data folder records the last version that used it, and all versions that page names depend on besides the
-model. If one changed, pages under the old names are no longer found.
+A file in the data folder records the last version that used the folder, and all versions on which page names depend. If
+one of these changes, pages under the old names are no longer found.
 """
 
 import json
@@ -23,8 +23,8 @@ _LIBRARIES = {"transformers": "transformers", "llama.cpp": "llama-cpp-python"}
 
 
 def current_formats() -> dict[str, Any]:
-    """Returns the versions of localctx and of everything it puts into fingerprints: page layout, codecs, its own
-    arithmetic, and the libraries that compute models (None: not installed).
+    """Returns the version of localctx and the versions that are part of fingerprints: of the page layout, the codecs,
+    localctx's own arithmetic, and the libraries that compute models (None: not installed).
     """
     return {
         "localctx": __version__,
@@ -36,8 +36,8 @@ def current_formats() -> dict[str, Any]:
 
 
 def take_update_notice(home: Path) -> str:
-    """Returns the line to show, and records that it was shown. "" if nothing changed since the data folder was last
-    used, or if its last version is unknown. Raises OSError, StoreError.
+    """Returns the line to show, and records that it was shown. Returns an empty text if nothing changed since the data
+    folder ``home`` was last used, or if the last version is unknown. Raises OSError, StoreError.
     """
     if not (home / "library.db").exists():
         return ""
@@ -50,7 +50,7 @@ def take_update_notice(home: Path) -> str:
 
 
 def _line(home: Path, before: dict[str, Any], now: dict[str, Any]) -> str:
-    from localctx.store.store import Store, store_errors  # which imports numpy, and is seldom needed
+    from localctx.store.store import Store, store_errors  # imports numpy, and is seldom needed
 
     with closing(Store(home)) as store, store_errors(home):
         reasons = _by_document(store, before, now)
@@ -67,7 +67,7 @@ def _line(home: Path, before: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def _by_document(store: "Store", before: dict[str, Any], now: dict[str, Any]) -> dict[str, str]:
-    """Returns, per prepared document, why it is read again, or "" if one of its caches is still found."""
+    """Returns, for each prepared document, why it must be read again; empty if one of its caches can still be used."""
     rows = store.db.query(
         """SELECT document, codec, EXISTS (SELECT 1 FROM cache_pages JOIN pages ON page = name
         WHERE cache = caches.id AND length(pages.tokens) > 0) AS paged
@@ -81,7 +81,7 @@ def _by_document(store: "Store", before: dict[str, Any], now: dict[str, Any]) ->
 
 
 def _why(codec: str, before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Returns why pages in a codec are no longer found, or ""."""
+    """Returns why stored pages in ``codec`` are no longer found; empty if they are found."""
     if before["layout"] != now["layout"]:
         return "the pages' format changed"
     if before["codecs"].get(codec) != now["codecs"].get(codec):
@@ -103,7 +103,7 @@ def _again(count: int) -> str:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Returns the file's content, or None if it is missing or damaged."""
+    """Returns the versions recorded in ``file``, or None if the file is missing or damaged."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         same = found.keys() == current_formats().keys()
