@@ -1,4 +1,4 @@
-"""Kernels: tensors in, tensors out, with a torch reference beside every fast path.
+"""Kernels: functions that take and return tensors. Every fast kernel has a torch reference.
 
 They have no state, write no files except compiled kernels, and import nothing else of localctx.
 """
@@ -23,7 +23,9 @@ def compiled_in(sources: Path, cache: Path) -> Path:
 
 
 def _cache() -> Path:
-    """Returns the user's choice, else a folder beside the sources, or the user's cache folder if that is read-only."""
+    """Returns the cache folder of compiled kernels: the user's choice, else a folder beside the sources, or one in the
+    user's cache folder if the sources are read-only.
+    """
     if given := getattr(config, "CACHE_DIR", ""):
         return Path(given)
     beside = _SOURCES / "__pycache__"

@@ -8,7 +8,9 @@ import torch
 
 
 def has_triton(device: torch.device) -> bool:
-    """True if Triton kernels run on ``device``: an NVIDIA GPU, Ampere or newer, and a C compiler for launchers."""
+    """Returns True if Triton kernels run on ``device``. They need an NVIDIA GPU, Ampere or newer, and a C compiler for
+    the code that launches kernels.
+    """
     if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")

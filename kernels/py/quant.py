@@ -1,5 +1,5 @@
 """Affine quantization in groups (a channel or a token of a page), packing of codes below a byte, and Hadamard rotation.
-All is in torch, for any device.
+It uses only torch, so it runs on any device.
 """
 
 from functools import cache
@@ -34,9 +34,9 @@ def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Quantize to 8-bit floats. The zero is the middle of the group, because another offset would cost precision.
+    """Quantize to 8-bit floats. The scale maps the ends of a group to the greatest code.
 
-    The scale maps the group's ends to the greatest code.
+    The zero is the middle of the group, because any other zero would cost precision.
     """
     x = x.float().clamp(-_MAX, _MAX)
     low, high = x.amin(dim), x.amax(dim)

@@ -86,7 +86,7 @@ def flash_runs(q: Tensor, k_dim: int, v_dim: int) -> bool:
 
 
 def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Part:
-    """Compute ``attend`` with FlashAttention-2 or cuDNN. Query heads read their KV head in place, without copies.
+    """Compute ``attend`` with FlashAttention-2 or cuDNN. Query heads share KV heads without copying them.
 
     On Hopper, cuDNN computes twice as many products a second as FlashAttention-2, but builds a plan for each pair of
     lengths. So it is used only for lengths that recur (powers of two).

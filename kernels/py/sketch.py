@@ -1,4 +1,4 @@
-"""Sketches: keys at two bits. A query ranks pages by their sketches, without reading the pages."""
+"""Sketches: copies of the keys at two bits. A query ranks pages by their sketches, without reading the pages."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -78,7 +78,9 @@ def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.
 
 @njit
 def _product(x, kind, codes):  # type: ignore[no-untyped-def]
-    """Returns x [n, in] times the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
+    """Returns x [n, in] times a weight: [n, blocks * 32]. The weight is stored as ``codes`` [blocks, in, 32 * size]
+    with the number format ``kind``.
+    """
     out = np.empty((len(x), len(codes) * WIDTH), np.float32)
     if len(x) > FEW_ROWS:
         multiply_blocks(x, kind, codes, out)

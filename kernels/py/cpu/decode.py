@@ -50,7 +50,9 @@ class LayerLayout(NamedTuple):
 
 @njit(fastmath=MATH)
 def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
-    """Decode one head's [rows, cols] block of a record into ``out``. Below 16 bits a row has one scale and zero."""
+    """Decode a block [rows, cols] of one head in a record into ``out``. ``codes``, ``scale`` and ``zero`` are the
+    record's byte offsets. Below 16 bits, each row of the block has one scale and one zero.
+    """
     n, bits = rows * cols, kind & 255
     flat = out.reshape(n)
     if kind == 32:
@@ -108,8 +110,8 @@ def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 @njit(**INNER)
 def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
     """Add x [n, rows] times a head's block [rows, columns] of a record to out, without decoding the block: each row's
-    scale is multiplied into x, and its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for
-    ``_fold``. The next record is ``ahead`` bytes further.
+    scale is multiplied into x, and each row's zero adds the same number to all columns. ``scaled`` and ``wide`` are
+    scratch memory for ``_fold``. The next record is ``ahead`` bytes further, for prefetching.
     """
     rows, bits = x.shape[1], kind & 255
     at = address + codes + head * rows * columns * bits // 8
@@ -161,9 +163,9 @@ def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-de
 
 @njit(**INNER)
 def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    """Attend with a KV head's queries q [group, D] to the pages of one part; add to ``out`` [group, Dv], ``tops`` and
-    ``totals`` [group]. ``extra`` and ``masses`` belong to these queries. ``room`` is scratch memory for a page: two
-    [group, 64], one [group, D], and ``wide`` of ``_fold``.
+    """Attend with the queries q [group, D] of one KV head to the pages of one part. Adds to ``out`` [group, Dv],
+    ``tops`` and ``totals`` [group]. ``extra`` and ``masses`` have a row for each of these queries. ``room`` is scratch
+    memory: two arrays [group, 64], one [group, D], and ``wide`` of ``_fold``.
     """
     group, (_, first, stop, skip) = len(q), part
     scores, p, scaled, wide = room

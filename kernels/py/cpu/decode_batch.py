@@ -142,9 +142,10 @@ def _rotate(x: np.ndarray) -> np.ndarray:
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, q_pages, k, v, parts, addresses, formats, tails, bits, filled, hidden, lay, cap, extra, masses):  # type: ignore[no-untyped-def]
-    """Attend with ``q_pages`` to every part of pages, and with ``q`` to every open page with its new token.
+    """Attend with ``q_pages`` to every part of the sealed pages, and with ``q`` to every open page and the row's new
+    token.
 
-    Returns their outputs [S + n, Hq, Dv], and the tops and totals [S + n, Hq] of their weights.
+    Returns the outputs [S + n, Hq, Dv], the greatest scores (tops) and the sums of weights (totals), both [S + n, Hq].
     """
     count, group = len(parts), q.shape[1] // lay.heads
     all_of = count + len(tails)
@@ -171,7 +172,9 @@ def _attend(q, q_pages, k, v, parts, addresses, formats, tails, bits, filled, hi
 
 @njit(fastmath=MATH)
 def _attend_tail(q, addresses, bits, head, places, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
-    """Attend with a KV head's queries q [group, D] to the tokens at ``places`` (first, end) of an open page."""
+    """Attend with the queries q [group, D] of one KV head to the tokens of an open page from the first to the end of
+    ``places``.
+    """
     first, end = places
     keys = _tail(addresses[0], bits, head, end, lay.k_dim)
     values = _tail(addresses[1], bits, head, end, lay.v_dim)
@@ -194,7 +197,7 @@ def _attend_tail(q, addresses, bits, head, places, lay, softcap, out, tops, tota
 
 @njit(fastmath=MATH)
 def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
-    """Write a token's row of one head into an open page."""
+    """Write the key or value ``new`` of a token to position ``place`` of one head in an open page."""
     at = (head * PAGE + place) * len(new)
     if bits == 32:
         f = carray(as_pointer(address + at * 4), (len(new),), np.float32)
@@ -207,7 +210,7 @@ def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=MATH)
 def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
-    """Returns the first ``end`` rows of one head of an open page."""
+    """Returns the keys or values of the first ``end`` tokens of one head in an open page: [end, dim] float32."""
     n = PAGE * dim
     if bits == 32:
         return carray(as_pointer(address + head * n * 4), (end, dim), np.float32)
@@ -221,8 +224,8 @@ def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _merge(parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
-    """Merge the parts of each row with its open page, like ``reference.merge``. ``masses`` change from lse to
-    shares.
+    """Merge the parts of each row with its open page, like ``reference.merge``. Converts ``masses`` from the
+    log-sum-exp of each page to the page's share of attention.
     """
     for row in prange(len(result)):
         _merge_row(row, parts, out, tops, totals, sinks, masses, result[row])

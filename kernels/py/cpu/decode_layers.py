@@ -25,8 +25,11 @@ class PageSelection(NamedTuple):
 
     ``parts`` [S, 4] split the selected pages into tasks: (0 for the only row, first page, end page, number of hidden
     tokens in the first page). ``sketches`` [selecting layers, 13] describe each layer's Sketch, as ``arguments_of``
-    returns it. A cheap upper bound on scores first reduces the pages to ``candidates`` pages, and only their sketches
-    are read. ``candidates`` is the number of all pages if keys lack a bias.
+    returns it.
+
+    Selection has two steps. A cheap upper bound on scores first picks ``candidates`` pages; then only the sketches of
+    these pages are read. The bound does not include a bias of k_proj that stored keys lack. If there is such a bias,
+    ``candidates`` is the number of all pages.
     """
 
     dense: int
@@ -38,13 +41,14 @@ class PageSelection(NamedTuple):
 
 
 class LayerPages(NamedTuple):
-    """The pages that a batch attends to, in all layers. ``sealed`` has the same parts for all layers, but ``addresses``
-    and ``formats`` [layers, pages]. ``tails`` are the open pages, with ``addresses`` [layers, n, 2].
+    """The pages that a batch attends to, in all layers. ``sealed`` are the sealed pages: ``parts`` are the same in all
+    layers, but ``addresses`` and ``formats`` are [layers, pages]. ``tails`` are the open pages, with ``addresses``
+    [layers, n, 2].
 
     ``layout`` has a table [layers, formats, 8]; heads and widths are the same in every layer. ``bias`` is the bias of
-    k_proj that stored keys lack, with ``starts`` [layers, H, pages, D]; it is ``no_bias`` if keys lack none.
-    ``selection`` is NO_SELECTION if all pages are seen. From layer ``recorded`` on, each page's share of attention is
-    returned.
+    k_proj that stored keys lack, with ``starts`` [layers, H, pages, D]; it is ``no_bias`` if the keys include any bias.
+    ``selection`` is NO_SELECTION if every layer attends to all pages. From layer ``recorded`` on, ``decode_layers``
+    returns each page's share of attention.
     """
 
     sealed: BatchPages
@@ -135,8 +139,8 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
 
 @njit
 def _select(q, extra, selection, sketch, chosen):  # type: ignore[no-untyped-def]
-    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select with a ``sketch``. ``extra`` is
-    added to the scores of keys, or empty.
+    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select with a layer's ``sketch``.
+    ``extra`` is added to the scores of single keys; it may be empty.
     """
     heads = len(chosen)
     queries = q.reshape(heads, len(q) // heads, q.shape[1])
@@ -149,7 +153,9 @@ def _select(q, extra, selection, sketch, chosen):  # type: ignore[no-untyped-def
 
 @njit
 def _pages_at(chosen, parts, addresses, formats):  # type: ignore[no-untyped-def]
-    """Returns the pages ``chosen`` [H, count] of a layer whose ``addresses`` and ``formats`` are [pages]."""
+    """Returns the BatchPages of the selected pages. ``chosen`` [H, count] are their indices in the layer's
+    ``addresses`` and ``formats`` [pages].
+    """
     own_addresses, own_formats = np.empty(chosen.shape, np.int64), np.empty(chosen.shape, np.uint8)
     for head in range(chosen.shape[0]):
         for i in range(chosen.shape[1]):

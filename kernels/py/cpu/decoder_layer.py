@@ -1,9 +1,9 @@
 """Computes a Llama-like decoder layer without its attention, in two calls: ``enter`` before attention, ``leave`` after
-it. For few rows the calls themselves take most of the time, so there are no more than two.
+it. With few rows the calls themselves take most of the time, so there are no more than two.
 
-The result of a row does not depend on the other rows, bit for bit. The same code computes it for any number of rows,
-with or without an adapter on other rows. The functions for chunks differ: they multiply many rows in bf16, and their
-sums depend on the number of rows.
+The result of a row does not depend on the other rows, bit for bit: the same code runs for any number of rows, and for
+rows with and without an adapter. The functions for chunks differ: they multiply many rows in bf16, and their sums
+depend on the number of rows.
 """
 
 import math
@@ -178,7 +178,7 @@ def _rotate(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _times(x, blocks):  # type: ignore[no-untyped-def]
-    """Returns x [n, in] times a weight: [n, blocks * 32]."""
+    """Returns x [n, in] times the weight ``blocks``: [n, blocks * 32]."""
     out = np.empty((len(x), len(blocks.codes) * WIDTH), np.float32)
     multiply_blocks(x, blocks.kind, blocks.codes, out)
     return out
@@ -200,7 +200,9 @@ def _add(x, y, blocks, change, rows):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, cache=True)
 def _gated(both, width):  # type: ignore[no-untyped-def]
-    """Returns silu(gate) * up for rows with ``width`` gates, then ``width`` ups (SwiGLU, arXiv:2002.05202)."""
+    """Returns silu(gate) * up (SwiGLU, arXiv:2002.05202). Each row of ``both`` has ``width``
+    gates, then ``width`` ups.
+    """
     out = np.empty((len(both), width), np.float32)
     if len(both) <= FEW_ROWS:
         for row in range(len(both)):

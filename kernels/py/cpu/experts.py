@@ -1,4 +1,4 @@
-"""Matrices of many experts (MoE) on the CPU: each row is multiplied by the matrix of the expert it chose.
+"""Matrix products with many experts (MoE) on the CPU: each row is multiplied by the matrix of the expert it chose.
 
 The matrices are stored in the blocks of ``localctx.kernels.cpu.linear``. Matrices that no row chose are not read.
 """
@@ -74,7 +74,9 @@ def int4_expert_blocks(weights: Tensor) -> ExpertBlocks:
 
 
 def _stacked(count: int, matrices: Iterable[Blocks]) -> ExpertBlocks:
-    """Stack the weights of ``count`` experts, made one at a time so that only one exists beside the result."""
+    """Stack the weights of ``count`` experts into one ExpertBlocks. ``matrices`` makes them one at a time, so that only
+    one exists beside the result.
+    """
     stack = np.empty(0)
     for expert, blocks in enumerate(matrices):
         if expert == 0:

@@ -85,8 +85,8 @@ def scores_at(chosen, extra):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def _scores_of_part(q, bias, head, first, stop, room, out):  # type: ignore[no-untyped-def]
-    """Compute ``bias_scores`` of a head's queries q [group, D] for the pages ``first`` to ``stop``. ``room`` is scratch
-    memory: [group, 2 * pairs] and [group, 64].
+    """Compute ``bias_scores`` for the queries q [group, D] of one KV head and the pages ``first`` to ``stop``. ``room``
+    is scratch memory: [group, 2 * pairs] and [group, 64].
     """
     (waves, scores), pairs, floats, here = room, len(bias.first), np.int64(32), np.int64(0)
     for page in range(first, stop):

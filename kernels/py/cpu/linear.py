@@ -1,9 +1,9 @@
 """Linear layers on the CPU. Weights are stored in blocks that a vector unit reads in order, and are multiplied in
 float32.
 
-Weights are stored in the narrowest lossless format, or at 8 or 4 bits, where rows of bytes are multiplied
-(``integer_product``). One token costs one read of the weights. The result of a row does not depend on the number of
-rows: every output is one chain of multiply-adds along the inputs.
+Weights are stored in the narrowest lossless format, or at 8 or 4 bits. At 8 or 4 bits, the rows are rounded to bytes
+and multiplied as integers (``integer_product``). Decoding one token reads each weight once. The result of a row does
+not depend on the number of rows: every output is one chain of multiply-adds along the inputs.
 """
 
 from typing import NamedTuple
@@ -140,13 +140,13 @@ def multiply_in_bf16(x: Tensor, blocks: Blocks) -> Tensor:
 
 
 def _stored(blocks: Blocks) -> Tensor:
-    """Returns an exact weight as [blocks, in, 32] in its stored type."""
+    """Returns an exact weight as [blocks, in, 32], in the float type in which it is stored."""
     dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
     return torch.from_numpy(blocks.codes).view(dtype)
 
 
 def _blocked(x: Tensor) -> Tensor:
-    """Returns x [out, in] as [blocks, in, 32]."""
+    """Returns the weight x [out, in] in blocks of 32 outputs, [blocks, in, 32]."""
     if missing := -len(x) % WIDTH:  # padding by zero rows would still copy
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
     return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
@@ -183,7 +183,9 @@ def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _strips(count, most):  # type: ignore[no-untyped-def]
-    """Returns the number of strips and their length, at most ``most``. Strips are about equal, for a fair share."""
+    """Divide ``count`` items into strips of at most ``most`` items, of about equal length, so that threads get equal
+    work. Returns the number of strips and their length.
+    """
     strips = (count + most - 1) // most
     return strips, (count + strips - 1) // max(1, strips)
 

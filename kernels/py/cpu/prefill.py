@@ -86,8 +86,9 @@ def _paged(x: Tensor) -> Tensor:
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals, bias):  # type: ignore[no-untyped-def]
-    """Attend with the scaled q [H, n, D], which has all queries of a KV head in a row. Unsealed pages are ``keys``
-    [H, m, D, 64] and ``values`` [H, m, 64, Dv]. ``out`` and ``totals`` begin as zeros, ``tops`` as HIDDEN.
+    """Attend with the scaled queries q [H, n, D]; the n queries of a KV head come from all its query heads. The
+    unsealed tokens are in pages of ``keys`` [H, m, D, 64] and ``values`` [H, m, 64, Dv]. ``out`` and ``totals`` begin
+    as zeros, ``tops`` as HIDDEN.
     """
     blocks = (q.shape[1] + ROWS - 1) // ROWS
     for task in prange(lay.heads * blocks):

@@ -71,8 +71,8 @@ def choose_plainly(q, codes, scale, zero, extra, max_pages, sinks, out):  # type
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """Compute ``choose``, reading the sketches of ``max_pages`` pages of each head. Only the loops are here, because
-    threads would share variables assigned here.
+    """Compute ``choose``, reading the sketches of ``max_pages`` pages of each head. This function only has the parallel
+    loops: threads would share any variable assigned in it.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
     count, bounds, places = out.shape[1], _scores(heads, queries, pages), _all_pages(heads, max_pages)
@@ -93,13 +93,17 @@ def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignor
 
 @njit
 def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
-    """Returns an array for scores of pages, padded to whole vectors. It begins as -inf, so padding is never chosen."""
+    """Returns an array for scores of pages, padded to whole vectors. All scores begin as -inf, so that padding is never
+    chosen.
+    """
     return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), np.float32(-np.inf))
 
 
 @njit
 def _rising(q):  # type: ignore[no-untyped-def]
-    """Returns the positive part of q, whose product with a key grows with its codes, times the greatest code."""
+    """Returns the positive part of the queries q times the greatest code. Only these elements can raise a key's product
+    with q above that of a key whose codes are all 0.
+    """
     return np.maximum(q, np.float32(0)) * np.float32(LEVELS)
 
 
@@ -115,8 +119,8 @@ def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, Q, n], for some pages of a head, to an upper bound of any key's product with the queries
-    q [H, Q, D]. ``rising`` is the result of ``_rising``.
+    """Set ``out`` [H, Q, n], for the pages of one task of a head, to upper bounds: no key of the page has a greater
+    product with the query in q [H, Q, D]. ``rising`` is the result of ``_rising``.
     """
     pages = scale.shape[1]
     for page in range(first, min(pages, first + TASK)):
@@ -127,8 +131,8 @@ def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-un
 
 @njit(**INNER)
 def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, Q, m], for some of the pages ``places`` [H, m], to the greatest product of a sketch key with
-    the queries q [H, Q, D]. ``room`` is scratch memory: bytes [D, 64], [5 * D] and float32 [64].
+    """Set ``out`` [H, Q, m], for one task's share of the pages ``places`` [H, m], to the greatest product of a query in
+    q [H, Q, D] with a key of the page's sketch. ``room`` is scratch memory: bytes [D, 64], [5 * D] and float32 [64].
     """
     (queries, dim), max_pages, (spread, rounded, scores) = q.shape[1:], places.shape[1], room
     whole, score_at = dim // LANES * LANES, address_of(scores)
@@ -148,8 +152,9 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 
 @njit(fastmath=MATH)
 def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
-    """Returns exp of the ``scores`` [Q, n] divided by each query's ``count``-th greatest, summed over queries: [n].
-    Padding from ``pages`` on is 0, so that any page comes first. Pages that are always chosen are infinite.
+    """Returns the weights by which pages are ranked, [n]: exp of each query's ``scores`` [Q, n], divided by that
+    query's ``count``-th greatest weight, and summed over queries. Pages that are always chosen get infinity. Padding,
+    from index ``pages`` on, gets 0, so that real pages come first.
     """
     added = np.zeros(scores.shape[1], np.float32)
     for row in scores:

@@ -1,4 +1,6 @@
-"""Sparse attention of a chunk on the CPU: the 64 queries of a page skip pages that sampled queries hardly attend to."""
+"""Sparse attention of a chunk on the CPU: the 64 queries of a page skip pages to which sampled queries pay little
+attention.
+"""
 
 import numpy as np
 from numba import njit, prange
@@ -37,7 +39,7 @@ def attend_chunk_sparsely(
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals, loss):  # type: ignore[no-untyped-def]
-    """Attend like ``_attend`` of ``cpu.prefill``. A task is a KV head and the tokens of one page."""
+    """Attend like ``_attend`` of ``cpu.prefill``, but skip pages. A task is one KV head and the tokens of one page."""
     group, start = q.shape[1] // tokens, before % PAGE
     blocks = (start + tokens + PAGE - 1) // PAGE
     for task in prange(lay.heads * blocks):
@@ -72,8 +74,8 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 @njit(fastmath=MATH)
 def _choose(q, keys, addresses, formats, lay, head, tokens, first, before, softcap, loss, k, sees):  # type: ignore[no-untyped-def]
-    """Set ``sees`` [group, pages] to the pages that a head's 64 queries from ``first`` on attend to. q is [group *
-    tokens, D], the unsealed ``keys`` [m, D, 64]. ``k`` is scratch memory for a page's keys.
+    """Set ``sees`` [group, pages] to 1 for the pages that a head's 64 queries from ``first`` on attend to, else 0. q is
+    [group * tokens, D], and the unsealed ``keys`` are [m, D, 64]. ``k`` is scratch memory for a page's keys.
     """
     group, pages = sees.shape
     n, padded = group * SAMPLES, (pages + len(keys) + LANES - 1) // LANES * LANES
@@ -99,8 +101,9 @@ def _choose(q, keys, addresses, formats, lay, head, tokens, first, before, softc
 
 @njit(**INNER)
 def _sum_weights(q, k, last, shift, softcap, scores, highest, sums, at):  # type: ignore[no-untyped-def]
-    """Set column ``at`` of ``highest`` and ``sums`` [n, pages]: each query's highest score in a page of keys k [D, 64],
-    and the sum of its weights there relative to that score. A query sees ``last`` [n] plus ``shift`` keys of the page.
+    """Set column ``at`` of ``highest`` and ``sums`` [n, pages] for one page with the keys k [D, 64]: each query's
+    highest score in the page, and the sum of its weights there, relative to that score. A query sees the first ``last``
+    [n] + ``shift`` keys of the page.
     """
     scores[:] = np.float32(0)
     product(np.int64(32), address_of(k), np.int64(PAGE), np.int64(0), q, scores)
@@ -113,7 +116,9 @@ def _sum_weights(q, k, last, shift, softcap, scores, highest, sums, at):  # type
 
 @njit(**INNER)
 def _add_weights(highest, sums, weights):  # type: ignore[no-untyped-def]
-    """Raise ``weights`` [sealed pages] to the pages' shares of one query's attention where these are greater."""
+    """Raise ``weights`` [sealed pages] to one query's shares of attention, wherever these are greater. ``highest`` and
+    ``sums`` are that query's rows.
+    """
     exp_below(address_of(highest), greatest(address_of(highest), len(highest)), len(highest))
     total = np.float32(0)
     for page in range(len(sums)):
@@ -125,7 +130,9 @@ def _add_weights(highest, sums, weights):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def _keep_most(weights, loss, sees):  # type: ignore[no-untyped-def]
-    """Set ``sees`` [pages] to 0 for the lightest pages, whose weights sum to at most ``loss``, and to 1 for others."""
+    """Set ``sees`` [pages] to 0 for the pages with the least ``weights``, as long as these sum to at most ``loss``, and
+    to 1 for the other pages.
+    """
     low, high = np.float32(0), np.float32(1)
     for _ in range(_HALVINGS):
         middle, lost = (low + high) / 2, np.float32(0)

@@ -1,4 +1,5 @@
-"""Compiles the CPU kernels. A machine's first run takes two minutes, later runs load them in tenths of a second.
+"""Compiles the CPU kernels. This takes two minutes in the first run on a machine; later runs load the compiled kernels
+in tenths of a second.
 
 Numba compiles in one thread. With two cores or more, a helper process (``python -m localctx.kernels.cpu.warmup``)
 compiles the attention kernels meanwhile, and this process loads them from numba's cache files.
@@ -50,7 +51,7 @@ def warm() -> None:
     """Compile the kernels, or load them from numba's cache.
 
     If they are cached, and numba's threading layer allows it, a thread loads the decoding kernels in the background. A
-    decode step that comes earlier waits for them.
+    decode step that starts earlier waits for that thread.
     """
     first = not compiled()  # then wait for the decoding kernels too, while the user is told why
     if helper := _start_helper() if first else None:
@@ -65,7 +66,9 @@ def warm() -> None:
 
 
 def _start_helper() -> "subprocess.Popen[bytes] | None":
-    """Returns a process that compiles attention and ends with this one; None if it would gain nothing."""
+    """Start the helper process, which compiles the attention kernels and ends with this process. Returns None if a
+    helper would save no time.
+    """
     if getattr(sys, "frozen", False) or not sys.executable or get_num_threads() < 2 or not _writable(CACHE):
         return None
     flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
@@ -78,7 +81,9 @@ def _start_helper() -> "subprocess.Popen[bytes] | None":
 
 
 def _writable(folder: Path) -> bool:
-    """True if numba can write to ``folder`` so that another process finds it. Makes the folder if needed."""
+    """Returns True if numba can write cache files to ``folder``, where the other process finds them. Creates the folder
+    if needed.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -137,21 +142,21 @@ def warm_decoding() -> None:
 
 
 def _attend_chunk() -> None:
-    """Attend with two tokens to a record of one head."""
+    """Run the chunk kernels with two tokens and a record of one head."""
     unpack_pages(*_records(), _LAYOUT)
     new = _tensor(1, 2, _DIM)
     attend_chunk(new, new, new, *_records(), _LAYOUT, 1.0)
 
 
 def _attend_rows(sealed: BatchPages, open_pages: BatchOpenPages) -> None:
-    """Attend with a token to these pages, and to a record."""
+    """Run the decoding kernels with one token: over these pages, and over a single record."""
     row = _zeros(1, 1, _DIM)
     attend_rows(row, row, row, sealed, open_pages, _LAYOUT, 1.0)
     attend_pages(_zeros(1, _DIM), *_records(), _LAYOUT, 1.0)
 
 
 def _pages() -> tuple[BatchPages, BatchOpenPages]:
-    """Returns a sealed page and an open one."""
+    """Returns one sealed page and one open page of zeros."""
     addresses, formats = _records()
     tails = np.array([[_OPEN[0].ctypes.data, _OPEN[1].ctypes.data]], np.int64)
     nothing = np.zeros(1, np.int64)
@@ -160,7 +165,7 @@ def _pages() -> tuple[BatchPages, BatchOpenPages]:
 
 
 def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
-    """Decode a token through one layer over these pages."""
+    """Run ``decode_layers`` with one token and one layer over these pages."""
     pages = LayerPages(
         sealed,
         tails._replace(addresses=tails.addresses[None]),
@@ -175,7 +180,7 @@ def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
 
 
 def _layer() -> tuple[EntryWeights, ExitWeights]:
-    """Returns a decoder layer of zeros."""
+    """Returns the weights of a small decoder layer, all zeros."""
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
     return EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
@@ -198,7 +203,9 @@ def _records() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tensor(*shape: int) -> torch.Tensor:
-    """Returns zeros in float32: transformers, which loads meanwhile, may have set another default type."""
+    """Returns zeros in float32. The type is explicit, because transformers may have set another
+    default while it loads.
+    """
     return torch.zeros(shape, dtype=torch.float32)
 
 

@@ -1,1 +1,1 @@
-"""Vector operations and integer products written for LLVM, the building blocks of the CPU kernels."""
+"""Vector operations and integer products as LLVM code, from which the CPU kernels are built."""

@@ -1,6 +1,7 @@
-"""Dot products of bytes, with the processor's own instruction. Each int32 lane of a vector sums four products.
+"""Dot products of bytes, with the best instruction that the processor has. Each int32 lane of a vector sums four
+products.
 
-All instructions give the same integers. To use them in your own intrinsic, whose lanes are int32::
+All instructions give the same integers. To use them in an intrinsic of your own, whose lanes are int32::
 
     op = DOT                                    # this processor's, with ``op.lanes`` int32 in a vector
     x = four_everywhere(b, op, address)         # the same four int8 in every lane
@@ -8,9 +9,9 @@ All instructions give the same integers. To use them in your own intrinsic, whos
     sums = dot(b, op, SMALL, [(codes, x), ...]) # int32 of each lane
 
 ``SMALL`` is for codes 0 to 15, with at most 16 pairs. ``SIGNED`` is for codes -128 to 127. If ``op.offset`` is not 0,
-``dot`` sums (code + offset) * x, because the instruction multiplies unsigned codes: pass -offset times the sum of x as
-``start``. Codes 0 to 255 are signed codes plus 128 (flip the highest bit). The numbers x are int8 from -127 to 127, not
--128.
+the instruction multiplies unsigned codes, so ``dot`` sums (code + offset) * x. To cancel the offset, pass -offset times
+the sum of x as ``start``. Codes 0 to 255 are signed codes plus 128 (flip the highest bit). The numbers x are int8 from
+-127 to 127, not -128.
 """
 
 from collections.abc import Sequence
@@ -96,7 +97,9 @@ def dot(b: Any, op: DotInstruction, codes_are: str, pairs: Sequence[tuple[Any, A
 
 
 def _in_sixteen_bits(b: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
-    """Generate the sum in 16 bits. Two terms are at most 2 * 15 * 127, so 16 bits hold eight such sums."""
+    """Generate the sums of products in 16-bit lanes, for small codes. A sum of two products is at most 2 * 15 * 127, so
+    16 bits hold eight of these sums.
+    """
     halves = []
     for some in (pairs[:8], pairs[8:]):
         parts = [call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), codes, x) for codes, x in some]
@@ -109,7 +112,9 @@ def _in_sixteen_bits(b: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
 
 
 def _by_signs(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
-    """Generate products of unsigned |codes| and x with the codes' signs. Two terms (2 * 128 * 127) fit 16 bits."""
+    """Add products of signed codes and x to ``sums``. The instruction multiplies unsigned by signed bytes, so the signs
+    of the codes are moved to x. A sum of two products, at most 2 * 128 * 127, fits 16 bits.
+    """
     positive = b.select(b.icmp_signed("<", codes, _same(lanes, 0)), b.sub(_same(lanes, 0), codes), codes)
     signed = call(b, "llvm.x86.avx2.psign.b", _bytes(8), x, codes)
     pairs = call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), positive, signed)
@@ -149,8 +154,8 @@ def _add(b: Any, start: Any, sums: Any) -> Any:
 
 
 def call(b: Any, name: str, result: Any, *args: Any) -> Any:
-    """Generate a call of the LLVM function ``name`` with ``args``, and return the result, of the LLVM type ``result``.
-    ``b`` is LLVM's IR builder.
+    """Generate a call of the LLVM function ``name`` with the arguments ``args``. Returns the result, whose LLVM type is
+    ``result``. ``b`` is LLVM's IR builder.
     """
     kind = ir.FunctionType(result, [arg.type for arg in args])
     return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)

@@ -1,8 +1,8 @@
-"""Products with weights at 8 or 4 bits: rows are rounded to int8, and bytes are multiplied by bytes.
+"""Products with weights at 8 or 4 bits: the rows are rounded to int8, and bytes are multiplied by bytes.
 
 A row is rounded in groups of 32 inputs, each with its own scale (as in llama.cpp). The sums of a group are exact
-integers with any instruction, and an output is one chain of multiply-adds along the groups. So a row's result depends
-neither on other rows nor on the processor.
+integers with any instruction, and an output is one chain of multiply-adds along the groups. So the result of a row
+depends neither on other rows nor on the processor.
 """
 
 from typing import Any
@@ -47,7 +47,9 @@ _AHEAD = 16384  # bytes of weights to prefetch
 
 @intrinsic
 def _round_group(typingctx, x, out):  # type: ignore[no-untyped-def]
-    """Round 32 float32 at address ``x`` to int8 at ``out``. The scale is NaN if one of them is not finite."""
+    """Round the 32 float32 at the address ``x`` to int8, and write them with their scale to ``out``. The scale is NaN
+    if a number is not finite.
+    """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         x, out = args
@@ -75,9 +77,10 @@ def _round_group(typingctx, x, out):  # type: ignore[no-untyped-def]
 
 
 def _product_of(kind: int) -> Any:
-    """Returns an intrinsic that adds rounded rows times one group of a block of this kind to out [rows, 32].
+    """Returns an intrinsic for weights of the number format ``kind``. It multiplies rounded rows by one group of a
+    block of the weight, and adds the products to out [rows, 32].
 
-    Its arguments are addresses and counts. Rows of ``out`` are ``step`` numbers apart.
+    The arguments of the intrinsic are addresses and counts. Rows of ``out`` are ``step`` numbers apart.
     """
 
     @intrinsic
@@ -96,7 +99,7 @@ def _product_of(kind: int) -> Any:
 
 
 def _add_vector(b: Any, kind: int, record: Any, x: Any, rows: Any, out: Any, step: Any, first: int) -> None:
-    """Generate ``add_group`` for the outputs of one vector, from ``first`` on."""
+    """Generate the code of ``add_group`` for one vector of outputs, which begins at output ``first``."""
     floats = ir.VectorType(F32, DOT.lanes)
     codes = _codes(b, kind, record, first)
     minima = _halves(b, record, RECORD[kind] - 2 * WIDTH + 2 * first)  # at 8 bits these are the scales
@@ -116,7 +119,9 @@ def _add_vector(b: Any, kind: int, record: Any, x: Any, rows: Any, out: Any, ste
 
 
 def _codes(b: Any, kind: int, record: Any, first: int) -> list[Any]:
-    """Generate the codes of one vector of outputs for all inputs of the group, four inputs at a time."""
+    """Generate code that loads the codes for one vector of outputs. Returns a list of vectors: each has the codes of
+    four inputs of the group.
+    """
     count = GROUP // 4 if kind == SIGNED else GROUP // 8
     found = [bytes_at(b, DOT, b.add(record, I64(4 * (i * WIDTH + first)))) for i in range(count)]
     if kind == SIGNED:
@@ -127,7 +132,9 @@ def _codes(b: Any, kind: int, record: Any, first: int) -> list[Any]:
 
 
 def _start(b: Any, kind: int, row: Any) -> Any:
-    """Generate the start of the sums that cancels an instruction's offset of signed codes; None if there is none."""
+    """Generate the number at which a row's sums start, which cancels the instruction's offset of signed codes. Returns
+    None if there is no offset.
+    """
     if kind == NIBBLES or not DOT.offset:
         return None
     total = b.mul(_load(b, b.add(row, I64(_SUM)), I32), I32(-DOT.offset))

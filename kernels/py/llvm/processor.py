@@ -1,4 +1,4 @@
-"""The features of the processor that kernels are compiled for, under LLVM's names."""
+"""The features of the processor for which kernels are compiled, by LLVM's names."""
 
 from llvmlite import binding
 from numba import config

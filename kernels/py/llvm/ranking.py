@@ -1,4 +1,4 @@
-"""Ranking with vectors: the k-th greatest of some numbers, and the indices of the greatest."""
+"""Ranking with vectors: finds the k-th greatest of some numbers, and the indices of the greatest."""
 
 import numpy as np
 from llvmlite import ir
@@ -26,7 +26,9 @@ _INFINITE = 0x7F800000  # the bits of float32's infinity
 
 @intrinsic
 def _count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untyped-def]
-    """Returns the number of float32 that are at least ``least``, among ``count`` (whole vectors) at an address."""
+    """Returns how many of the ``count`` float32 at the address ``numbers`` are at least ``least``. ``count`` fills
+    whole vectors.
+    """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         numbers, count, least = args

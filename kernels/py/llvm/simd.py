@@ -1,7 +1,8 @@
-"""Matrix products that a compiler does not vectorize by itself. Sums stay in registers, and codes are decoded there.
+"""Matrix products that a compiler does not vectorize by itself. Sums stay in registers, and codes are decoded in
+registers.
 
-Linear layers and attention use them on the CPU. An element of a result is one chain of multiply-adds along the inputs,
-in order. So it does not depend on the other elements.
+Linear layers and attention use these products on the CPU. Each element of a result is one chain of multiply-adds along
+the inputs, in order, so it does not depend on the other elements.
 """
 
 from collections.abc import Sequence
@@ -39,8 +40,8 @@ from localctx.kernels.llvm.vector_math import (
 
 
 class Tile(NamedTuple):
-    """The shape of a part of a matrix product whose sums stay in registers. A tile has ``rows`` rows of x, and
-    ``vectors`` vectors of ``lanes`` columns each.
+    """The shape of the part of a matrix product whose sums stay in registers: ``rows`` rows of x, and ``vectors``
+    vectors of ``lanes`` columns.
     """
 
     rows: int
@@ -69,10 +70,11 @@ HEIGHT, _WIDTH = WEIGHTS[0].rows, WEIGHTS[0].columns(FLOAT)
 
 
 def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
-    """Returns an intrinsic that adds rows of x times columns of codes to out, for one tile of this ``shape``.
+    """Returns an intrinsic that computes one tile of this ``shape``: it adds x times codes of the number format
+    ``kind`` to out.
 
-    Its arguments are those of ``_in_tiles``. If ``transposed``, x is [inputs, rows] and contiguous, and out is set, not
-    added to.
+    Its arguments have the meaning of those of ``_in_tiles``. If ``transposed``, x is [inputs, rows] and contiguous, and
+    out is set instead of added to.
     """
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
     rows, vectors, lanes = shape
@@ -113,7 +115,7 @@ def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
                 def add(r, v, x, y):  # type: ignore[no-untyped-def]
                     b.store(b.call(fused, [x, y, b.load(sums[r, v])]), sums[r, v])
 
-                # The smaller side is loaded first: the compiler keeps this order and else runs out of registers.
+                # The smaller side is loaded first: in the other order, which the compiler keeps, registers run out.
                 if rows > vectors:
                     weights = [weight(v) for v in range(vectors)]
                     for r in range(rows):
@@ -136,7 +138,9 @@ def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
 
 
 def _down(kind: int, shapes: Sequence[Tile]) -> Any:
-    """Returns a function for all rows from ``row`` on and one tile's columns. ``shapes`` shrink to one row."""
+    """Returns a function that computes the columns of one tile for the rows from ``row`` on. It uses each of ``shapes``
+    for as many rows as possible; the last shape has one row.
+    """
     tile, height = _product_of(kind, shapes[0]), shapes[0].rows
     smaller = _down(kind, shapes[1:]) if len(shapes) > 1 else None
 
@@ -155,11 +159,12 @@ def _down(kind: int, shapes: Sequence[Tile]) -> Any:
 
 
 def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
-    """Returns a function that adds x times codes to out in tiles, from ``column`` on, and returns the columns done.
+    """Returns a function that adds x times codes to out, tile by tile from ``column`` on. That function returns the
+    column after the last whole tile.
 
-    ``codes``, ``x`` and ``out`` are addresses. The codes of the next input are ``step`` bytes further, the next rows
-    ``x_step`` and ``out_step`` numbers. Data ``ahead`` bytes further is prefetched, because processors cannot predict
-    the address of the next page. ``columns`` counts numbers, or bytes of packed codes.
+    ``codes``, ``x`` and ``out`` are addresses. The codes of the next input are ``step`` bytes further. The next rows of
+    x and out are ``x_step`` and ``out_step`` numbers further. Data ``ahead`` bytes further is prefetched, because
+    processors cannot predict the address of the next page. ``columns`` counts numbers, or bytes of packed codes.
     """
     down, width, size = _down(kind, shapes), shapes[0].columns(kind), SIZES.get(kind, 1)
 
@@ -173,7 +178,9 @@ def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
 
 
 def _finished(kind: int) -> Any:
-    """Returns a function like that of ``_in_tiles`` that uses ever smaller tiles, down to the last whole vector."""
+    """Returns a function like that of ``_in_tiles``, but for all columns up to the last whole vector. It uses large
+    tiles first, then smaller ones.
+    """
     tiles = [LARGE, SMALL, [Tile(1, PARTS.get(kind, 1), LANES)]]
     large, small, least = (_in_tiles(kind, shapes or SMALL) for shapes in tiles)
 
@@ -193,7 +200,7 @@ _floats_to_end, _bfloats_to_end, _bytes, _nibbles, _crumbs, _e4m3 = map(_finishe
 
 @njit(**INNER)
 def _finished_of_kind(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """Run the function of ``_finished`` for a number kind of RECORD_KINDS."""
+    """Run the function that ``_finished`` returned for the number format ``kind``, a key of RECORD_KINDS."""
     if kind == 32:
         _floats_to_end(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == 16:
@@ -258,7 +265,7 @@ def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def
 
 @njit(**INNER)
 def _rest(kind, codes, run, columns, x, out):  # type: ignore[no-untyped-def]
-    """Compute the columns at the end of each of the block's runs that do not fill a vector."""
+    """Compute ``product`` for the columns at the end of each run of the block that do not fill a vector."""
     bits = kind & 255
     inputs, width = x.shape[1], columns * bits // 8
     for k in range(inputs):

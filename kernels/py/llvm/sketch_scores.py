@@ -1,6 +1,6 @@
-"""Scores of keys at two bits (sketches). Queries are rounded to int8, and bytes are multiplied by bytes.
+"""Scores of queries with keys at two bits (sketches). Queries are rounded to int8, and bytes are multiplied by bytes.
 
-The sums are exact integers with any instruction. Rounding queries loses far less than storing keys at two bits.
+The sums are exact integers with any instruction. Rounding the queries loses far less than storing the keys at two bits.
 """
 
 from functools import partial
@@ -41,7 +41,9 @@ _GROUP = 4  # channels whose codes share a lane
 
 @intrinsic
 def _spread_groups(typingctx, codes, groups, out):  # type: ignore[no-untyped-def]
-    """Spread ``groups`` of four channels at ``codes`` to bytes at ``out``: four for each token, in token order."""
+    """Unpack two-bit codes to bytes, for ``groups`` groups of four channels. ``codes`` and ``out`` are addresses. The
+    four codes of a token, one for each channel of the group, become neighbours; the tokens are in order.
+    """
     both = ir.VectorType(I8, _GROUP * STEP)
     shorts = ir.VectorType(ir.IntType(16), _GROUP * STEP // 2)
     turned = ir.VectorType(I32, _GROUP * STEP)([c * STEP + i for i in range(STEP) for c in range(_GROUP)])
@@ -64,8 +66,9 @@ def _spread_groups(typingctx, codes, groups, out):  # type: ignore[no-untyped-de
 
 @intrinsic
 def _round_query(typingctx, q, scale, zero, count, scaled, codes):  # type: ignore[no-untyped-def]
-    """Round a query of ``count`` float32 (whole vectors) times each channel's ``scale`` to int8 ``codes``. The other
-    arguments are addresses; ``scaled`` is scratch memory. Returns the value of one code step, and q . zero.
+    """Multiply a query q by each channel's ``scale``, and round the products to int8 ``codes``. q has ``count``
+    float32, which fill whole vectors. Returns the value of one code step, and the dot product of q and ``zero``.
+    ``scaled`` is scratch memory; all arguments but ``count`` are addresses.
     """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
@@ -92,8 +95,8 @@ def _round_query(typingctx, q, scale, zero, count, scaled, codes):  # type: igno
 
 @intrinsic
 def _sum_groups(typingctx, spread, x, groups, step, base, scores):  # type: ignore[no-untyped-def]
-    """Set ``scores`` [64] to base + step * x . codes for each token, with int8 x and codes from ``_spread_groups``. All
-    are given by address.
+    """Set ``scores`` [64] to base + step * (x . codes) for each token. x has the int8 codes of a query, and ``spread``
+    the codes that ``_spread_groups`` wrote. ``spread``, ``x`` and ``scores`` are addresses.
     """
     words = ir.VectorType(I32, DOT.lanes)
 

@@ -52,7 +52,7 @@ _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
 @intrinsic
 def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
-    """Returns an address as a pointer for ``carray``."""
+    """Converts an address to a pointer, for ``carray``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
@@ -278,7 +278,9 @@ def dots_of_halves(x, y, halves, others):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _gate_vectors(typingctx, gates, ups, out, count):  # type: ignore[no-untyped-def]
-    """Compute ``gate`` for whole vectors, by address. Division is exact, because estimates vary by processor."""
+    """Compute ``gate`` for ``count`` numbers, which fill whole vectors, at addresses. It divides exactly, because fast
+    estimates differ between processors.
+    """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         gates, ups, out, count = args
@@ -352,7 +354,7 @@ def fetch_at(b: Any, address: Any) -> None:
 
 @contextmanager
 def _each(b: Any, count: Any) -> Iterator[Any]:
-    """Generate a loop over the indices of the whole vectors of ``count`` numbers."""
+    """Generate a loop over the whole vectors of ``count`` numbers. Yields the index of the current vector."""
     with cgutils.for_range(b, b.udiv(count, I64(LANES)), intp=I64) as loop:
         yield loop.index
 
@@ -385,7 +387,9 @@ def vector_at(b: Any, base: Any, index: Any) -> Any:
 
 
 def _stored_at(b: Any, kind: int, base: Any, index: Any) -> Any:
-    """Generate the address of the ``index``-th vector of the numbers stored from ``base`` on."""
+    """Generate the address of vector number ``index`` in an array from ``base`` on, whose numbers have the format
+    ``kind``.
+    """
     return b.add(base, b.mul(index, I64(LANES * SIZES.get(kind, 1))))
 
 
@@ -394,15 +398,15 @@ def _zeros(b: Any) -> Any:
 
 
 def greater(b: Any, x: Any, y: Any) -> Any:
-    """Generate the greater of two numbers, or of each pair of lanes of two vectors."""
+    """Generate the maximum of two numbers, or of two vectors lane by lane."""
     return b.select(b.fcmp_ordered(">", x, y), x, y)  # one instruction, unlike maxnum
 
 
 def nearest(b: Any, x: Any) -> Any:
-    """Generate code that rounds a vector of float32 to the nearest int32, halves to even. The numbers are between -2 **
-    22 and 2 ** 22.
+    """Generate code that rounds a vector of float32 to the nearest int32, halves to even. The numbers must be between
+    -2 ** 22 and 2 ** 22.
 
-    After adding 1.5 * 2 ** 23, the integers are in the low bits. (Other conversions work number by number.)
+    After adding 1.5 * 2 ** 23, the low bits of a number are the integer. (Other conversions work number by number.)
     """
     words = ir.VectorType(I32, x.type.count)
     moved = b.fadd(x, x.type([1.5 * 2.0**23] * words.count))
@@ -433,7 +437,7 @@ def _every(b: Any, vector: Any, lanes: range) -> Any:
 
 
 def call_intrinsic(b: Any, name: str, *args: Any) -> Any:
-    """Generate a call of LLVM's function ``name``, such as "fma", for vectors of float32 of one length."""
+    """Generate a call of an LLVM intrinsic such as "fma". The arguments are vectors of float32 of the same length."""
     vector = args[0].type
     kind = ir.FunctionType(vector, [vector] * len(args))
     return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{vector.count}f32"), args)

@@ -1,8 +1,9 @@
-"""Weights at 8 or 4 bits in groups of 32 inputs, stored as the bytes that integer products read in order.
+"""Weights at 8 or 4 bits in groups of 32 inputs. They are stored as bytes in the order in which integer products read
+them.
 
-A block is 32 outputs. It has one record for each group of inputs: the codes, four inputs of an output side by side,
+A block has 32 outputs. It has one record for each group of inputs: the codes, four inputs of an output side by side,
 then float16 scales of the 32 outputs and, at 4 bits, their minima. A weight is scale * code, or scale * code + minimum,
-as in GGUF's Q8_0 and Q4_1. Q4_0's codes are 8 above their values, so its minimum is -8 * scale.
+as in GGUF's Q8_0 and Q4_1. Codes of Q4_0 are 8 above their values, so the minimum is -8 * scale.
 """
 
 from typing import NamedTuple
@@ -56,7 +57,9 @@ def int8_groups(weight: Tensor) -> Groups:
 
 
 def int4_groups(weight: Tensor) -> Groups:
-    """Quantize ``weight`` [out, in] to 4 bits: 16 even levels from the least to the greatest of a group."""
+    """Quantize ``weight`` [out, in] to 4 bits: 16 equally spaced levels from the least to the greatest number of a
+    group.
+    """
     return _in_parts(_int4, weight)
 
 
@@ -99,7 +102,7 @@ def _in_parts(quantize, weight: Tensor) -> Groups:  # type: ignore[no-untyped-de
 
 
 def _grouped(weight: Tensor) -> Tensor:
-    """Returns a weight as [out, groups, 32]. A last group that is not full repeats its last number."""
+    """Returns a weight as [out, groups, 32]. If the last group is not full, its last number is repeated."""
     if missing := -weight.shape[1] % GROUP:
         weight = torch.cat([weight, weight[:, -1:].expand(-1, missing)], 1)
     return weight.unflatten(1, (-1, GROUP))
@@ -120,7 +123,9 @@ def _int4(weight: Tensor, inputs: int) -> Groups:
 
 
 def _scales(ranges: Tensor, steps: int) -> Tensor:
-    """Returns float16 scales of ``steps`` steps, rounded up where the last would miss the end by over half a step."""
+    """Returns the float16 scale with which ``steps`` steps cover each of ``ranges``. A scale is rounded up if the last
+    level would otherwise miss the end of the range by over half a step.
+    """
     scales = (ranges.clamp_min(0) / steps).clamp_max(_LARGEST).half()
     short = (scales.float() * (steps + 0.5) < ranges) & (scales < _LARGEST)
     return torch.where(short, (scales.view(torch.int16) + 1).view(torch.float16), scales)

@@ -1,1 +1,1 @@
-"""Triton kernels for NVIDIA GPUs. Imported only on machines that run them."""
+"""Triton kernels for NVIDIA GPUs. They are imported only on machines that can run them."""

@@ -33,7 +33,7 @@ _RESOURCES: dict[int, dict[str, int]] = {  # by head width
     256: {"num_warps": 8, "num_stages": 1},
 }
 _MERGED = 128  # parts that one step of the merge reads
-_SLICE = 32  # values that a program of it merges
+_SLICE = 32  # values that one program of the merge computes
 
 
 class TritonPages(NamedTuple):
@@ -164,7 +164,8 @@ def _attend(
     rotated: bool,
     masses: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Launch two kernels as in Flash-Decoding: one over parts of the context, one that merges them.
+    """Launch two kernels, as in Flash-Decoding: the first attends to parts of the context, the second merges the
+    results.
 
     All rows share one call, and pages are found by a table, as in PagedAttention (arXiv:2309.06180).
     """
@@ -218,7 +219,9 @@ def _attend_parts(  # type: ignore[no-untyped-def]
     K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr, K_BITS: tl.constexpr, V_BITS: tl.constexpr,
     SINK_K_BITS: tl.constexpr, SINK_V_BITS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """Attend with a KV head's query heads to a part of a row's pages, or (from ``count`` on) to its open page."""
+    """Attend with the query heads of one KV head to a part of a row's pages. Programs from index ``count`` on attend to
+    a row's open page instead.
+    """
     part, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i, d, t = tl.arange(0, GROUPS), tl.arange(0, K_BLOCK)[None], tl.arange(0, PAGE)
     asks = (i[:, None] < GROUP) & (d < K_DIM)
@@ -267,8 +270,8 @@ def _over_pages(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr,
     K_BITS: tl.constexpr, V_BITS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """Attend to the pages ``first..stop``. Returns the weighted sum of values, the top score, the sum of weights, and
-    the ``column_order`` of the first. Weights are relative to the top score.
+    """Attend to the pages ``first`` to ``stop``. Returns the weighted sum of values, the top score, the sum of weights,
+    and the ``column_order`` of the weighted sum. Weights are relative to the top score.
     """
     t, d = column_order(PAGE, K_BITS, PAGE), tl.arange(0, K_BLOCK)
     mine = query - head * GROUP < GROUP
@@ -297,7 +300,9 @@ def _over_pages(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _see(s, seen, softcap, acc, top, total, CAPPED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Do a step of online softmax: return the weights of 64 more scores and the rescaled sums for the new top."""
+    """Do one step of online softmax with 64 more scores s. Returns their weights, and the running sums rescaled to the
+    new top score.
+    """
     if CAPPED:
         s = softcap * (1 - 2 / (tl.exp(2 * s / softcap) + 1))
     s = tl.where(seen, s, _HIDDEN)
@@ -308,7 +313,9 @@ def _see(s, seen, softcap, acc, top, total, CAPPED: tl.constexpr):  # type: igno
 
 @triton.jit
 def _tail(address, new, end, head, DIM: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns a head of an open page [64, BLOCK] with ``new`` as its row ``end``, and write it to the page too."""
+    """Returns the keys or values [64, BLOCK] of one head in an open page, with ``new`` as row ``end``. Writes ``new``
+    to the page too.
+    """
     t, d = tl.arange(0, PAGE)[:, None], tl.arange(0, BLOCK)[None]
     place = tl.multiple_of(address.to(tl.pointer_type(tl.bfloat16)), 16) + (head * PAGE + t) * DIM + d
     token = tl.load(new + d + tl.zeros_like(t), mask=(t == end) & (d < DIM), other=0)
@@ -322,8 +329,8 @@ def _merge(  # type: ignore[no-untyped-def]
     out, tops, totals, bounds, sinks, result, out_rotated, lse, count, heads,
     TAIL: tl.constexpr, V_DIM: tl.constexpr, SLICE: tl.constexpr, MERGED: tl.constexpr,
 ):  # fmt: skip
-    """Merge the parts of a row for some values of a query head, like ``reference.merge``. With ``out_rotated``, the
-    pages' output is stored there separately, because it must be rotated back.
+    """Merge the parts of a row for a slice of one query head's values, like ``reference.merge``. If ``out_rotated`` is
+    given, the output of the sealed pages is stored there, because it must still be rotated back.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     e = tl.program_id(2) * SLICE + tl.arange(0, SLICE)

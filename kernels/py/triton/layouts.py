@@ -1,8 +1,8 @@
-"""Gives kernels the language Gluon: Triton with layouts, which say explicitly what thread holds what number of a
-tensor.
+"""Gives kernels the language Gluon: Triton with layouts, which say which thread holds which elements of a tensor.
 
-Triton's interpreter cannot run Gluon. There ``gl`` is Triton's own language, in which layouts mean nothing. So the
-interpreter checks numbers, and the compiler checks layouts (``assert_trivial``: nothing moves between threads).
+Triton's interpreter cannot run Gluon. In the interpreter, ``gl`` is Triton's own language, and layouts are ignored. So
+the interpreter checks the numbers, and the compiler checks the layouts (``assert_trivial``: no data moves between
+threads).
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ HAS_GLUON = INTERPRETED
 
 
 class _SharedMemory:
-    """Shared memory of a program: a tensor, or tensors by index."""
+    """Stands in for a program's shared memory in the interpreter: one tensor, or several by index."""
 
     def __init__(self) -> None:
         self._parts: dict[int, _SharedMemory] = {}
@@ -31,7 +31,9 @@ class _SharedMemory:
 
 
 class _Copies:
-    """Copies to shared memory, which are done when they are waited for, and no earlier."""
+    """Stands in for asynchronous copies to shared memory in the interpreter. A copy is done by ``wait_group``, and not
+    earlier.
+    """
 
     def __init__(self) -> None:
         self._groups: list[list[tuple[_SharedMemory, Any]]] = [[]]
@@ -49,7 +51,7 @@ class _Copies:
 
 
 class _Language:
-    """Triton's language with Gluon's signatures."""
+    """Triton's language with the function signatures of Gluon, for the interpreter. Layouts are ignored."""
 
     def __getattr__(self, name: str) -> Any:
         return (lambda *_, **__: None) if name.endswith("Layout") else getattr(tl, name)

@@ -54,7 +54,9 @@ def _seal(x, addresses, offsets, head_stride, token_stride, dim_stride, DIM: tl.
 
 @triton.jit
 def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """Encode [ROWS, COLS] numbers, one group per row, into a head of the record at ``address``."""
+    """Quantize x [ROWS, COLS], one group per row, and write codes, scales and zeros to one head of the record at
+    ``address``.
+    """
     r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]
     inside = (r < ROWS) & (c < COLS)
     numbers = tl.load(x + r * row_stride + c * col_stride, mask=inside, other=0).to(tl.float32)

@@ -1,6 +1,6 @@
-"""Copies records to a GPU with a kernel that reads the host's pinned memory directly (Triton).
+"""Copies page records to a GPU with one kernel, which reads the host's pinned memory directly (Triton).
 
-One launch copies any number of records: a driver copy for each would cost more CPU time than the bus transfer takes.
+One launch copies any number of records. A driver copy for each record would cost more CPU time than the transfer takes.
 """
 
 import torch
@@ -30,7 +30,9 @@ def gather(out: Tensor, addresses: Tensor, rows: Tensor) -> None:
 
 @triton.jit(do_not_specialize=["count", "blocks"])
 def _gather(out, addresses, rows, count, width, blocks):  # type: ignore[no-untyped-def]
-    """Copy the records' blocks in turns: program i copies blocks i, i + number of programs, ..."""
+    """Copy the records in blocks, shared among programs: program i copies the blocks i, i + number of programs, and so
+    on.
+    """
     for task in range(tl.program_id(0), count * blocks, tl.num_programs(0)):
         i, word = task // blocks, task % blocks * _WORDS + tl.arange(0, _WORDS)
         record = tl.multiple_of(tl.load(addresses + i).to(tl.pointer_type(tl.int64)), 16)

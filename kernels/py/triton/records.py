@@ -138,7 +138,7 @@ def load_half(codes, scale, zero, head, rows, ROWS: tl.constexpr, COLS: tl.const
 
 @triton.jit
 def _parts_of(word, BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Unpack the codes in words [rows, n] to one byte each: words [rows, n * 8 // BITS]."""
+    """Unpack codes below 8 bits to one byte each: from words [rows, n] to words [rows, n * 8 // BITS]."""
     if BITS <= 4:
         word = _both(word & 0x0F0F0F0F, word >> 4 & 0x0F0F0F0F)
     if BITS == 2:
@@ -148,13 +148,15 @@ def _parts_of(word, BITS: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _both(one, other):  # type: ignore[no-untyped-def]
-    """Interleave two [rows, n] into [rows, 2 * n]."""
+    """Interleave the columns of two tensors [rows, n] into one [rows, 2 * n]."""
     return tl.reshape(tl.join(one, other), (one.shape[0], one.shape[1] * 2))
 
 
 @triton.jit
 def _halves_of_bf16(word):  # type: ignore[no-untyped-def]
-    """Convert the two bf16 in each of words [rows, n] to float16 [rows, n * 2]. Too large values are clamped."""
+    """Convert bf16 to float16, from words [rows, n] of two bf16 each to [rows, n * 2]. Numbers beyond float16's range
+    are clamped.
+    """
     if _INTERPRETED:
         low = half_of((word << 16).to(tl.float32, bitcast=True))
         high = half_of((word >> 16 << 16).to(tl.float32, bitcast=True))
@@ -178,10 +180,11 @@ def _halves_of_bf16(word):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _halves_of_bytes(word):  # type: ignore[no-untyped-def]
-    """Convert the bytes 0, 2, 1, 3 of words [rows, n] to float16 [rows, n * 4].
+    """Convert bytes to float16, from words [rows, n] to [rows, n * 4]. The bytes of a word come in the order 0, 2, 1,
+    3.
 
-    0x6400 plus a byte is 1,024 + the byte in float16. That takes two instructions for two bytes, where conversions take
-    16 times as long (as in Marlin, arXiv:2408.11743).
+    The float16 with the bits 0x6400 plus a byte is 1,024 plus that byte. Using this takes two instructions for two
+    bytes, while conversion instructions take 16 times as long (as in Marlin, arXiv:2408.11743).
     """
     if _INTERPRETED:
         b0, b1, b2, b3 = _half(word), _half(word >> 8), _half(word >> 16), _half(word >> 24)

@@ -106,7 +106,7 @@ def _choose(  # type: ignore[no-untyped-def]
     scores, numbers, addresses, formats, chosen_addresses, chosen_formats, indices, most, sinks, room,
     QUERIES: tl.constexpr, TOGETHER: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Choose for one KV head. One program holds all pages in its registers."""
+    """Choose the pages of one KV head. One program holds the scores of all pages in registers."""
     head, page = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
     pages, count = tl.load(numbers).to(tl.int32), tl.load(numbers + 1).to(tl.int32)
     promised = tl.zeros((WIDTH,), tl.float32)
@@ -129,7 +129,9 @@ def _choose(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _weights(scores, pages, count):  # type: ignore[no-untyped-def]
-    """Returns exp of the ``pages`` scores [queries, WIDTH] divided by each query's ``count``-th greatest."""
+    """Returns the weights of pages for each query: exp of the ``scores`` [queries, WIDTH], divided by the query's
+    ``count``-th greatest weight. Only the first ``pages`` scores are real.
+    """
     top = tl.max(scores, 1)[:, None]
     weights = tl.exp(scores - tl.where(top > float("-inf"), top, 0.0))
     page = tl.arange(0, scores.shape[1])[None]
@@ -139,16 +141,16 @@ def _weights(scores, pages, count):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _bits(x):  # type: ignore[no-untyped-def]
-    """Returns the bits of non-negative numbers x, which sort like the numbers. The bits of any other x are clamped
-    between 0 and those of infinity.
+    """Returns the bits of non-negative numbers x as integers, which sort like the numbers. The bits of any other number
+    are clamped to the bits of 0 or infinity.
     """
     return tl.minimum(tl.maximum(x.to(tl.int32, bitcast=True), 0), 0x7F800000)
 
 
 @triton.jit
 def _count_greatest(keys, count):  # type: ignore[no-untyped-def]
-    """Returns the ``count``-th greatest of each row of keys [rows, WIDTH], at least ``count`` of which are >= 0. Its
-    range is halved until it has no other key, like a quantile by bisection.
+    """Returns the ``count``-th greatest of each row of keys [rows, WIDTH], found by bisection. At least ``count`` keys
+    of a row are >= 0.
     """
     low = tl.zeros_like(tl.max(keys, 1))
     high = low + (_ALWAYS + 1)
@@ -162,7 +164,9 @@ def _count_greatest(keys, count):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _greatest(keys, count):  # type: ignore[no-untyped-def]
-    """Returns a mask of the ``count`` greatest keys [WIDTH], ties to the first, and each one's index among them."""
+    """Returns a mask of the ``count`` greatest keys [WIDTH], and the index of each one among them. Among equal keys,
+    the first ones are taken.
+    """
     least = tl.max(_count_greatest(keys[None], count), 0)
     greater, equal = (keys > least).to(tl.int32), (keys == least).to(tl.int32)
     before = tl.cumsum(greater * 65_536 + equal, 0)  # two sums in one

@@ -1,10 +1,10 @@
 """Attention of new tokens over pages of codes (Gluon). One warp attends to one part of a row's pages for one KV head.
 
-Words of codes come from memory in the order in which matrix products read their left sides, so they never pass through
-shared memory. Tokens (of keys) and dims (of values) are rows of products, query heads are columns. Which token is which
-row does not matter, as long as weights and values agree. A code is not decoded: as float16 its bits are the number code
-* 2**-24, exactly. Scales of keys go into the queries, scales of values into the weights. The zeros of keys are a
-product of their own; those of values are summed once.
+Codes are loaded as 32-bit words, in the order in which a matrix product takes its left operand, so they never pass
+through shared memory. Rows of a product are tokens (for keys) or dims (for values); columns are query heads. The order
+of the tokens does not matter, if weights and values use the same order. Codes need no decoding: the bits of a code,
+taken as a float16, are exactly code * 2**-24. The scales of keys are multiplied into the queries, the scales of values
+into the weights. The zeros (zero points) of keys take a separate product; the zeros of values are summed once.
 """
 
 import triton.language as tl
@@ -14,7 +14,7 @@ from localctx.kernels.triton.layouts import INTERPRETED, async_copy, gl, jit, mm
 _HIDDEN = tl.constexpr(-1e30)
 _LOG2E = tl.constexpr(1.4426950408889634)
 _LN2 = tl.constexpr(0.6931471805599453)
-_CODE = tl.constexpr(16_777_216.0)  # a code is float16's least number, 2**-24, times this
+_CODE = tl.constexpr(16_777_216.0)  # converts the bits of a code, taken as a float16, to the code
 _MOST = tl.constexpr(65_000.0)
 _INTERPRETED = tl.constexpr(INTERPRETED)
 WIDTH = 128  # of heads
@@ -64,7 +64,7 @@ def attend_parts(  # type: ignore[no-untyped-def]
         own = addresses + head * head_stride
         queries = q_rotated + row * q_row + (head * GROUP + n) * q_head
         kind = gl.load(formats + head * head_stride + first)
-        if first >= stop:  # a part after the last row's, which nobody reads
+        if first >= stop:  # padding after the last row's parts, whose results are not read
             pass
         elif kind == 0:
             channel = (d >> 1 & 3) * 32 + (d >> 4) * 4 + (d >> 3 & 1) * 2 + (d & 1)
@@ -132,8 +132,9 @@ def _over_pages(  # type: ignore[no-untyped-def]
     asks, addresses, offsets, extra, masses, head, query, mine, first, stop, skip, per_head, scale, softcap,
     K_BITS: tl.constexpr, V_BITS: tl.constexpr, CAPPED: tl.constexpr, mma: tl.constexpr,
 ):  # fmt: skip
-    """Attend to the pages ``first..stop`` of codes. Returns the weighted sum of values by quarters of the dims, the
-    top score (in log2) and the sum of weights, which are relative to it.
+    """Attend to the pages of codes ``first`` to ``stop``. Returns the weighted sums of values in four tensors, one for
+    each quarter of the dims, then the top score (in log2) and the sum of weights. Weights are relative to the top
+    score.
     """
     left: tl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: tl.constexpr = gl.DotOperandLayout(1, mma, 2)
@@ -180,7 +181,7 @@ def _over_pages(  # type: ignore[no-untyped-def]
         s = _ask(s, x1, b1, K_BITS, mma)
         s = _ask(s, x2, b2, K_BITS, mma)
         s = _ask(s, x3, b3, K_BITS, mma)
-        if page + 1 < stop:  # as a branch, lest the compiler moves it behind what follows
+        if page + 1 < stop:  # a branch keeps the compiler from moving this load down
             words = _key_words(at + k_codes, head, K_BITS)
         s = s * (scale * _CODE) + z[None, :] * scale
         s = _score(s, extra, (query[None, :] * per_head + page) * 64 + token, mine, softcap, CAPPED)
@@ -217,7 +218,7 @@ def _half(x):  # type: ignore[no-untyped-def]
 
 @jit
 def _score(s, extra, place, mine, softcap, CAPPED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns scores in log2 with what is added to them."""
+    """Add ``extra`` to the scores s, apply the softcap, and return the scores in log2."""
     if extra is not None:
         s += gl.load(extra + place, mask=mine[None, :] & (place >= 0), other=0)
     if CAPPED:
@@ -227,7 +228,9 @@ def _score(s, extra, place, mine, softcap, CAPPED: tl.constexpr):  # type: ignor
 
 @jit
 def _see(s, v, acc, top, total, mma: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Do a step of online softmax with 16 tokens, whose values v [128, 16] are the left side of a product."""
+    """Do one step of online softmax with 16 tokens, whose scores are s. Their values v [128, 16] are the left operand
+    of the product.
+    """
     higher = gl.maximum(top, gl.max(s, 0))
     shrink, p = gl.exp2(top - higher), gl.exp2(s - higher[None, :])
     acc = mma_v2(v, gl.convert_layout(p.to(tl.float16), gl.DotOperandLayout(1, mma, 2)), acc * shrink[None, :])
@@ -236,7 +239,7 @@ def _see(s, v, acc, top, total, mma: tl.constexpr):  # type: ignore[no-untyped-d
 
 @jit
 def _plain_keys(address, head, step, mma: tl.constexpr):  # type: ignore[no-untyped-def]
-    """16 tokens of a page of bf16, as the left side of a product."""
+    """Returns the keys of 16 tokens of a bf16 page, as the left operand of a product."""
     layout: tl.constexpr = gl.BlockedLayout([1, 8], [16, 2], [1, 1], [1, 0])
     d = gl.arange(0, 128, layout=gl.SliceLayout(1, layout))[:, None]
     t = gl.arange(0, 16, layout=gl.SliceLayout(0, layout))[None, :]
@@ -255,7 +258,9 @@ def _plain_values(address, head, step, mma: tl.constexpr):  # type: ignore[no-un
 
 @jit
 def _tail(address, new, end, head, step):  # type: ignore[no-untyped-def]
-    """Returns 16 tokens of a head of an open page [64, 128] with ``new`` as token ``end``, and write it there, too."""
+    """Returns the keys or values of 16 tokens of one head in an open page [64, 128], with ``new`` as token ``end``.
+    Writes ``new`` to the page too.
+    """
     layout: tl.constexpr = gl.BlockedLayout([1, 8], [2, 16], [1, 1], [1, 0])
     t = step * 16 + gl.arange(0, 16, layout=gl.SliceLayout(1, layout))[:, None]
     d = gl.arange(0, 128, layout=gl.SliceLayout(0, layout))[None, :]
@@ -290,7 +295,7 @@ def _copy(room, address, N: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @jit
 def _copy_scales(k_room, v_room, address, k_scale, k_zero, v_scale, v_zero, stage):  # type: ignore[no-untyped-def]
-    """Begin to copy the scales and zeros of a head's keys and values."""
+    """Start copying the scales and zeros of a head's keys and values to shared memory."""
     _copy(k_room.index(2 * stage), address + k_scale, 128)
     _copy(k_room.index(2 * stage + 1), address + k_zero, 128)
     _copy(v_room.index(2 * stage), address + v_scale, 64)
@@ -299,7 +304,9 @@ def _copy_scales(k_room, v_room, address, k_scale, k_zero, v_scale, v_zero, stag
 
 @jit
 def _of_channels(room, right: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A number [128, 1] for each channel, in the order of products."""
+    """Returns the numbers in ``room``, one for each channel, as [128, 1] in the order of channels that the products
+    use.
+    """
     layout: tl.constexpr = gl.DistributedLinearLayout(
         [[1], [2], [4], [8], [16]], [[32], [64], [0], [0], [0]], [], [], [128]
     )
@@ -309,7 +316,9 @@ def _of_channels(room, right: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @jit
 def _of_tokens(room, mma: tl.constexpr, K_BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A number [64, 1] for each token, in the order of products, in float32."""
+    """Returns the numbers in ``room``, one for each token, as [64, 1] float32 in the order of tokens that the products
+    use.
+    """
     if K_BITS == 8:
         layout: tl.constexpr = gl.DistributedLinearLayout([[1], [2], [4]], [[0], [0], [8], [16], [32]], [], [], [64])
         x = gl.permute(gl.reshape(room.load(layout), (8, 4, 2)), (1, 2, 0))
@@ -322,7 +331,9 @@ def _of_tokens(room, mma: tl.constexpr, K_BITS: tl.constexpr):  # type: ignore[n
 
 @jit
 def _key_words(address, head, K_BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns the words [128, 2 * K_BITS] of a head's keys. The lane c of 4 in a group has 32 rows, from 32 c on."""
+    """Returns the words [128, 2 * K_BITS] of a head's keys, one row for each channel. Of every four neighbouring lanes,
+    lane c holds the 32 rows from 32 * c on.
+    """
     if K_BITS == 8:
         layout: tl.constexpr = gl.DistributedLinearLayout(
             [[0, 1], [1, 0], [2, 0], [4, 0], [8, 0], [16, 0]],
@@ -340,7 +351,9 @@ def _key_words(address, head, K_BITS: tl.constexpr):  # type: ignore[no-untyped-
 
 @jit
 def _value_words(address, head, K_BITS: tl.constexpr, V_BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Returns the words [64, 4 * V_BITS] of a head's values, of the tokens that its keys' words have for a lane."""
+    """Returns the words [64, 4 * V_BITS] of a head's values, one row for each token. Each lane holds the same tokens as
+    in ``_key_words``.
+    """
     if K_BITS == 8:
         if V_BITS == 8:
             layout: tl.constexpr = gl.DistributedLinearLayout(
@@ -363,7 +376,7 @@ def _value_words(address, head, K_BITS: tl.constexpr, V_BITS: tl.constexpr):  # 
 
 @jit
 def _quarters(x):  # type: ignore[no-untyped-def]
-    """Split the last two axes, of two each, into tensors."""
+    """Split a tensor along its last two axes, which have the size 2, into four tensors."""
     even, odd = gl.split(x)
     x0, x2 = gl.split(even)
     x1, x3 = gl.split(odd)
@@ -372,7 +385,9 @@ def _quarters(x):  # type: ignore[no-untyped-def]
 
 @jit
 def _quarters_of_values(values, K_BITS: tl.constexpr, V_BITS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Return, for each quarter of the dims, words [4, 8, 8] of the even and of the odd tokens of products."""
+    """Split the words of values by quarters of the dims. Returns for each quarter two tensors of words [4, 8, 8]: of
+    the even and of the odd tokens.
+    """
     if K_BITS == 8:
         x = gl.permute(gl.reshape(values, (4, 2, 8, 4 * V_BITS)), (0, 2, 3, 1))
     else:
@@ -397,7 +412,9 @@ def _low(word):  # type: ignore[no-untyped-def]
 
 @jit
 def _ask(s, words, asks, K_BITS: tl.constexpr, mma: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Add the products of a quarter of the channels: ``words`` [4, 2, 2, 2 * K_BITS, 2], ``asks`` [32, 8]."""
+    """Add the products of keys and queries in one quarter of the channels to the scores s. The keys are ``words`` [4,
+    2, 2, 2 * K_BITS, 2], the queries ``asks`` [32, 8].
+    """
     one, other = gl.split(words)
     if K_BITS == 8:
         x = gl.reshape(_pairs(one, other), (4, 2, 2, 8, 2, 2, 2, 2))
@@ -411,7 +428,9 @@ def _ask(s, words, asks, K_BITS: tl.constexpr, mma: tl.constexpr):  # type: igno
 
 @jit
 def _weigh(acc, one, other, p, shrink, grow, mma: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Add the products of a quarter of the dims: words [4, 8, 8]."""
+    """Add the values of one quarter of the dims, weighted by p, to the sums ``acc``. ``one`` and ``other`` [4, 8, 8]
+    are the values' words for even and odd tokens. ``shrink`` rescales the old sums, ``grow`` the new products.
+    """
     x = gl.reshape(_pairs(one, other), (4, 4, 2, 8, 2, 2, 2))
     x = gl.reshape(gl.permute(x, (4, 5, 3, 1, 2, 0, 6)), (32, 64))
     x = gl.convert_layout(x, gl.DotOperandLayout(0, mma, 2), assert_trivial=True)
@@ -420,7 +439,9 @@ def _weigh(acc, one, other, p, shrink, grow, mma: tl.constexpr):  # type: ignore
 
 @jit
 def _pairs(one, other):  # type: ignore[no-untyped-def]
-    """Returns float16 [..., 2, 2, 2] of the bytes of words: the last axis is a byte of one and that of the other."""
+    """Returns the bytes of two tensors of words as float16 [..., 2, 2, 2]. The last axis has a byte of ``one`` and the
+    same byte of ``other``.
+    """
     if _INTERPRETED:
         a0, a1, a2, a3 = _byte(one), _byte(one >> 8), _byte(one >> 16), _byte(one >> 24)
         b0, b1, b2, b3 = _byte(other), _byte(other >> 8), _byte(other >> 16), _byte(other >> 24)
