@@ -142,7 +142,7 @@ def _refuse_unknown(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def _changes(folder: Path, rank: int, scale: float) -> dict[str, LowRank]:
-    """Returns the updates by layer name; ``up`` includes the scale."""
+    """Returns the low-rank change of each layer, by layer name. The LoRA scale is multiplied into ``up``."""
     parts: dict[str, dict[str, Tensor]] = {}
     try:
         weights = SafetensorsWeights([folder / WEIGHTS])
@@ -173,7 +173,9 @@ def _low_rank(folder: Path, name: str, pair: Mapping[str, Tensor], rank: int, sc
 
 
 def _form(folder: Path, reader: Mapping[str, Any]) -> str:
-    """Returns the question template without a leading ``{documents}``, because documents always come first."""
+    """Returns the adapter's question template, without a ``{documents}`` at its start, because documents always come
+    first.
+    """
     form = _text(folder, reader, "form").removeprefix("{documents}").lstrip("\n")
     try:
         fields = {(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(form) if name is not None}
@@ -192,7 +194,7 @@ def _text(folder: Path, reader: Mapping[str, Any], key: str) -> str:
 
 
 def _measured(folder: Path, reader: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the measured values. Callers check the values that are not checked here."""
+    """Returns the measured values in reader.json. Values that are not checked here are checked by their users."""
     for key in ("effective", "focused", "passages"):
         if key in reader and not _is_count(reader[key]):
             raise damaged(folder, f"{key} in {READER} is not a number above 0")

@@ -1,5 +1,5 @@
-"""The protocols of models and tokenizers that the engine calls. A model maps tokens to logits over a cache; a tokenizer
-maps text to tokens and back.
+"""The protocols of models and tokenizers, which the engine calls. A model maps tokens to logits, using a cache; a
+tokenizer converts text to tokens and back.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Catalogue of known models, read from ``catalog.toml``: sources, licences and requirements."""
+"""The catalogue of known models, read from ``catalog.toml``: sources, licences and requirements."""
 
 from dataclasses import dataclass
 from functools import cache

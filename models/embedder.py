@@ -78,8 +78,8 @@ def load_embedder(
 
 
 class TransformerEmbedder:
-    """An ``Embedder`` for a BERT-like encoder in ``folder``. The given prefixes are put before queries and passages, as
-    in its training. It is loaded at first use.
+    """An ``Embedder`` for the BERT-like encoder in ``folder``. The two prefixes are put before queries and passages, as
+    in the encoder's training. The encoder is loaded at first use.
     """
 
     def __init__(self, folder: Path, name: str, query_prefix: str = "", passage_prefix: str = "") -> None:
@@ -188,8 +188,8 @@ def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.d
 
 
 class LlamaEmbedder:
-    """An ``Embedder`` for the GGUF file ``path``, run by llama.cpp. It pools the vectors of tokens in the way that the
-    file names, and is loaded at first use.
+    """An ``Embedder`` for the GGUF file ``path``, run by llama.cpp. The vectors of tokens are pooled as the file says.
+    The model is loaded at first use.
 
     Raises ModelError if the GGUF is not an embedding model, or if llama.cpp is not installed.
     """

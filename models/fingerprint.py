@@ -1,4 +1,4 @@
-"""Fingerprints: hashes of everything that the meaning of a page's bytes depends on."""
+"""Fingerprints: hashes of everything on which the meaning of a page's bytes depends."""
 
 import hashlib
 import json

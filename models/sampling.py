@@ -78,7 +78,9 @@ class Sampler:
 
 
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
-    """Mask the least likely tokens, whose probabilities sum to at most 1 - ``top_p`` (arXiv 1904.09751)."""
+    """Mask the least likely tokens, whose probabilities sum to at most 1 - ``top_p`` (top-p sampling, arXiv
+    1904.09751).
+    """
     rising, order = scores.sort()
     unlikely = rising.softmax(-1).cumsum(-1) <= 1 - top_p
     unlikely[-1] = False

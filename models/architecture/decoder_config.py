@@ -151,7 +151,9 @@ def _understood(raw: dict[str, Any], family: str) -> bool:
 
 
 def _choose_windows(values: dict[str, Any], raw: dict[str, Any]) -> None:
-    """Set the sliding windows of a Qwen model: none unless enabled, and then only in the last layers."""
+    """Set each layer's sliding window for a Qwen model: none unless enabled in the config, and then only in the last
+    layers.
+    """
     window = values["sliding_window"] if raw.get("use_sliding_window", False) else None
     first, layers = raw.get("max_window_layers", 28), values["num_hidden_layers"]
     values["sliding_window"] = window
@@ -161,7 +163,9 @@ def _choose_windows(values: dict[str, Any], raw: dict[str, Any]) -> None:
 
 
 def _rope_of(raw: dict[str, Any], longest: Any) -> dict[str, Any] | None:
-    """Returns the RoPE parameters, merged from the two places older configs use. None if a kind or key is unknown."""
+    """Returns the RoPE parameters. Older configs have them in two places, which are merged. Returns None if a kind or
+    key is unknown.
+    """
     scaling = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(scaling, dict):
         return None
@@ -177,7 +181,7 @@ def _rope_of(raw: dict[str, Any], longest: Any) -> dict[str, Any] | None:
 
 
 def _sound(values: dict[str, Any]) -> bool:
-    """Returns True if all types are right and sizes are consistent. RoPE needs an even head size."""
+    """Returns True if all values have the right types and the sizes are consistent. RoPE needs an even head size."""
     counts = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
     sizes = [values[name] for name in (*counts, "num_key_value_heads", "head_dim", "max_position_embeddings")]
     if not all(type(value) is int and value > 0 for value in sizes) or not isinstance(values["rms_norm_eps"], float):

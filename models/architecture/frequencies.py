@@ -37,7 +37,7 @@ def frequencies(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:
 
 
 def _llama3(plain: Tensor, rope: Mapping[str, Any]) -> Tensor:
-    """Scale long wavelengths fully, medium ones in part and short ones not at all (Llama 3.1)."""
+    """Scale low frequencies fully, medium ones in part and high ones not at all (Llama 3.1)."""
     low, high, trained = (
         rope[name] for name in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     )
@@ -47,7 +47,9 @@ def _llama3(plain: Tensor, rope: Mapping[str, Any]) -> Tensor:
 
 
 def _yarn(waves: Tensor, rope: Mapping[str, Any], dim: int) -> Tensor:
-    """Keep fast channels, scale channels that never complete a rotation, and blend between (YaRN, arXiv 2309.00071)."""
+    """Keep high frequencies, scale those of channels that never complete a rotation, and blend in between (YaRN, arXiv
+    2309.00071).
+    """
     first, last = (_channel(rope, dim, rope.get(name) or n) for name, n in (("beta_fast", 32), ("beta_slow", 1)))
     if rope.get("truncate", True):
         first, last = math.floor(first), math.ceil(last)

@@ -150,20 +150,20 @@ class Geometry:
         return FIXED + int(SLACK * (chunk * per_token + decoded + logits))
 
     def _in_kernels(self, itemsize: int) -> bool:
-        """Returns True if a GPU materializes no scores (see ``reference.flash_runs``). A GPU that is not here counts as
-        recent enough.
+        """Returns True if attention on a GPU does not hold scores in memory (see ``reference.flash_runs``). If no GPU
+        is here, a recent one is assumed.
         """
         width = self.queries // self.heads
         old = torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0)
         return not (self.eager or self.masked or old) and itemsize == 2 and width <= FLASH_WIDTH and width % 8 == 0
 
     def _kernel_bytes(self, chunk: int, context: int, itemsize: int) -> int:
-        """Estimate the peak bytes of a layer's tensors in torch: where a run of pages is decoded, where parts are
-        merged, in RoPE or in the MLP, whichever is largest.
+        """Estimate the peak bytes of a layer's tensors in torch. The peak is in one of four steps, whichever is
+        largest: decoding a run of pages, merging partial outputs, RoPE, or the MLP.
 
-        Embeddings, the layer's input and the normed input exist throughout. One run of pages is decoded at a time, and
-        they are attended to before the open page and the new tokens are. Merging holds float32 outputs twice. RoPE
-        holds q three times.
+        Embeddings, the layer's input and the normed input exist in all steps. Only one run of pages is decoded at a
+        time. Attention to the pages comes before attention to the open page and the new tokens. Merging holds float32
+        outputs twice. RoPE holds q three times.
         """
         runs, parts = min(-(-context // (WIDE_RUN * PAGE)), MAX_PARTS), self._parts(context, WIDE_RUN)
         run = min(WIDE_RUN * PAGE, max(context, chunk)) * self.history * itemsize
@@ -237,7 +237,7 @@ def largest_chunk(
     base, step = (geometry.activation_bytes(n, context, itemsize, device) for n in (0, PAGE))
     chunk = PAGE * max(1, min(int((free - base) // (step - base)), wanted // PAGE))
     while chunk > PAGE and geometry.activation_bytes(chunk, max(chunk, context), itemsize, device) > free:
-        chunk -= PAGE  # long chunks take more for each token: one longer than ``context``, or on a GPU the MLP's
+        chunk -= PAGE  # bytes per token rise in chunks longer than ``context`` and, on a GPU, in the MLP
     return chunk
 
 
@@ -253,7 +253,7 @@ def _head_dim(config: Any) -> int:
 
 
 def _widths(config: Any) -> tuple[int, int]:
-    """Returns the widths of a head's key and value in attention."""
+    """Returns the width of a key and of a value of one head, as attention computes with them."""
     if getattr(config, "kv_lora_rank", None):
         return config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim
     return _head_dim(config), _head_dim(config)
@@ -272,6 +272,8 @@ def _inner(config: Any) -> int:
 
 
 def _largest(config: Any, *names: str) -> int:
-    """Returns the first nonzero config value among ``names``, its maximum if it is a list per layer, else 0."""
+    """Returns the first nonzero config value among ``names``, or 0 if there is none. For a list with a value per layer,
+    returns the maximum.
+    """
     value = next((value for name in names if (value := getattr(config, name, None))), 0)
     return max(value) if isinstance(value, list | tuple) else value

@@ -83,7 +83,7 @@ def loading_options(folder: Path, config: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _alone(text: Any, config: Any) -> Any:
-    """Returns the ``text`` config inside ``config`` as a standalone config."""
+    """Returns ``text``, which is a part of ``config``, as a config of its own."""
     own = copy(text)
     if quantized := getattr(config, "quantization_config", None):
         own.quantization_config = quantized  # else quantized codes would be read as plain numbers
@@ -91,8 +91,8 @@ def _alone(text: Any, config: Any) -> Any:
 
 
 def _renamed(module: Any, stored: Collection[str]) -> tuple[dict[str, str], bool]:
-    """Returns patterns that rename ``stored`` weights to names in ``module``, and whether an output layer is stored.
-    Raises ValueError if the input embeddings are missing.
+    """Returns patterns that rename the ``stored`` weights to names in ``module``, and whether an output layer is among
+    these weights. Raises ValueError if the input embeddings are missing.
     """
     wanted, base = {*module.state_dict()}, f"{module.base_model_prefix}."
     inputs, outputs = (
@@ -119,7 +119,7 @@ def _name_of(module: Any, part: Any) -> str:
 
 
 def _without_towers(kind: Any) -> Any:
-    """Returns a subclass of ``kind`` without the modules that text does not pass through."""
+    """Returns a subclass of ``kind`` that does not build the modules for images and audio."""
 
     def build(module: Any, config: Any) -> None:
         kind.__init__(module, config)

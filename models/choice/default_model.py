@@ -53,7 +53,9 @@ def _choose_weights(settings: Settings) -> str:
 
 
 def _computes_on_processor(device: str) -> bool:
-    """Returns True if ``device`` means the CPU. Imports torch, which takes seconds, only if it is a CUDA build."""
+    """Returns True if the setting ``device`` selects the CPU. Imports torch, which takes seconds, only if it is a CUDA
+    build.
+    """
     if device != "auto":
         return device == "cpu"
     if sys.platform == "darwin" or version("torch").endswith("+cpu"):

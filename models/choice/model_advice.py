@@ -103,14 +103,14 @@ def advise(
 
 
 def _wanted_weights(settings: Settings, device: torch.device) -> str:
-    """Returns the weights requested in the settings, if they differ from those that ``auto`` selects; else empty."""
+    """Returns the weight format in the settings, or an empty text if it is the one that ``auto`` selects."""
     entry = load_catalog().get(settings.model)
     usual = _own_weights(entry, device) if entry else "full"
     return "" if settings.weights in ("auto", usual) else settings.weights
 
 
 def _own_weights(entry: CatalogEntry, device: torch.device) -> str:
-    """Returns the weights that ``auto`` selects."""
+    """Returns the weight format that ``auto`` selects for the model on ``device``."""
     return (entry.weights if device.type == "cpu" else "") or "full"
 
 

@@ -12,19 +12,21 @@ from localctx.models.memory_fit import MemoryFit, MemoryNeed
 from localctx.models.quantized.weight_formats import BITS
 
 MIN_DECODE, MIN_PREFILL = 4, 30  # tokens per second; a slower model is not recommended
-ROOM = 4  # a quarter of the weights' bytes is reserved for the KV cache if the catalogue has no computed sizes
-LEAST_CONTEXT = 4096  # tokens in int8 for which a model that fits on a GPU must have room
+ROOM = 4  # without computed sizes in the catalogue, a quarter of the weights' bytes is reserved for KV
+LEAST_CONTEXT = 4096  # tokens of KV in int8 for which a model must leave room on a GPU
 BANDWIDTH_SHARE = 0.85  # share of the measured bandwidth that decoding reaches while reading weights
 DECODE_OVERHEAD = 0.01  # seconds per token
 ARITHMETIC_SHARE = 0.7  # share of the measured arithmetic rate that a prefill of a few thousand tokens reaches
-MOST_OFF = 2  # times; rates that differ more from the estimate come from a busy machine or a short text
-LLAMA_SHARE = 0.3  # the same as ARITHMETIC_SHARE for llama.cpp, which dequantizes weights while multiplying
+MOST_OFF = 2  # greatest factor between a rate and its estimate; a busy machine or a short text gives others
+LLAMA_SHARE = 0.3  # ARITHMETIC_SHARE of llama.cpp, which dequantizes weights while multiplying
 ROUNDED_BYTES = {"int8": 1.4, "int4": 0.9}  # effective bytes read per parameter and token on a CPU
 
 
 @dataclass(frozen=True)
 class MeasuredSpeed:
-    """Prefill and decode speed of a model on this machine, in tokens per second; 0 if not measured."""
+    """The measured speeds of a model on this machine, in prefill and in decoding, in tokens per second; 0 if not
+    measured.
+    """
 
     prefill: float = 0.0
     decode: float = 0.0
@@ -191,7 +193,9 @@ def _estimate(entry: CatalogEntry, machine: Machine, weights: str) -> ModelEstim
 def _with_rates(
     entry: CatalogEntry, machine: Machine, weights: str, need: MemoryNeed, operations: float, nbytes: float
 ) -> ModelEstimate:
-    """Estimate a model that takes ``operations`` to prefill a token, and reads ``nbytes`` to decode one."""
+    """Returns the estimate for a model that needs ``operations`` operations to prefill a token, and reads ``nbytes``
+    bytes to decode one.
+    """
     fit, rates = need.fit_device(machine.free), machine.rates
     if not all(vars(rates).values()):
         return ModelEstimate(entry, weights, fit, 0, 0)
@@ -200,8 +204,8 @@ def _with_rates(
 
 
 def _memory(entry: CatalogEntry, machine: Machine, weights: str) -> int:
-    """Estimate the peak bytes of loading; ``load.loading_bytes`` computes them exactly from a model's files. On a CPU,
-    transformers loads all weights before they are blocked, and NativeDecoder does not.
+    """Estimate the peak bytes while the model is loaded; ``load.loading_bytes`` computes them exactly from a model's
+    files. On a CPU, transformers loads all weights before they are stored in blocks. NativeDecoder does not.
     """
     loaded = entry.bytes if machine.precision != "float32" else 4 * entry.parameters
     if machine.device == "cpu" and entry.family not in NATIVE_FAMILIES:
@@ -214,7 +218,9 @@ def _memory(entry: CatalogEntry, machine: Machine, weights: str) -> int:
 
 
 def _bytes_read(entry: CatalogEntry, machine: Machine, weights: str) -> float:
-    """Returns the bytes of weights read to decode a token. A CPU reads 16-bit weights without converting them first."""
+    """Returns the bytes of weights that are read to decode a token. On a CPU, 16-bit weights are read as they are,
+    without a float32 copy.
+    """
     if weights == "full":
         return entry.used_parameters * (4 if machine.precision == "float32" and machine.device != "cpu" else 2)
     return entry.used_parameters * (ROUNDED_BYTES[weights] if machine.device == "cpu" else BITS[weights] / 8)

@@ -124,8 +124,8 @@ def _other(model: InstalledModel, machine: Machine) -> ListedModel | None:
 
 
 def _described(name: str, path: Path, machine: Machine) -> ListedModel:
-    """Returns the model at ``path``, read from its config or GGUF. Raises OSError, and ModelError for a model that
-    generates no text.
+    """Returns the model at ``path`` as a ListedModel, from its config or GGUF. Raises OSError, and ModelError for a
+    model that generates no text.
     """
     source = _read(path / MANIFEST).get("source", {})
     if gguf := find_gguf(str(path)):

@@ -169,13 +169,17 @@ def find_config(name: str, models_dir: Path) -> Path:
 
 
 def _is_native(config_file: Path, device: torch.device, dtype: torch.dtype) -> bool:
-    """Returns True for a NativeDecoder, whose weights keep their dtype and whose activations are float32."""
+    """Returns True if NativeDecoder computes the model. Its weights then keep their dtype, and its activations are
+    float32.
+    """
     known = device.type == "cpu" and dtype in NATIVE_PRECISIONS
     return known and parse_native_config(json.loads(config_file.read_text("utf-8"))) is not None
 
 
 def _bytes(module: Any, weights: str, device: torch.device, finer: Collection[str]) -> int:
-    """Returns the bytes of the weights of ``module`` on ``device``; tied weights count once."""
+    """Returns the bytes of the weights of ``module`` on ``device``; tied weights count once. ``finer`` are layers that
+    use 8 bits.
+    """
     return packed_bytes(module, weights) if is_packed(weights, device) else parameter_bytes(module, weights, finer)
 
 

@@ -1,4 +1,6 @@
-"""AttentionPass: the layers of one forward pass attend through it. It refuses layers that do not match the KVShape."""
+"""AttentionPass: one forward pass, through which a model's layers attend. It refuses layers that do not match the
+KVShape.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,9 +80,9 @@ class AttentionPass(StatePass):
         self.check_states()
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Take the place of transformers' ``Cache.update``: record the new latents ``k`` and ``v`` of a layer, and
-        return only the new ones. (The history is expanded later, run by run.) Layers without latents also call this
-        method; their keys and values are returned unchanged.
+        """Called by transformers instead of ``Cache.update``: record the new latents ``k`` and ``v`` of a layer, and
+        return only the new ones. (Earlier latents are expanded later, run by run.) Layers without latents also call
+        this method; their keys and values are returned unchanged.
         """
         self._latents = k[0], v[0]
         return k, v
@@ -126,7 +128,9 @@ class AttentionPass(StatePass):
         return cached
 
     def _next(self, layer: int) -> int:
-        """Returns the cached layer of a model's ``layer``. Raises UnsupportedModel if the layer is out of order."""
+        """Returns the index of the cached layer for the model layer ``layer``. Raises UnsupportedModel if the layer is
+        out of order.
+        """
         if self._attended == len(self._order) or layer != self._order[self._attended]:
             raise UnsupportedModel("order", told=f"layer {layer} at {self._attended} of {len(self._order)}")
         self._attended += 1

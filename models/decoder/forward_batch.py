@@ -57,8 +57,8 @@ class ForwardBatch(AttentionPass):
         super().__init__(requests[0].cache.pool.shape, layers)
         self.requests, self.cancelled, self.until = requests, cancelled, until
         self.probed: tuple[Tensor, Tensor] | None = None
-        self._alone = list[tuple[slice, Cache]]()  # with the slice of each one's tokens
-        self._batches = list[tuple[Tensor | None, DecodeBatch]]()  # with token indices; None: all tokens
+        self._alone = list[tuple[slice, Cache]]()  # sequences that attend alone, with the slice of their tokens
+        self._batches = list[tuple[Tensor | None, DecodeBatch]]()  # with their token indices; None: all tokens
 
     @contextmanager
     def open_step(self) -> Iterator[None]:
@@ -206,11 +206,11 @@ class ForwardBatch(AttentionPass):
 
     @property
     def _whole_batch(self) -> DecodeBatch | None:
-        """The decode batch with all tokens, if there is one."""
+        """Returns the decode batch if one batch has all tokens of this pass, else None."""
         return self._batches[0][1] if not self._alone and self._batches[0][0] is None else None
 
     def _arrange(self) -> None:
-        """Group the sequences that attend together, with the indices of their tokens."""
+        """Group the sequences that attend in one call, and list the indices of their tokens."""
         end, together = 0, defaultdict[tuple[str, int], list[tuple[list[int], Cache]]](list)
         for tokens, cache, _ in self.requests:
             start, end = end, end + len(tokens)
@@ -229,7 +229,7 @@ def make_decode_batch(sequences: Sequence[tuple[Cache, int]]) -> DecodeBatch:
     belong to one pool, or to pools with the same page format.
     """
     if sequences[0][0].pool.backend.name == "triton":
-        from localctx.kv.batches.triton_decode_batch import TritonDecodeBatch  # which imports Triton
+        from localctx.kv.batches.triton_decode_batch import TritonDecodeBatch  # imports Triton
 
         return TritonDecodeBatch(sequences)
     return DecodeBatch(sequences)

@@ -34,7 +34,7 @@ class LocalModel(ABC):
     """
 
     engine: EngineName = "torch"
-    computed_by: str  # library and version; results of others differ in the last digits
+    computed_by: str  # library and version; with others, the last digits of results differ
     device: torch.device
     dtype: torch.dtype
     precision: torch.dtype  # of matrix products; keys, values and activations have ``dtype``
@@ -149,10 +149,12 @@ class LocalModel(ABC):
         return batch.probed
 
     def _groups(self, requests: Sequence[ForwardRequest]) -> list[list[int]]:
-        """Returns the indices of ``requests`` by forward pass. Each adapter has its own pass; the first one's includes
-        requests without an adapter. If sums depend on the number of rows, each prefill chunk has its own pass, so that
-        batching does not change its result, except chunks whose caches allow joining. With recurrent states every
-        request is alone, because modules compute states along the token axis.
+        """Returns the forward passes for ``requests``: a list of indices of requests for each pass.
+
+        Each adapter has its own pass, and requests without an adapter join the first one. If sums depend on the number
+        of rows, each prefill chunk has its own pass, so that batching does not change its result; chunks whose caches
+        allow joining are an exception. With recurrent states, every request has its own pass, because modules compute
+        states along the token axis.
         """
         if self.shape.states:
             return [[i] for i in range(len(requests))]
@@ -168,15 +170,17 @@ class LocalModel(ABC):
 
     @abstractmethod
     def _run(self, batch: ForwardBatch) -> Tensor:
-        """Returns the logits [wanted, vocabulary] of ``batch``, with the RoPE of its caches, else of this model."""
+        """Returns the logits [wanted, vocabulary] of ``batch``. The RoPE of the batch's caches applies if they have
+        one, else that of this model.
+        """
 
     @abstractmethod
     def _fit(self, adapter: Adapter) -> Any:
-        """Returns the form of ``adapter`` that ``_run`` needs. Raises ModelError for an adapter of another model."""
+        """Returns ``adapter`` in the form that ``_run`` needs. Raises ModelError for an adapter of another model."""
 
     @abstractmethod
     def _rope_of(self, positions: Positions) -> ModelRope:
-        """Returns the RoPE for ``positions``."""
+        """Returns the ModelRope for ``positions``, a config's RoPE parameters and window lengths."""
 
 
 def _by_adapter(requests: Sequence[ForwardRequest], indices: Sequence[int]) -> list[list[int]]:

@@ -68,8 +68,8 @@ class ModuleAdapters:
         return add_change
 
     def _linear(self, weight: Tensor, device: torch.device) -> torch.nn.Module:
-        """Returns a linear layer: float32 blocks on a CPU, which allow batch-invariant products; else the module's
-        dtype.
+        """Returns a linear layer with ``weight``. On a CPU it has float32 blocks, whose products are batch-invariant.
+        On other devices it has the module's dtype.
         """
         if device.type == "cpu":
             return BlockedLinear(exact_blocks(weight.float()), None, self._row_by_row)

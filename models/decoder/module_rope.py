@@ -61,7 +61,9 @@ def _layouts(angles: list[Angles], keys_at: Callable[[int], list[Tensor]]) -> li
 
 
 def _layout(angle: Tensor, first: Tensor, later: Tensor) -> RopeLayout | None:
-    """Returns the layout that rotates the key ``first`` by ``angle`` into the key ``later``; None if none is close."""
+    """Returns the RopeLayout in which rotating the key ``first`` by ``angle`` gives the key ``later``; None if no
+    layout comes close.
+    """
     rotated = {pairs: pairs.rotate(first.float(), angle.cos(), angle.sin()) for pairs in RopeLayout}
     nearest = min(rotated, key=lambda pairs: _distance(rotated[pairs], later))
     # bf16 differs by 0.004; an all-zero key shows nothing
@@ -73,13 +75,13 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 
 def _attentions(module: Any) -> dict[int, Any]:
-    """Returns attention modules with their own ``k_proj``, by layer index."""
+    """Returns the attention modules that have their own ``k_proj``, by layer index."""
     return {m.layer_idx: m for m in module.modules() if hasattr(m, "layer_idx") and hasattr(m, "k_proj")}
 
 
 def _bias(attention: Any) -> Tensor | None:
-    """Returns the bias that ``k_proj`` adds to every key before RoPE, [kv_heads, D] float32. None without a bias, or if
-    the attention module has a norm.
+    """Returns the bias [kv_heads, D] float32 that ``k_proj`` adds to every key before RoPE. None if there is no bias,
+    or if the attention module has a norm.
     """
     bias = getattr(getattr(attention, "k_proj", None), "bias", None)
     if bias is None or not bias.any() or any("norm" in name for name, _ in attention.named_children()):

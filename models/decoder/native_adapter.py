@@ -38,7 +38,7 @@ def layer_changes(config: DecoderConfig, adapter: Adapter) -> list[LayerChanges]
 
 
 def _parts(config: DecoderConfig, at: str) -> list[list[NamedLinear]]:
-    """Returns the linear layers of a decoder layer, grouped as in ``LayerChanges``."""
+    """Returns the linear layers of the decoder layer at ``at``, grouped as in ``LayerChanges``."""
     hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
     qkv = [
@@ -53,8 +53,8 @@ def _parts(config: DecoderConfig, at: str) -> list[list[NamedLinear]]:
 
 
 def _joined(adapter: Adapter, parts: Sequence[NamedLinear]) -> Change:
-    """Returns one change for concatenated weights: ``down`` matrices stacked by rows, ``up`` matrices block-diagonal.
-    Raises ModelError if a shape does not match.
+    """Returns the change of a weight that joins the linear layers ``parts``. Their ``down`` matrices are stacked, and
+    their ``up`` matrices are the blocks of a block-diagonal matrix. Raises ModelError if a shape does not match.
     """
     downs, ups = list[Tensor](), list[Tensor]()
     for name, outputs, inputs in parts:

@@ -82,7 +82,7 @@ class NativeDecoder(LocalModel):
         return multiply(torch.from_numpy(normed), weights.head)
 
     def _run_at_once(self, batch: ForwardBatch, pages: LayerPages, x: np.ndarray) -> None:
-        """Apply all layers to the rows ``x``, in place, in one call."""
+        """Apply all layers to the tokens' hidden states ``x``, in place, with one kernel call."""
         weights, config = self._weights, self._config
         changes, changed = self._changes(batch)
         cos, sin = self._rotations(batch)
@@ -93,7 +93,9 @@ class NativeDecoder(LocalModel):
         )
 
     def _run_by_layer(self, batch: ForwardBatch, x: np.ndarray) -> None:
-        """Apply one layer after another to the rows ``x``, in place: two calls and attention per layer."""
+        """Apply one layer after another to the tokens' hidden states ``x``, in place. Each layer takes two kernel calls
+        and attention.
+        """
         weights, eps = self._weights, self._config.rms_norm_eps
         chunk = any(len(request.tokens) > MAX_DECODE_TOKENS for request in batch.requests)
         before, after = (enter_chunk, leave_chunk) if chunk and not self.batch_invariant else (enter, leave)
@@ -116,7 +118,7 @@ class NativeDecoder(LocalModel):
         return DecoderChanges(layer_changes(self._config, adapter))
 
     def _rotations(self, batch: ForwardBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Returns cosines and sines [T, D / 2] for the tokens' positions."""
+        """Returns the cosines and sines [T, D / 2] for the positions of the batch's tokens."""
         rope = batch.rope or self.rope
         assert rope, "a plain decoder has rotary positions"
         angles = rope.angles[0]
@@ -169,7 +171,7 @@ class NativeWeights:
 
     @property
     def count(self) -> int:
-        """The number of parameters; tied ones count once."""
+        """The number of parameters; tied parameters count once."""
         blocks, floats = self._parts()
         return sum(part.size for part in blocks) + sum(part.size for part in floats)
 
@@ -205,8 +207,8 @@ class NativeWeights:
         return entry, exits
 
     def _blocks(self, *parts: tuple[str, int, int], kind: int | None = None) -> Blocks:
-        """Returns the named weights [outputs, inputs] concatenated to one matrix. ``kind`` is the number kind for the
-        output layer, if weights are quantized.
+        """Returns the named weights [outputs, inputs], concatenated to one matrix in blocks. ``kind`` is the number
+        format for quantized weights of the output layer.
         """
         if self.stored == "full":
             matrices = [self._matrix(*part) for part in parts]
@@ -216,7 +218,9 @@ class NativeWeights:
         return grouped_blocks(first.join(*others) if others else first)
 
     def _groups(self, kind: int, name: str, outputs: int, inputs: int) -> Groups:
-        """Returns a weight as published in this number ``kind``, else quantized to it."""
+        """Returns the quantized weight ``name`` in the number format ``kind``: the published one if there is one in
+        this format, else quantized here.
+        """
         quantize = int4_groups if kind == NIBBLES else int8_groups
         weight = self._matrix(name, outputs, inputs)
         return self._published.groups(f"{name}.weight", kind) or quantize(weight)

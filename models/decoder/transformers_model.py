@@ -105,8 +105,8 @@ class TransformersModel(LocalModel):
 
     @torch.inference_mode()
     def _keys_at(self, positions: Positions, position: int) -> list[Tensor]:
-        """Returns the tensor that RoPE rotates, of one token at ``position``, by layer: k, or a latent layer's v,
-        [H, 1, D].
+        """Returns, for each layer, the tensor that RoPE rotates for one token at ``position``: the key, or the value of
+        a latent layer, [H, 1, D].
         """
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         token = self._config.vocab_size // 2  # token 0 may be padding, whose embedding is zero
@@ -118,8 +118,8 @@ class TransformersModel(LocalModel):
 
 
 def _can_capture(module: Any, stored: str) -> bool:
-    """Returns True if forward passes can be captured as CUDA graphs. In int8, bitsandbytes waits for the device to find
-    outliers, and some families branch in Python.
+    """Returns True if forward passes can be captured as CUDA graphs. In int8 they cannot, because bitsandbytes waits
+    for the device to find outliers. Some families cannot, because their code branches in Python.
     """
     return module.device.type == "cuda" and stored != "int8" and getattr(module, "_can_compile_fullgraph", False)
 

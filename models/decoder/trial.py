@@ -162,7 +162,9 @@ def _counts_after_padding(module: Any) -> bool:
 
 
 class _TrialPass(AttentionPass):
-    """A pass that computes only shapes. It creates masks, and recognizes them when layers attend."""
+    """A pass on the meta device, which computes only shapes. It creates the masks, and recognizes them when layers
+    attend.
+    """
 
     def __init__(self, shape: KVShape, layers: LayerMap, numbers: MetaTensorMode, before: States | None = None) -> None:
         super().__init__(shape, layers)
@@ -179,7 +181,7 @@ class _TrialPass(AttentionPass):
 
     @property
     def states(self) -> Any:
-        """The states that layers stored."""
+        """The recurrent states that layers stored in this pass."""
         return self._states
 
     @property
@@ -220,7 +222,7 @@ class _TrialPass(AttentionPass):
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **_: Any
     ) -> Tensor:
-        """Check the shapes in the attention call of a layer. Returns a tensor of the right size, without values."""
+        """Check the shapes in a layer's call of attention. Returns a tensor of the right shape, without values."""
         entered = self.enter_layer(layer, k, v, expand)
         self.positioned |= _POSITIONS in self._numbers.sources_of(q)
         k, v = expand(*entered.new) if expand else (k, v)
@@ -231,7 +233,9 @@ class _TrialPass(AttentionPass):
 
 
 class _TrialStates:
-    """Recurrent states of a trial: ``now`` before the pass (None at the first token), ``found`` stored by layers."""
+    """The recurrent states of a trial: ``now`` are those before the pass (None at the first token), ``found`` those
+    that layers stored.
+    """
 
     def __init__(self, now: States | None) -> None:
         self.now, self.found = now, dict[StateKey, Tensor]()
@@ -263,7 +267,9 @@ def _trial_mask(**how: Any) -> Tensor:
 
 
 def _visible(window: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns positions of queries and keys, pair by pair, and whether the query sees the key."""
+    """Returns pairs of a query and a key as three tensors: the query positions, the key positions, and whether the
+    query sees the key.
+    """
     far = [0, 1, 2, 100, 1000, 100_000, *((window - 1, window, window + 1) if window else ())]
     pairs = [(q, q - d) for d in far for q in (d, d + 1, 200_000 + d)]
     pairs += [(q, q + d) for d in far[1:] for q in (0, 1, 200_000)]

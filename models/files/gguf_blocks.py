@@ -1,8 +1,8 @@
-"""Stores the quantized blocks of a GGUF file (Q4_0, Q4_1, Q4_K, Q8_0) beside the weights converted from it.
+"""Stores the quantized blocks of a GGUF file (Q4_0, Q4_1, Q4_K, Q8_0) beside the weights converted from that file.
 
-So 4- and 8-bit weights are exactly the published ones, not rounded again. The file has the bytes of each matrix as in
-the GGUF, with rows in the order of transformers' modules. It also names matrices that a 4-bit file stores with more
-bits (Q5_K and Q6_K in Q4_K_M), which are computed at 8 bits.
+With these blocks, 4- and 8-bit weights are exactly the published ones, not rounded again. The stored file has the bytes
+of each matrix as in the GGUF, with rows in the order of transformers' modules. It also names matrices that a 4-bit GGUF
+stores with more bits (Q5_K and Q6_K in Q4_K_M), which are computed at 8 bits.
 """
 
 import json
@@ -100,7 +100,9 @@ def groups_of(blocks: Tensor, ggml_type: int) -> Groups:
 
 
 def _parts(blocks: Tensor, ggml_type: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Returns the exact codes [out, groups, 32], scales and minima [out, groups] float32 of blocks."""
+    """Returns the exact codes [out, groups, 32], and the scales and minima [out, groups] float32, of a GGUF's
+    ``blocks``.
+    """
     scales = _half(blocks, 0).float()
     if ggml_type == _Q8_0:
         return blocks[..., 2:].contiguous().view(torch.int8), scales, None
@@ -117,7 +119,7 @@ def _parts(blocks: Tensor, ggml_type: int) -> tuple[Tensor, Tensor, Tensor | Non
 
 
 def _nibbles(packed: Tensor) -> Tensor:
-    """Returns the codes [out, groups, 32] of bytes [out, ..., n]: n low nibbles, then n high nibbles."""
+    """Unpack bytes [out, ..., n] to codes [out, groups, 32]. The n low nibbles come first, then the n high nibbles."""
     return torch.stack([packed & 15, packed >> 4], -2).reshape(len(packed), -1, GROUP)
 
 
@@ -167,7 +169,9 @@ def _half(blocks: Tensor, at: int) -> Tensor:
 
 
 def _module_name(name: str) -> str:
-    """Returns the name in a plain transformers decoder for a GGUF tensor name; empty for other tensors."""
+    """Returns the name of a module in a plain transformers decoder for the name of a GGUF tensor; empty for other
+    tensors.
+    """
     whole = {"token_embd.weight": "model.embed_tokens.weight", "output.weight": "lm_head.weight"}
     match name.split("."):
         case ["blk", layer, part, "weight"] if part in _LAYER:
@@ -183,7 +187,9 @@ def _blocks(data: mmap.mmap, tensor: GgufTensor) -> Tensor:
 
 
 def _in_order(blocks: Tensor, name: str, kind: int, header: GgufHeader, weight: Tensor) -> Tensor | None:
-    """Returns block rows in the order of the converted ``weight``; None if no known order reproduces it."""
+    """Returns the rows of ``blocks`` in the order of the converted ``weight``. Returns None if no known order
+    reproduces that weight.
+    """
     heads = header.get(_HEADS.get(name.split(".")[-2], ""))
     orders = [blocks]
     if isinstance(heads, int) and heads > 0 and len(blocks) % (2 * heads) == 0:  # ggml rotates neighbours, not halves
@@ -200,7 +206,7 @@ def _means(blocks: Tensor, kind: int, weight: Tensor) -> bool:
 
 
 def _joined(module: str) -> list[str]:
-    """Returns the names of a layer's module and of those concatenated with it."""
+    """Returns the names of a layer's ``module`` and of the modules that are concatenated with it."""
     at, _, name = module.rpartition(".")
     names = next((names for names in _TOGETHER if name in names), {name})
     return [f"{at}.{each}" for each in names]

@@ -145,7 +145,9 @@ class _HeaderReader:
 
 
 def _placed(tensors: dict[str, GgufTensor], end: int, alignment: int, size: int) -> dict[str, GgufTensor]:
-    """Convert tensor offsets from the data section, which follows the header's ``end``, to file offsets."""
+    """Convert the offsets of ``tensors`` to offsets in the file. Given offsets count from the data section, which
+    follows the header's ``end``.
+    """
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
@@ -164,7 +166,9 @@ def _refuse_parts(header: GgufHeader) -> None:
 
 
 def check_sizes(header: GgufHeader) -> None:
-    """Raise ValueError for model sizes beyond the file's contents: building such a model would fill the memory."""
+    """Raise ValueError if the model sizes in the header exceed the contents of the file. Building such a model would
+    fill the memory.
+    """
     limits = {"block_count": len(header.tensors), "embedding_length": header.weights, "vocab_size": header.weights}
     for name, limit in limits.items():
         if (value := header.get(name)) is not None and not (isinstance(value, int) and 0 < value <= limit):

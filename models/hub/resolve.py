@@ -163,7 +163,7 @@ def _existing(name: str) -> Path | None:
 
 
 def _local(folder: Path) -> Path:
-    """Returns the user's own folder if it has safetensors and a config.json. Raises ModelError otherwise."""
+    """Returns the user's own ``folder`` if it has safetensors and a config.json. Raises ModelError otherwise."""
     if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
         return folder.resolve()
     if any(path for kind in _PICKLES for path in folder.glob(kind)):
@@ -228,9 +228,9 @@ def _from(
 
 
 def _convert_known(folder: Path, digest: str, need: int, work_folder: Path, progress: ProgressCallback) -> Path:
-    """Convert the GGUF in ``folder`` after checking its SHA-256 ``digest``, so that its source need not be trusted.
+    """Convert the GGUF in ``folder``. Its SHA-256 must be ``digest``, so the source of the file need not be trusted.
 
-    Raises SourceFailed for another file.
+    Raises SourceFailed if the hash differs.
     """
     gguf = find_gguf(str(folder))
     if gguf is None or sha256(gguf) != digest:

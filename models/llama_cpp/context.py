@@ -171,7 +171,9 @@ class LlamaContext:
         return torch.from_numpy(np.stack(arrays)) if arrays else torch.empty(0, self.vocabulary)
 
     def _watch(self, cancelled: Callable[[], bool] | None) -> None:
-        """Make llama.cpp call ``cancelled`` between operations, at most every POLL seconds; None: never."""
+        """Make llama.cpp call ``cancelled`` between operations, at most once every POLL seconds. None stops these
+        calls.
+        """
         callback = self._library.ggml_abort_callback
         self._callback = callback(_polled(cancelled)) if cancelled else callback()
         self._library.llama_set_abort_callback(self._context, self._callback, None)

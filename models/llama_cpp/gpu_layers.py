@@ -1,6 +1,6 @@
-"""Chooses the layers of a GGUF that go to a GPU: as many as fit in its memory with keys, values and buffers.
+"""Chooses the layers of a GGUF that go to a GPU: as many as fit into its memory together with keys, values and buffers.
 
-llama.cpp fills a GPU from the end: first the output layer, then the last layers. The rest stays in RAM.
+llama.cpp fills a GPU from the end: first the output layer, then the last layers. The other layers stay in RAM.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,9 @@ def gpu_layers(gguf: GgufFile, sizes: LlamaSizes, free: float) -> GpuLayers:
 
 
 def _weights(gguf: GgufFile) -> tuple[list[int], int]:
-    """Returns the bytes of each layer's tensors, and of the output layer, which may be a copy of tied embeddings."""
+    """Returns the bytes of each layer's tensors, and the bytes of the output layer, which may be a copy of tied
+    embeddings.
+    """
     by_name = gguf.tensor_bytes
     layers = [0] * gguf.header.get("block_count", 1)
     for name, nbytes in by_name.items():
@@ -80,8 +82,8 @@ def _weights(gguf: GgufFile) -> tuple[list[int], int]:
 
 
 def _kv(gguf: GgufFile, layers: int, context: ContextBytes) -> list[float]:
-    """Returns each layer's bytes of a context: KV in proportion to KV heads, states split evenly over layers without KV
-    heads.
+    """Returns the bytes that each layer takes of a ``context``. Keys and values are divided in proportion to KV heads,
+    states evenly among layers without KV heads.
     """
     heads = per_layer(gguf.header, "attention.head_count", layers, 1)
     kv_heads = per_layer(gguf.header, "attention.head_count_kv", layers, max(heads, default=1))

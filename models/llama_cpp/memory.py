@@ -76,7 +76,7 @@ class LlamaMemory:
         return self._residents.cells
 
     def allow(self, cells: int) -> None:
-        """Limit the native context to ``cells`` tokens."""
+        """Set the maximum size of the native context to ``cells`` tokens."""
         with self._lock:
             self._residents.max_cells = cells
 
@@ -107,7 +107,7 @@ class LlamaMemory:
         done = dict[int, Tensor]()
         with self._lock:
             before = [sequence.length for sequence in sequences]
-            self._alone = len(sequences) == 1  # else cancelling one could lose another: see ``_decode``
+            self._alone = len(sequences) == 1  # else cancelling one sequence could lose another: see ``_decode``
             stop = cancelled if self._alone or self.kind.rewinds else lambda: False  # the others could not be trimmed
             try:
                 for part in passes([len(own) for own in tokens], self.options.sequences - 1):
@@ -127,7 +127,7 @@ class LlamaMemory:
         num_logits: Sequence[int],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """Run ``forward`` for sequences that are resident together. A sequence with a prefill chunk is alone."""
+        """Run ``forward`` for sequences that can be resident together. A sequence with a prefill chunk is run alone."""
         if len(tokens[0]) > MAX_DECODE_TOKENS:
             self._residents.isolate(sequences[0])
         self._residents.make_resident(sequences)
@@ -149,7 +149,9 @@ class LlamaMemory:
         tokens: Sequence[Sequence[int]],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """Compute one native batch, making room for it as long as possible. Raises OutOfKVMemory, Cancelled."""
+        """Compute one native batch. While the context has no room for the batch, tries to make room. Raises
+        OutOfKVMemory, Cancelled.
+        """
         computed = [sequences[i] for i, *_ in batch]
         while True:
             self._residents.separate([s for s in computed if s.gap], sequences)
@@ -235,7 +237,7 @@ class LlamaMemory:
                     sequence.mark = None  # other text may follow
 
     def _go_back(self, sequence: NativeSequence, mark: SequenceMark) -> None:
-        """Restore the state saved at ``mark``. Raises StateRefused, with the sequence lost."""
+        """Restore the state that was saved at ``mark``. Raises StateRefused, after which the sequence is lost."""
         try:
             self._native.set_state(native_id(sequence), mark.state, partial=True)
         except StateRefused:
@@ -314,7 +316,7 @@ class LlamaMemory:
                 raise StateRefused(f"it holds no tokens {start:,} to {stop:,}")
 
     def _set_state(self, state: np.ndarray, cells: int, keep: Sequence[NativeSequence]) -> None:
-        """Restore a state into the scratch sequence, making room while that may help. Raises StateRefused,
+        """Restore a state into the scratch sequence, making room as long as that may help. Raises StateRefused,
         OutOfKVMemory.
         """
         while True:

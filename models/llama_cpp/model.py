@@ -221,7 +221,7 @@ def load_llama_model(
 
 
 def native_layers(device: torch.device, layers: GpuLayers) -> int:
-    """Returns llama.cpp's ``n_gpu_layers`` for ``layers`` on ``device``; -1 for all layers."""
+    """Returns the value of llama.cpp's option ``n_gpu_layers`` for ``layers`` on ``device``; -1 means all layers."""
     if device.type == "cpu":
         return 0
     return -1 if layers.count == layers.of else layers.count

@@ -1,5 +1,5 @@
-"""Options of llama.cpp contexts, and what a model's memory can do. Does not import torch, so that the child process
-that tries a file starts quickly.
+"""Options of llama.cpp contexts, and the lengths to which sequences can be trimmed. This module does not import torch,
+so that the child process that tries a file starts quickly.
 """
 
 from dataclasses import dataclass

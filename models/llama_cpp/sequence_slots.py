@@ -178,7 +178,9 @@ class SequenceSlots:
                 self._preempt(other)
 
     def _resume(self, sequence: NativeSequence, state: np.ndarray, keep: Sequence[NativeSequence]) -> None:
-        """Restore a sequence's preempted ``state``. Raises OutOfKVMemory, with the sequence preempted again."""
+        """Restore the ``state`` of a preempted sequence. Raises OutOfKVMemory, after which the sequence is preempted
+        again.
+        """
         while not self._restored(sequence, state):
             self._give_back(sequence)
             sequence.preempted = state
@@ -188,7 +190,7 @@ class SequenceSlots:
         self.cut(sequence, sequence.length)
 
     def _restored(self, sequence: NativeSequence, state: np.ndarray) -> bool:
-        """Restore a state into a resident sequence. Returns False if the context has no room for it."""
+        """Try to restore ``state`` into a resident sequence. Returns False if the context has no room for it."""
         try:
             self.native.set_state(native_id(sequence), state)
         except StateRefused:
@@ -238,7 +240,9 @@ class SequenceSlots:
             raise OutOfKVMemory({"device": self.cells}, need, f"llama.cpp's context has {self.cells:,} tokens")
 
     def _grow(self, tokens: int) -> None:
-        """Make a context for ``tokens``, at least twice the current size if allowed, and preempt resident sequences."""
+        """Make a larger context for ``tokens`` tokens, at least twice the current size if that is allowed. Resident
+        sequences are preempted.
+        """
         cells = min(max(tokens, 2 * self.cells, SMALLEST), max(self.max_cells, CELLS))
         cells = -(-cells // CELLS) * CELLS
         if cells <= self.cells:

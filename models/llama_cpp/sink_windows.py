@@ -1,5 +1,5 @@
-"""Evicts tokens of llama.cpp sequences by their keeper (StreamingLLM, arXiv:2309.17453). Positions count only the
-remaining tokens.
+"""Evicts tokens of llama.cpp sequences as their keepers decide (StreamingLLM, arXiv:2309.17453). Positions count only
+the remaining tokens.
 
 Evicted tokens are removed at once, which frees their cells. Later tokens move to the sinks only when the next tokens
 are computed, because llama.cpp re-rotates moved keys at the start of a batch. A state read before that would have new

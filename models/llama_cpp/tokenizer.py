@@ -62,14 +62,16 @@ class LlamaTokenizer:
         return lambda token: decoder.decode(self._piece(token))
 
     def _piece(self, token: int, room: int = _PIECE) -> bytes:
-        """Returns the bytes of a token's text; empty for a control token."""
+        """Returns the bytes of a token's text; empty for a control token. ``room`` is the size of
+        the buffer in bytes.
+        """
         text = ctypes.create_string_buffer(room)
         length = self._library.llama_token_to_piece(self._vocabulary, token, text, room, 0, False)
         return text.raw[:length] if length >= 0 else self._piece(token, -length)
 
     def _tokenize(self, text: str, *, controls: bool = False, bounds: bool = False) -> list[int]:
-        """Returns the tokens of ``text``. ``controls``: control tokens in it are encoded as such. ``bounds``: adds BOS
-        and EOS as the model requires. Raises ValueError.
+        """Returns the tokens of ``text``. If ``controls`` is True, control tokens in the text become control tokens,
+        not plain text. If ``bounds`` is True, BOS and EOS are added as the model requires. Raises ValueError.
         """
         data = text.encode("utf-8", "replace")
         room = len(data) + 8

@@ -1,1 +1,1 @@
-"""Other engines and their files, which `bench` and `quality` compare with localctx."""
+"""Other engines with their model files, with which `bench` and `quality` compare localctx."""

@@ -1,4 +1,4 @@
-"""llama.cpp, through llama-cpp-python, as a peer in benchmarks."""
+"""llama.cpp, used through llama-cpp-python, as a peer in benchmarks."""
 
 import ctypes
 import functools

@@ -1,4 +1,4 @@
-"""transformers' own caches, with the same weights, as peers in benchmarks.
+"""The KV caches of transformers, with the same weights as localctx, as peers in benchmarks.
 
 ``QuantizedCache`` (backends hqq and quanto, extra ``localctx[peers]``) keeps up to 128 tokens in full precision. When
 that buffer is full, it dequantizes all older tokens, appends the buffer and quantizes everything again. The fp8 backend

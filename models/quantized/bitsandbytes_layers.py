@@ -1,4 +1,6 @@
-"""bitsandbytes: quantizes linear layers to int8 or nf4 on a GPU while transformers loads them, and their sizes."""
+"""Quantizes linear layers to int8 or nf4 on a GPU with bitsandbytes, while transformers loads them, and computes the
+sizes of such layers.
+"""
 
 import logging
 import sys

@@ -36,9 +36,9 @@ class RowByRow:
 
 
 class BlockedLinear(torch.nn.Module):
-    """A linear layer that stores its weight only in the blocks of our CPU kernels. ``row_by_row`` is the switch
-    (RowByRow) of its model. Some model families read the dtype of a layer's ``weight``, so there is an empty
-    placeholder of this ``dtype``.
+    """A linear layer that stores its weight only in the blocks of our CPU kernels. ``row_by_row`` is the model's
+    RowByRow, the switch that makes products batch-invariant. Some model families read the dtype of a layer's
+    ``weight``, so there is an empty placeholder of this ``dtype``.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class BlockedLinear(torch.nn.Module):
 
 class BlockedExperts(ExpertWeights):
     """The weights of the experts of a layer (MoE), stored only in the blocks of our CPU kernels. ``row_by_row`` is the
-    switch (RowByRow) of the model.
+    model's RowByRow, the switch that makes products batch-invariant.
     """
 
     def __init__(self, blocks: ExpertBlocks) -> None:
@@ -93,9 +93,9 @@ def _is_supported(weight: Tensor) -> bool:
 
 
 def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
-    """Replace the CPU linear layers of ``module`` by BlockedLinear, and its experts by BlockedExperts, unless that is
-    done. ``weights`` is the format of their weights: full, int8 or int4. Returns the RowByRow switch that these layers
-    share.
+    """Replace the CPU linear layers of ``module`` by BlockedLinear, and its experts by BlockedExperts, except layers
+    already replaced. ``weights`` is the format of their weights: full, int8 or int4. Returns the RowByRow switch that
+    these layers share.
     """
     row_by_row, output = RowByRow(), output_layer(module)
     pack_experts(module, expert_packer(weights))

@@ -1,4 +1,4 @@
-"""Experts in int8 or nf4 on a GPU. Each product dequantizes the matrices of the chosen experts."""
+"""Weights of experts (MoE) in int8 or nf4 on a GPU. Each product dequantizes the matrices of the chosen experts."""
 
 from abc import abstractmethod
 

@@ -1,5 +1,6 @@
-"""Finds and computes mixtures of experts. transformers fuses the weights of all experts into three-dimensional
-parameters, by which this module finds them in any family. They are computed from quantized or blocked weights.
+"""Finds mixtures of experts in transformers modules, and computes them with quantized or blocked weights. transformers
+fuses the weights of all experts into three-dimensional parameters, so experts of any family are found by these
+parameters.
 """
 
 from abc import abstractmethod
@@ -77,9 +78,11 @@ def packed_experts(module: torch.nn.Module) -> Iterator[ExpertWeights]:
 
 
 def _mix(self: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-    """Compute the experts ``chosen`` [tokens, k] for hidden [tokens, width], weighted by ``shares`` [tokens, k].
+    """Returns the outputs of the experts ``chosen`` [tokens, k] for hidden [tokens, width], weighted by ``shares``
+    [tokens, k].
 
-    A token's k results are summed in its own order of experts, so other tokens' choices do not affect the sum.
+    The k results of a token are summed in that token's order of experts, so other tokens' choices do not affect the
+    sum.
     """
     experts, order = chosen.flatten().sort(stable=True)
     x = hidden[order // chosen.shape[1]]

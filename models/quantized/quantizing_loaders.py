@@ -1,4 +1,5 @@
-"""Quantizers for transformers' loader. They pack each weight as soon as it is read, so only one is unpacked at a time.
+"""Quantizers for transformers' loader. They pack each weight as soon as it is read, so only one unpacked weight exists
+at a time.
 
 Import this module only when loading a model, because it imports transformers, which takes seconds.
 """
@@ -90,7 +91,7 @@ class _BlockLinear(ConversionOps):
         self._weights = weights
 
     def convert(self, input_dict: dict[str, Any], *patterns: Any, **how: Any) -> dict[str, Any]:
-        """Returns no parameters for transformers to set."""
+        """Replace the layer. Returns no parameters for transformers to set."""
         for name, value in input_dict.items():
             layer = name.removesuffix(".weight")
             linear = how["model"].get_submodule(layer)
@@ -111,7 +112,7 @@ class _DequantizeMxfp4(ConversionOps):
 
 
 def _tensor(found: Any) -> Tensor:
-    """Returns the tensor that transformers read, which it may pass in a list."""
+    """Returns the tensor in ``found``. transformers passes a tensor directly or in a list."""
     return found[0] if isinstance(found, list) else found
 
 
@@ -141,7 +142,7 @@ class _Nf4Quantizer(_PacksExperts, Bnb4BitHfQuantizer):
 
 
 class _LinearQuantizer(HfQuantizer):
-    """Packs linear layers except the output layer, which may be tied to an embedding."""
+    """A quantizer that packs linear layers except the output layer, which may be tied to an embedding."""
 
     is_trainable = requires_calibration = False
 

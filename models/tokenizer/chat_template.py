@@ -177,10 +177,12 @@ def _renderer_of(process: int) -> _Renderer:
 
 
 def _renderer() -> _Renderer:
-    """Returns the renderer of this process. A forked process must not share pipes with its parent."""
+    """Returns the renderer of this process. A forked process gets a new one, because it must not share pipes with its
+    parent.
+    """
     return _renderer_of(os.getpid())
 
 
 def _any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """Returns a pattern for any of ``words``, longest first. Without words it never matches."""
+    """Returns a pattern that matches any of ``words``, longest first. Without words it never matches."""
     return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")

@@ -86,8 +86,8 @@ class ChatTokenizer:
         return lambda token: decoder.step(backend, token) or ""
 
     def _encode(self, text: str, *, split: bool = False, bounds: bool = False) -> list[int]:
-        """Returns the tokens of ``text``. ``split``: special tokens in it are encoded as plain text. ``bounds``: adds
-        the tokenizer's BOS and EOS.
+        """Returns the tokens of ``text``. If ``split`` is True, special tokens in the text are encoded as plain text.
+        If ``bounds`` is True, the tokenizer's BOS and EOS are added.
         """
         if self._backend.encode_special_tokens != split:
             self._backend.encode_special_tokens = split

@@ -1,7 +1,8 @@
-"""Reads the tokenizer of a NativeDecoder or BertEncoder folder without transformers, if the result is the same.
+"""Reads the tokenizer of a NativeDecoder or BertEncoder folder without transformers, if transformers would give the
+same result.
 
 transformers rebuilds some tokenizers from their vocabulary, adds tokens named in a config, and repairs known errors. If
-a folder needs none of that, its tokenizer is tokenizer.json unchanged.
+a folder needs none of that, the tokenizer is tokenizer.json unchanged.
 """
 
 import json
@@ -120,7 +121,7 @@ def _template(folder: Path, raw: dict[str, Any]) -> str:
 
 
 def _named(raw: dict[str, Any], qwen: bool) -> dict[str, str]:
-    """Returns the special tokens by name. transformers' Qwen class has its own defaults."""
+    """Returns the special tokens by name. For Qwen these include the defaults of transformers' class."""
     own = dict.fromkeys(("eos_token", "unk_token", "pad_token"), "<|endoftext|>") if qwen else {}
     found = {name: raw.get(name, own.get(name)) for name in _NAMED}
     return {name: _content(token) for name, token in found.items() if token is not None}
@@ -136,7 +137,9 @@ def _content(token: Any) -> str:
 
 
 def _added_already(backend: Any, raw: dict[str, Any], special: list[str], qwen: bool) -> bool:
-    """Returns True if tokenizer.json has all tokens that the config would add, with the same flags."""
+    """Returns True if tokenizer.json already has all tokens that transformers would add from the config, with the same
+    flags.
+    """
     found = backend.get_added_tokens_decoder()
     by_content = {token.content: token for token in found.values()}
     listed = raw.get("added_tokens_decoder", {})
@@ -162,7 +165,9 @@ def _listed_flags(token: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _is_qwen(backend: Any) -> bool:
-    """Returns True if ``backend`` equals the tokenizer that transformers' class would build from the vocabulary."""
+    """Returns True if ``backend`` equals the tokenizer that transformers' Qwen class would build
+    from the vocabulary.
+    """
     from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
     split = pre_tokenizers.Split(Regex(_QWEN_SPLIT), behavior="isolated", invert=False)
@@ -182,7 +187,9 @@ def _is_qwen(backend: Any) -> bool:
 
 
 def _named_of_encoder(raw: dict[str, Any]) -> dict[str, str]:
-    """Returns the special tokens by name, without XLM-R's mask, which strips the space before it but never occurs."""
+    """Returns the special tokens by name. XLM-R's mask token, which strips the space before it, is left out because
+    texts never contain it.
+    """
     if raw["tokenizer_class"] in _XLM:
         return {**_XLM_TOKENS, **_named({**raw, "mask_token": None}, qwen=False)}
     return {**(_BERT_TOKENS if raw["tokenizer_class"] in _BERT else {}), **_named(raw, qwen=False)}
@@ -195,7 +202,9 @@ def _is_of_its_class(backend: Any, raw: dict[str, Any], named: dict[str, str]) -
 
 
 def _is_xlm(backend: Any, named: dict[str, str]) -> bool:
-    """Returns True if ``backend`` equals the tokenizer that transformers' class would build from the vocabulary."""
+    """Returns True if ``backend`` equals the tokenizer that transformers' XLM-R class would build
+    from the vocabulary.
+    """
     from tokenizers import pre_tokenizers
 
     blanks = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
@@ -209,7 +218,9 @@ def _is_xlm(backend: Any, named: dict[str, str]) -> bool:
 
 
 def _is_bert(backend: Any, raw: dict[str, Any], named: dict[str, str]) -> bool:
-    """Returns True if ``backend`` equals the tokenizer that transformers' class would build from the vocabulary."""
+    """Returns True if ``backend`` equals the tokenizer that transformers' BERT class would build
+    from the vocabulary.
+    """
     from tokenizers import normalizers, pre_tokenizers
 
     letters = normalizers.BertNormalizer(
