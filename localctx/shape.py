@@ -12,14 +12,10 @@ from math import prod
 from types import MappingProxyType
 from typing import Literal
 
-PAGE = (
-    64  # tokens in a page: keys share a scale over a page (KIVI), and CPU kernels use a page's tokens as vector lanes
-)
+PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and CPU kernels use them as vector lanes
 SINK_PAGES = 1  # first pages of a sequence, which hold the attention sinks: they stay bf16 (KVQuant)
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the meaning of a record's bytes changes
-ARITHMETIC_VERSION = (
-    3  # part of every fingerprint; raise it when the last digits of the native decoder's results change
-)
+ARITHMETIC_VERSION = 3  # also; raise it when the native decoder's results change in their last digits
 ALIGN = 64  # bytes; a record starts at a cache line
 FLOAT8 = 256  # flag in the kernels' number formats: the 8 bits are a float (e4m3)
 SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page

@@ -23,10 +23,7 @@ else:
     BINARY = 0
 """The flag with which ``os.open`` does not translate line ends."""
 
-_LOCKED_AT, _HOLDERS = (
-    1 << 30,
-    1024,
-)  # Windows: a lock's first byte, beyond any content; greatest number of shared locks
+_LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most shared locks at once
 _LOOK_SECONDS = 0.001  # between attempts to lock
 
 
@@ -146,9 +143,7 @@ def limit_process(seconds: int, memory: int) -> None:
         for name, limit in limits.items():
             with suppress(AttributeError, ValueError, OSError):
                 _, hard = resource.getrlimit(kind := getattr(resource, name))
-                resource.setrlimit(
-                    kind, (limit, hard)
-                )  # the hard limit is unchanged, so that the soft limit can be raised again
+                resource.setrlimit(kind, (limit, hard))  # the hard limit stays, so that the soft one can be raised
 
 
 def processors() -> int:

@@ -132,9 +132,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     attention.
     """
     groups = q.shape[1] // k.shape[1]
-    together = (
-        (q * q.shape[-1] ** -0.5).unflatten(1, (-1, groups)).flatten(2, 3)
-    )  # query heads that share keys are rows of one product
+    together = (q * q.shape[-1] ** -0.5).unflatten(1, (-1, groups)).flatten(2, 3)  # heads that share keys, in a row
     scores = (together @ k.transpose(-1, -2)).unflatten(2, (groups, -1))
     shares = (scores + mask).softmax(-1)
     return (shares.flatten(2, 3) @ v).unflatten(2, (groups, -1)).flatten(1, 2)
