@@ -1,1 +1,1 @@
-"""Runs tokens through a model: plan, prefill, decode, events."""
+"""Runs tokens through a model: plans, prefills and decodes a request, and yields events."""

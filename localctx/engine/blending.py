@@ -50,8 +50,8 @@ class Blending:
         return f"{self.recompute or 'none'}" + (f"+{self.deviate:.0%}" if self.deviate else "")
 
     def key(self, fingerprint: bytes) -> bytes:
-        """Returns the key under which the store holds the quality result of this blending. ``fingerprint`` is that of
-        the model and codec.
+        """Returns the key under which the store holds the quality result of this blending. ``fingerprint`` is the
+        fingerprint of the model and codec.
         """
         return hashlib.sha256(fingerprint + f"blend {self.name}".encode()).digest()
 
@@ -102,11 +102,11 @@ def no_blending(model: str) -> UsageError:
 
 
 def locate(tokens: Sequence[int], passages: Sequence[CachedPassage]) -> list[PassageSpan]:
-    """Find the passages in a prompt. Returns for each passage the longest run of tokens that it shares with the
-    prompt's ``tokens``, in order.
+    """Find the passages in a prompt. The ``passages`` are in the order of the prompt. Returns for each passage the
+    longest run of tokens that the passage and the prompt's ``tokens`` have in common.
 
-    This needs no knowledge of the chat template or headings. The last token of the prompt is never in a span, because
-    it must be prefilled.
+    The search needs no knowledge of the chat template or headings. The last token of the prompt is never in a span,
+    because it must be prefilled.
     """
     spans, after = list[PassageSpan](), 0
     for passage in passages:
@@ -123,8 +123,8 @@ def _longest_match(tokens: Sequence[int], passage: CachedPassage, after: int) ->
 
 
 def _find_long(tokens: Sequence[int], passage: CachedPassage, after: int) -> PassageSpan | None:
-    """Find a long passage by tokens from its middle; returns None for a short passage, or if the prompt lacks the
-    tokens.
+    """Find a long passage in the prompt by ANCHOR tokens from the middle of the passage. Returns None for a short
+    passage, or if the prompt lacks these tokens.
     """
     middle, end = len(passage.tokens) // 2, len(tokens) - 1
     if len(passage.tokens) <= MAX_COMPARED:
@@ -186,8 +186,8 @@ def refuse_unmovable(model: PagedModel) -> None:
 def _copied_ranges(
     model: PagedModel, cache: Cache, tokens: Sequence[int], span: PassageSpan, deviate: float
 ) -> list[tuple[int, int]]:
-    """Returns the ranges [start, stop) of ``span`` to copy after the tokens in ``cache``: all but the blocks that
-    deviate most.
+    """Returns the ranges [start, stop) of ``span`` to copy after the tokens in ``cache``. The share ``deviate`` of the
+    blocks, those that deviate most, is left out.
     """
     start, stop = cache.length, span.stop
     if start >= stop or not deviate:
@@ -204,8 +204,8 @@ def _pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _deviation(model: PagedModel, cache: Cache, tokens: Sequence[int], span: PassageSpan) -> Tensor:
-    """Returns for each BLOCK of ``span`` [blocks] the mean squared distance, in one layer, between its cached keys and
-    values and those that prefill would compute. ``span`` continues ``cache``.
+    """Returns for each BLOCK of ``span`` [blocks] the mean squared distance, in one layer, between the cached keys and
+    values and the ones that prefill would compute. ``span`` begins where ``cache`` ends.
     """
     layer = min(DEVIATION_LAYER, len(model.shape.layers) - 1)
     computed = model.probe_layer(tokens[span.start : span.stop], cache, layer)

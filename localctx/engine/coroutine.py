@@ -42,14 +42,14 @@ def requests_of(forward: AwaitedForward) -> list[ForwardRequest]:
 
 
 def logits_for(forward: AwaitedForward, logits: list[Tensor]) -> Tensor | list[Tensor]:
-    """Returns the value to send to the coroutine that waits for ``forward``. For a group, it is the whole list of
-    ``logits``; for a single request, it is the only element of the list.
+    """Returns the value to send to the coroutine that waits for ``forward``. A group gets the whole list of ``logits``;
+    a single request gets the only element of the list.
     """
     return logits if isinstance(forward, ForwardGroup) else logits[0]
 
 
 def never_cancelled() -> bool:
-    """Return False. It is the cancel check of a coroutine that cannot be cancelled."""
+    """Returns False. This function is the cancel check of a coroutine that cannot be cancelled."""
     return False
 
 
@@ -84,8 +84,8 @@ class CoroutineRunner(Generic[Result]):
 
 
 def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ComputeFunction:
-    """Returns a function that computes the forward request or group of one coroutine in a pass of its own, without
-    other sequences.
+    """Returns a function that computes a forward request, or a group of requests, for one coroutine. Other sequences
+    are not in the same pass.
     """
     return lambda forward: logits_for(forward, model.forward_each(requests_of(forward), cancelled))
 

@@ -1,5 +1,5 @@
-"""Encodes events as lines of JSON and decodes them, so that one process can show the events of another. Errors are such
-lines too.
+"""Encodes events as lines of JSON and decodes them, so that one process can show the events of another. Errors are
+encoded as lines too.
 """
 
 import json
@@ -47,7 +47,7 @@ def event_to_line(event: Event) -> str:
 
 
 def error_to_line(error: UserError | Cancelled) -> str:
-    """Returns an error as a line of JSON, which is the last line after the events."""
+    """Returns an error as a line of JSON. It is sent after the events, as the last line."""
     if isinstance(error, Cancelled):
         return json.dumps({"error": "Cancelled"}) + "\n"
     known = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))

@@ -83,7 +83,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Note:
-    """One line of text for the user. It is no error: the request continues."""
+    """One line of text for the user. A note is not an error: the request continues."""
 
     text: str
 
@@ -120,9 +120,9 @@ class Quoted:
 
 @dataclass(frozen=True)
 class NearestPassage:
-    """The passage that is nearest to a question to which nothing was found. The event follows the answer that says so.
-    ``citation`` has the form of ``AnswerReport.nearest``. The passage is no answer: show it below the answer, under its
-    own label.
+    """The passage that is nearest to a question for which no answer was found. The event follows the reply that says
+    so. ``citation`` has the form of ``AnswerReport.nearest``. The passage does not answer the question: show it below
+    the reply, under a label of its own.
     """
 
     citation: dict[str, Any]
@@ -130,7 +130,7 @@ class NearestPassage:
 
 @dataclass(frozen=True)
 class PassageAnswered:
-    """The ``answer`` that one passage gives, when a question is put to every passage. A report that groups all answers
+    """The ``answer`` from one passage, when a question is put to every passage. A report that groups all answers
     follows later. ``citation`` has the form of an item of ``AnswerReport.citations``.
     """
 

@@ -40,8 +40,8 @@ class KVEngine(ABC):
     """An engine: it plans, opens and persists the caches of the model of ``runtime``, under the settings of
     ``runtime``. ``rope`` is the current RoPE scaling of the model.
 
-    If ``always_cuts``, chunks end where the documents end even if nothing is persisted. The result then equals that of
-    a persisted run bit for bit.
+    If ``always_cuts``, chunks end where the documents end even if nothing is persisted. The answer then equals, bit for
+    bit, the answer of a run that persists its pages.
     """
 
     always_cuts = True
@@ -52,14 +52,16 @@ class KVEngine(ABC):
         self._fingerprints = dict[tuple[str, str], bytes]()  # by codec and RoPE scaling
 
     def scale_rope(self, rope: str) -> None:
-        """Apply the RoPE scaling ``rope`` to the model, unless it has that already. Raises UsageError, ModelError."""
+        """Apply the RoPE scaling ``rope`` to the model, unless the model has this scaling already. Raises UsageError,
+        ModelError.
+        """
         if rope != self.rope:
             self.runtime.model.scale_rope(rope)
             self.rope = rope
 
     def fingerprint(self, codec: str) -> bytes:
         """Returns the fingerprint of pages in ``codec``: a hash of everything on which the content of a page depends
-        besides its tokens. It is cached, because computing it takes as long as encoding 100 tokens.
+        besides its tokens. The fingerprint is cached, because computing it takes as long as encoding 100 tokens.
         """
         key = codec, self.rope
         if key not in self._fingerprints:
@@ -115,8 +117,8 @@ class KVEngine(ABC):
         """
 
     def sharing(self, planned: Any, tokens: Sequence[int]) -> Sharing | None:
-        """Returns the in-memory prefix cache for a raw prompt of ``tokens``, whose cache has the plan ``planned`` (a
-        result of ``plan_cache``). Returns None if this prompt cannot share pages with others.
+        """Returns the in-memory prefix cache for a raw prompt of ``tokens``, or None if this prompt cannot share pages
+        with others. ``planned``, a result of ``plan_cache``, is the plan of the prompt's own KV cache.
         """
         return None
 
@@ -128,6 +130,6 @@ class KVEngine(ABC):
 
     @abstractmethod
     def max_tokens_at_once(self, cache: Any) -> int:
-        """Returns the greatest number of tokens that one pass may compute with the same results as one token a pass.
-        All tokens of such a pass but the first can be trimmed again, as drafted tokens require.
+        """Returns the greatest number of tokens that one pass may compute with the same results as one pass for each
+        token. All tokens of such a pass but the first can be trimmed from the cache again, as drafting requires.
         """

@@ -1,4 +1,4 @@
-"""LlamaEngine: llama.cpp owns the KV cache; sequences are persisted as snapshots."""
+"""LlamaEngine: the engine for GGUF models. llama.cpp holds the KV cache, and sequences are persisted as snapshots."""
 
 import math
 from collections.abc import Sequence
@@ -70,8 +70,8 @@ class LlamaEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """The codec of new caches: that of the settings or, for ``auto``, llama.cpp's default. If caches in the default
-        codec do not fit in memory, ``plan_cache`` takes the codec SMALLER.
+        """The codec of new caches: the one that the settings name or, for ``auto``, llama.cpp's default. If caches in
+        the default codec do not fit in memory, ``plan_cache`` takes the codec SMALLER.
         """
         kv = self.runtime.settings.kv
         if kv != "auto":
@@ -92,8 +92,8 @@ class LlamaEngine(KVEngine):
 
     def cuts(self, prompt: Prompt) -> Sequence[int]:
         """Returns the token counts at which a chunk must end while ``prompt`` is prefilled. They are where the
-        documents and the history of a chat end, and where the question itself begins, because the wording before most
-        questions is the same.
+        documents and the history of a chat end, and where the question itself begins, because the same wording comes
+        before most questions.
 
         A model with recurrent states or sliding windows, whose sequences cannot be trimmed to any length, has no cut at
         the question, because all its states would be stored once more there.
@@ -184,7 +184,7 @@ class LlamaEngine(KVEngine):
         return 1
 
     def _cells(self, codec: str, limit: int) -> int:
-        """Returns the most tokens of a context that takes at most ``limit`` bytes."""
+        """Returns the maximum number of tokens of a context in ``codec`` that takes at most ``limit`` bytes."""
         return self.model.sizes.largest(codec, limit)
 
 

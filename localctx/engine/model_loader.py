@@ -52,7 +52,7 @@ class ModelLoader:
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool]) -> list[Tensor]:
         """Compute one forward pass over sequences of several sessions. Returns for each request the logits of its last
-        tokens. On any exception every cache is as before.
+        tokens. If it raises an exception, every cache is unchanged.
         """
         assert self._model, "a session with a sequence has loaded the model"
         return self._model.forward_each(requests, cancelled)

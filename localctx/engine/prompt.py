@@ -26,10 +26,10 @@ class Conversation:
     ``keeper`` if the chat has an eviction policy of its own.
 
     ``form`` is the wording of a first question about documents (see ``prompt_wording``), with ``{question}`` and
-    ``{s}`` (plural). ``adapter`` is the LoRA adapter that answers (None: no adapter). ``messages`` replace all of that
-    by a raw conversation, with ``tools`` that the answer may call; ``raw`` replaces it by a text to continue.
-    ``max_tokens`` limits the answer (0: the setting). If ``begun`` is set, the answer continues this text. If
-    ``formatted`` is True, a grammar says what the answer may be.
+    ``{s}`` (plural). ``adapter`` is the LoRA adapter that answers (None: no adapter). Instead of documents and a
+    question, ``messages`` may give a raw conversation, with ``tools`` that the answer may call, or ``raw`` a text to
+    continue. ``max_tokens`` limits the answer (0: the setting). If ``begun`` is set, the answer continues this text. If
+    ``formatted`` is True, a grammar restricts the answer.
     """
 
     chat: str | None = None
@@ -63,8 +63,8 @@ NO_CONVERSATION = Conversation()
 class Prompt:
     """The ``tokens`` of a whole prompt, and the token counts at which its parts end. The first ``documents`` tokens are
     the same for every question about these documents. The first ``shared`` tokens, with the history of a chat, are the
-    same for every question at this point of the chat, in any wording. Tokens from index ``question`` on depend on the
-    text of the question, and not on the wording alone.
+    same for every question at this point of the chat, in any wording. From index ``question`` on, tokens depend on the
+    text of the question; before it, only on the wording around the question.
     """
 
     tokens: list[int]
@@ -115,11 +115,11 @@ def _differs_from(
     asked: tuple[str, Sequence[Exchange], str],
     other: tuple[Sequence[Exchange], str],
 ) -> int:
-    """Returns the index of the first of ``tokens``, the prompt of ``asked``, that differs from the prompts of two
-    probes with the history and form of ``other``.
+    """Returns the index where ``tokens`` begin to differ from the prompts of two probe questions. ``tokens`` are the
+    prompt of ``asked`` (question, history, form). The probes have the history and form of ``other``.
 
-    It is counted from the end, in prompts with "-" in place of each text, which are fast to encode. If their ends do
-    not match ``tokens``, prompts with the texts are compared.
+    The index is counted from the end, in prompts with "-" in place of each text, which are fast to encode. If the ends
+    of such prompts do not match ``tokens``, prompts with the texts are compared.
     """
     for some in (["-"] * len(texts), texts):
         mine = encode(some, *asked)
@@ -163,7 +163,7 @@ def estimate_tokens(
     """Returns the number of tokens of ``texts``. It is exact up to ``enough`` tokens; beyond that it is extrapolated
     from the number of characters.
 
-    So a text that is far too long is not tokenized whole. Raises Cancelled.
+    In this way, a text that is far too long is not tokenized whole. Raises Cancelled.
     """
     counted = read = 0
     for text in texts:

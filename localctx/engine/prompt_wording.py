@@ -1,4 +1,4 @@
-"""The wording around documents and questions in a prompt. For the instructions of a batch see ``summary_task``."""
+"""The wording around documents and questions in a prompt. The instructions for summaries are in ``summary_task``."""
 
 from collections.abc import Sequence
 

@@ -43,22 +43,22 @@ Decoding = Literal["free", "quote"]
 @dataclass(slots=True)
 class RequestPrompt:
     """The prompt of a request: the documents that it reads, the question, and the tokens. The request builder makes it.
-    Retrieval and workflows add the passages and where they come from.
+    Retrieval and workflows add the passages that were found.
     """
 
     documents: Sequence[StoredDocument]
-    tokens: list[int]  # all of the prompt
+    tokens: list[int]  # of the whole prompt
     boundary: int  # tokens before it are the same for any question
     cuts: Sequence[int]  # prefill chunks end here; pages are persisted up to the last
-    ranking: Prompt | None  # to score a passage; the same up to the boundary
+    ranking: Prompt | None  # prompt to score a passage; the same up to the boundary
     document_ends: Sequence[int] = ()  # tokens where all documents but the last end
     asked_before: str = ""  # the question that this one follows in a chat
     begun: str = ""  # beginning of a continued answer, included in text and texts
     next_tokens: Callable[[str], list[int]] = lambda answer: []  # from answer to the tokens before a next question
-    passages: Sequence[Any] = ()  # that it answers from
+    passages: Sequence[Any] = ()  # that the question is answered from
     candidates: Sequence[dict[str, Any]] = ()  # passages found, as JSON
-    until: dict[str, Any] | None = None  # the beginning that is read of a document
-    possible_queries: Sequence[str] = ()  # over a table, of which the model chooses one
+    until: dict[str, Any] | None = None  # set if only the beginning of a document is read
+    possible_queries: Sequence[str] = ()  # SQL queries over a table, of which the model chooses one
 
     @property
     def sources(self) -> list[tuple[StoredDocument, int, int]]:
@@ -73,7 +73,7 @@ class RequestPrompt:
 
 @dataclass(slots=True)
 class RequestResult:
-    """The result of a request: its answers, and everything else that its report needs."""
+    """The result of a request: the answers, and everything else that the report needs."""
 
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"  # why generation ended
@@ -81,19 +81,19 @@ class RequestResult:
     likelihood: float = 0.0  # mean log-likelihood of a greedy answer's tokens
     citations: Sequence[Citation] = field(default_factory=list)
     sentences: list[dict[str, Any]] = field(default_factory=list)  # with the passages that support them
-    nearest: Citation | None = None  # nearest to a question that nothing answers
+    nearest: Citation | None = None  # passage nearest to a question that nothing answers
     question_likelihood: float | None = None  # log-likelihood of the question after the best passage
-    evidence: Evidence | None = None  # that the confidence is computed from
-    confidence: float | None = None  # that the text answers the question
+    evidence: Evidence | None = None  # likelihoods from which the confidence is computed
+    confidence: float | None = None  # probability that the text answers the question
     withheld: str | None = None  # an answer that was not confident enough
-    ranked: Sequence["Request"] = ()  # that ranked the candidates
-    everywhere: EverywhereReport | None = None  # if every passage is asked
-    compared: ComparedReport | None = None  # if documents are compared
-    token_totals: dict[str, int] | None = None  # of the prompts that an answer is made of
-    query: str | None = None  # that computed the answer over a table
-    offered: Mapping[str, float | None] = field(default_factory=dict)  # ways to answer from the whole, with seconds
+    ranked: Sequence["Request"] = ()  # the requests that ranked the candidates
+    everywhere: EverywhereReport | None = None  # set if every passage is asked
+    compared: ComparedReport | None = None  # set if documents are compared
+    token_totals: dict[str, int] | None = None  # sums over the prompts, if an answer is made from many
+    query: str | None = None  # SQL that computed the answer over a table
+    offered: Mapping[str, float | None] = field(default_factory=dict)  # ways to read documents whole, with seconds
     evicted: list[EvictedRange] = field(default_factory=list)
-    kv: KVReport | None = None  # once the request is closed
+    kv: KVReport | None = None  # set when the request is closed
 
 
 @dataclass(slots=True)
@@ -102,22 +102,22 @@ class Request:
     progress.
     """
 
-    model_name: str  # in the settings
+    model_name: str  # as the settings name it
     plan: Planned  # shown before it runs
     prompt: RequestPrompt
     engine: KVEngine
     model: Model
     cache: SequenceCache
-    adapter: Adapter | None  # computes the prompt's last tokens
+    adapter: Adapter | None  # applies to the prompt's last tokens and the answer
     persister: Persister | None  # None: pages are not persisted
-    recovery: OomRecovery  # for when memory runs out
-    started: float  # clock when the request was built
+    recovery: OomRecovery  # makes room when memory runs out
+    started: float  # the clock's time when the request was built
     seconds: dict[str, float]  # by phase
     sharing: Sharing | None = None  # in-memory prefix cache
-    planned_chunk: int = 0  # before recovery from missing memory shrank it
-    restored: int = 0  # first tokens that came from the store or from earlier prompts
-    restore_notes: list[str] = field(default_factory=list)  # why not more were restored
-    controls: TokenControls = NO_CONTROLS  # of sampling, beside the settings
+    planned_chunk: int = 0  # tokens of a chunk, before ``recovery`` makes it smaller
+    restored: int = 0  # number of first tokens that came from the store or from earlier prompts
+    restore_notes: list[str] = field(default_factory=list)  # say why no more tokens were restored
+    controls: TokenControls = NO_CONTROLS  # control sampling, in addition to the settings
     logits: Tensor | None = None  # after the prompt
     prefilled: int = 0  # tokens
     prefilled_to_rank: int = 0  # tokens of a passage that was ranked
@@ -178,7 +178,7 @@ class Request:
     @property
     def persist_notes(self) -> list[str]:
         """Notes for the user about persisting, one line each: caches that were evicted from the store, tokens for which
-        it had no room, or problems with the remote store.
+        the store had no room, or problems with the remote store.
         """
         return self.persister.notes if self.persister else []
 
@@ -261,7 +261,7 @@ class Request:
         return self.result.kv
 
     def _ranking(self) -> dict[str, int] | None:
-        """Returns the tokens of all requests that ranked a passage; None if there are none."""
+        """Returns the numbers of tokens of all requests that ranked a passage; None if no passage was ranked."""
         if not (ranked := self.result.ranked):
             return None
         prompts = [request.prompt.ranking for request in ranked]

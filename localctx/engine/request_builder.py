@@ -38,8 +38,8 @@ SURELY_COUNTED = 8  # characters per token of the window; a longer text is first
 
 @dataclass(frozen=True)
 class _PromptSpec:
-    """Parameters of a request: ask ``question`` of ``texts``, or prefill them (None). ``part`` names the part of
-    ``documents`` they are (empty: all).
+    """The parameters of a request: it asks ``question`` about ``texts``, or only prefills them if ``question`` is None.
+    ``part`` names the part of ``documents`` that ``texts`` are (empty: all).
     """
 
     documents: Sequence[StoredDocument]
@@ -52,8 +52,8 @@ class _PromptSpec:
 @dataclass(frozen=True)
 class _TokenizedPrompt:
     """The ``tokens`` to compute: ``prompt`` and the beginning of an answer, if any. Chunks end at ``cuts``. The
-    ``persisted`` tokens are restored and stored; those before ``boundary`` are the same for any question. For
-    ``ranking`` see ``_ranking_prompt``.
+    ``persisted`` tokens are restored and stored; those before ``boundary`` are the same for any question. ``ranking``
+    is a result of ``_ranking_prompt``.
     """
 
     prompt: Prompt
@@ -228,8 +228,8 @@ class RequestBuilder:
     def _ranking_prompt(
         self, prompt: Prompt, texts: Sequence[str], question: str, part: str, conversation: Conversation
     ) -> Prompt | None:
-        """Returns the prompt for scoring passages: the answer's own if it has that form, None if there is no ``part``
-        to rank, in a chat with history, and for a raw prompt.
+        """Returns the prompt for scoring a passage. It is ``prompt`` itself if that has the form RANKING. Returns None
+        if there is no ``part`` to rank, in a chat with history, and for a raw prompt.
         """
         if conversation.history or conversation.is_verbatim:
             return None
@@ -238,8 +238,8 @@ class RequestBuilder:
         return make_prompt(self.model.tokenizer, texts, question, (), RANKING) if part else None
 
     def _document_ends(self, prompt: Prompt, texts: Sequence[str]) -> list[int]:
-        """Returns the token where each of ``texts`` but the last ends, as far as the prompt matches that of the texts
-        before.
+        """Returns for each of ``texts`` but the last the token where it ends. If ``prompt`` differs earlier from the
+        prompt of only the texts up to there, returns the token of the first difference instead.
         """
         before = (make_prompt(self.model.tokenizer, texts[:i], "") for i in range(1, len(texts)))
         return [min(one.documents, common(one.tokens, prompt.tokens)) for one in before]
@@ -264,7 +264,8 @@ def _dropped_on_error(cache: SequenceCache) -> Iterator[None]:
 def _drops(planned: PlannedCache, tokens: int, only_prefilled: str) -> bool:
     """Returns True if the keeper evicts part of the prompt, so that no page of it can be persisted.
 
-    Raises UsageError for a document named ``only_prefilled``, which is prefilled only to be persisted.
+    In that case, raises UsageError if ``only_prefilled`` is set: the name of a document that is prefilled only to be
+    persisted.
     """
     keeper = planned.keeper
     drops = not keeper.pages_may_persist and keeper.max_tokens_held(tokens) < tokens
@@ -275,17 +276,17 @@ def _drops(planned: PlannedCache, tokens: int, only_prefilled: str) -> bool:
 
 
 def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:
-    """Returns the token where persisting ends: the end of the part that any question shares. For ranking, one token
-    before the question stays unpersisted, to predict the question's first token.
+    """Returns the token where persisting ends: the end of the part that any question shares. For ranking, the token
+    before the question is not persisted, because it must be computed to predict the question's first token.
     """
     return min(prompt.shared, ranking.shared, ranking.question - 1) if ranking else prompt.shared
 
 
 def _how_far(documents: Sequence[StoredDocument]) -> str:
-    """Names the part of ``documents`` that is read if only the beginning of one is; empty for all."""
+    """Returns a name for the part of ``documents`` that is read, if only the beginning of one is read; "" for all."""
     return "+".join(f"up to {len(d.text)}" for d in documents if isinstance(d, DocumentBeginning))
 
 
 def _contents(conversation: Conversation) -> str:
-    """Returns what a prompt consists of, for messages."""
+    """Says what the prompt consists of, for messages to the user: QUESTION, MESSAGES or RAW."""
     return MESSAGES if conversation.messages else RAW if conversation.raw else QUESTION

@@ -56,11 +56,11 @@ class KVReport:
 
 @dataclass
 class EverywhereReport:
-    """The report on a question that is put to every passage. There are ``passages`` passages in all; with ``best``,
-    only so many are to be asked, the likeliest. ``asked`` were asked so far: ``answered`` of them answer the question,
-    ``unsure`` may answer it, ``silent`` do not. For ``reused_answers`` passages the store had an answer. ``groups``
-    are equal answers with their count and the indices of their citations. ``tokens`` (of all prompts) and ``seconds``
-    exclude stored answers. ``persist`` is True if pages and answers are kept in the store.
+    """The report on a question that is put to every passage. There are ``passages`` passages in all. If ``best`` is
+    set, only the ``best`` likeliest ones are to be asked. ``asked`` were asked so far: ``answered`` of them answer the
+    question, ``unsure`` may answer it, ``silent`` do not. For ``reused_answers`` passages the store had an answer. Each
+    of ``groups`` is a group of equal answers, with their count and the indices of their citations. ``tokens`` (of all
+    prompts) and ``seconds`` exclude stored answers. ``persist`` is True if pages and answers are kept in the store.
     """
 
     passages: int
@@ -82,8 +82,8 @@ class EverywhereReport:
 class ComparedReport:
     """The report on a question that compares documents. ``question`` was put to each of them. ``order`` is the value
     asked for: lower, higher, earlier, later, shorter, longer or none. ``values`` are the answers, in the order of the
-    documents: ``state`` (said, missing or unsure), ``text``, ``value``, ``unit`` and ``period``. ``best`` are the
-    documents (ids) with the value asked for, empty without a verdict. ``persist``: True if pages are kept.
+    documents: ``state`` (said, missing or unsure), ``text``, ``value``, ``unit`` and ``period``. ``best`` are the ids
+    of the documents with the value asked for, empty without a verdict. ``persist`` is True if pages are kept.
     """
 
     question: str
@@ -97,14 +97,15 @@ class ComparedReport:
 class AnswerReport:
     """The report on one answered question, which ``ask --json`` prints.
 
-    ``seconds`` are by phase. ``citations`` have the form of ``Citation``, ``sentences`` of the answer that of
-    ``AnswerSentence``. ``decoding`` is ``quote`` if the answer consists of words of the documents, else ``free``.
-    ``confidence`` is the probability that the text answers the question, None if no adapter rates it. ``withheld`` is
-    an answer that was not given because its confidence is too low. ``adapter`` names the adapter that answered, None if
-    none did. ``nearest`` is the passage nearest to a question that nothing answers, in the form of a citation; it is no
-    answer, and not among the ``citations``. ``chat`` and ``message`` are ids, set in a chat. ``until`` (``ReadUntil``
-    as JSON) is set if only the beginning of a document was read, ``everywhere`` if every passage was asked,
-    ``compared`` if documents were compared, and ``query`` (SQL) if the answer was computed over a table.
+    ``seconds`` maps each phase to its duration. Each of ``citations`` has the fields of a ``Citation``, and each of
+    ``sentences``, the sentences of the answer, has the fields of an ``AnswerSentence``. ``decoding`` is ``quote`` if
+    the answer consists of words of the documents, else ``free``. ``confidence`` is the probability that the text
+    answers the question, None if no adapter rates it. ``withheld`` is an answer that was not given because its
+    confidence is too low. ``adapter`` names the adapter that answered, None if none did. ``nearest`` is the passage
+    nearest to a question that nothing answers, in the form of a citation; it is not an answer, and not among the
+    ``citations``. ``chat`` and ``message`` are ids, set in a chat. ``until`` (``ReadUntil`` as JSON) is set if only the
+    beginning of a document was read, ``everywhere`` if every passage was asked, ``compared`` if documents were
+    compared, and ``query`` (SQL) if the answer was computed over a table.
     """
 
     answer: str
@@ -149,7 +150,7 @@ class AnswerReport:
 class PrepareReport:
     """The report on one document that was prefilled ahead of questions, as ``prepare --json`` prints it. ``tokens`` has
     the numbers of ``prompt``, ``reused`` and ``prefilled`` tokens. ``kept`` has the numbers of stored ``pages``,
-    ``tokens`` and ``bytes``. ``seconds`` are by phase.
+    ``tokens`` and ``bytes``. ``seconds`` maps each phase to its duration.
     """
 
     document: str

@@ -57,8 +57,8 @@ def record_tokens(request: Request, answering: EngineCoroutine[None]) -> EngineC
 
 
 def generate_tokens(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Prefill and generate like ``answer_request``, but without recording the tokens. The caller passes the events on
-    to ``record_tokens``.
+    """Prefill and generate like ``answer_request``, but do not record the tokens. The caller records them with
+    ``record_tokens``.
     """
     if request.logits is None:
         yield from prefill_request(request)
@@ -118,7 +118,9 @@ def rank_request(request: Request) -> EngineCoroutine[float]:
 
 
 def _add_prefill_seconds(request: Request, start: float) -> None:
-    """Add the time since ``start``: a passage is first ranked, then prefilled to the end of the prompt."""
+    """Add the time since ``start`` to the seconds of prefill. A passage is first ranked, then prefilled to the end of
+    the prompt, so that both times count.
+    """
     request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
 
 
@@ -136,7 +138,7 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
     ``branch`` of the chat.
 
     The pages of the generated answer are reused as far as its text is tokenized in the same way again; all further
-    tokens are prefilled as the chat template has them. If the keeper evicted tokens or memory is short, nothing is
+    tokens are prefilled as the chat template renders them. If the keeper evicted tokens or memory is short, nothing is
     done, and the next question prefills more.
     """
     tokens, cache = request.prompt.next_tokens(request.text), request.cache
@@ -164,7 +166,9 @@ def close_request(request: Request) -> None:
 
 
 def _answer_rate(request: Request) -> float | None:
-    """Returns the tokens per second of a single answer; None for a short one, which says little."""
+    """Returns the decode rate of a single answer in tokens per second; None for a short answer, which says little about
+    speed.
+    """
     count = len(request.result.answers[0]) - 1 if len(request.result.answers) == 1 else 0
     seconds = request.seconds.get("decode", 0.0)
     return count / seconds if count >= MIN_RATED_ANSWER and seconds else None
@@ -178,7 +182,7 @@ def _samplers(request: Request, s: Settings) -> list[Sampler]:
 
 
 def _processors(request: Request) -> list[LogitsProcessor]:
-    """Returns the logits processors of one answer; a grammar comes last, so that no bias overcomes it."""
+    """Returns the logits processors of one answer; a grammar comes last, so that no logit bias can override it."""
     controls, found = request.controls, list[LogitsProcessor]()
     if controls.bias or controls.frequency_penalty or controls.presence_penalty:
         found.append(Penalties(controls))

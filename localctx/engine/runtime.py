@@ -1,5 +1,5 @@
-"""The runtime: the handles that all requests of a session share, such as store and model. Each is opened when first
-needed.
+"""The runtime: the handles that all requests of a session share, such as store and model. Each handle is opened when it
+is first needed.
 """
 
 import threading
@@ -88,7 +88,7 @@ class Runtime:
     @property
     def can_blend(self) -> bool:
         """True if the model keeps keys and values of every token, as blending needs: it has no recurrent states and no
-        sliding-window layers. Also True for llama.cpp, whose engine refuses blending itself.
+        sliding-window layers. Also True for llama.cpp, because its engine refuses blending itself.
         """
         return self.model.engine != "torch" or not self.paged_model.shape.snapshots
 
@@ -172,7 +172,9 @@ class Runtime:
         return seconds
 
     def _fall_back(self, problem: str) -> None:
-        """Load the smaller model if the default cannot be fetched, and say so. Raises ModelError."""
+        """Load the smaller model, because the default model cannot be fetched (``problem`` says why), and tell the
+        user. Raises ModelError.
+        """
         smaller = choose_model(replace(self.settings, model=FALLBACK, weights="auto"))
         self._model, self._load_seconds = self._loader.load(smaller, self.on_progress)
         self.settings = smaller
@@ -191,8 +193,8 @@ class Runtime:
             self._cancellable = False
 
     def cancel(self) -> bool:
-        """Stop the running work within the forward pass of one layer. It may be called from any thread or a signal
-        handler.
+        """Stop the running work, at the latest after the forward pass of one layer. This method may be called from any
+        thread or from a signal handler.
 
         Returns False if nothing that can be cancelled is running (loading a model cannot be), or if it was cancelled
         already.

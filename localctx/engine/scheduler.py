@@ -41,9 +41,9 @@ class Batcher:
     """Chooses the forward requests of each pass. The prefill requests of a pass have at most ``max_prefill_tokens``
     tokens together; a larger request is the only prefill request of its pass.
 
-    If ``in_order``, sequences prefill in the order in which they were added. Prefill then waits while FULL_DECODE_BATCH
-    sequences or more are decoding: no request of ``max_prefill_tokens`` tokens or more is computed. So long sequences
-    end a few at a time. Otherwise all would be prefilled first, and would end at nearly the same time.
+    If ``in_order``, sequences prefill in the order in which they were added. While FULL_DECODE_BATCH sequences or more
+    are decoding, prefill requests of ``max_prefill_tokens`` tokens or more then wait. In this way, long sequences end a
+    few at a time. Otherwise all would be prefilled first, and would end at nearly the same time.
     """
 
     def __init__(self, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
@@ -109,7 +109,9 @@ class Batcher:
         return resident
 
     def _schedule(self) -> list[Scheduled]:
-        """Choose the next pass: every decoding sequence and, while there is room, those waiting longest."""
+        """Choose the next pass: every decoding sequence and, while there is room, the prefill requests that have waited
+        longest.
+        """
         scheduled, room, rope = list[Scheduled](), self._max_prefill_tokens, None
         resident = self._resident()
         decoding = sum(not _prefill_tokens(request) for _, request in resident)
@@ -186,5 +188,5 @@ def _prefill_tokens(forward: AwaitedForward) -> int:
 
 
 def _bytes_needed(forward: AwaitedForward) -> int:
-    """Returns the bytes of the sequences after the pass."""
+    """Returns the size in bytes that the caches of the requests have after the pass."""
     return _pool(forward).bytes_needed([(request.cache, len(request.tokens)) for request in requests_of(forward)])

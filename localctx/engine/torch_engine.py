@@ -1,4 +1,6 @@
-"""TorchEngine: caches are our own pages, in pools that spill to RAM and disk."""
+"""TorchEngine: the engine for models that torch or our own kernels compute. Caches consist of our own pages, in pools
+that spill to RAM and disk.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -35,8 +37,8 @@ class TorchEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """The codec of new caches: that of the settings or, for ``auto``, the codec with the smallest pages that passed
-        the quality gate.
+        """The codec of new caches: the one that the settings name or, for ``auto``, the codec with the smallest pages
+        that passed the quality gate.
         """
         kv = self.runtime.settings.kv
         if kv != "auto" and kv not in FORMATS:
@@ -77,7 +79,7 @@ class TorchEngine(KVEngine):
         return PromptSharing(retained, root, tokens, ends, self._prompt_bytes)
 
     def _prompt_bytes(self) -> int:
-        """Returns the most bytes that retained pages may take now."""
+        """Returns the maximum number of bytes that retained pages may take now."""
         if (size := self.runtime.settings.prompts) != "auto":
             return parse_size(size, "prompts")
         free = measure_device(str(self.model.device)).free

@@ -15,7 +15,7 @@ class AttentionShare(NamedTuple):
     """The attention that an answer paid to one page of a document. The page has the characters ``start..end`` of the
     document with index ``document``. ``share`` (0 to 1) is the page's share of all attention mass on the documents.
 
-    Neighbouring pages with share 0 are joined to one such range.
+    Neighbouring pages with share 0 are joined into one range.
     """
 
     document: int
@@ -73,7 +73,9 @@ def _informative_mass(cache: SequenceCache, tokens: int, pages: int) -> np.ndarr
 
 
 def _decode_pages(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[np.ndarray, str]:
-    """Returns the character at which each page of ``tokens`` starts, with the end of the last, and the decoded text."""
+    """Returns the index of the character at which each page of ``tokens`` starts, then the end of the last page, and
+    the decoded text.
+    """
     text_of = tokenizer.stream()
     pieces = [text_of(token) for token in tokens]
     ends = np.cumsum([0, *map(len, pieces)])
@@ -81,13 +83,14 @@ def _decode_pages(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[np.ndarr
 
 
 def _locate_texts(prompt: str, texts: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Yields for each text its start in ``prompt``, and the range of its characters found there (the prompt has it
-    stripped). Stops at the first text that is not found.
+    """Yields for each text the offset of character 0 of the text in ``prompt``, and the range of its characters that
+    the prompt contains. (White space at both ends of a text is not in the prompt.) Stops at the first text that is not
+    found.
     """
     after = 0
     for text in texts:
         stripped = text.strip()
-        at = prompt.find(f":\n{stripped}", after)  # as in the prompt
+        at = prompt.find(f":\n{stripped}", after)  # as `content` writes a text
         if at < 0:
             return
         first, after = text.index(stripped), at + 2 + len(stripped)
@@ -95,7 +98,9 @@ def _locate_texts(prompt: str, texts: Sequence[str]) -> Iterator[tuple[int, int,
 
 
 def _split_at_pages(page_starts: np.ndarray, at: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yields (page, start, end) for each page with characters of a text that begins at ``at``."""
+    """Yields (page, start, end) for each page that has some of the characters ``first..last`` of a text. ``at`` is the
+    offset of the text in the prompt.
+    """
     for page in range(len(page_starts) - 1):
         start, end = max(first, int(page_starts[page]) - at), min(last, int(page_starts[page + 1]) - at)
         if start < end:
@@ -103,7 +108,7 @@ def _split_at_pages(page_starts: np.ndarray, at: int, first: int, last: int) -> 
 
 
 def _join_unknown(shares: Sequence[AttentionShare]) -> Iterator[AttentionShare]:
-    """Yields the shares, with neighbours whose share is 0 joined."""
+    """Yields the shares, and joins neighbouring pages of a document whose share is 0."""
     for (document, unknown), group in groupby(shares, key=lambda part: (part.document, not part.share)):
         parts = list(group)
         if unknown:

@@ -15,7 +15,7 @@ from localctx.models.base import ForwardRequest, Tokenizer
 @dataclass
 class _Beam:
     """A partial answer. ``score`` is the sum of the log-probabilities of ``tokens``, with the stop token if there is
-    one. ``logits`` [vocabulary] follow the last token.
+    one. ``logits`` [vocabulary] are those after the last token.
     """
 
     tokens: list[int]
@@ -61,7 +61,9 @@ def _best(beams: Sequence[_Beam]) -> _Beam:
 def _extend(
     live: list[_Beam], ended: list[_Beam], width: int, stop_ids: frozenset[int]
 ) -> Generator[ForwardRequest, Tensor, list[_Beam]]:
-    """Returns the best ``width`` continuations by one token, with their logits; those that stop go to ``ended``."""
+    """Extend the beams in ``live`` by one token, and return the best ``width`` with their logits. Beams that stop are
+    added to ``ended`` and not returned.
+    """
     candidates = []
     for beam in live:
         top = beam.logits.log_softmax(-1).topk(width)

@@ -21,8 +21,8 @@ class Evidence:
     them.
 
     ``answer`` is the log-likelihood of the answer with its end token; ``tokens`` is the number of tokens of the answer.
-    ``not_said`` is the log-likelihood of the reply that the text does not answer the question. ``gain`` is the
-    log-likelihood of the question after the text minus that without it. The question has ``question_tokens`` tokens.
+    ``not_said`` is the log-likelihood of the reply that the text does not answer the question. ``gain`` says by how
+    much the text raises the log-likelihood of the question. The question has ``question_tokens`` tokens.
     """
 
     answer: float
@@ -58,8 +58,8 @@ class Calibration:
     """A fitted logistic regression that gives the probability that the text answers the question: ``weights`` of the
     features and a ``bias``. An answer with a probability below ``threshold`` is withheld.
 
-    ``reconsider`` is for the reply that the text does not answer the question. If the regression gives a probability of
-    ``reconsider`` or more, the next likeliest reply is generated instead.
+    ``reconsider`` applies if the model would reply that the text does not answer the question. If the regression gives
+    a probability of ``reconsider`` or more, this reply is forbidden, and the model gives another one.
     """
 
     weights: tuple[float, ...]

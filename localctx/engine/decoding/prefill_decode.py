@@ -35,10 +35,10 @@ def prefill(
 
     ``chunk`` is the maximum number of tokens of a chunk, or an ``OomRecovery``, which makes room when memory runs out,
     so that prefill goes on. A chunk ends at each of ``cuts`` and ``stops``, which are token counts. The first cut is
-    where the documents end: a run that reuses kept pages then computes exactly the same as a full prefill. ``total`` is
-    the number of tokens that progress counts to, if ``tokens`` are only the beginning of a prompt. ``after_chunk`` is
-    called with the cache after each chunk. Raises Cancelled, with the finished chunks in the cache, and OutOfKVMemory
-    if nothing is left to try.
+    where the documents end, so that a run that reuses kept pages computes exactly the same as a full prefill. ``total``
+    is the number of tokens that progress counts to, if ``tokens`` are only the beginning of a prompt. ``after_chunk``
+    is called with the cache after each chunk. Raises Cancelled, with the finished chunks in the cache, and
+    OutOfKVMemory if nothing is left to try.
     """
     recovery = chunk if isinstance(chunk, OomRecovery) else OomRecovery(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -117,8 +117,8 @@ def decode(
 
 
 def _logprobs(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple[str, float], ...] | None:
-    """Returns the logprobs of the token and its alternatives, see ``Token.logprobs``. Text is empty for an incomplete
-    UTF-8 sequence.
+    """Returns the logprobs of ``token`` and of its alternatives, as ``Token.logprobs`` describes them. The text of a
+    token is empty for an incomplete UTF-8 sequence.
     """
     if sampler.logprobs is None:
         return None
@@ -127,7 +127,8 @@ def _logprobs(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple
 
 
 class _DraftedLogits:
-    """The logits after each token of an answer: from an earlier pass if the token was drafted, else from a new one.
+    """Provides the logits after each token of an answer: from an earlier pass if the token was drafted, else from a new
+    pass.
 
     ``close`` removes unconfirmed drafted tokens from the cache.
     """
@@ -176,7 +177,7 @@ def decode_each(
 
 
 def _recover(recovery: OomRecovery, cache: SequenceCache, error: Exception) -> str:
-    """Make room after an out-of-memory ``error``; returns a sentence that says what was done.
+    """Make room after an out-of-memory ``error``. Returns a sentence for the user that says how.
 
     Raises OutOfKVMemory if nothing is left to try, and re-raises any other error.
     """

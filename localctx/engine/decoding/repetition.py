@@ -48,7 +48,7 @@ class Repetition:
         return run >= distance >= MIN_LINE and self._ends[-1] and self._ends[-1 - distance]
 
     def _release(self) -> int:
-        """Release the tokens before every run that is still going; returns their number."""
+        """Release the withheld tokens that are not part of a possible repetition. Returns how many were released."""
         first_in_run = len(self._ids) - max(self._runs)
         count = 0
         while self._withheld and self._withheld[0] < first_in_run:

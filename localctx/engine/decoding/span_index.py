@@ -35,7 +35,7 @@ _GENITIVE = re.compile("['\u2019]s\\b")
 _BEFORE_NUMBERS = frozenset("$€£¥#")  # a run may begin with one of these inside a word
 MAX_SPAN = 64  # characters a run may have inside a longer word: a text without spaces would have as many runs as
 # characters, each as long as the rest of the text
-_NO_FOLLOWING = 1 << 40  # the base of runs that no word follows
+_NO_FOLLOWING = 1 << 40  # the base of runs whose first word ends inside a longer word
 _NO_END = frozenset(",;:([{<¿¡-\u2013\u2014«“\u2018„$€£#")  # a span that ended with one of these would look cut off
 
 
@@ -130,7 +130,9 @@ class SpanIndex:
         return self._words.encode_after("a", text)
 
     def _at(self, what: int, rows: np.ndarray, depth: int) -> np.ndarray:
-        """Returns token (0) or end (1) number ``depth`` of ``rows``, from the first word or from the words after it."""
+        """Returns for each of ``rows`` the token (``what`` 0) or the end (``what`` 1) at index ``depth`` of the run. It
+        belongs to the run's first word or, if ``depth`` is greater, to the words that follow.
+        """
         first, following = self._firsts[what], self._following[what]
         in_first = depth < self._first_len[rows]
         after = np.minimum(self._base[rows] + depth, len(following) - 1)
@@ -139,8 +141,8 @@ class SpanIndex:
 
 
 class _Flat:
-    """Words one after the other: their tokens, the character of the text where a run may end after each token (0:
-    none), and the index of each word's first token.
+    """Lists words one after the other: their ``tokens``, the character of the text where a run may end after each token
+    (``ends``; 0: none), and the index of each word's first token (``starts``).
     """
 
     def __init__(self) -> None:
@@ -153,12 +155,12 @@ class _Flat:
         self.ends += [at + end if end else 0 for end in word.ends]
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns tokens and ends [n]."""
+        """Returns ``tokens`` and ``ends`` as arrays [n]."""
         return np.array(self.tokens, np.int64), np.array(self.ends, np.int64)
 
 
 class _WordEncoder:
-    """Encodes words and caches each spelling."""
+    """Encodes words as tokens, and caches the tokens of each spelling."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._known = tokenizer, dict[tuple[str, Form], _Word]()
@@ -205,8 +207,8 @@ def _starts(word: str) -> list[int]:
 
 
 def _firsts(word: str) -> Iterator[tuple[int, int]]:
-    """Yields (start, end) of each possible first word of a run inside ``word``. It ends with ``word``, or at the last
-    possible end within MAX_SPAN characters if ``word`` is longer than that.
+    """Yields (start, end) of each possible first word of a run inside ``word``. A first word ends where ``word`` ends,
+    or at the last possible end within MAX_SPAN characters if ``word`` is longer than that.
     """
     if len(word) <= MAX_SPAN:
         yield from ((start, len(word)) for start in _starts(word))

@@ -31,10 +31,10 @@ SEPARATORS: dict[str, Form] = {",": "spaced", " and": "spaced", "\n": "bare"}
 
 @dataclass(frozen=True)
 class QuotedAnswer:
-    """An answer that consists of words of the texts, in one or more runs. ``places`` lists for each run where it occurs
-    in the texts; ``separators`` are the characters between the runs. ``likelihood`` is the log-likelihood, in nats, of
-    ``tokens`` and a stop token. ``score``, by which answers are ranked, is the likelihood divided by a power of the
-    number of tokens.
+    """An answer that consists of words of the texts, in one or more runs. ``places`` lists for each run the places
+    where it occurs in the texts; ``separators`` are the characters between the runs. ``likelihood`` is the
+    log-likelihood, in nats, of ``tokens`` and a stop token. ``score``, by which answers are ranked, is the likelihood
+    divided by a power of the number of tokens.
     """
 
     tokens: tuple[int, ...]
@@ -46,8 +46,9 @@ class QuotedAnswer:
 
 @dataclass(frozen=True)
 class _Partial:
-    """A partial answer. Its last run is ``state``, extended by ``branch``, the last of its ``tokens``, if that is set.
-    ``places`` and ``separators`` belong to the runs before. ``likelihood`` excludes the last ``unscored`` tokens.
+    """A partial answer. ``state`` is the state of the last run. If ``branch`` is set, it is the last of the ``tokens``,
+    and ``state`` does not include it yet. ``places`` and ``separators`` belong to the runs before the last one.
+    ``likelihood`` excludes the last ``unscored`` tokens.
     """
 
     likelihood: float
@@ -77,7 +78,7 @@ class SpanSearch:
         self._separators = [one for one in encoded if one[1]]  # some tokenizers have no token for a line break
 
     def run(self, cache: SequenceCache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
-        """Returns complete answers, best first. There are none only if the texts have no words.
+        """Returns complete answers, best first. The result is empty only if the texts have no words.
 
         ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled,
         OutOfKVMemory.
@@ -101,8 +102,8 @@ class SpanSearch:
         return taken
 
     def _hope(self, partial: _Partial) -> float:
-        """Returns the score of ``partial`` if it grew by MAX_HOPE tokens at no cost; its own score without a length
-        penalty.
+        """Returns an upper estimate of the score that ``partial`` can reach. With a length penalty, it is the score
+        after MAX_HOPE more tokens at no cost in likelihood; without one, it is the current score.
         """
         return self._score(partial.likelihood, len(partial.tokens) + (MAX_HOPE if self._length_penalty else 0))
 
@@ -144,8 +145,8 @@ class SpanSearch:
         return tokens
 
     def _extend(self, partial: _Partial, ahead: Sequence[int], logits: Tensor) -> None:
-        """Add the answers that continue ``partial``. ``logits`` [n, vocabulary] predict its unscored tokens, then the
-        token after it, then the token after each of ``ahead``.
+        """Add the answers that continue ``partial``. ``logits`` [n, vocabulary] predict the unscored tokens of
+        ``partial``, then the next token, then the token after each of ``ahead``.
         """
         logs, n = logits.log_softmax(-1), partial.unscored
         unscored = partial.tokens[len(partial.tokens) - n :]
@@ -163,7 +164,9 @@ class SpanSearch:
         self._branch(partial, logs[-1])
 
     def _end(self, partial: _Partial, logs: Tensor) -> None:
-        """Add the complete answer if ``partial`` may end here, and the list answers that continue after a separator."""
+        """If ``partial`` may end here, add it as a complete answer, and add the lists that continue it after a
+        separator.
+        """
         if not (here := self._index.places(partial.state)):
             return
         places, likelihood = (*partial.places, here), partial.likelihood + float(logs[self._ends].logsumexp(0))
@@ -184,7 +187,7 @@ class SpanSearch:
                 )
 
     def _branch(self, partial: _Partial, logs: Tensor) -> None:
-        """Add the partial answers that are one token longer."""
+        """Add the partial answers that extend ``partial`` by one token."""
         allowed = torch.from_numpy(self._index.next_tokens(partial.state)).to(logs.device)
         if not len(allowed) or len(partial.tokens) >= self._limit:
             return
@@ -197,7 +200,7 @@ class SpanSearch:
 def likelihood_of(
     cache: SequenceCache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
 ) -> EngineCoroutine[float]:
-    """Returns the log-likelihood, in nats, of an answer: of ``tokens`` and then a stop token (one of ``stop_ids``).
+    """Returns the log-likelihood, in nats, of an answer: ``tokens``, followed by a stop token (one of ``stop_ids``).
     ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled,
     OutOfKVMemory.
     """

@@ -14,8 +14,8 @@ _TIERS = {"device": "d", "host": "h", "disk": "s"}
 class PageMap:
     """Shows where the pages of a prompt and its answer are. ``where`` has one letter for each page: ``d`` (device),
     ``h`` (host) or ``s`` (disk) for the tier, ``p`` if KV heads keep only some of its tokens, ``x`` if the page was
-    evicted, ``o`` if it is the open page. The first ``reused`` pages came from the store. ``looks`` has, for each page
-    of the prompt, its share (0 to 1) of the answer's attention; it is empty if no attention was recorded.
+    evicted, ``o`` if it is the open page. The first ``reused`` pages came from the store. ``looks`` lists the share (0
+    to 1) of the answer's attention that each page of the prompt got; it is empty if no attention was recorded.
     """
 
     where: str

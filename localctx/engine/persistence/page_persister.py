@@ -86,7 +86,9 @@ class PagePersister(Persister[Cache]):
         self._window_at = cache.num_pages * PAGE
 
     def _restore_remote(self, store: Store, cache: Cache, prefix: PrefixMatch) -> list[str]:
-        """Continue ``prefix`` with full pages of the remote store, which are stored locally and mapped."""
+        """Continue ``prefix`` with full pages from the remote store, which are first copied to the local store and
+        memory-mapped there. Returns notes for the user.
+        """
         if not self._remote or prefix.tail is not None:
             return []
         whole = self._tokens[: len(self._tokens) // PAGE * PAGE]
@@ -100,7 +102,9 @@ class PagePersister(Persister[Cache]):
         return self._remote.take_notes()
 
     def _download(self, store: Store, cache: Cache, keys: Sequence[PageKey]) -> list[np.ndarray]:
-        """Copy the next pages of the sequence from the remote store; returns those that arrived, mapped."""
+        """Copy the pages ``keys``, the next ones of the sequence, from the remote store to the local one. Returns the
+        pages that arrived, memory-mapped.
+        """
         assert self._remote
         slot_bytes, first = cache.pool.shape.slot_bytes(self._identity.codec), cache.length // PAGE
         sizes = [cache.pool.page_bytes(first + i) for i in range(len(keys))]
@@ -127,8 +131,8 @@ class PagePersister(Persister[Cache]):
         self._open(store, cache)
 
     def _go_back(self, store: Store, cache: Cache) -> None:
-        """Restore the stored prefix if it is longer than the trimmed cache; few lengths have states and windows in
-        memory.
+        """Restore the stored prefix if it is longer than the trimmed cache. The cache has states and windows in memory
+        for few lengths only, so trimming may have removed more tokens than necessary.
         """
         prefix = self._longest_prefix(store, cache)
         if len(prefix.payloads) * PAGE > cache.length:
@@ -139,8 +143,8 @@ class PagePersister(Persister[Cache]):
         self._states_at, self._window_at = (min(at, cache.length) for at in (self._states_at, self._window_at))
 
     def _open_writer(self, store: Store, cache: Cache) -> None:
-        """Open the writer after the pages stored already. A stored open page is stored again once it holds more
-        tokens.
+        """Open the writer at the first page that is not stored yet. A stored open page is stored again once it holds
+        more tokens.
         """
         stored = -(-cache.length // PAGE) if self._whole is None else self._whole
         identity, self._written, self._committed = self._identity, stored, stored
@@ -189,8 +193,8 @@ class PagePersister(Persister[Cache]):
                 break
 
     def _due_windows(self, cache: Cache) -> list[int]:
-        """Returns the lengths, in tokens, at which windows of sliding layers must be written now: every step, at the
-        end of the documents or the sequence, and where prefill was interrupted.
+        """Returns the lengths, in tokens, at which windows of sliding layers must be written now: after every window
+        step, at the end of the documents or the sequence, and where prefill was interrupted.
         """
         whole = min(len(self._tokens) // PAGE, cache.num_pages)  # an answer may have filled the last, open page
         shape, written = cache.pool.shape, min(self._written, whole) * PAGE
@@ -201,8 +205,8 @@ class PagePersister(Persister[Cache]):
         return sorted(length for length in due if self._window_at < length <= written)
 
     def _write_window(self, store: Store, cache: Cache, length: int) -> bool:
-        """Write the pages, not stored yet, that sliding layers see after ``length`` tokens; nothing if the cache no
-        longer has all of them. Returns False if there was no room.
+        """Write the pages that sliding layers see after ``length`` tokens, except those that are stored already. If the
+        cache no longer has all of them, nothing is written. Returns False if the store had no room.
         """
         assert self._writer
         seen = cache.pool.shape.pages_seen(length)
@@ -243,8 +247,8 @@ class PagePersister(Persister[Cache]):
         return more >= shape.snapshot_step(codec, itemsize) or (ends_here and more >= MIN_STATE_TOKENS)
 
     def _write_states(self, store: Store, length: int, snapshot: np.ndarray) -> bool:
-        """Write a snapshot of the states after ``length`` tokens, if it is not stored. Returns False if there was no
-        room.
+        """Write a snapshot of the states after ``length`` tokens, if it is not stored. Returns False if the store had
+        no room.
         """
         assert self._writer
         position = -(-length // PAGE) - 1
@@ -258,8 +262,8 @@ class PagePersister(Persister[Cache]):
 
     @property
     def _ends(self) -> frozenset[int]:
-        """Lengths, in tokens, of the full pages of the documents and of the sequence: an edited document or chat
-        continues from there.
+        """The lengths, in tokens, of the full pages of the documents and of the full pages of the sequence. An edited
+        document or chat continues from there.
         """
         return frozenset(end // PAGE * PAGE for end in (self._identity.document_tokens, len(self._tokens)))
 
@@ -280,7 +284,9 @@ class PagePersister(Persister[Cache]):
 
     @property
     def _document_pages(self) -> int:
-        """See ``Persister``: the open page counts if the sequence ends where the documents do."""
+        """The number of committed pages that hold only document tokens. The open page counts if the sequence ends where
+        the documents end.
+        """
         of_documents = self._identity.document_tokens
         whole = self._pages if len(self._tokens) == of_documents else of_documents // PAGE
         return min(self._committed, whole)
@@ -302,8 +308,9 @@ class PagePersister(Persister[Cache]):
 
 
 def _pages_per_commit(pool: Pool) -> int:
-    """Returns COMMIT, or fewer for a small device. A page should be committed before it moves down a tier, because it
-    then leaves memory without a write. A chunk fills at most half of the device, so a quarter of it may wait.
+    """Returns the number of pages between two commits: COMMIT, or fewer if the device tier is small. A page should be
+    committed before it moves to a lower tier, because it then needs no second write. A chunk fills at most half of the
+    device tier, so pages of a quarter of it may wait.
     """
     limit = pool.limits.device
     return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.bytes_of_page // 4))

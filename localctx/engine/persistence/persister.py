@@ -41,7 +41,7 @@ class CacheIdentity:
 
 
 class Persister(ABC, Generic[AnyCache]):
-    """Restores and persists the sequence ``tokens``, which begins every question on ``documents`` or in a chat.
+    """Restores and persists the sequence ``tokens``, with which every prompt about ``documents``, or in a chat, begins.
 
     The store may take at most ``disk`` bytes (None: the default of ``measure_store_budget``). ``notes`` are lines for
     the user: caches that were evicted from the store, and tokens for which the store had no room. ``nbytes`` is the
@@ -137,7 +137,7 @@ class Persister(ABC, Generic[AnyCache]):
     @property
     @abstractmethod
     def _document_pages(self) -> int:
-        """Number of committed pages or snapshots that hold only document tokens."""
+        """The number of committed pages or snapshots that hold only document tokens."""
 
     @abstractmethod
     def _extend(self, store: Store, cache: AnyCache, tokens: Sequence[int], branch: int) -> None: ...
@@ -189,8 +189,8 @@ class Persister(ABC, Generic[AnyCache]):
             store.caches.share(self._cache_id, own, identity.document_tokens, pages)
 
     def _make_room(self, store: Store, need: int, written: int) -> bool:
-        """Evict other caches until ``need`` more bytes fit in the budget; returns False, permanently, if they do not.
-        ``written`` is the number of tokens already written.
+        """Evict other caches from the store until ``need`` more bytes fit in the budget. If they do not fit, returns
+        False, and nothing more is written for this sequence. ``written`` is the number of tokens already written.
         """
         stored = store.disk_bytes()
         budget = measure_store_budget(store.home, stored, self._disk)

@@ -1,8 +1,8 @@
 """In-memory prefix cache: a raw prompt reuses pages of earlier prompts with the same first tokens.
 
 A page also depends on the tokens that shared its forward pass, and on their number. So forward passes end at tokens
-that the prompt alone determines, and the names of pages include where they end. Shared pages then equal recomputed ones
-bit for bit.
+that the prompt alone determines, and the names of pages include where they end. Shared pages then equal, bit for bit,
+the pages that would be computed again.
 """
 
 import hashlib
@@ -41,7 +41,8 @@ class Sharing(ABC, Generic[AnyCache]):
 
 class PromptSharing(Sharing[Cache]):
     """Reuses pages of earlier prompts for the prompt ``tokens``, and retains this prompt's pages for later prompts.
-    ``root`` is the start of the chain of page names. All retained pages together take at most ``budget()`` bytes.
+    ``root`` is the first element of the chain of hashes that are the page names. All retained pages together take at
+    most ``budget()`` bytes.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class PromptSharing(Sharing[Cache]):
     ) -> None:
         self.ends, self._retained, self._budget = ends, retained, budget
         self._keys = list(sharing_keys(root, tokens, ends))
-        self._shared: int | None = None  # tokens that match their page names; None: the cache's pages do not
+        self._shared: int | None = None  # cached tokens whose pages match their names; None if pages do not
 
     def begin(self, cache: Cache) -> None:
         found = self._retained.find(cache.pool, self._keys, self.ends)
@@ -92,8 +93,8 @@ def pass_ends(tokens: Sequence[int], stop_ids: Collection[int], chunk: int) -> l
 
 
 def sharing_root(fingerprint: bytes, chunk: int) -> bytes:
-    """Returns the start of the chain of names of shared pages. It depends on the ``fingerprint`` of pages, and on
-    ``chunk``, the maximum number of tokens of a pass.
+    """Returns the first element of the chain of hashes that name shared pages. It depends on the ``fingerprint`` of
+    pages, and on ``chunk``, the maximum number of tokens of a pass.
     """
     return hashlib.sha256(fingerprint + b"passes" + pack_tokens([chunk])).digest()
 
@@ -113,7 +114,7 @@ def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Ite
 class LlamaSharing(Sharing[LlamaCache]):
     """Shares prompts for llama.cpp, which keeps only the last prompt in memory. The prompt ``tokens`` reuses the whole
     pages that it shares with the last prompt. If sequences cannot be trimmed to any length, it reuses the last prompt
-    only as a whole. ``root`` is the start of the chain of page names.
+    only as a whole. ``root`` is the first element of the chain of hashes that are the page names.
     """
 
     def __init__(self, root: bytes, tokens: Sequence[int]) -> None:

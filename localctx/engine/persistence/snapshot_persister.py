@@ -21,7 +21,7 @@ MIN_TOKENS = 64  # fewer tokens of an interrupted sequence are not worth a snaps
 class SnapshotPersister(Persister[LlamaCache]):
     """The ``Persister`` for llama.cpp, which stores snapshots in place of pages. It takes a snapshot every STEP tokens
     (STATE_STEP with recurrent states), at the ``end`` of the documents, at the end of ``tokens``, and at the end of a
-    chat turn. Each snapshot has the tokens since the one before.
+    chat turn. Each snapshot covers the tokens since the previous snapshot.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SnapshotPersister(Persister[LlamaCache]):
 
     def _append(self, cache: LlamaCache, found: Sequence[StoredSnapshot]) -> str | None:
         """Load the ``found`` snapshots into llama.cpp, except those still in its memory. The last one is trimmed to the
-        tokens that match. Returns what is wrong with the first damaged one, if any.
+        tokens that match. Returns a description of the first damaged snapshot, None if there is none.
         """
         there = next((i for i, one in reversed([*enumerate(found)]) if self._is_there(cache, one)), -1)
         for i, snapshot in enumerate(found):
@@ -155,7 +155,7 @@ class SnapshotPersister(Persister[LlamaCache]):
 
 
 def _ends_of(keys: Sequence[PageKey]) -> dict[bytes, int]:
-    """Returns the name of each key with the token where its snapshot ends."""
+    """Maps the name of each snapshot in ``keys`` to the token where the snapshot ends."""
     ends = accumulate(len(tokens) // 4 for _, tokens in keys)
     return {name: end for (name, _), end in zip(keys, ends, strict=True)}
 

@@ -46,17 +46,17 @@ class CachePlan:
     caps: TierLimits = NO_CAPS
 
     def new_cache(self, model: PagedModel, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
-        """Create an empty cache for ``model`` by this plan. Its pool is one of ``pools`` if given. Otherwise it is a
-        new pool, whose disk tier is in the folder ``spill`` (None: the system's).
+        """Create an empty cache for ``model`` by this plan. The cache uses one of ``pools`` if given. Otherwise it uses
+        a new pool, whose disk tier is in the folder ``spill`` (None: the system's folder for temporary files).
         """
         pool = (pools or PoolSet()).pool_for(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
 
 
 class PoolSet:
-    """The open pools of one model, one for each codec, RoPE scaling and prefill loss. Concurrent sequences share a
-    pool, and so share memory and pages. ``retained`` are pages kept for later prompts. A pool is freed when no cache
-    and no retained page is left in it.
+    """The open pools of one model: one pool for each combination of codec, RoPE scaling and prefill loss (the share of
+    attention that sparse prefill may skip). Concurrent sequences use one pool, so they share memory and pages.
+    ``retained`` are pages kept for later prompts. A pool is freed when no cache and no retained page is left in it.
     """
 
     def __init__(self) -> None:
@@ -184,9 +184,10 @@ class OomRecovery:
     smaller_codec: Callable[[str], str | None] = lambda codec: None
 
     def __call__(self, cache: Any, of_budget: bool = False) -> str | None:
-        """Take the next step; returns a sentence that says what was done, or None if nothing is left to try.
+        """Take the next step. Returns a sentence for the user that describes the step, or None if nothing is left to
+        try.
 
-        ``of_budget``: memory ran out because every tier is at its limit, so pages are neither given up nor moved.
+        If ``of_budget``, memory ran out because every tier is at its limit. Then pages are neither released nor moved.
         """
         return next(self._tries(cache, of_budget), None)
 
@@ -203,7 +204,7 @@ class OomRecovery:
 
 
 def _reencoded(cache: Cache, codec: str) -> bool:
-    """Re-encode the pages of ``cache``; returns False if memory could not hold both copies."""
+    """Re-encode the pages of ``cache`` in ``codec``. Returns False if memory cannot hold the old and the new pages."""
     try:
         reencode(cache, codec)
     except (MemoryError, RuntimeError, OutOfKVMemory) as e:

@@ -211,7 +211,9 @@ class GgufSizes(ModelSizes):
 
 
 def _attention(heads: int, kv_heads: int, shared: int, own: int) -> dict[str, Any]:
-    """Returns ``attention`` for tokens of ``shared`` bytes, or ``own`` bytes with a KV head for each query head."""
+    """Returns the kind of attention as ``TorchSizes.attention`` does. A token takes ``shared`` bytes; it would take
+    ``own`` bytes if each query head had its own KV head.
+    """
     return {
         "kind": {heads: "multi-head", 1: "multi-query"}.get(kv_heads, "grouped-query"),
         "heads": heads,

@@ -137,7 +137,9 @@ def _reason(model: PagedModel, cache_plan: CachePlan, tokens: int, held: int) ->
 
 
 def _bytes_by_tier(need: int, cache_plan: CachePlan, tokens: int) -> dict[str, int]:
-    """Distribute ``need`` bytes over the tiers, the device first; returns bytes by tier. Raises TooLong."""
+    """Distribute ``need`` bytes over the tiers, the device first. Returns the number of bytes in each tier. Raises
+    TooLong.
+    """
     fit = MemoryNeed(kv=need).fit(cache_plan.limits)
     if not fit.fits:
         limits = vars(cache_plan.limits)
