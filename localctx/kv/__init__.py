@@ -1,1 +1,1 @@
-"""The KV cache: pages, their names, codecs, tiers and the sequence a model reads and extends."""
+"""The KV cache: pages, page names, codecs, tiers, and the sequence that a model reads and extends."""

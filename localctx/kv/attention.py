@@ -27,8 +27,9 @@ LAST_QUERIES = 64  # queries at the end of a prompt whose votes a keeper observe
 
 @dataclass
 class _AttentionCall:
-    """One layer's attention. ``page_lse`` collects pairs: page indices [n] or [H, n], and each page's log-sum-exp
-    [Hq, T, n]. It covers only the last token, unless the keeper observes the mass of each page.
+    """The arguments and results of one call of ``attend_cache``, for one layer. ``page_lse`` collects pairs: page
+    indices [n] or [H, n], and the log-sum-exp of each page [Hq, T, n]. T is 1, the last token, unless the keeper
+    observes the mass of each page.
     """
 
     cache: Cache
@@ -84,7 +85,7 @@ def attend_cache(
     a score becomes c * tanh(score / c). ``sinks`` [Hq] are learned logits that take attention mass but add no value. In
     a latent layer (MLA), ``expand`` turns cached latents into keys and values; the new k, v are already expanded.
     ``shared`` is True if an earlier layer of the model attended over the same layer of the cache in this step. The
-    recorded attention is then added to that of the earlier layer.
+    recorded attention is then added to the attention of the earlier layer.
     """
     call = _AttentionCall(cache, layer, q, scale, window, softcap, expand)
     path = call.path
@@ -98,7 +99,7 @@ def attend_cache(
 
 
 def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
-    """Attend with all tokens to everything in one kernel call."""
+    """Attend with all new tokens to all pages, the open page and the new tokens, in one kernel call."""
     table, backend = c.cache.table, c.cache.pool.backend
     if c.records and len(table):  # the prefill kernel does not return the mass of single pages
         indices = torch.arange(len(table))
@@ -154,7 +155,9 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
 
 
 def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
-    """Attend to the pages from ``first`` on, decoded in runs, or one by one if the keeper observes each page's mass."""
+    """Attend to the pages from ``first`` on. They are decoded in runs, or one by one if the keeper observes the mass of
+    each page.
+    """
     table = c.cache.table
     for start, stop in table.runs(c.layer, first, _max_run(c), table.reads_mixed(c.layer)):
         k, v = _read(c, start, stop)
@@ -180,7 +183,9 @@ def _max_run(c: _AttentionCall) -> int:
 
 
 def _over_fetched(c: _AttentionCall, first: int, skip: int) -> Iterator[Part]:
-    """Attend with one token to the pages from ``first`` on, fetching those that are not on the device."""
+    """Attend with one token to the pages from ``first`` on, and fetch the pages that are not on the device. The first
+    ``skip`` tokens of page ``first`` are hidden.
+    """
     table, device = c.cache.table, c.cache.pool.device
     for start in range(first, len(table), FETCHED):
         stop = min(start + FETCHED, len(table))
@@ -244,7 +249,7 @@ def _over_selected(c: _AttentionCall) -> Iterator[Part]:
 
 
 def _choose(c: _AttentionCall, token: int) -> Tensor:
-    """Returns the pages [H, selected] that one of the tokens selects."""
+    """Returns the pages [H, selected] that the new token with index ``token`` selects."""
     q = c.q[:, token].float() * c.scale
     extra = bias_scores(c.cache, c.layer, q) if c.cache.pool.unbiased(c.layer) else None
     return choose_pages(c.cache, c.layer, q, extra)
@@ -297,12 +302,14 @@ def _scores(c: _AttentionCall, q: Tensor, k: Tensor) -> Tensor:
 
 
 def _last_page_lse(c: _AttentionCall, k: Tensor) -> Tensor:
-    """Returns the last query's log-sum-exp for every page of the keys [H, n * 64, D]: [Hq, 1, n]."""
+    """Returns the last query's log-sum-exp for each page, [Hq, 1, n]. ``k`` [H, n * 64, D] has the pages' keys."""
     return _scores(c, c.q[:, -1:], k).flatten(0, 1).unflatten(-1, (-1, PAGE)).logsumexp(-1)
 
 
 def _report_masses(c: _AttentionCall, lse: Tensor) -> None:
-    """Report the mass that each page received, given the total ``lse`` [Hq, T]."""
+    """Tell the keeper and the history how much attention mass each page received. ``lse`` [Hq, T] is the log-sum-exp
+    over all keys.
+    """
     if not c.page_lse:
         return
     indices = np.concatenate([at for at, _ in c.page_lse], -1)

@@ -17,7 +17,7 @@ class AttentionHistory:
     ``page_mass`` [pages] is the attention mass of each sealed page, summed over the queries that could see the page.
     ``queries`` [pages] is the number of these queries. ``token_votes`` holds, for each layer, the attention weight that
     the last queries of the prompt gave each sealed token, [kv_heads, tokens]. ``recorded`` is the attention mass of
-    each 64 tokens of the text since ``record`` was called; None before that. Evicted pages keep their place in
+    every 64 tokens of the text since ``record`` was called; None before that. Evicted pages keep their place in
     ``recorded``.
     """
 

@@ -46,7 +46,7 @@ class PlacedPage:
 
 
 class _Column:
-    """One part of all pages, as arrays [pages]. The address of an absent part is 0."""
+    """Describes one part (FULL or SLIDING) of all pages, as arrays [pages]. The address of an absent part is 0."""
 
     def __init__(self, pool: Pool, ids: Sequence[int | None]) -> None:
         self._pool, self._ids = pool, ids
@@ -66,7 +66,9 @@ class _Column:
 
 
 class _Columns:
-    """The table as arrays [pages]. Rebuilt when the pool's version changes, because addresses change as pages move."""
+    """The contents of the table as arrays [pages]. They are made again when the pool's version changes, because
+    addresses change as pages move.
+    """
 
     def __init__(self, pool: Pool, placed: Sequence[PlacedPage]) -> None:
         self.valid_for = pool.version, len(placed)
@@ -106,8 +108,8 @@ class BlockTable:
 
     @property
     def text_pages(self) -> np.ndarray:
-        """The place of each page in the text, as a number of 64 tokens before it: [pages] int64. It differs from the
-        page's index in the table once pages were evicted.
+        """The place of each page in the text, as the number of pages before it: [pages] int64. The place differs from
+        the page's index in the table once pages were evicted.
         """
         return self._columns.text_pages
 
@@ -124,7 +126,7 @@ class BlockTable:
         return self._columns.by_part[part].kinds
 
     def for_kernels(self, layer: int) -> PageAddresses:
-        """Returns the addresses and kinds of all pages for kernels that compute ``layer``. They are those of the part
+        """Returns the addresses and kinds of all pages for kernels that compute ``layer``. They belong to the part
         (FULL or SLIDING) that has this layer.
         """
         return self._column(layer).for_kernels
@@ -159,7 +161,7 @@ class BlockTable:
         return self.pool.backend.place(bases, column.kinds), holding
 
     def positions(self, layer: int) -> np.ndarray:
-        """Returns the position of each page's first key in this layer, int64."""
+        """Returns the position of each page's first key in this layer, [pages] int64."""
         own = self._own_positions[layer]
         if own is None:
             return self._columns.positions
@@ -254,8 +256,8 @@ class BlockTable:
             self._cached = None
 
     def has_window(self, position: int, pages: int) -> bool:
-        """Returns True if a sequence can continue at ``position``, after the first ``pages`` pages: no SLIDING part
-        that sliding-window layers would see from there is missing.
+        """Returns True if a sequence can continue at ``position``, after the first ``pages`` pages: the table still has
+        every SLIDING part that sliding-window layers would see from there.
         """
         if not (window := self.pool.shape.window):
             return True
@@ -302,7 +304,7 @@ class BlockTable:
 
     def move_to(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
         """Release all pages, and continue with copies of them in another ``pool``. ``pages`` are the copies of the
-        pages, ``originals`` those of the original sink pages.
+        pages, and ``originals`` are the copies of the original sink pages.
         """
         self.pool.release(self._held)
         self.placed = [PlacedPage(new, p.token, p.position) for new, p in zip(pages, self.placed, strict=True)]
@@ -324,11 +326,11 @@ class BlockTable:
 
     @property
     def _held(self) -> list[int]:
-        """The ids that the table holds a reference to."""
+        """The ids of all parts to which the table holds a reference."""
         return [page for parts in (*(p.parts for p in self.placed), *self.originals) for page in parts.ids]
 
     def _ids_of(self, layer: int, first: int, stop: int) -> list[int]:
-        """Returns the ids of a layer's part of the pages ``first..stop``, all of which must have it."""
+        """Returns the ids of a layer's part of the pages ``first..stop``, which must all have this part."""
         ids = [placed.parts[self.pool.format.parts[layer]] for placed in self.placed[first:stop]]
         assert None not in ids, "no layer sees these pages any longer"
         return [page for page in ids if page is not None]

@@ -1,7 +1,7 @@
 """Cache: the state of one sequence, and the steps by which forward passes extend it.
 
 A step appends the same tokens to every layer, layer by layer: ``begin``, ``extend`` for each layer, then ``commit``.
-``rollback`` instead of ``commit`` restores the sequence as it was before ``begin``.
+Instead of ``commit``, ``rollback`` restores the sequence as it was before ``begin``.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -84,8 +84,8 @@ class Cache:
 
     @property
     def exact(self) -> bool:
-        """True if the content of every page is what its name says, so that pages may be persisted. (A name is a hash of
-        the tokens.) False once tokens were evicted, re-encoded or copied from another sequence.
+        """True if every page has the content that the page's name, a hash of tokens, stands for, so that pages may be
+        persisted. False once tokens were evicted, re-encoded or copied from another sequence.
         """
         return self.evictions.exact
 
@@ -103,7 +103,7 @@ class Cache:
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """The attention mass of each 64 tokens of the text since ``record_attention`` was called; None if it was not
+        """The attention mass of every 64 tokens of the text since ``record_attention`` was called; None if it was not
         called.
         """
         return self.history.recorded
@@ -126,8 +126,8 @@ class Cache:
 
     def sliding_payload(self, index: int) -> np.ndarray | None:
         """Returns the bytes (uint8) of the SLIDING part of a sealed page, which has the records of sliding-window
-        layers. Returns None if the page has no such part, or if it was released because those layers no longer see the
-        page.
+        layers. Returns None if the page has no such part, or if the part was released because those layers no longer
+        see the page.
         """
         page = self.placed_pages[index].parts.sliding
         return None if page is None else self.pool.payload(page).cpu().numpy()
@@ -304,8 +304,8 @@ class Cache:
         self._evict_pages([i for i in range(self.num_pages) if i not in kept])
 
     def use_pool(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
-        """Continue with copies of all pages in another ``pool``. ``pages`` are the copies of the sealed pages,
-        ``originals`` those of the original sink pages. The sequence is no longer exact.
+        """Continue with copies of all pages in another ``pool``. ``pages`` are the copies of the sealed pages, and
+        ``originals`` are the copies of the original sink pages. The sequence is no longer exact.
         """
         self.table.move_to(pool, pages, originals)
         self.open_page.pool = pool
@@ -375,12 +375,14 @@ class Cache:
         self.length, self.position = self.length + PAGE, self.position + PAGE
 
     def _has_window(self, length: int) -> bool:
-        """Returns True if sliding layers could continue after the first ``length`` tokens."""
+        """Returns True if the pages that sliding layers need after the first ``length`` tokens are still there."""
         pages = sum(placed.token < length for placed in self.table.placed)
         return length == 0 or self.table.has_window(self.position - (self.length - length), pages)
 
     def _add_pending(self, kind: int) -> None:
-        """Add a page, in every part, for the open step to fill. Raises OutOfKVMemory."""
+        """Allocate every part (FULL and SLIDING) of a new page of this ``kind``, for the open step to fill. Raises
+        OutOfKVMemory.
+        """
         for part, pending in enumerate(self._pending):
             if part == FULL or self.pool.shape.window:
                 pending.append(self.pool.new(kind, part))
@@ -404,7 +406,7 @@ class Cache:
         self.sketches.clear()
 
     def _rebase(self) -> None:
-        """Rebase positions to zero and re-rotate the keys. Raises OutOfKVMemory, and the next call then continues the
+        """Rebase positions to zero and re-rotate the keys. If this raises OutOfKVMemory, the next call continues the
         work.
         """
         rebase_pages(self.table, self.keeper.sink_pages)

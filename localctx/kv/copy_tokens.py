@@ -1,7 +1,7 @@
 """Blending: copies tokens of another sequence to a new position (EPIC, arXiv:2410.15332).
 
 RoPE is relative, so the keys are re-rotated to their new positions. Nothing else changes: above the first layer, keys
-and values still reflect the text that they were read in.
+and values still reflect the text in which the tokens were read.
 """
 
 import torch
@@ -18,8 +18,8 @@ def copy_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
     """Append tokens ``start..stop`` of ``source``, a cache of the same model, to ``cache``. They are decoded,
     re-rotated to their new positions, and encoded again.
 
-    ``cache`` is then no longer exact. The pools and codecs of the two caches may differ. Raises OutOfKVMemory, or
-    ModelError if keys cannot be re-rotated; ``cache`` is then unchanged.
+    ``cache`` is then no longer exact. The pools and codecs of the two caches may differ. Raises OutOfKVMemory, and
+    ModelError if keys cannot be re-rotated; in both cases, ``cache`` is unchanged.
     """
     cache.begin(stop - start)
     try:

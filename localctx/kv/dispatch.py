@@ -1,4 +1,5 @@
-"""Attention dispatch: decides which path computes attention of new tokens over a cache. All other code asks here.
+"""Attention dispatch: decides which path computes attention of new tokens over a cache. All other code asks this
+module.
 
 ``TABLE`` is read from top to bottom. The first row whose conditions all hold applies.
 """
@@ -69,9 +70,9 @@ class AttentionCase:
         return few and not selects and not self.is_part_of_prompt()
 
     def is_part_of_prompt(self) -> bool:
-        """Returns True for several tokens of a prompt that the prefill kernel can take. It reads pages once for all
-        tokens, whereas a decode batch reads them for each token. Drafted tokens are not part of the prompt, because
-        their results must equal those of tokens computed one by one.
+        """Returns True for several tokens of a prompt that the prefill kernel can take. This kernel reads pages once
+        for all tokens, whereas a decode batch reads them for each token. Drafted tokens are not part of the prompt,
+        because they must give the same results as tokens computed one by one.
         """
         if self.cache.phase == "answering" or any(layer.window for layer in self.cache.pool.shape.layers):
             return False
@@ -145,8 +146,8 @@ def batch_key(cache: Cache) -> tuple[str, int]:
 
 
 def max_tokens_at_once(cache: Cache) -> int:
-    """Returns the greatest number of tokens that one step may compute with the same results as one token a step. All
-    tokens of such a step but the first can be trimmed again without a trace, as drafted tokens require.
+    """Returns the greatest number of tokens that one step may compute with the same results as one step for each token.
+    All tokens of such a step but the first can be trimmed again without a trace, as drafting requires.
     """
     if cache.dtype != torch.float32 or cache.pool.shape.states:
         return 1  # only float32 is computed row by row; states cannot be trimmed by a token
@@ -162,7 +163,8 @@ def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
 
 
 def records_attention(shape: KVShape, layer: int, window: int | None) -> bool:
-    """Returns True if the attention of this layer counts in the recorded attention mass. Early layers do not count
-    because they attend a little to everything, sliding-window layers because they attend only to nearby tokens.
+    """Returns True if the attention of this layer counts in the recorded attention mass. Early layers do not count,
+    because they attend a little to everything. Sliding-window layers do not count, because they attend only to nearby
+    tokens.
     """
     return window is None and layer >= len(shape.layers) // 2

@@ -1,4 +1,4 @@
-"""Log of the tokens that a keeper has evicted from a sequence. Integers only."""
+"""EvictionLog: the log of the tokens that a keeper has evicted from a sequence. It has integers only, no tensors."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class EvictionLog:
         return round(sum((e.stop - e.start) * (1 - e.kept) for e in self.ranges))
 
     def add(self, *evicted: EvictedRange) -> None:
-        """Record ``evicted`` in text order and join adjacent ranges. The sequence is no longer exact."""
+        """Record the ``evicted`` ranges in text order, and join adjacent ranges. The sequence is no longer exact."""
         self.exact, merged = False, list[EvictedRange]()
         for e in sorted([*self.ranges, *evicted], key=lambda e: e.start):
             if merged and (merged[-1].stop, merged[-1].kept) == (e.start, e.kept):
@@ -44,7 +44,7 @@ class EvictionLog:
         return all(e.stop <= length for e in self.ranges)
 
     def fork(self) -> "EvictionLog":
-        """Returns an independent copy."""
+        """Returns an independent copy of the log, for a forked sequence."""
         twin = EvictionLog()
         twin.ranges, twin.exact = list(self.ranges), self.exact
         return twin

@@ -27,7 +27,7 @@ class OpenPage:
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes of the page's memory, full or not."""
+        """The size in bytes of the page's memory, which is the same for a full and an empty page."""
         return sum(k.nbytes + v.nbytes for k, v in self._layers)
 
     @property
@@ -84,8 +84,8 @@ class OpenPage:
                 flat = flat[x.numel() :]
 
     def reopen(self, table: BlockTable, index: int, filled: int) -> None:
-        """Load the first ``filled`` tokens of the sealed page at ``index`` of ``table``. They are only as precise as
-        the codec.
+        """Load the first ``filled`` tokens of the sealed page at ``index`` of ``table``. Their keys and values have
+        only the precision of the codec.
         """
         self.filled = filled
         for layer in range(len(self._layers)) if filled else ():
@@ -93,7 +93,7 @@ class OpenPage:
             self._layers[layer] = k.contiguous().clone(), v.contiguous().clone()  # a copy: fetched memory is reused
 
     def rerotate(self, by: int) -> None:
-        """Re-rotate the keys to positions that are ``by`` greater."""
+        """Re-rotate the keys of all layers to positions that are greater by ``by``."""
         self._layers = [rerotate(self.pool, layer, k, v, by) for layer, (k, v) in enumerate(self._layers)]
 
     def fork(self) -> "OpenPage":

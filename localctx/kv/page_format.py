@@ -1,7 +1,7 @@
 """PageFormat: the memory layout of one model's pages in one codec. A page has a record for each layer.
 
-If some layers attend to everything and some to a window, a page has two parts. FULL has the records of layers that
-attend to everything, and SLIDING has the records of sliding-window layers. Otherwise all records are in FULL.
+If some layers attend to everything and others to a sliding window, a page has two parts. FULL has the records of layers
+that attend to everything, and SLIDING has the records of sliding-window layers. Otherwise all records are in FULL.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Page names, and reference counts of sealed pages. Integers and bytes, no tensors.
+"""Names of pages, and reference counts of sealed pages. This module has integers and bytes only, no tensors.
 
 The name of a page covers everything that its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} ||
 tokens)``. Names are chained as in vLLM's prefix caching. If an adapter computes the last tokens of a sequence, the
@@ -49,10 +49,10 @@ def page_names(
     fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yields (name, packed tokens) of every page of a sequence with these ``tokens``, in order. The last page may be an
-    open one with fewer than 64 tokens. ``fingerprint`` is that of the model and codec.
+    open one with fewer than 64 tokens. ``fingerprint`` is the fingerprint of the model and codec.
 
     If a LoRA adapter applies (``activation``), the pages that end before its first token have the same names as without
-    it. Later pages have other names.
+    the adapter. Later pages have other names.
     """
     name, first = fingerprint, activation.start // PAGE * PAGE if activation else None
     for start in range(0, len(tokens), PAGE):
@@ -71,8 +71,8 @@ def snapshot_key(page: tuple[bytes, bytes], kind: SnapshotKind) -> tuple[bytes, 
 
 
 class PageReferences:
-    """Counts the references to pages by page id. An id is never reused, so using the id of a released page raises an
-    error and never finds another page.
+    """Counts the references to pages by page id. An id is never reused, so the id of a released page raises an error
+    and never refers to another page.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,9 @@ class PageReferences:
         return page
 
     def release(self, page: int) -> bool:
-        """Drop one reference to ``page``. Returns True if it was the last one, so that the page is gone."""
+        """Drop one reference to ``page``. Returns True if that was the last reference, so that the page no longer
+        exists.
+        """
         assert page in self._refs, f"page {page} is gone"
         self._refs[page] -= 1
         if self._refs[page]:

@@ -1,6 +1,8 @@
-"""Pool: holds the sealed pages of every open sequence of one model in one codec, with their owners and their tiers.
+"""Pool: holds the sealed pages of all open sequences of one model in one codec, and knows the references to each page
+and the tier of each page.
 
-If the device is full, a new page pushes the least recently used pages down: device, host, disk.
+If the device is full, a new page makes the least recently used pages move to a lower tier: from the device to the host,
+and from the host to the disk.
 """
 
 from collections import Counter
@@ -32,7 +34,8 @@ from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 class Pool:
     """Holds sealed pages by id, in tiers: device, host and disk. ``limits`` bound each tier (None: pages are only on
-    the device, without a limit). ``spill`` is the folder of the disk tier (None: the system's).
+    the device, without a limit). ``spill`` is the folder of the disk tier (None: the system's folder for temporary
+    files).
 
     If ``in_place``, attention reads records where they are, in any tier. Otherwise ``fetch`` brings them to the device.
     ``triton`` says whether to use the ``TritonBackend`` if it has kernels for the codec (None: on GPUs that run them).
@@ -300,7 +303,7 @@ class Pool:
         self._room(0, nbytes)
 
     def trim(self) -> None:
-        """Return memory that no page uses to the system."""
+        """Return memory to the system that no page uses."""
         self.device_tier.trim()
         self.host_tier.trim()
         self._prefetcher.clear()
@@ -346,14 +349,16 @@ class Pool:
         return self.disk_tier.mapped_bytes
 
     def _spare(self) -> float:
-        """Returns the bytes that could still be taken by moving pages down or replacing them with
-        their stored copies.
+        """Returns the number of bytes that new pages could still take, if other pages move to lower tiers or are
+        replaced by their stored copies.
         """
         free = sum(inf if tier.limit is None else max(0, tier.limit - tier.nbytes) for tier in self.tiers)
         return free + self._stored.nbytes
 
     def _room(self, level: int, nbytes: int) -> None:
-        """Push pages of a tier down until it has room for ``nbytes``. Raises OutOfKVMemory."""
+        """Move pages of the tier at ``level`` to lower tiers until it has room for ``nbytes`` bytes. Raises
+        OutOfKVMemory.
+        """
         tier = self.tiers[level]
         while tier.limit is not None and tier.nbytes + nbytes > tier.limit:
             if self.give_up(self):
@@ -370,9 +375,11 @@ class Pool:
                     raise
 
     def _move_down(self, page: int, level: int) -> None:
-        """Move a page to the next tier below that is large enough, or to its stored copy instead of the disk.
+        """Move a page from the tier at ``level`` to the next lower tier that is large enough. If that is the disk, and
+        the store has a copy of the page, the page is replaced by this copy instead.
 
-        Where attention reads in place, host memory is no faster than the store's mapping. Raises OutOfKVMemory.
+        If attention reads pages in place, the copy replaces host memory too, which would be no faster than the store's
+        mapped file. Raises OutOfKVMemory.
         """
         payload = self.payload(page)
         below = self._below(level, len(payload))
@@ -390,7 +397,9 @@ class Pool:
         self.version += 1
 
     def _map_stored(self, page: int) -> bool:
-        """Replace a page's memory or spill slot with the store's mapping. Returns False if it has no verified copy."""
+        """Replace a page's memory or spill slot by the mapped copy in the store. Returns False if the store has no
+        verified copy.
+        """
         if (payload := self._stored.take(page)) is None:
             return False
         self._where[page].drop(page)
@@ -401,13 +410,15 @@ class Pool:
         return True
 
     def _below(self, level: int, nbytes: int) -> int:
-        """Returns the next lower level that is large enough for a page, or 0."""
+        """Returns the next level (index of a tier) below ``level`` whose limit has room for a page of ``nbytes`` bytes,
+        or 0.
+        """
         limits = [tier.limit for tier in self.tiers]
         return next((i for i, n in enumerate(limits) if i > level and (n is None or n >= nbytes)), 0)
 
     def _least_needed(self, tier: Tier, stored: bool = False) -> int | None:
-        """Returns the least recently used page of ``tier``, or None. With ``stored``, only pages that the store also
-        holds.
+        """Returns the least recently used page of ``tier``, or None. If ``stored``, only pages that the store also has
+        are considered.
         """
         pages = [p for p in tier if p not in self._open and (p in self._stored or not stored)]
         return min(pages, key=lambda p: (self._used[p], p), default=None)

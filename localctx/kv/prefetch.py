@@ -13,8 +13,9 @@ AHEAD = 256 << 20  # limit on bytes of fetched records on the device, beside the
 
 
 class RecordSource(Protocol):
-    """Where a Prefetcher gets records (one layer of one page): a pool. ``clock`` is the number of steps so far.
-    ``version`` changes whenever pages move: an address that was read before may then belong to another page.
+    """The source of the records (one layer of one page) that a Prefetcher fetches: a pool. ``clock`` is the number of
+    steps so far. ``version`` changes whenever pages move: an address that was read before may then belong to another
+    page.
     """
 
     clock: int
@@ -74,8 +75,8 @@ class CudaStreams:
 
 
 class FetchedRecords(NamedTuple):
-    """Fetched records. The record of the i-th page is row ``rows[i]`` (int64) of ``records`` [n, bytes of a record],
-    uint8 on the device.
+    """Records that were fetched to the device. The record of the i-th page is row ``rows[i]`` (int64) of ``records``
+    [n, bytes of a record], uint8 on the device.
     """
 
     records: Tensor
@@ -84,8 +85,9 @@ class FetchedRecords(NamedTuple):
 
 @dataclass
 class _Buffer:
-    """Memory for one run of records. ``rows`` maps pages to rows. ``of`` identifies the contents (version, layer, bytes
-    per record). ``copied`` is the mark after copies launched in the second stream.
+    """Device memory for one run of records. ``rows`` maps each page to the row of its record. ``of`` identifies the
+    contents (version of the pool, layer, bytes per record). ``copied`` is the mark after the copies that were launched
+    in the second stream.
     """
 
     memory: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
@@ -95,16 +97,18 @@ class _Buffer:
 
     @property
     def records(self) -> Tensor:
-        """The memory as [rows, total], with as many rows as fit."""
+        """The memory as a tensor [rows, bytes of a record], with as many rows as fit."""
         total = self.of[2]
         return self.memory[: len(self.memory) // total * total].view(-1, total)
 
     def missing(self, pages: Sequence[int]) -> list[int]:
-        """Returns those of ``pages`` whose records are not here."""
+        """Returns the pages, out of ``pages``, whose records are not in the buffer."""
         return [page for page in pages if page not in self.rows]
 
     def make_rows(self, pages: Sequence[int], missing: Sequence[int]) -> list[int]:
-        """Assign rows to the ``missing`` pages. Records of pages not in ``pages`` are dropped."""
+        """Assign rows to the ``missing`` pages. Records of pages that are not in ``pages`` are dropped. Returns the
+        rows of the missing pages.
+        """
         wanted = set(pages)
         self.rows = {page: row for page, row in self.rows.items() if page in wanted}
         taken = set(self.rows.values())
@@ -117,12 +121,13 @@ class Prefetcher:
     """Brings records to the device, while a second stream copies the records that the next layer will need.
 
     A layer asks for its pages in runs. Each run has two buffers: one is read while the other is filled for the next
-    layer. A buffer is overwritten only after all kernels that read it were launched, which is so once records of
+    layer. A buffer is overwritten only after all kernels that read it were launched. That is the case once records of
     another layer or step are requested.
 
-    The prefetcher guesses that a layer needs the pages that it needed last time. Otherwise it guesses the pages of the
-    layer before, if the records of both layers are in the same part of a page (``parts`` [layers]). A wrong guess only
-    costs time. Without ``streams`` (on a CPU) nothing can overlap, so records are read where they are mapped.
+    The prefetcher guesses that a layer needs the same pages as last time. If that is unknown, it guesses the pages of
+    the layer before, if the records of both layers are in the same part of a page (``parts`` [layers]). A wrong guess
+    only costs time. Without ``streams`` (on a CPU) nothing can overlap, so records on disk are read in their mapped
+    files.
     """
 
     def __init__(self, source: RecordSource, parts: Sequence[int], streams: Streams | None) -> None:
@@ -169,7 +174,7 @@ class Prefetcher:
         return FetchedRecords(buffer.records, np.array([buffer.rows[page] for page in pages], np.int64))
 
     def _enter(self, streams: Streams, layer: int) -> None:
-        """Count the runs of this layer in this step, and drop buffers of runs that the last step did not have."""
+        """Count the runs of this layer in this step, and drop the buffers of runs that the last step did not need."""
         visit = self._source.clock, layer
         if visit == self._visit:
             self._run += 1
@@ -183,7 +188,7 @@ class Prefetcher:
         self._most = max(self._most, self._run)
 
     def _bring(self, buffer: _Buffer, pages: list[int], layer: int) -> None:
-        """Copy the missing records into the buffer, in the current stream."""
+        """Copy those records of ``layer`` for ``pages`` that the ``buffer`` lacks into it, in the current stream."""
         of = self._source.version, layer, self._source.record_bytes(pages[0], layer)
         if buffer.of != of:
             buffer.of, buffer.rows = of, {}

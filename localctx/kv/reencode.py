@@ -21,7 +21,9 @@ def reencode(cache: Cache, codec: str) -> None:
 
 
 def _copy(cache: Cache, index: int, pool: Pool) -> PageParts:
-    """Copy the present parts of the page at ``index``. Full-precision pages stay in full precision."""
+    """Copy the page at ``index`` to ``pool``, in the codec of that pool. Pages in full precision stay in full
+    precision. An absent part stays absent.
+    """
     there = range(len(cache.placed_pages[index].parts.ids))
     return PageParts(*(_copy_of_part(cache, index, part, pool) for part in there))
 
@@ -37,7 +39,7 @@ def _copy_of_part(cache: Cache, index: int, part: int, pool: Pool) -> int:
 
 
 def _copy_of_sink(cache: Cache, originals: PageParts, pool: Pool) -> PageParts:
-    """Copy the parts of a sink page as first computed, at their original positions."""
+    """Copy an original sink page to ``pool``: the page as first computed, with keys at their first positions."""
     return PageParts(*(_copy_of_original(cache, page, part, pool) for part, page in enumerate(originals.ids)))
 
 

@@ -1,4 +1,6 @@
-"""Re-rotation: moves keys to other positions. RoPE is relative: a key rotated by d is the key d tokens later."""
+"""Re-rotation: moves keys to other positions. RoPE is relative: a key rotated by d more positions equals the key d
+tokens later.
+"""
 
 import torch
 from torch import Tensor
@@ -10,8 +12,8 @@ from localctx.shape import PAGE
 
 
 def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Returns k and v of a ``layer`` with the keys re-rotated to positions that are ``by`` greater (less if negative).
-    In a latent layer (MLA), v has the rotary part of the keys and is rotated instead of k.
+    """Returns k and v of a ``layer``, with the keys re-rotated to positions that are greater by ``by`` (less if ``by``
+    is negative). In a latent layer (MLA), v has the rotary part of the keys and is rotated instead of k.
     """
     assert pool.rope, "this model has no rotary positions"
     if pool.shape.layers[layer].kind == "latent":
@@ -20,8 +22,8 @@ def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Ten
 
 
 def rerotated_page(pool: Pool, parts: PageParts, by: int) -> PageParts:
-    """Returns copies of the ``parts`` of a page with their keys re-rotated to positions that are ``by`` greater. Raises
-    OutOfKVMemory.
+    """Returns copies of the ``parts`` of a page with their keys re-rotated to positions that are greater by ``by``.
+    Raises OutOfKVMemory.
     """
     copies = list[int]()
     try:

@@ -1,7 +1,7 @@
 """RetainedPages: sealed pages that outlive their sequences, so that a later prompt with the same prefix reuses them.
 
 As in vLLM's automatic prefix caching, full pages are found by the hash chain of their tokens, shared by reference, and
-released least recently used first.
+the least recently used page is released first.
 """
 
 from collections import OrderedDict
@@ -85,8 +85,8 @@ class RetainedPages:
 
     def add(self, cache: Cache, keys: Sequence[SharedKey]) -> None:
         """Retain the first pages of ``cache`` under ``keys``, their names and packed tokens, with the recurrent states
-        after the last of these pages. A SLIDING part is retained only if sliding-window layers still see it from the
-        end of these pages.
+        after the last of these pages. The SLIDING part of a page is retained only if sliding-window layers still see
+        the page from the end of these pages.
         """
         seen, pool, count = cache.pool.shape.pages_seen(len(keys) * PAGE), cache.pool, len(keys)
         states = cache.states.ends.get(count * PAGE)
@@ -109,7 +109,9 @@ class RetainedPages:
             self._release(next(iter(self._pages)))
 
     def _add(self, name: bytes, page: RetainedPage) -> None:
-        """Add a page. A page that is already here gets the states and the sliding part that it lacks."""
+        """Add a page. If a page with this ``name`` is retained already, it gets the states and the sliding part that it
+        lacks.
+        """
         old = self._pages.get(name)
         if old and (old.pool is not page.pool or old.tokens != page.tokens):
             return
@@ -147,7 +149,9 @@ class RetainedPages:
 
 
 def _can_go_on(shape: KVShape, pages: Sequence[RetainedPage]) -> bool:
-    """Returns True if a sequence can continue after ``pages``: its states and its sliding layers' pages are present."""
+    """Returns True if a sequence can continue after ``pages``: the recurrent states and the pages that sliding layers
+    see are present.
+    """
     seen = shape.pages_seen(len(pages) * PAGE)
     windows = all(pages[i].parts.sliding is not None for i in seen)
     return windows and (not shape.states or pages[-1].states is not None)

@@ -1,5 +1,5 @@
-"""Rope: the protocol of a model's rotary embedding. With it the cache re-rotates keys, and stores keys without the bias
-of k_proj.
+"""Rope: the protocol of a model's rotary embedding. The cache uses it to re-rotate keys, and to store keys without the
+bias of k_proj.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from localctx.kernels.cpu.key_bias import KeyBias
 
 
 class Rope(Protocol):
-    """The rotary embedding of one model. It moves rotated keys to other positions: rotating a key by d more positions
-    gives the key d positions later.
+    """The rotary embedding of one model. This object moves rotated keys to other positions: a key rotated by d more
+    positions equals the key d positions later.
     """
 
     def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
@@ -36,5 +36,5 @@ class Rope(Protocol):
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
         """Returns the products of q [Hq, D] with the rotated bias of k_proj at ``positions`` [T]: [Hq, T] float32, not
-        scaled. The result of ``bias_keys`` is not built for this.
+        scaled. The result of ``bias_keys`` is not computed for this.
         """

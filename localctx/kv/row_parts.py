@@ -1,4 +1,6 @@
-"""Splits the pages of each row (one new token) into parts, each for a single kernel task. Integers only."""
+"""Splits the pages of each row (one new token) into parts, each for a single kernel task. It works on integers only,
+not on tensors.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise

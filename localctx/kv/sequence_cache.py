@@ -24,9 +24,7 @@ class SequenceMemory(Protocol):
 
     @property
     def device_limit(self) -> int | None:
-        """The maximum size in bytes of keys and values on the device; None if sequences leave the device by themselves
-        when it is full.
-        """
+        """The maximum size in bytes of keys and values on the device; None if there is no limit."""
 
     @property
     def bytes_of_page(self) -> int:
@@ -80,7 +78,7 @@ class SequenceCache(Protocol):
 
     @property
     def attention_mass(self) -> np.ndarray | None:
-        """The attention mass of each 64 tokens of the text since ``record_attention`` was called; None if it was not
+        """The attention mass of every 64 tokens of the text since ``record_attention`` was called; None if it was not
         called.
         """
 

@@ -143,9 +143,10 @@ def _key(shape: StateShape) -> StateKey:
 
 
 def page_ends(state_inputs: Tensor, width: int, length: int, tokens: int) -> dict[int, Tensor]:
-    """Returns the state of a convolution, its last ``width`` inputs [1, channels, width], at each page end in a step.
-    The keys of the result are numbers of tokens up to that page end. ``state_inputs`` [1, channels, n] are the
-    remembered inputs followed by the inputs of the step. The step has ``tokens`` tokens, after ``length`` earlier ones.
+    """Returns a dict with the state of a convolution at each page end in a step. A key is the number of tokens up to a
+    page end; a value is the state: the last ``width`` inputs [1, channels, width]. ``state_inputs`` [1, channels, n]
+    are the remembered inputs followed by the inputs of the step. The step has ``tokens`` tokens, after ``length``
+    earlier ones.
     """
     ends = range((length // PAGE + 1) * PAGE, length + tokens, PAGE)
     padded = torch.nn.functional.pad(state_inputs, (max(0, width + tokens - state_inputs.shape[-1]), 0))

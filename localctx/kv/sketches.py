@@ -12,8 +12,9 @@ from localctx.kv.block_table import RUN, BlockTable
 
 
 class _SketchRoom:
-    """Preallocated room for sketches of ``pages`` pages, shaped like ``like``. Written sketches never change, so forks
-    of a sequence share them. The fork that seals the next page first continues writing here.
+    """Preallocated memory for the sketches of ``pages`` pages, with the shape of the sketch ``like``. Written sketches
+    never change, so forks of a sequence share the memory. Only the fork that is first to seal the next page continues
+    to write here.
     """
 
     def __init__(self, like: Sketch, pages: int) -> None:
@@ -26,7 +27,7 @@ class _SketchRoom:
 
     @property
     def place(self) -> list[int]:
-        """The addresses of the codes, scales and zeros for kernels, and the number of pages that the room can hold."""
+        """The addresses of the codes, scales and zeros for kernels, and the number of pages that the memory holds."""
         return [*(part.data_ptr() for part in self._whole), self._whole.codes.shape[1]]
 
     def takes(self, first: int, stop: int) -> bool:
@@ -99,7 +100,7 @@ class KeySketches:
         return twin
 
     def _once(self, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """Returns the result of ``make``, cached for this number of pages."""
+        """Returns the result of ``make``, which is called again only after the number of pages has changed."""
         pages = len(self._table)
         if not self._arguments or self._arguments[0] != pages:
             self._arguments = pages, make()

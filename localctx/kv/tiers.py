@@ -1,4 +1,5 @@
-"""Tiers: the places where sealed pages live (device, host memory, disk). A page is one run of bytes, layer after layer.
+"""Tiers: the places where sealed pages live (device, host memory, disk). A page is a contiguous block of bytes, layer
+after layer.
 
 A page that the store holds is never written again: if it must leave memory, the mapped file of the store replaces it.
 """
@@ -55,7 +56,7 @@ class Tier(Protocol):
 
 
 class _PagesById:
-    """The common part of all tiers: the bytes of each page by its id."""
+    """The base class of all tiers: it maps the id of each page to the page's bytes."""
 
     def __init__(self) -> None:
         self._pages: dict[int, Tensor] = {}
@@ -75,7 +76,7 @@ class _PagesById:
 
 
 class MemoryTier(_PagesById):
-    """Pages in the memory of one device. A new page reuses the memory of a dropped page of the same size."""
+    """A tier of pages in the memory of one device. A new page reuses the memory of a dropped page of the same size."""
 
     def __init__(self, name: str, device: torch.device, limit: int | None = None, pinned: bool = False) -> None:
         super().__init__()
@@ -101,8 +102,8 @@ class MemoryTier(_PagesById):
         self._free.setdefault(len(payload), []).append(payload)
 
     def trim(self) -> None:
-        """Return the memory of dropped pages to the system. Memory that was allocated together with that of pages still
-        in use stays.
+        """Return the memory of dropped pages to the system. Memory that was allocated in one block with pages still in
+        use is not returned.
         """
         for nbytes, free in self._free.items():
             slabs = [page.untyped_storage() for page in free]
@@ -131,12 +132,12 @@ class MemoryTier(_PagesById):
 
 
 class DiskTier(_PagesById):
-    """Pages in mapped files, read in place: pages in the store's files, and pages that this tier spilled to its own
-    files.
+    """A tier of pages in memory-mapped files, read in place: pages in the store's files, and pages that this tier
+    spilled to its own files.
 
     Spill files are unnamed, so nothing outlives the process. ``nbytes`` is the size in bytes of spilled pages alone,
-    and ``mapped_bytes`` that of the store's pages. ``bytes_written`` is the number of bytes ever written to spill
-    files.
+    and ``mapped_bytes`` is the size of the store's pages. ``bytes_written`` is the number of bytes ever written to
+    spill files.
     """
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
@@ -175,8 +176,8 @@ class DiskTier(_PagesById):
 
 
 class _SpillFile:
-    """``SPILL`` slots in an unnamed file. Its space is reserved at creation, so a full disk raises OSError here and not
-    SIGBUS in a later read.
+    """An unnamed file with ``SPILL`` slots, one for each spilled page. The space of the file is reserved at creation,
+    so that a full disk raises OSError here and not SIGBUS in a later read.
     """
 
     def __init__(self, folder: Path | None, nbytes: int) -> None:

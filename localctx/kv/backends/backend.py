@@ -1,6 +1,7 @@
-"""Backend: the kernels that seal the pages of a pool and compute over the pages where they are. Each pool has one.
+"""Backend: the kernels that seal the pages of a pool and compute over the pages where they are. Each pool has one
+backend.
 
-``TorchBackend`` is the reference without custom kernels: pages are fetched and decoded, on any device.
+``TorchBackend`` is the reference implementation without custom kernels: pages are fetched and decoded, on any device.
 """
 
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ class Backend(Protocol):
     once. If ``prefill_kernel``, ``prefill`` is a kernel for many tokens. If ``gathers``, ``gather`` is a kernel that
     copies records. ``max_batch_tokens`` is the maximum number of new tokens of one sequence in a decode batch, 0 if
     there are no decode batches. ``best_scores`` is a function that scores pages by their sketches (keys at two bits),
-    None for the default.
+    None for the default function.
     """
 
     name: str

@@ -16,7 +16,7 @@ from localctx.kv.backends.backend import MAX_DECODE_TOKENS, PageAddresses, PageA
 
 
 class NumbaBackend(TorchBackend):
-    """Attends with numba kernels, over pages in any tier."""
+    """Attends to pages in any tier with numba kernels, on the CPU."""
 
     name = "numba"
     in_place = prefill_kernel = True

@@ -56,7 +56,8 @@ class TritonBackend(TorchBackend):
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Returns the decoded keys and values [kv_heads, pages * 64, dim] of fetched ``records`` [pages, bytes of a
-        record], all of one ``kind`` (ORDINARY or SINK). The kernel reads each record as if it were a page of its own.
+        record], all of one ``kind`` (ORDINARY or SINK). The kernel reads each record as if the record were a whole
+        page.
         """
         first = records.data_ptr() - int(self._format.offsets[kind, layer])
         bases = first + records.shape[1] * torch.arange(len(records), device=records.device)
@@ -113,10 +114,10 @@ class TritonBackend(TorchBackend):
 
 
 def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[records_triton.TritonLayerLayout]:
-    """Returns, per layer, the offsets of both kinds of records from their page's address.
+    """Returns for each layer the offsets of the layer's record from the address of a page, for both kinds of pages.
 
-    Pools of one shape and codec share these tensors forever, because captured graphs read them after their pool is
-    gone.
+    Pools of one shape and codec share these tensors, and the tensors are never freed, because captured graphs read them
+    even after a pool was closed.
     """
     key = page_format.shape, page_format.codec, device
     if key not in _layouts:

@@ -1,8 +1,8 @@
 """Checks on the device itself that the fast kernel ``word_attention`` attends as the slower kernel does. Imports
 Triton.
 
-The fast kernel relies on where a compiler keeps each number. So before it is used, both kernels attend to a few small
-pages. If the results differ, the slower kernel is used, which decodes pages first.
+The fast kernel relies on the layout in which a compiler keeps the numbers. So before the fast kernel is used, both
+kernels attend to a few small pages. If the results differ, the slower kernel is used, which decodes pages first.
 """
 
 import logging
@@ -16,10 +16,10 @@ from localctx.kernels.triton.records import TritonLayerLayout
 from localctx.kv.codecs import Codec, make_codec
 from localctx.shape import PAGE, LayerShape
 
-NEAR = 2e-2  # of the largest number: bf16 has three digits
+NEAR = 2e-2  # greatest difference, as a share of the largest number: bf16 has three digits
 _PARTS = [[0, 0, 3, 37], [0, 3, 4, 0], [0, 4, 7, 0]]  # 37 tokens are hidden; the second part is a sink
 _KINDS = [0, 0, 0, 1, 0, 0, 0]
-_HIDDEN, _FILLED = 21, 41  # tokens of the open page
+_HIDDEN, _FILLED = 21, 41  # numbers of tokens of the open page
 
 _log = logging.getLogger("localctx")
 
@@ -56,8 +56,9 @@ def doubt_about(ordinary: Codec, sink: Codec, device: torch.device) -> str:
 
 
 def _difference(ordinary: Codec, sink: Codec, device: torch.device, full: bool) -> float:
-    """Returns by how much of the largest number the kernels differ; infinity if a number is not finite. ``full``: with
-    a soft cap, extra scores, masses, and pages of each head's own; without: as most tokens are decoded.
+    """Returns the greatest difference between the results of the two kernels, as a share of the largest number;
+    infinity if a number is not finite. If ``full``, the kernels use a soft cap, extra scores, masses, and other pages
+    for each head; otherwise they use none of these, as for most tokens.
     """
     generator, (heads, width) = torch.Generator().manual_seed(1), (ordinary.shape.kv_heads, ordinary.shape.k_dim)
     queries, count = (3 if full else 4) * heads, len(_KINDS)
@@ -93,7 +94,7 @@ def _difference(ordinary: Codec, sink: Codec, device: torch.device, full: bool) 
 
 
 def _layout(ordinary: Codec, sink: Codec, device: torch.device) -> TritonLayerLayout:
-    """Returns the layout of pages that are single records of either codec."""
+    """Returns the layout of pages that consist of a single record, in the codec ``ordinary`` or ``sink``."""
     shape, both = ordinary.shape, (ordinary, sink)
     parts = [(y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero) for y in (c.layout for c in both)]
     bits = tuple((c.format.k_bits, c.format.v_bits) for c in both)

@@ -1,4 +1,4 @@
-"""DecodeBatch: attention of a few new tokens of one or several sequences, together in one call per layer."""
+"""DecodeBatch: computes the attention of a few new tokens of one or several sequences, in one call for each layer."""
 
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -22,7 +22,7 @@ from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
 class DecodeBatch:
-    """A few new tokens of sequences that share a model and codec. Each new token is one row.
+    """A batch of a few new tokens, of one or several sequences that share a model and codec. Each new token is one row.
 
     ``sequences`` are pairs of a cache and the number of its new tokens. Each cache has begun a step (``Cache.begin``).
     """
@@ -73,8 +73,8 @@ class DecodeBatch:
         self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None
     ) -> np.ndarray:
         """Compute ``attend`` without its options on float32 arrays whose first axis is the row: q [n, Hq, D], k and v
-        [n, H, D]. Returns [n, Hq, Dv]. It avoids the overhead of tensors, which would exceed the arithmetic of a short
-        context.
+        [n, H, D]. Returns [n, Hq, Dv]. This method avoids the overhead of tensors, which takes longer than the
+        arithmetic if the context is short.
         """
         out = self._attend(layer, q, k, v, scale, window)
         if self._filling:
@@ -102,7 +102,7 @@ class DecodeBatch:
         )
 
     def _selection(self, layers: range) -> PageSelection:
-        """Returns how the only row selects pages in ``layers``, for ``decode_layers``."""
+        """Returns the arguments by which ``decode_layers`` selects pages for the only row, in ``layers``."""
         cache = self._caches[0]
         if not cache.selects_pages() or not layers:
             return NO_SELECTION
@@ -181,7 +181,7 @@ class DecodeBatch:
 
     @cached_property
     def _addresses(self) -> np.ndarray:
-        """The addresses of records, [layers, pages]."""
+        """The address of each layer's record of each page, [layers, pages]."""
         offsets, parts = self._pool.format.offsets, self._pool.format.parts
         return self._bases[parts] + offsets[self._kinds[parts], np.arange(len(parts))[:, None]]
 
@@ -190,7 +190,9 @@ class DecodeBatch:
         return BatchPages(self._parts_seen(layer, window), self._addresses[layer : layer + 1], kinds)
 
     def _parts_seen(self, layer: int, window: int | None) -> np.ndarray:
-        """Returns the parts of all rows' pages, as far back as the window reaches."""
+        """Returns the ranges of pages for single kernel tasks (``split_rows``), as far back as the ``window`` of the
+        layer reaches.
+        """
         if window is None:
             return self._parts
         rows = zip(self._caches, self._later, strict=True)
@@ -199,17 +201,21 @@ class DecodeBatch:
 
     @cached_property
     def _parts(self) -> np.ndarray:
-        """The parts of all rows' pages."""
+        """The ranges of pages for single kernel tasks (``split_rows``), if the rows see all pages."""
         return self._split(FULL, [(0, 0)] * len(self._caches))
 
     def _split(self, part: int, seen: Sequence[tuple[int, int]]) -> np.ndarray:
-        """Cut this part of the pages that rows see into the ranges that single kernel tasks read (``split_rows``)."""
+        """Split the pages that rows see into ranges for single kernel tasks, as ``split_rows`` returns them. ``part``
+        is FULL or SLIDING; ``seen`` is an argument of ``split_rows``.
+        """
         return split_rows(self._starts, seen, SPLIT)
 
     def _choose(
         self, layer: int, q: np.ndarray, scale: float, window: int | None, extra: np.ndarray | None
     ) -> np.ndarray | None:
-        """Returns the indices of the pages that the only row's query selects, [H, m], or None if it sees all."""
+        """Returns the indices of the pages that the only row's query selects, [H, m], or None if the query sees all
+        pages.
+        """
         cache = self._caches[0]
         if not selects_pages(cache, layer, window):
             return None
@@ -224,13 +230,15 @@ class DecodeBatch:
 
     @cached_property
     def _selected_parts(self) -> np.ndarray:
-        """The parts of the pages that the only row selects. Their number is the same in every layer."""
+        """The ranges, for single kernel tasks (``split_rows``), of the pages that the only row selects. Every layer
+        selects the same number of pages.
+        """
         cache = self._caches[0]
         return split_rows(np.array([0, cache.keeper.pages_seen(cache.num_pages)]), [(0, 0)], SPLIT)
 
     def _add_shares(self, shares: np.ndarray, chosen: np.ndarray | None) -> None:
-        """Add the squares of a layer's ``shares`` of attention, [Hq, pages] or [Hq, at least chosen pages], as
-        ``attend_cache`` records them.
+        """Add a layer's ``shares`` of attention to the attention mass of the pages. They are squared, as in
+        ``attend_cache``. ``shares`` are [Hq, pages] or, if pages were ``chosen``, [Hq, as many or more].
         """
         if chosen is None:
             self._mass += np.square(shares, dtype=np.float64).sum(0)
@@ -243,8 +251,8 @@ class DecodeBatch:
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
     def _extra_scores(self, layer: int, q: np.ndarray) -> np.ndarray | None:
-        """Returns how much the bias of k_proj, which stored keys lack, adds to the scores of every row's scaled query
-        q [n, Hq, D] for its pages: [Hq, pages * 64] float32. None if keys are stored with it.
+        """Returns how much the bias of k_proj, which stored keys lack, adds to the scores of every row's scaled query q
+        [n, Hq, D] for its pages: [Hq, pages * 64] float32. None if keys are stored with the bias.
         """
         if not self._pool.unbiased(layer):
             return None

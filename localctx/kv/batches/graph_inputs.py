@@ -15,8 +15,8 @@ _MIN_LENGTH = 4
 
 
 def pad_to_power_of_two(x: np.ndarray) -> np.ndarray:
-    """Pad ``x`` with zeros so that the length of its first axis is a power of two. Then arrays that grow rarely change
-    size.
+    """Pad ``x`` with zeros so that the length of its first axis is a power of two. An array that grows then rarely
+    changes its size.
     """
     room = max(_MIN_LENGTH, 1 << (len(x) - 1).bit_length()) - len(x) if len(x) else _MIN_LENGTH
     return np.concatenate((x, np.zeros((room, *x.shape[1:]), x.dtype)))

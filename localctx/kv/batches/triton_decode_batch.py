@@ -1,4 +1,6 @@
-"""TritonDecodeBatch: a decode batch on GPU kernels, which a CUDA graph may capture. Imported only where these run."""
+"""TritonDecodeBatch: a decode batch that GPU kernels compute, and that a CUDA graph may capture. This module is
+imported only where these kernels run.
+"""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -37,8 +39,8 @@ class TritonDecodeBatch(DecodeBatch):
 
     @property
     def graph_inputs(self) -> GraphInputs:
-        """The device copy of ``arrays``. It belongs to a captured CUDA graph if its inputs were set here, otherwise to
-        this batch alone.
+        """The device copy of ``arrays`` that the kernels read. It is the copy of a captured CUDA graph if that was
+        assigned here, otherwise a copy for this batch alone.
         """
         if self._inputs is None:
             self._inputs = GraphInputs(self.arrays, self._pool.device)
@@ -133,8 +135,8 @@ class TritonDecodeBatch(DecodeBatch):
         return cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1)
 
     def _pages_seen(self, layer: int, q: Tensor, scale: float) -> tuple[attention_triton.TritonPages, Tensor | None]:
-        """Returns the pages that the rows q [n, Hq, D] attend to, and the indices [H, m] of those that the only row
-        selects, padded with 0. The indices are None if rows see all.
+        """Returns the pages that the rows q [n, Hq, D] attend to, and the indices [H, m] of the pages that the only row
+        selects, padded with 0. The indices are None if rows see all pages.
         """
         inputs, i, part = self.graph_inputs, self._views[0][layer], self._pool.shape.parts[layer]
         parts, bounds = inputs[f"parts {i}"], inputs[f"bounds {i}"]
@@ -144,7 +146,7 @@ class TritonDecodeBatch(DecodeBatch):
         return attention_triton.TritonPages(parts, bounds, chosen.addresses, chosen.formats), chosen.indices
 
     def _chosen_pages(self, layer: int, q: Tensor, scale: float) -> selection_triton.ChosenPages:
-        """Returns the pages that the only row q [Hq, D] selects, in arrays with room for all."""
+        """Returns the pages that the only row q [Hq, D] selects, in arrays with room for all pages."""
         inputs = self.graph_inputs
         sketch = selection_triton.TritonSketch(inputs["sketches"][self._selecting[layer]], inputs["numbers"])
         grouped = (rotation_triton.rotate(q) if self._pool.format.rotated else q).unflatten(
@@ -154,8 +156,8 @@ class TritonDecodeBatch(DecodeBatch):
         return selection_triton.choose(grouped, scale, sketch, bases, kinds, SINK_PAGES, len(bases))
 
     def _by_page(self, squared: Tensor, indices: Tensor | None) -> Tensor:
-        """Returns what each page received, summed from each query head's [Hq, m] for pages at ``indices`` [H, m]. The
-        order of summation is always the same.
+        """Returns for each page the sum of ``squared`` [Hq, m], the squared attention that query heads gave to the
+        pages at ``indices`` [H, m] (None: to all pages). The order of summation is always the same.
         """
         if indices is None:
             return squared.sum(0)
@@ -175,7 +177,9 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def _selected_parts(self) -> np.ndarray:
-        """The parts of the selected pages. Sinks are always selected and are the only pages of another kind."""
+        """The ranges, for single kernel tasks, of the pages that the only row selects. Sink pages are always selected;
+        all other pages are ORDINARY.
+        """
         kinds, count = self._kinds[FULL], self._caches[0].keeper.pages_seen(len(self._kinds[FULL]))
         assert (kinds[SINK_PAGES:] == ORDINARY).all()
         wanted = attention_triton.parts_wanted(self._layouts[0])
@@ -191,8 +195,8 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def _views(self) -> tuple[list[int], list[tuple[np.ndarray, np.ndarray]]]:
-        """The index of each layer's view, and the views, which most layers share. A view is the parts of the pages that
-        a layer attends to, and the number of hidden tokens in each open page.
+        """The index of each layer's view, and the list of views; most layers share one. A view has the ranges of pages
+        that a layer attends to, and the number of hidden tokens in each open page.
         """
         which, views = list[int](), dict[bytes, tuple[int, tuple[np.ndarray, np.ndarray]]]()
         for layer, shape in enumerate(self._pool.shape.layers):

@@ -1,4 +1,5 @@
-"""Keepers, the eviction policies. Each is one module, found by its ``KEEPER``. They do not import the cache.
+"""Keepers, the eviction policies. Each keeper is one module with the constant ``KEEPER``, by which it is found. Keepers
+do not import the cache.
 
 The setting ``keep`` names a keeper as ``NAME[:BUDGET]``. See docs/add-a-keeper.md.
 """
@@ -11,7 +12,7 @@ from localctx.kv.keepers.keeper import Keeper, parse_budget
 
 
 def _find_keepers() -> dict[str, type[Keeper]]:
-    """Returns every module's KEEPER by the keeper's name, ``full`` first."""
+    """Returns the keeper classes by their names, ``full`` first: the constant KEEPER of each module of this package."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
     keepers = [module.KEEPER for module in modules if hasattr(module, "KEEPER")]
     return {keeper().name: keeper for keeper in sorted(keepers, key=lambda keeper: keeper().name != "full")}

@@ -1,4 +1,4 @@
-"""full: attention sees everything."""
+"""full: evicts nothing, so attention sees everything."""
 
 from dataclasses import dataclass
 

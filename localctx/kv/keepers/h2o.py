@@ -47,8 +47,8 @@ class H2O(TokenBudget):
         return Observation.PAGE_MASS
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Add ``weights`` [pages], the attention mass of the sealed pages in one layer, to the ``history``, which sums
-        the masses of all layers.
+        """Add ``weights`` [pages], the attention mass of the sealed pages in one layer, to the ``history``, which adds
+        up the masses of all layers.
         """
         history.add_page_mass(np.asarray(weights))
 

@@ -57,8 +57,8 @@ The highest scores are kept.
 
 @dataclass(frozen=True, kw_only=True)
 class Keeper:
-    """An eviction policy. This base class evicts nothing and shows queries everything; subclasses override the
-    differences. A keeper is immutable: what it learns about a sequence is stored in the sequence's
+    """An eviction policy. This base class evicts nothing, and every query sees every page; subclasses override what
+    they do differently. A keeper is immutable: what it learns about a sequence is stored in the sequence's
     ``AttentionHistory``.
     """
 
@@ -87,7 +87,7 @@ class Keeper:
         return tokens
 
     def pages_seen(self, pages: int) -> int:
-        """Returns how many of ``pages`` sealed pages one query may attend to."""
+        """Returns the number of pages, out of ``pages`` sealed pages, that one query may attend to."""
         return pages
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
@@ -103,8 +103,8 @@ class Keeper:
         return None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """Hook: called after attention in each ``layer``, with the measured ``weights``, whose meaning and shape
-        ``observes`` chose. Subclasses store them in ``history``; the default does nothing.
+        """Hook: called after attention in each ``layer``, with the measured ``weights``, whose meaning and shape depend
+        on the result of ``observes``. Subclasses store them in ``history``; the default does nothing.
         """
 
     def after_prefill(self, sequence: KeptSequence) -> None:

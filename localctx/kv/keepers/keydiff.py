@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # torch takes seconds to import, and keeper names are checked
 @dataclass(frozen=True, kw_only=True)
 class KeyDiff(PromptCompressor):
     """Keeps, for each KV head, the keys that are least similar to the mean key, because similar keys are redundant.
-    ``tokens`` is the number of tokens to keep. It needs no attention weights, so attention stays as fast as with
-    ``full``. Unlike in the paper, it evicts once, after the prompt was read, and not after every block.
+    ``tokens`` is the number of tokens to keep. This keeper needs no attention weights, so attention stays as fast as
+    with ``full``. Unlike in the paper, tokens are evicted once, after the prompt was read, and not after every block.
     """
 
     name: str = "keydiff"

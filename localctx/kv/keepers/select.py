@@ -13,7 +13,7 @@ DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Ques
 @dataclass(frozen=True, kw_only=True)
 class Select(Keeper):
     """Shows each query of the answer only some pages: those whose sketches (keys at two bits) promise the highest
-    scores. Nothing is evicted. The document and the question are read densely, as in Quest.
+    scores. Nothing is evicted. While the document and the question are read, queries see all pages, as in Quest.
     """
 
     name: str = "select"

@@ -1,4 +1,6 @@
-"""snapkv: after the prompt was read, keeps the tokens that its last queries attended to (SnapKV, arXiv:2404.14469)."""
+"""snapkv: after the prompt was read, keeps the tokens that the prompt's last queries attended to (SnapKV,
+arXiv:2404.14469).
+"""
 
 from __future__ import annotations
 
