@@ -1,4 +1,6 @@
-"""Adds a document to the library: reads a file and stores its text. A file that fails is a result, not an error."""
+"""Adds a document to the library: reads a file and stores its text. If a file cannot be read, the result says so; no
+error is raised.
+"""
 
 import hashlib
 import stat
@@ -83,8 +85,8 @@ def store_document(store: Store, document: Document, source: str, disk: int | No
 
 
 def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:
-    """Returns the document with the id ``source``, or the document that was stored for the file ``source``. The file is
-    found even if it was renamed or copied since.
+    """Returns the document with the id ``source``, or the document that was stored for the file ``source``. The
+    document is found even if the file was renamed or copied since.
 
     Returns None if the file must be read: if its bytes are not stored, if the setting ``ocr`` (auto, on or off) would
     read it differently, or if its stored text is damaged.

@@ -14,7 +14,9 @@ from localctx.store.store import Store
 
 @dataclass(frozen=True)
 class SourceFile:
-    """The file from which a stored PDF was read. ``path`` is where it is; None means that the store has kept a copy."""
+    """The file from which a stored PDF was read. ``path`` is the path of the file; None means that the store has kept a
+    copy.
+    """
 
     document: DocumentRow
     path: Path | None

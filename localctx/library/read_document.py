@@ -52,7 +52,7 @@ def read_document(source: str, options: ReadOptions = READ_OPTIONS) -> Document:
     Raises DocumentError for a file that is missing, a folder, empty, too large, damaged or not a document. Raises
     Cancelled.
     """
-    shown = "standard input" if source == "-" else shown_name(source)  # in messages
+    shown = "standard input" if source == "-" else shown_name(source)  # the name of the document in messages
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
     name, path = ("stdin", "-") if source == "-" else (shown_name(Path(source).name), recorded_path(source))
     parsed = _parsed(data, name, shown, lambda what, data: parse(what, data, options))
@@ -73,7 +73,8 @@ def matches_ocr(form: str, ocr: str) -> bool:
     """Returns True if a document that was stored with the format ``form`` need not be read again for the setting
     ``ocr``.
 
-    ``auto`` accepts every format. For ``on``, a PDF must have been read by OCR; for ``off``, without OCR.
+    ``auto`` accepts every format. For ``on``, a PDF must have been read by OCR; for ``off``, it must have been read
+    without OCR.
     """
     wanted = {"on": OPTICAL, "off": "pdf"}.get(ocr)
     return wanted in (None, form) or not form.startswith("pdf")

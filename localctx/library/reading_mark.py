@@ -12,7 +12,7 @@ _PART = re.compile(rf"(?:({'|'.join(PARTS)})\s+)?(\d+(?::\d\d)*)|(page)\s+([ivxl
 _SHEET = re.compile(r"(.*\S)\s*\(sheet\s+(\d+)\)", re.IGNORECASE)
 _QUOTED = re.compile(r'"(.+)"', re.DOTALL)
 _LIKE = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}  # a typed quote also matches typographic ones
-_MOST_CHOICES = 5  # pages of one label that a message names
+_MOST_CHOICES = 5  # the maximum number of pages with one label that a message names
 
 _NEAR, _LAST_WORDS = 400, 12  # a position's mark: the last 12 words of the 400 characters before it
 
@@ -23,7 +23,7 @@ def find_mark(document: StoredDocument, mark: str) -> int:
     A mark is written in one of these ways. ``40%`` is a share of the text. ``12``, ``page 12`` or ``slide 12`` is the
     end of that part. ``page 2 (sheet 6)`` is the sixth page, whose label is 2. Anything else, or a text in double
     quotes, is words: the mark is the end of their first occurrence, ignoring case and white space. Raises UsageError if
-    the document has no such mark, or several parts of that name.
+    the document has no such mark, or has several parts of that name.
     """
     mark = mark.strip()
     if percent := _PERCENT.fullmatch(mark):
@@ -72,7 +72,7 @@ def _end_of_part(document: StoredDocument, kind: str | None, label: str, sheet: 
 
 
 def _label(part: Span) -> str:
-    """Returns a part's label without the number of its sheet."""
+    """Returns a part's label without the number of the sheet, such as ``2`` for ``2 (sheet 6)``."""
     return found.group(1) if (found := _SHEET.fullmatch(part.label)) else part.label
 
 

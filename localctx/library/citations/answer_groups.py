@@ -1,4 +1,6 @@
-"""Groups and counts the equal answers of many passages to one question, and lists each group with its places."""
+"""Groups and counts the equal answers of many passages to one question, and lists each group with the places of its
+answers in the documents.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +54,7 @@ def describe_groups(
     lengths: Mapping[str, int],
     asked: int,
 ) -> str:
-    """Returns groups of answers as text: a first line with their number, then a line for each group.
+    """Returns groups of answers as text: a first line with the number of groups, then a line for each group.
 
     ``sentences`` are the sentences around the ``citations``, in the same order. ``lengths`` has the number of
     characters of each document by its id. ``asked`` is the number of passages that were asked.
@@ -70,8 +72,8 @@ def describe_groups(
 
 
 def describe_unsure(citations: Sequence[Citation], lengths: Mapping[str, int]) -> str:
-    """Returns passages that probably answer the question as text: a first line with their number, then a line with the
-    cited sentence for each. ``lengths`` has the number of characters of each document by its id.
+    """Returns passages that probably answer the question as text: a first line with the number of passages, then a line
+    with the cited sentence of each passage. ``lengths`` has the number of characters of each document by its id.
     """
     names, more = len({citation.document for citation in citations}) > 1, len(citations) - MAX_PLACES
     head = f"{len(citations):,} passage{'s' * (len(citations) > 1)} may answer it, but no answer is sure:"

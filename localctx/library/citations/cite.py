@@ -28,7 +28,8 @@ AttendedRange = tuple[int, int, int, float]  # number of the document, start, en
 def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> list[Citation]:
     """Returns citations of the best evidence for ``answer`` in the passages, best first.
 
-    If no passage supports the answer, cites the text that has most words of the question, with a weight below ENOUGH.
+    If no passage supports the answer, cites the text that has the most words of the question, with a weight below
+    ENOUGH.
     """
     sources = [source for p in passages if (source := _CitableText.of_passage(p)).ranges]
     scorer = _scorer(answer, question, sources)
@@ -44,7 +45,7 @@ def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
 def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Citation:
     """Returns a citation of the sentence or clause with the most words of the question.
 
-    Its weight is 0, because it need not support any answer.
+    The weight of the citation is 0, because the sentence need not support any answer.
     """
     sources = list(map(_CitableText.of_document, documents))
     found = _nearest(_scorer("", question, sources), [source for source in sources if source.ranges])
@@ -56,8 +57,8 @@ def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Cita
 def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:
     """Find the sentence or clause, in the character ``ranges`` of ``text``, that has the most words of the question.
 
-    Returns (weighted share of the question's words that it has, the range that it is in, the characters of all
-    sentences that this range overlaps).
+    Returns a tuple: the weighted share of the question's words that the sentence has, the one of ``ranges`` that has
+    the sentence, and the characters of all sentences that this range overlaps.
     """
     known = evidence_of(text) or (EvidenceRange(0, len(text), frozenset(), ""),)
     starts, scorer = [one.start for one in known], EvidenceScorer("", question, known)
@@ -76,8 +77,8 @@ def cite_from_attention(
     """Returns citations of the best evidence for ``answer``. Text that had much of the model's attention is preferred.
 
     ``attended`` are ranges of ``documents``, each with its share of the model's attention while answering, in
-    descending order. A share of 0 means that it was not measured. If no attended text supports the answer, cites
-    evidence elsewhere, or else the attended text with most words of the question. Without ranges, cites nothing.
+    descending order. A share of 0 means that the share was not measured. If no attended text supports the answer, cites
+    evidence elsewhere, or else the attended text with the most words of the question. Without ranges, cites nothing.
     """
     if not attended:
         return []
@@ -100,7 +101,7 @@ def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) 
     """Returns citations of the best evidence for ``answer``, best first. Only words are compared; the model's attention
     is not used.
 
-    If nothing supports the answer, cites the sentence with most words of the ``question``, with a weight of 0.
+    If nothing supports the answer, cites the sentence with the most words of the ``question``, with a weight of 0.
     """
     sources = [source for d in documents if (source := _CitableText.of_document(d)).ranges]
     scorer = _scorer(answer, question, sources)
@@ -111,7 +112,8 @@ def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) 
 
 
 class _CitableText(NamedTuple):
-    """The ``text`` read from a document, from its character ``offset`` on, and the ``ranges`` that can be cited.
+    """The ``text`` that was read from a document, beginning at the document's character ``offset``, and the ``ranges``
+    of the text that can be cited.
 
     ``page`` and ``heading`` return the label at a position of the document.
     """
@@ -135,7 +137,9 @@ class _CitableText(NamedTuple):
         return cls(row.id, row.name, 0, text, evidence_of(text), page, heading)
 
     def within(self, start: int, end: int) -> "_CitableText":
-        """Returns a copy with only the ranges mostly inside ``start..end``, or if there are none, that overlap it."""
+        """Returns a copy with only the ranges that are mostly inside ``start..end`` or, if there are none, the ranges
+        that overlap ``start..end``.
+        """
         overlapping = [one for one in self.ranges if one.start < end and start < one.end]
         inside = [one for one in overlapping if 2 * (min(one.end, end) - max(one.start, start)) >= one.end - one.start]
         return self._replace(ranges=inside or overlapping)
@@ -199,7 +203,7 @@ def _enough(scorer: EvidenceScorer, sources: Sequence[_CitableText]) -> list[_Fo
 def _nearest(scorer: EvidenceScorer, sources: Sequence[_CitableText], share: float = 0.0) -> list[_Found]:
     """Returns the sentence or clause with the most words of the question, the first on a tie; [] if there are none.
 
-    A heading is no evidence: the sentence below it is returned instead.
+    A heading is not evidence: the sentence below the heading is returned instead.
     """
     every = [_Found(source, evidence, share) for source in sources for evidence in scorer.each(source.ranges)]
     if not every:
@@ -210,7 +214,7 @@ def _nearest(scorer: EvidenceScorer, sources: Sequence[_CitableText], share: flo
 
 
 def _is_heading(found: _Found) -> bool:
-    """True of a line by itself that starts with #, or that is short and does not end as a sentence does."""
+    """Returns True for a line that starts with #, and for a short line by itself that does not end like a sentence."""
     text, (start, end) = found.source.text, found.range
     line = text[start:end].strip()
     is_line = text[end:].startswith("\n\n") and text[:start].rstrip(" #")[-1:] in ("\n", "")

@@ -1,4 +1,4 @@
-"""Extracts the claim of a sentence: the words that its source must have.
+"""Extracts the claim of a sentence: the words that a source of the sentence must have.
 
 Greetings, questions and refusals claim nothing.
 """
@@ -54,7 +54,7 @@ class Claim:
 
 
 def claim_of(sentence: str) -> Claim:
-    """Returns the claim of a ``sentence``. A yes or no at its start is skipped, as in "No, pets are not allowed"."""
+    """Returns the claim of a ``sentence``. A yes or no at the start is skipped, as in "No, pets are not allowed"."""
     sentence = _without_yes_or_no(sentence)
     forms = list(word_forms(sentence))
     content = [word for word in forms if word.is_content]
@@ -82,7 +82,9 @@ def _without_yes_or_no(sentence: str) -> str:
 
 
 def _is_name(sentence: str, forms: list[WordForm], word: WordForm) -> bool:
-    """True for a capitalized word inside the sentence, or at its start if another capitalized word follows."""
+    """Returns True for a capitalized word inside the sentence, and for one at the start of the sentence if another
+    capitalized word follows.
+    """
     if not sentence[word.start].isupper():
         return False
     before = sentence[: word.start].rstrip(" \t\n\"'“‘(*_")  # noqa: RUF001

@@ -36,8 +36,8 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{1,2}|[^\W\u3040-\u30ff\u3400-\
 class EvidenceRange(NamedTuple):
     """A sentence or clause that can be evidence: the characters ``start..end`` of a text.
 
-    ``terms`` are its normalized words. ``words`` are its words as one text, each between spaces, to search for an
-    answer in it.
+    ``terms`` are the normalized words of the sentence or clause. ``words`` are the same words as one text, each between
+    spaces, in which an answer can be searched.
     """
 
     start: int
@@ -51,8 +51,8 @@ class ScoredRange(NamedTuple):
     evidence of an answer. The higher the score, the better the evidence.
 
     ``contains`` is True if the run has the answer word for word. ``answer`` is the weighted share of the answer's terms
-    that the run has, and ``question`` the weighted share of the question's terms. If the answer is yes or no,
-    ``answer`` is the mean of ``question`` and the share of the words after the yes or no.
+    that the run has, and ``question`` the weighted share of the question's terms. If the answer begins with yes or no,
+    ``answer`` is the mean of ``question`` and the weighted share of the words that follow the yes or no.
     """
 
     start: int

@@ -28,9 +28,9 @@ class AnswerSentence:
     """A sentence of an answer, at the characters ``start..end``, and the result of looking for a passage that supports
     it.
 
-    It is ``supported`` if the passage ``source`` says the same; ``number`` is the number of that source, from 1. It is
-    ``unsupported`` if no passage says it. It is ``unchecked`` if it claims nothing, or if it could not be checked, as
-    when not all sources are known.
+    The sentence is ``supported`` if the passage ``source`` says the same; ``number`` is the number of that source, from
+    1. The sentence is ``unsupported`` if no passage says the same. It is ``unchecked`` if it claims nothing, or if it
+    could not be checked, for example because not all sources are known.
     """
 
     start: int
@@ -94,7 +94,9 @@ class SupportFinder:
         return match.cite()
 
     def _is_foreign(self, sentence: str) -> bool:
-        """True if a sentence is in another language than the first text: its words cannot match there."""
+        """Returns True if a sentence is in another language than the first text, so that the words of the sentence
+        cannot match there.
+        """
         if self._language == "en" and sentence.isascii():
             return False  # avoids loading the language model, which takes most of a second
         said = language_of(sentence)
@@ -130,7 +132,8 @@ def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSente
 
 
 def _longest_part(answer: str, words: Sequence[re.Match[str]], quotes: Sequence[str]) -> tuple[int, int, int] | None:
-    """Returns the longest run of ``words`` from the first that one of ``quotes`` contains, or None.
+    """Returns the longest run of ``words``, beginning with the first word, that one of ``quotes`` contains; None if
+    there is none.
 
     Returns (start, end, index of the quote), without a separator after the last word.
     """

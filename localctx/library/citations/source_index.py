@@ -42,7 +42,9 @@ class SourceText:
 
     @classmethod
     def of(cls, document: StoredDocument, start: int = 0, end: int | None = None) -> "SourceText":
-        """Returns the SourceText for characters ``start..end`` of a document (``end`` None: to its end)."""
+        """Returns the SourceText for characters ``start..end`` of a document. If ``end`` is None, the text goes to the
+        end of the document.
+        """
         page, heading = part_labels(document.spans), labels(document.spans, "heading")
         return cls(document.row.id, document.row.name, start, document.text[start:end], page, heading)
 
@@ -105,7 +107,7 @@ class SourceIndex:
 
     @cached_property
     def _names(self) -> frozenset[str]:
-        """Words that are always capitalized in the texts."""
+        """The words that are always capitalized in the texts."""
         cased = [_indexed(source.text)[1:] for source in self.texts]
         upper, lower = (frozenset[str]().union(*forms) for forms in zip(*cased, strict=True)) if cased else ((), ())
         return frozenset(upper) - frozenset(lower)
@@ -115,7 +117,9 @@ class SourceIndex:
         return sum(map(len, self._runs))
 
     def _candidates(self, weights: Mapping[str, float], asked: Mapping[str, float]) -> list[tuple[int, int, int]]:
-        """Returns runs (text, first sentence, end) around the sentences with the most words."""
+        """Returns runs of sentences (text, first sentence, end) around the sentences with the most weight. ``weights``
+        are the weights of the words of the claim, ``asked`` of the words of the question.
+        """
         shares = defaultdict[tuple[int, int], float](float)
         for word, weight in weights.items():
             for place in self._where.get(word, ()):

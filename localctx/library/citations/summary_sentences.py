@@ -1,8 +1,8 @@
 """Makes an extractive summary: selects the most informative sentences of a text, without a model.
 
-Features and weights were chosen by ROUGE against human summaries of 50 stories: repeated names show the subject, speech
-says little outside its scene. Frequent words (SumBasic, Nenkova and Vanderwende, 2005) help for texts without names.
-Sentence vectors (centroid, TextRank) were no better, and a model's likelihood takes minutes.
+Features and weights were chosen by ROUGE against human summaries of 50 stories: repeated names show the subject, while
+quoted speech says little outside of its scene. Frequent words (SumBasic, Nenkova and Vanderwende, 2005) help for texts
+without names. Sentence vectors (centroid, TextRank) were no better, and a model's likelihood takes minutes.
 """
 
 import re
@@ -35,7 +35,7 @@ _FIRST_PERSON = re.compile(r"\b(I|me|my|mine|we|us|our|you|your)\b")
 def extract(text: str, words: int) -> list[TextRange]:
     """Returns the ranges of sentences of ``text`` with about ``words`` words in total, in text order.
 
-    A short text is not repeated whole: the summary has at most a third of its words, or MIN_SUMMARY.
+    A short text is not repeated whole: the summary has at most a third of the words of the text, or MIN_SUMMARY words.
     """
     ranges = list(sentences(text, 0, len(text)))
     found = [_Sentence.of(text, a, b) for a, b in ranges]
@@ -46,7 +46,7 @@ def extract(text: str, words: int) -> list[TextRange]:
 
 @dataclass(frozen=True)
 class _Sentence:
-    """Characters ``start..end`` of a text: the sentence ``text`` and its ``words`` in lower case."""
+    """A sentence at characters ``start..end`` of a text: its own ``text``, and its ``words`` in lower case."""
 
     start: int
     end: int
@@ -70,7 +70,7 @@ class _Sentence:
 
 
 def _scores(found: Sequence[_Sentence]) -> np.ndarray:
-    """Returns the score of each sentence [n]: the weighted sum of its features, each in standard deviations."""
+    """Returns the score of each sentence [n]: the weighted sum of the features, each in standard deviations."""
     mentions = Counter(name for s in found for name in _NAME.findall(s.text))
     counts = Counter(word for s in found for word in s.content)
     features: dict[str, Sequence[float]] = {

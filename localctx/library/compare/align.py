@@ -1,5 +1,5 @@
-"""Aligns the clauses of two versions of a document: first equal clauses in order, then equal clauses elsewhere, then
-similar ones.
+"""Aligns the clauses of two versions of a document: first equal clauses in the same order, then equal clauses in other
+places, then similar clauses.
 """
 
 from bisect import bisect_left
@@ -80,7 +80,9 @@ def _once(keys: Sequence[str]) -> dict[str, int]:
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yields pairs of a longest common subsequence; of very long ones only what they begin with."""
+    """Yields the pairs of a longest common subsequence. If the sequences are very long, only their beginnings are
+    compared.
+    """
     from rapidfuzz.distance import LCSseq
 
     if not old or not new:
@@ -94,7 +96,7 @@ def _common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]
 
 
 def _longest_rise(pairs: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Returns the most pairs that come in the same order on both sides."""
+    """Returns the longest subset of ``pairs`` whose order is the same on both sides."""
     ends, last, before = list[int](), list[int](), dict[int, int]()
     ordered = sorted(pairs)
     for k, (_, j) in enumerate(ordered):
@@ -120,8 +122,8 @@ def _add_elsewhere(pairs: dict[int, int], old: Sequence[Clause], new: Sequence[C
 
 
 class _Similar:
-    """Compares clauses by their words. ``anchors`` are pairs of equal clauses in order, which divide both versions into
-    places.
+    """Compares clauses by their words. ``anchors`` are pairs of equal clauses in the same order. Two clauses are in one
+    place if they are between the same anchors.
     """
 
     def __init__(self, old: Sequence[Clause], new: Sequence[Clause], anchors: Sequence[tuple[int, int]]) -> None:
@@ -141,7 +143,9 @@ class _Similar:
                 used.add(j)
 
     def with_neighbours(self, pairs: dict[int, int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Returns the pairs, with the neighbours joined to a clause that was divided into several, or united."""
+        """Returns the pairs as groups of clauses: if a clause was divided into several, or several were united into
+        one, their neighbours join the group.
+        """
         used_old, used_new = set(pairs), set(pairs.values())
         groups = list[tuple[tuple[int, ...], tuple[int, ...]]]()
         for i, j in sorted(pairs.items()):
@@ -155,12 +159,14 @@ class _Similar:
     def _joined(
         self, i: int, j: int, used_old: set[int], used_new: set[int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Returns the pair (i, j), each side with its neighbours that make both more similar."""
+        """Returns the pair (i, j) as two groups, each with those neighbours that make the groups more similar."""
         b = self._grown((j,), used_new, self._new, lambda new: self._score((i,), new))
         return self._grown((i,), used_old, self._old, lambda old: self._score(old, b)), b
 
     def _candidates(self, old: list[int], new: list[int]) -> list[tuple[int, int]]:
-        """Returns pairs that may be versions of each other, best first; in one place before elsewhere."""
+        """Returns pairs of clauses that may be versions of each other, most similar first. Pairs in one place are
+        preferred.
+        """
         found = list[tuple[float, int, int, int]]()
         for own, others in _portions(old, new):
             scores = self._scores(own, others)
@@ -174,8 +180,8 @@ class _Similar:
         return [(i, j) for _, _, i, j in sorted(found)]
 
     def _scores(self, own: Sequence[int], others: Sequence[int]) -> np.ndarray:
-        """Returns the similarity of each clause of ``own`` to each of ``others``, from 0 to 1: the mean over all words
-        and over the words with a content of their own.
+        """Returns the similarity of each clause of ``own`` to each of ``others``, from 0 to 1: the mean of the
+        similarity of all words and the similarity of the content words.
         """
         from rapidfuzz.distance import Indel
         from rapidfuzz.process import cdist
@@ -192,7 +198,9 @@ class _Similar:
         return Indel.normalized_similarity("".join(self._old[i] for i in old), "".join(self._new[j] for j in new))
 
     def _grown(self, group: tuple[int, ...], used: set[int], side: Sequence[str], score: GroupScore) -> tuple[int, ...]:
-        """Returns a group with the neighbours that are in no pair and make its ``score`` better."""
+        """Returns the ``group``, extended by those neighbours that are in no pair and improve the ``score`` of the
+        group.
+        """
         best = score(group)
         for step in (1, -1):
             while True:
@@ -205,7 +213,7 @@ class _Similar:
         return group
 
     def _written(self, clause: Clause, content: bool = False) -> str:
-        """Returns a clause with one character for each word, or for each word with a content of its own."""
+        """Returns a clause with one character for each word, or one for each content word."""
         words = [key for key in clause.keys if key[0].isalnum()] or clause.keys
         if content:
             words = [word for word in words if word.casefold() not in FUNCTION_WORDS] or words
@@ -218,7 +226,9 @@ class _Similar:
 
 
 def _portions(old: list[int], new: list[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields the clauses to compare with each other: all, or of very many those at the same share of both documents."""
+    """Yields the clauses to compare with each other: all of them or, if there are very many, only clauses at about the
+    same place in both documents.
+    """
     if not old or not new:
         return
     count = -(-len(old) * len(new) // _MOST_PAIRS)

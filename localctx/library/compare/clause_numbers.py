@@ -25,8 +25,8 @@ REFERENCE = re.compile(
 
 
 class ClauseNumber(NamedTuple):
-    """The number at the start of a clause. ``printed`` is its text, ``style`` its form, such as ``(a)``, ``values`` its
-    parts, such as (4, 2), and ``end`` where it ends in the text.
+    """The number at the start of a clause. ``printed`` is the number as printed, ``style`` its form, such as ``(a)``,
+    and ``values`` are its parts, such as (4, 2). ``end`` is the position in the text where the number ends.
 
     A letter such as i can be a letter or a Roman number. ``values`` take it as a letter; ``roman`` is the value as a
     Roman number, or None.
@@ -60,7 +60,7 @@ def leading_number(text: str, start: int, end: int) -> ClauseNumber | None:
 
 
 def _capital(text: str, at: int) -> bool:
-    """Returns True if the first letter after a bare number is a capital, or of a script that has none."""
+    """Returns True if the first letter after a bare number is a capital, or a letter of a script without capitals."""
     letter = next((c for c in text[at : at + 8] if c.isalpha()), "")
     return bool(letter) and not letter.islower()
 
@@ -94,7 +94,9 @@ def numbering_styles(documents: Iterable[Sequence[ClauseNumber]]) -> frozenset[s
 
 
 def _in_sequence(numbers: Sequence[ClauseNumber]) -> bool:
-    """Returns True if most numbers are a first one, or follow the number before them."""
+    """Returns True if most of the ``numbers`` are first numbers, such as 1 or (a), or follow a number that comes before
+    them.
+    """
     seen, following = set[tuple[int, ...]](), 0
     for i, number in enumerate(numbers):
         readings = [number.values, *([number.roman] if number.roman else [])]

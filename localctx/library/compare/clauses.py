@@ -1,7 +1,7 @@
 """Cuts two documents into clauses: sentences, headings, items of lists, and rows of tables.
 
-Both are cut alike: where one of them begins a clause, the other does too if it has the same words there. So the same
-words are the same clauses, whatever their line breaks are.
+Both are cut alike: where a clause begins in one of them, one also begins in the other if the same words are there. So
+the same words form the same clauses, whatever their line breaks are.
 """
 
 import re
@@ -41,7 +41,7 @@ class Clause:
 
     @cached_property
     def key(self) -> str:
-        """A text that is the same for clauses with the same words."""
+        """One string for all words of the clause; clauses with the same words have the same string."""
         return "\0".join(self.keys)
 
 
@@ -61,7 +61,7 @@ def cut_alike(old: StoredDocument, new: StoredDocument) -> tuple[list[Clause], l
 
 
 class _Side:
-    """The words of a document, and the places where its own text begins a clause."""
+    """One of the two documents: its words, and the places where a clause begins by the form of the text."""
 
     def __init__(self, document: StoredDocument, hyphens: Hyphens) -> None:
         self._text, self._words = document.text, words_of(document.text, hyphens)
@@ -70,7 +70,7 @@ class _Side:
         self._cuts = {bisect_left(positions, start) for start in _starts(document)}
 
     def contexts(self) -> Iterator[tuple[str, ...]]:
-        """Yields the words around each cut, and those after it if they begin with a number."""
+        """Yields the words around each cut, and also the words after the cut if they begin with a number."""
         for cut in self._cuts:
             if 0 < cut < len(self._words):
                 yield self._context(cut)
@@ -78,7 +78,7 @@ class _Side:
                 yield self._after(cut)
 
     def parts(self, contexts: set[tuple[str, ...]]) -> list[list[Word]]:
-        """Returns the words of each clause, cut wherever the words around are one of ``contexts``."""
+        """Returns the words of each clause. The text is cut wherever the words around are one of ``contexts``."""
         inside = (i for i in range(1, len(self._words)) if self._context(i) in contexts or self._after(i) in contexts)
         parts = [self._words[a:b] for a, b in pairwise((0, *inside, len(self._words)))]
         return [part for part in parts if any(word.key not in _MARKS for word in part)]
@@ -88,7 +88,7 @@ class _Side:
         return leading_number(self._text, part[0].start, part[-1].end)
 
     def clause(self, part: list[Word], number: ClauseNumber | None) -> Clause:
-        """Returns a clause of these words, which begin with ``number``."""
+        """Returns the Clause of the words ``part``, which begin with ``number`` (None: with no number)."""
         words = tuple(word for word in part if not number or word.start >= number.end)
         return Clause(self._text, part[0].start, part[-1].end, number, words)
 

@@ -31,13 +31,13 @@ _ORDER = (*MEANINGS, *STATES)
 def compare_documents(old: StoredDocument, new: StoredDocument) -> Comparison:
     """Returns the changes from ``old`` to ``new``.
 
-    Clauses are equal if their words are; their form makes no difference (see ``compared_words``).
+    Clauses are equal if their words are equal; their form makes no difference (see ``compared_words``).
     """
     return _Comparing(old, new).result()
 
 
 class _Comparing:
-    """Compares two documents: finds the pairs of clauses first, then what changed in each."""
+    """Compares two documents: finds the pairs of clauses first, then the changes in each pair."""
 
     def __init__(self, old: StoredDocument, new: StoredDocument) -> None:
         self._documents = old, new
@@ -51,7 +51,7 @@ class _Comparing:
         self._references = 0
 
     def result(self) -> Comparison:
-        """Returns the comparison, its changes in order."""
+        """Returns the comparison, with the changes in order."""
         changes = [*self._changed(), *self._alone("inserted"), *self._alone("deleted"), *self._moved()]
         changes.sort(key=lambda change: _ORDER.index(change.meaning or change.state))
         files = [
@@ -70,7 +70,7 @@ class _Comparing:
 
     @cached_property
     def _renumbered(self) -> list[tuple[str, str]]:
-        """The numbers of clauses with another number, as (old, new)."""
+        """The (old, new) numbers of clauses whose number changed."""
         found = list[tuple[str, str]]()
         for pair in self._pairs:
             old, new = ([clause.number for clause in side[:1]] for side in self._of(pair))
@@ -89,7 +89,7 @@ class _Comparing:
                     yield ClauseChange("changed", *versions, tuple(words), meaning, pair.moved)
 
     def _word_change(self, old: WordRun, new: WordRun, pair: ClausePair) -> WordChange | None:
-        """Returns a change of words; None if it only follows the new number of another clause."""
+        """Returns a change of words; None if the words are only a reference to a clause whose number changed."""
         if self._follows_number(old, new):
             self._references += 1
             return None
@@ -113,7 +113,7 @@ class _Comparing:
         return self._languages[near]
 
     def _alone(self, state: ChangeState) -> Iterator[ClauseChange]:
-        """Yields the clauses that only one version has; those of one paragraph together."""
+        """Yields the clauses that only one version has. Clauses of one paragraph are yielded together."""
         is_new = state == "inserted"
         clauses = self._clauses[is_new]
         places = [pair.new if is_new else pair.old for pair in self._pairs if not (pair.old and pair.new)]
@@ -122,7 +122,7 @@ class _Comparing:
             yield ClauseChange(state, None, version) if is_new else ClauseChange(state, version, None)
 
     def _moved(self) -> Iterator[ClauseChange]:
-        """Yields the clauses with the same words in another order; those that moved together as one."""
+        """Yields the clauses that have the same words in another place. Clauses that moved together are one change."""
         pairs = {pair.new[0]: pair for pair in self._pairs if pair.moved and self._is_equal(pair)}
         for group in _in_a_row(list(pairs), lambda a, b: pairs[a].old[-1] + 1 == pairs[b].old[0]):
             old, new = ([c for at in group for c in self._of(pairs[at])[side]] for side in (0, 1))
@@ -146,7 +146,7 @@ class _Versions:
         return positions
 
     def of(self, clauses: Sequence[Clause]) -> ClauseVersion:
-        """Returns clauses in a row as one."""
+        """Returns one ClauseVersion for ``clauses``, which follow one another."""
         start, end = clauses[0].start, clauses[-1].end
         text, number = " ".join(self._text[start:end].split()), clauses[0].number
         paragraph = bisect_right(self._paragraphs, start)
@@ -155,7 +155,9 @@ class _Versions:
 
 
 def _in_a_row(places: list[int], belongs: Callable[[int, int], bool]) -> Iterator[list[int]]:
-    """Yields runs of ascending places, each next to the one before that it ``belongs`` to."""
+    """Yields runs of consecutive numbers from ``places``. A run goes on only if ``belongs`` returns True for a number
+    and the next one.
+    """
     group = list[int]()
     for place in places:
         if group and (place != group[-1] + 1 or not belongs(group[-1], place)):
@@ -167,7 +169,9 @@ def _in_a_row(places: list[int], belongs: Callable[[int, int], bool]) -> Iterato
 
 
 def _in_one_paragraph(first: Clause, second: Clause) -> bool:
-    """Returns True for clauses of one line, and for sentences of lines below each other."""
+    """Returns True for clauses on one line, and for clauses on two adjacent lines if the first one ends as a sentence
+    does. A clause with a number begins a new paragraph.
+    """
     gap = first.text[first.end : second.start]
     goes_on = "\n" not in gap or (gap == "\n" and first.words[-1].key in ENDS)
     return goes_on and not second.number

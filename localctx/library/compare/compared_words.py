@@ -1,7 +1,7 @@
 """Splits texts into words for comparison, so that texts that differ only in their form have the same words.
 
 White space, line breaks, hyphens at line ends, bullets, marks of Markdown, and forms of letters, dashes and quotation
-marks make no difference. Case and punctuation do.
+marks make no difference. Case and punctuation make a difference.
 """
 
 import re
@@ -89,13 +89,15 @@ def _words(text: str, hyphens: Hyphens) -> Iterator[Word]:
 
 
 def _broken(key: str, hyphens: Hyphens, start: int, end: int) -> Iterator[Word]:
-    """Yields the words of a word with a hyphen at a line end; the parts of "Ein- und" are words of their own."""
+    """Yields the words of ``key``, which has a hyphen at a line end: one joined word, or several, as in "Ein- und"."""
     for part in _TOKEN.findall(hyphens.joined(key)):
         yield Word(part, start, end)
 
 
 def _is_markup(text: str, start: int, end: int) -> bool:
-    """Returns True for bullets, lone dashes, and marks of headings and emphasis, which are the form of a text."""
+    """Returns True for bullets, lone dashes, and marks of headings and emphasis, which belong to the form of a text and
+    not to its words.
+    """
     token, before, after = text[start:end], text[start - 1 : start], text[end : end + 1]
     if token in _MARKUP:
         return True
@@ -106,5 +108,5 @@ def _is_markup(text: str, start: int, end: int) -> bool:
 
 
 def _plain(token: str) -> str:
-    """Returns a token with one form for letters, dashes and quotation marks that look alike."""
+    """Returns a token in which letters, dashes and quotation marks that look alike are replaced by one form."""
     return token if token.isascii() else unicodedata.normalize("NFKC", token).translate(_SIMILAR)

@@ -24,8 +24,9 @@ NO_CHANGE = "No clause has changed."
 
 @dataclass(frozen=True)
 class WordChange:
-    """The words ``old`` that became the words ``new``; one of them is "" if words were only added or removed.
-    ``meaning`` says what the words are about: a number, a date, a name, an obligation, or other wording.
+    """The words ``old`` that became the words ``new``; ``old`` is "" if words were only added, and ``new`` is "" if
+    words were only removed. ``meaning`` says what the words are about: a number, a date, a name, an obligation, or
+    other wording.
     """
 
     old: str
@@ -44,9 +45,9 @@ class WordChange:
 class ClauseVersion:
     """A clause in one of the two versions: the characters ``start..end`` of the document's text, which are ``text``.
 
-    ``page`` is the label of its page, or ``slide 3``, ``row 12``. ``heading`` is the heading above. Both may be None;
-    ``paragraph`` then says where the clause is, as a number of lines with text. ``number`` is the clause's own number,
-    or "".
+    ``page`` is the label of the clause's page, or a name such as ``slide 3`` or ``row 12``. ``heading`` is the heading
+    above the clause. Both may be None; ``paragraph`` then says where the clause is, as a number of lines with text.
+    ``number`` is the clause's own number, or "".
     """
 
     text: str

@@ -32,8 +32,8 @@ def dates_in(text: str) -> Iterator[tuple[int, int, str]]:
     """Yields (start, end, form) of each date or day of the week in a text. Dates with equal forms are the same date.
 
     The form is ``2026-05-01`` if the month is written as a word, if the year comes first, or if the parts are separated
-    by points, because then the day comes first. Otherwise the form is the date as written, because 3/4/2026 may be in
-    March or in April.
+    by points, because then the day comes first. Otherwise the form is the date as written, because 3/4/2026 may be a
+    day in March or in April.
     """
     for found in _DATE.finditer(text):
         yield found.start("m5" if found["m5"] else 0), found.end(), _form(found)

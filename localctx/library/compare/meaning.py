@@ -76,8 +76,8 @@ class WordRun:
 
 
 class Meanings:
-    """Decides what changed words are about. To recognize names, it looks up words in ``clauses``, those of both
-    documents.
+    """Decides what changed words are about. To recognize names, this class looks up words in ``clauses``, the clauses
+    of both documents.
     """
 
     def __init__(self, clauses: Iterable[Clause]) -> None:
@@ -92,7 +92,7 @@ class Meanings:
 
     def of(self, old: WordRun, new: WordRun, language: str | None) -> Meaning:
         """Returns what the words ``old``, which became the words ``new``, are about: the first of number, date, name
-        and obligation that differs, else wording. ``language`` is that of the text (None: unknown).
+        and obligation that differs, else wording. ``language`` is the language of the text (None: unknown).
         """
         found: list[tuple[Meaning, list[list[str]]]] = [
             ("number", [list(_numbers(run, language)) for run in (old, new)]),
@@ -103,7 +103,7 @@ class Meanings:
         return next((meaning for meaning, (a, b) in found if Counter(a) != Counter(b)), "wording")
 
     def _names_in(self, run: WordRun, language: str | None) -> Iterator[str]:
-        """Yields the names: words with a capital that are never written small.
+        """Yields the names: words with a capital letter that never occur in lower case.
 
         In German, where all nouns have a capital, only words beside another such word or after a title are names.
         """
@@ -129,7 +129,7 @@ def _dates(run: WordRun) -> Iterator[str]:
 
 
 def _numbers(run: WordRun, language: str | None) -> Iterator[str]:
-    """Yields the numbers, also those in words, and the currencies; no part of a date."""
+    """Yields the numbers in digits or in words, and the currencies. Parts of dates are left out."""
     text = run.undated_text
     yield from (number_form(found[0], amount=True) for found in NUMBERS.finditer(text))
     yield from (found[0].casefold() for found in _MONEY.finditer(text))

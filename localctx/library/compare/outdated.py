@@ -18,9 +18,10 @@ _MOST_CHARACTERS = 80  # of a deleted clause in a line
 class OutdatedText:
     """A stored ``text`` that cites clauses of an older version of a document, where the newest version reads otherwise.
 
-    ``chat``: an answer in the chat ``chat`` (its id) and ``message``; ``answer``: one that ``summarize --question`` or
-    ``table`` stored; ``summary``: a summary. ``question`` is empty for a summary. ``document`` is the id of the older
-    version, ``name`` its file, ``newest`` the id of the newest. ``changes`` are the cited clauses that changed.
+    ``kind`` is ``chat`` for an answer in a chat, ``answer`` for an answer that ``summarize --question`` or ``table``
+    stored, and ``summary`` for a summary. For an answer in a chat, ``chat`` is the id of the chat and ``message`` the
+    id of the message. ``question`` is empty for a summary. ``document`` is the id of the older version, ``name`` its
+    file, ``newest`` the id of the newest. ``changes`` are the cited clauses that changed.
     """
 
     kind: OutdatedKind
@@ -35,17 +36,17 @@ class OutdatedText:
 
     @property
     def lines(self) -> list[str]:
-        """What changed, a line for each clause, such as ``1,200 -> 1,300 (page 2)``."""
+        """The changes, a line for each clause, such as ``1,200 -> 1,300 (page 2)``."""
         return [_line(change) for change in self.changes]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields as JSON, and the lines."""
+        """Returns the fields and the ``lines`` as JSON."""
         return {**asdict(self), "lines": self.lines}
 
 
 def outdated_texts(store: Store, documents: Iterable[str] | None = None) -> Iterator[OutdatedText]:
-    """Yields the outdated texts that cite these older versions (ids), or any (None). Each version with such texts is
-    compared with the newest one, without a model.
+    """Yields the outdated texts that cite the older versions ``documents`` (ids; None: any older version). Each version
+    with such texts is compared with the newest one, without a model.
     """
     rows = {row.id: row for row in store.documents.all()}
     for document in rows if documents is None else documents:

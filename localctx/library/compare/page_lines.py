@@ -1,7 +1,7 @@
-"""Finds the header and the footer of printed pages, which are not compared. They are recognized by their time or number
-of pages.
+"""Finds the header and the footer of printed pages, which are not compared. They are recognized by a time or by the
+number of pages in them.
 
-Parsers of PDFs leave them on the first page alone, since they are the same on the others.
+Parsers of PDFs keep such lines only on the first page, because the lines are the same on the other pages.
 """
 
 import re
@@ -25,8 +25,9 @@ def without_page_lines(document: StoredDocument) -> tuple[StoredDocument, tuple[
 
 
 def _page_lines(document: StoredDocument) -> Iterator[tuple[int, int]]:
-    """Yields the lines at the ends of the first page that have a time or the number of pages, and lines by themselves
-    that end with the number of pages: the parser puts a footer before a sentence that goes on.
+    """Yields the first and the last line of the first page if they have a time or end with the number of pages. Also
+    yields lines by themselves that end with the number of pages, because the parser puts a footer before a sentence
+    that continues on the next page.
     """
     pages = [span for span in document.spans if span.kind == "page"]
     if len(pages) < 2:

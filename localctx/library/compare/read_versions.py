@@ -36,7 +36,9 @@ def read_version(home: Path, source: str, options: ReadOptions) -> StoredDocumen
 
 
 def _named(store: Store, source: str) -> Document | None:
-    """Returns the stored document with this name or start of its id, unless there is a file of this name."""
+    """Returns the stored document whose name is ``source`` or whose id begins with ``source``. Returns None if there is
+    none, or if a file has this name.
+    """
     if source == "-" or Path(source).exists():
         return None
     with suppress(DocumentError):

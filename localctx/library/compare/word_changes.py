@@ -24,7 +24,9 @@ def changed_runs(old: Sequence[Clause], new: Sequence[Clause]) -> list[tuple[Wor
 
 
 def _units(clauses: Sequence[Clause]) -> tuple[str, list[Word]]:
-    """Returns the text of clauses, with spaces for all white space, and its words, dates and numbers."""
+    """Returns the text of clauses, with spaces in place of all white space, and the words of the text. A date or a
+    number is one word.
+    """
     start = clauses[0].start
     text = re.sub(r"\s", " ", clauses[0].text[start : clauses[-1].end])
     ends = dict(found.span() for found in NUMBERS.finditer(text))
@@ -54,7 +56,7 @@ def _differences(old: Sequence[Word], new: Sequence[Word]) -> Iterator[WordRange
 
 
 def _joined(runs: Iterator[WordRange], old: Sequence[Word]) -> Iterator[WordRange]:
-    """Yields the runs. Two replacements with only a punctuation mark between them become one."""
+    """Yields the runs. Two replacements with only a punctuation mark between them are joined into one run."""
     last: WordRange | None = None
     for run in runs:
         if last and run[0] - last[1] == 1 and _replaces(last) and _replaces(run) and not old[last[1]].key[0].isalnum():

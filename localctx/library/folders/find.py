@@ -1,4 +1,4 @@
-"""Expands paths, folders and patterns to files, in order, and reports the files it skips."""
+"""Expands paths, folders and patterns to files, in order, and reports the files that are skipped."""
 
 import glob
 import os

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from localctx.file_names import real_path, stored_path
 from localctx.library.folders.find import find_documents
 
-SETTLE = 2.0  # seconds without a change until a file counts as written to its end
-GONE = 3  # settle times until a missing file counts as deleted: it may have moved
+SETTLE = 2.0  # seconds without a change until a file counts as completely written
+GONE = 3  # settle times until a missing file counts as deleted, because it may have moved
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Decodes bytes to text and finds their encoding.
 
-Encodings are tried in this order: by byte order mark, UTF-8, the declared one, by detection. Bytes that do not fit the
-encoding become U+FFFD; the rest of the text is kept. UTF-8 with a few bad bytes stays UTF-8. A declared encoding is
-replaced by its superset in use, such as latin-1 by cp1252, as browsers do (https://encoding.spec.whatwg.org). The
-standard library lacks 75 of the 228 names there. Most of them differ by a prefix or a hyphen, so the package
-webencodings, unchanged since 2017, is not used. charset-normalizer does the detection.
+Encodings are tried in this order: the one of a byte order mark, UTF-8, the declared encoding, and detected ones. Bytes
+that do not fit the encoding become U+FFFD; the rest of the text is kept. UTF-8 with a few bad bytes stays UTF-8. A
+declared encoding is replaced by its superset in use, such as latin-1 by cp1252, as browsers do
+(https://encoding.spec.whatwg.org). The standard library lacks 75 of the 228 names in that standard. Most of these
+differ from a known name only by a prefix or a hyphen, so the package webencodings, unchanged since 2017, is not used.
+charset-normalizer does the detection.
 """
 
 import codecs
@@ -124,7 +125,7 @@ def declared_encoding(data: bytes) -> str:
 def codec_name(declared: str) -> str:
     """Returns the name of Python's codec for a declared encoding, or "" if the name is unknown or not a text encoding.
 
-    The codec is that of the superset in use: cp1252 for ISO 8859-1.
+    If a superset of the encoding is in use instead, returns the codec of the superset: cp1252 for ISO 8859-1.
     """
     name = declared.strip().lower()
     for known in (name, _ALIASES.get(name, ""), name.removeprefix("x-"), re.sub("^(x-)?(windows|dos)-", "cp", name)):
@@ -138,7 +139,8 @@ def codec_name(declared: str) -> str:
 
 
 def _seven_bit(data: bytes, name: str) -> Decoded | None:
-    """Returns text in an encoding of seven bits: the declared ``name``, or ISO-2022-JP where its escapes occur.
+    """Returns text in an encoding of seven bits: the declared ``name``, or ISO-2022-JP if the data has escapes of that
+    encoding.
 
     Returns None if the data is in neither, or if more than one byte in five is bad.
     """
@@ -149,8 +151,8 @@ def _seven_bit(data: bytes, name: str) -> Decoded | None:
 def _utf_8(data: bytes, name: str) -> Decoded | None:
     """Returns UTF-8 text, or None if the bad bytes (NUL not counted) outnumber the letters beyond ASCII.
 
-    Also returns None if some bytes are bad, but none in the declared encoding ``name`` of several bytes a letter, which
-    is then likelier.
+    Also returns None if the declared encoding ``name`` has several bytes for a letter and fits without bad bytes while
+    UTF-8 does not, because that encoding is then likelier.
     """
     escaped = data.rstrip(b"\0").decode("utf-8", "localctx_escape")
     bad = len(_ESCAPED.findall(escaped))
@@ -169,7 +171,7 @@ def _declared(data: bytes, name: str) -> Decoded | None:
 
 
 def _few(data: bytes) -> int:
-    """Returns the number of bad bytes up to which an encoding may fit: two, or 1 in 20 of those beyond ASCII."""
+    """Returns how many bad bytes there may be if an encoding fits: two, or 1 in 20 of the bytes beyond ASCII."""
     return max(2, sum(map(len, _HIGH_BYTES.findall(data))) // 20)
 
 
@@ -181,7 +183,7 @@ def _lenient(data: bytes, encoding: str) -> Decoded:
 
 
 def _marked(escaped: str, encoding: str) -> Decoded:
-    """Returns the text that ``_escape`` gave, with U+FFFD for its bad bytes."""
+    """Returns the ``escaped`` text with U+FFFD in place of each run of bytes that ``_escape`` marked as bad."""
     bad = sum(map(len, _BAD.findall(escaped)))
     return Decoded(_BAD.sub("\ufffd", escaped) if bad else escaped, encoding, bad)
 
@@ -206,8 +208,8 @@ def _with_western_letters(escaped: str) -> str:
 def _utf_16(data: bytes) -> Decoded | None:
     """Returns UTF-16 text that has no byte order mark, or None if the data does not look like such text.
 
-    In UTF-16 the high bytes of letters vary less than the low ones, and some of them are those of ASCII, alphabets or
-    CJK marks.
+    In UTF-16 the high bytes of letters vary less than the low ones, and some of the high bytes are those of ASCII,
+    alphabets or CJK punctuation.
     """
     sample = data[:_SAMPLE]
     high, low = sorted((sample[::2], sample[1::2]), key=lambda half: len(set(half)))
@@ -222,7 +224,8 @@ def _utf_16(data: bytes) -> Decoded | None:
 def _likely_cjk(data: bytes) -> Decoded | None:
     """Returns the text in the encoding with the most common Chinese, Japanese and Korean characters, or None.
 
-    In the right encoding these are a quarter or more of the letters beyond ASCII, in a wrong one a fiftieth.
+    In the right encoding, common characters are a quarter or more of the letters beyond ASCII; in a wrong encoding,
+    they are a fiftieth.
     """
     sample, names = data[:_SAMPLE], (*_MULTI_BYTE, "utf-16-le", "utf-16-be")
     few = _few(sample)
@@ -233,7 +236,7 @@ def _likely_cjk(data: bytes) -> Decoded | None:
 
 
 def _likely(data: bytes) -> Decoded | None:
-    """Returns the text in the encoding in which it looks most like a language, or None. A few bytes may fit none."""
+    """Returns the text in the encoding in which it looks most like a language, or None. A short text may fit none."""
     from charset_normalizer import CharsetMatches, from_bytes
 
     matches = CharsetMatches()
@@ -251,9 +254,9 @@ def _likely(data: bytes) -> Decoded | None:
 def _candidates(sample: bytes) -> Iterator[tuple[str, str]]:
     """Yields the encodings in which few bytes are bad, each with the text decoded in it.
 
-    Leaves out encodings of several bytes a letter if 7 in 10 runs of bytes beyond ASCII are one byte long, as accented
-    letters are; in Big5 4 in 10 are. Leaves out texts that are mostly half-width Japanese letters, which hardly anybody
-    uses: Cyrillic bytes look like them.
+    Leaves out encodings with several bytes for a letter if at least 7 in 10 runs of bytes beyond ASCII are one byte
+    long, as accented letters are. (In Big5, 4 in 10 runs are.) Leaves out texts with many half-width Japanese letters,
+    which hardly anybody uses: Cyrillic bytes look like them.
     """
     runs = _HIGH_BYTES.findall(sample)
     names = _SINGLE_BYTE if 10 * sum(len(run) == 1 for run in runs) >= 7 * len(runs) else _SINGLE_BYTE + _MULTI_BYTE
@@ -265,13 +268,17 @@ def _candidates(sample: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
-    """Decode the bytes of an error: a letter of Windows in Japanese text, else the first byte as U+DC00 to U+DCFF."""
+    """Decode the bytes that caused a decoding error: as a letter that Windows adds to Japanese encodings, else the
+    first byte as a character from U+DC00 to U+DCFF.
+    """
     assert isinstance(error, UnicodeDecodeError)
     return _japanese_letter(error) or (chr(0xDC00 + error.object[error.start]), error.start + 1)
 
 
 def _japanese_letter(error: UnicodeDecodeError) -> tuple[str, int] | None:
-    """Decode a letter that Windows adds to EUC-JP or ISO-2022-JP, such as a circled number, as its cp932 does."""
+    """Decode a letter that Windows adds to EUC-JP or ISO-2022-JP, such as a circled number. The letter is decoded as in
+    cp932, the encoding of Windows.
+    """
     first = 0xA0 if error.encoding == "euc_jp" else 0x20 if error.encoding.startswith("iso2022_jp") else 0
     row, cell = (b - first for b in (*error.object[error.start : error.start + 2], 0, 0)[:2])
     if not first or not (1 <= row <= 94 and 1 <= cell <= 94):

@@ -24,12 +24,12 @@ _PAGES = (".xhtml", ".html", ".htm")
 
 
 class _Chapter(NamedTuple):
-    name: str  # of its zip member
+    name: str  # of the zip member of the chapter
     media_type: str
 
 
 def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Returns the book's text; notes in it the chapters that are missing or damaged.
+    """Returns the book's text. Chapters that are missing or damaged are noted as unread.
 
     Raises DocumentError if the book is encrypted, or if none of its chapters can be read.
     """
@@ -66,7 +66,9 @@ def _append(archive: Archive, chapter: _Chapter, builder: TextBuilder) -> None:
 
 
 def _chapters(archive: Archive, builder: TextBuilder) -> list[_Chapter]:
-    """Returns the chapters that the book's spine lists. If that is damaged, notes it and returns all pages by name."""
+    """Returns the chapters that the book's spine lists. If the spine is damaged, notes this and returns all pages,
+    sorted by name.
+    """
     try:
         return _spine(archive)
     except (DocumentError, BadZipFile, zlib.error, EOFError) as e:

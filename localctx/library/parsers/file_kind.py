@@ -74,7 +74,8 @@ def text_kind(text: str, name: str) -> str:
 
 
 def _old_office(data: bytes) -> str:
-    """Returns ``doc``, ``ppt`` or ``xls``. Raises DocumentError for other programs' files.
+    """Returns the kind of an old Office file: ``doc``, ``ppt`` or ``xls``. Raises DocumentError for files of other
+    programs.
 
     The first stream decides, because the streams of embedded documents come after it.
     """

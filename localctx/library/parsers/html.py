@@ -2,8 +2,8 @@
 
 A page of well-formed XML (XHTML, the chapters of books) is read by the standard library's expat. An HTML parser would
 take the rest of such a page for the content of an empty <title/> or <script/>. Any other page is read by selectolax,
-which mends broken pages as browsers do. It is as fast as lxml.html, which mends them in its own way, and 40 times as
-fast as html5lib (0.4 MB in 15 ms). WebPageText then decides which of the elements' text a browser shows.
+which mends broken pages as browsers do. selectolax is as fast as lxml.html, which mends pages in its own way, and 40
+times as fast as html5lib (0.4 MB in 15 ms). WebPageText then decides which of the elements' text a browser shows.
 """
 
 import re
@@ -58,7 +58,7 @@ def _walk_xml(root: ElementTree.Element, page: WebPageText) -> None:
 
 
 def _parts(element: ElementTree.Element, page: WebPageText) -> Iterator[ElementTree.Element]:
-    """Report an element and its text to ``page``, and yield each child at the point where it must be reported."""
+    """Report an element and its text to ``page``, and yield each child when the child must be reported."""
     tag = local(element.tag).lower() if isinstance(element.tag, str) else "-comment"
     attributes = {local(name).lower(): value for name, value in element.attrib.items()}
     if tag == "ol" and "reversed" in attributes:
@@ -101,7 +101,7 @@ def _walk_html(text: str, page: WebPageText) -> None:
 
 
 def _start(node: LexborNode, page: WebPageText) -> bool:
-    """Report a node to ``page``; returns True if its children are to be reported."""
+    """Report a node to ``page``. Returns True if the children of the node are to be reported too."""
     if node.tag == "-text":
         page.text(node.text_content or "")
         return False

@@ -1,4 +1,4 @@
-"""Formats numbers as lists and notes print them: 3, 03, III, c, 3rd, 三, ③. Names of formats are those of Word."""
+"""Formats numbers as lists and notes print them: 3, 03, III, c, 3rd, 三, ③. Formats have the names that Word uses."""
 
 from collections.abc import Iterator, Sequence
 
@@ -65,8 +65,8 @@ def marked(value: int, marker: str) -> str:
 
 
 def in_a_row(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields the first and last number of each run of consecutive numbers, of ascending ``numbers``: (3, 7) for 3 to
-    7.
+    """Yields the first and last number of each run of consecutive numbers in ``numbers``, which are ascending: (3, 7)
+    for the run from 3 to 7.
     """
     start = 0
     for i, number in enumerate(numbers):
@@ -88,7 +88,7 @@ def _roman(value: int) -> str:
 
 
 def _letters(value: int, alphabet: str) -> str:
-    """After z comes aa, then bb: Word repeats the letter."""
+    """Returns a number (from 1) as letters of ``alphabet``. After z comes aa, then bb: Word repeats the letter."""
     times, place = divmod(value - 1, len(alphabet))
     return alphabet[place] * (times + 1)
 

@@ -22,7 +22,7 @@ CONVERTED = {"doc": "docx", "ppt": "pptx"}
 """The kinds that are converted, and the kind that each becomes."""
 
 _NAMES = {"doc": "Word", "ppt": "PowerPoint"}
-_SECONDS = 120  # of processor time, and at most twice as long by the clock
+_SECONDS = 120  # of processor time; by the clock, at most twice as long
 _MEMORY = 8 << 30  # bytes of address space, of which LibreOffice uses a tenth
 _FILE = 512 << 20  # bytes of the largest file that it may write
 _PLACES = (
@@ -117,7 +117,7 @@ def _run(command: list[str], folder: Path, cancelled: Callable[[], bool]) -> Non
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End LibreOffice and its child processes, which are in the process group of the first one."""
+    """End LibreOffice and its child processes, which are in one process group."""
     if sys.platform == "win32":
         child.kill()
     else:

@@ -28,7 +28,9 @@ _MAX_SPAN = 1000  # rows or columns
 
 @dataclass
 class _WebList:
-    """A list: the marker of its items (``1``, ``a``, ``A``, ``i``, ``I``, or "" for none) and the next number."""
+    """A list that is being read: the marker of its items (``1``, ``a``, ``A``, ``i``, ``I``, or "" for none) and the
+    next number.
+    """
 
     marker: str
     number: int
@@ -39,7 +41,8 @@ class _WebList:
 class _Table:
     """A table that is being read: the open row, the cells that reach into it from above, and the open cell.
 
-    ``below`` are the cells that reach into the next row.
+    ``above`` are cells from earlier rows that reach into the open row, and ``below`` are cells that reach into the next
+    row.
     """
 
     row: dict[int, str] = field(default_factory=dict)
@@ -49,7 +52,7 @@ class _Table:
     outer: TextBuilder | None = None  # the builder around the open cell
 
     def fill(self, column: int) -> None:
-        """Write into the open row, at this ``column``, the cell that reaches into it from a row above."""
+        """Write the cell that reaches into the open row from a row above, at this ``column``, into the open row."""
         rows, self.row[column] = self.above.pop(column)
         if rows > 1:
             self.below[column] = rows - 1, self.row[column]
@@ -79,8 +82,8 @@ class WebPageText:
         self._tables = list[_Table | None]()  # None: only for layout
         self._formulas = list[list[str]]()  # for each open element of a formula: what comes before its next children
         self._options: list[tuple[bool, str]] | None = None  # of the open select: chosen, text
-        self._pre = list[bool]()  # for each open element: its white space is shown
-        self._preserving = 0  # the number of these
+        self._pre = list[bool]()  # for each open element: True if white space is shown as written
+        self._preserving = 0  # the number of open elements whose white space is shown
         self._marker = ""  # of a list item that has no text yet
         self._last = ""  # the last character
         self._raised = 0
@@ -245,7 +248,9 @@ def _is_hidden(tag: str, attributes: dict[str, str], style: str) -> bool:
 
 
 def _shown_value(tag: str, attributes: dict[str, str]) -> str:
-    """Returns the text that an element without own text shows: a field's value, a check mark, a picture's alt."""
+    """Returns the text that is shown for an element without text: the value of a field, a check mark, or the ``alt`` of
+    a picture.
+    """
     kind = attributes.get("type", "").lower()
     if tag == "input" and kind in ("checkbox", "radio"):
         return "[x]" if "checked" in attributes else "[ ]"

@@ -1,9 +1,9 @@
 """Runs in the child process that parses one document. Sets the limits, then imports only the parser needed.
 
 Standard input: a line of JSON (kind, size in bytes, limits), then the file. Standard output: JSON lines ``{"done",
-"total"}`` for progress, ``{"seconds", "memory"}`` for new limits, and a last one. The last one is ``{"text", "marks",
-"format", "boxes", "unread"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or for an error
-``{"problem", "remedy"}``. The process ends when its parent does.
+"total"}`` for progress, ``{"seconds", "memory"}`` for new limits, and a last line with the result. The last line is
+``{"text", "marks", "format", "boxes", "unread"}``, for one page of a PDF ``{"png", "text", "width", "height",
+"words"}``, or for an error ``{"problem", "remedy"}``. The process ends when its parent does.
 """
 
 import json
@@ -176,9 +176,9 @@ def _no_progress(done: int, total: int) -> None:
 
 
 def _progress(request: dict[str, Any], done: int, total: int) -> None:
-    """Report a page or message read to the parent.
+    """Report to the parent process that a page or message was read.
 
-    Adds a second of CPU time for every five, so that long documents have more time.
+    For every five pages or messages, a second of CPU time is added, so that long documents have more time.
     """
     if next(_parts_read) % _PARTS_A_SECOND == 0:
         seconds, memory = request["limits"]
@@ -192,7 +192,7 @@ def _send(message: dict[str, Any]) -> None:
 
 
 def _renew(request: dict[str, Any]) -> None:
-    """Raise the limits before one page of OCR: adds a file's CPU seconds and the memory that OCR needs."""
+    """Raise the limits before one page of OCR: add the CPU seconds of a file once more, and the memory of OCR."""
     seconds = math.ceil(time.process_time()) + request["seconds"]
     _limit(request, seconds, request["memory"] + request["bytes"] + request["optical"])
 

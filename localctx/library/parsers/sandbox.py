@@ -22,7 +22,7 @@ _ROOT = str(Path(__file__).parents[3])
 if sys.platform == "win32":
     _OUT_OF_TIME = frozenset[int]()
 else:
-    _OUT_OF_TIME = frozenset((-signal.SIGXCPU, -signal.SIGKILL))  # CPU time limit reached, or killed
+    _OUT_OF_TIME = frozenset((-signal.SIGXCPU, -signal.SIGKILL))  # exit codes: CPU time limit reached, or killed
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class SandboxLimits:
 
     ``seconds`` is the CPU time for the file. One second is added for every five pages or messages read, and ``seconds``
     once more for each page read by OCR. ``wall`` is the time in seconds between two messages of the child. ``memory``
-    is in bytes beyond the file's size; ``optical`` is added for OCR. ``characters`` is the maximum length of the text.
+    is a number of bytes in addition to the file's size; ``optical`` is added for OCR. ``characters`` is the maximum
+    length of the text.
     """
 
     seconds: int = 60
@@ -51,7 +52,7 @@ class ReadOptions:
 
     ``ocr`` selects the pages of a PDF that are read by OCR: ``auto`` (pages without text), ``on`` (all), ``off``.
     ``progress(pages done, total pages)`` is called while the file is read. If ``cancelled()`` returns True, reading
-    ends soon after. ``limits`` are those of the child process.
+    ends soon after. ``limits`` are the limits of the child process.
     """
 
     ocr: str = "auto"
@@ -124,7 +125,9 @@ def draw_page(data: bytes, number: int, limits: SandboxLimits = DRAWING) -> Page
 
 
 def _ask_child(request: dict[str, Any], data: bytes, options: ReadOptions) -> dict[str, Any]:
-    """Returns the child's last message. Raises DocumentError if it ends without one, and Cancelled."""
+    """Send the ``request`` to a child process and return the child's last message. Raises DocumentError if the child
+    ends without a last message, and Cancelled.
+    """
     limits = options.limits
     with _child(limits.wall, options.cancelled) as (child, watch):
         watch.allow(limits.seconds, limits.memory + len(data))
@@ -177,7 +180,7 @@ def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, 
 
 
 def _messages(child: subprocess.Popen[bytes], limits: SandboxLimits) -> Iterator[dict[str, Any]]:
-    """Yields the child's messages, one a line; ends at a line that is too long or not JSON."""
+    """Yields the child's messages, each of which is a line. Stops at a line that is too long or not JSON."""
     max_bytes = 8 * limits.characters + (1 << 20)  # the text and its word boxes
     while line := _pipes(child)[1].readline(max_bytes):
         try:
@@ -187,7 +190,7 @@ def _messages(child: subprocess.Popen[bytes], limits: SandboxLimits) -> Iterator
 
 
 def _result(message: dict[str, Any]) -> Parsed:
-    """Returns the document in the child's last message. Raises DocumentError if it reports a problem instead."""
+    """Returns the document in the child's last message. Raises DocumentError if the message has a problem instead."""
     _raise_problem(message)
     marks = [(start, kind, label) for start, kind, label in message["marks"]]
     try:
@@ -212,7 +215,9 @@ def _page_boxes(row: Sequence[Any]) -> PageBoxes:
 
 
 def _one_line(text: str) -> str:
-    """Returns one line without control characters: a message may quote the file, and must not control the terminal."""
+    """Returns ``text`` as one line without control characters. A message may quote the file, which must not control the
+    terminal.
+    """
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
 
 

@@ -29,8 +29,8 @@ def clean(text: str) -> str:
 
     Control characters, soft hyphens (PDFium writes U+FFFE for one), lone surrogates and zero-width spaces are removed.
     Zero-width spaces stay between letters of scripts without spaces, where they separate words. Joiners stay, because
-    Persian and emoji need them. Separators of tables become line breaks and spaces. C1 control characters become the
-    cp1252 letters that they nearly always stand for.
+    Persian and emoji need them. Separators of tables become line breaks and spaces. C1 control characters become
+    letters of cp1252, which are nearly always meant.
     """
     if not _ODD.search(text):
         return text
@@ -47,7 +47,7 @@ class TextBuilder:
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._marks: list[Mark] = []
-        self._heading: tuple[int, int] | None = None  # the open heading's position in characters and in pieces
+        self._heading: tuple[int, int] | None = None  # the start of the open heading, in characters and in pieces
         self._gap = ""  # white space to write before the next word: a space, or a tab between cells
         self._newlines = 2  # newlines at the end of the text so far
         self.length = 0

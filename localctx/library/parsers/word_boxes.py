@@ -10,7 +10,7 @@ GRID = 65_535
 """The number of units that a page's width and height are divided into: 0 is left or top, GRID right or bottom."""
 
 WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")  # kana and Chinese signs singly
-_MAX_WORDS = 1 << 18  # words of a page
+_MAX_WORDS = 1 << 18  # the largest number of words of a page
 _ROW = 14  # bytes: the distance from the previous word, the length, four edges
 
 
@@ -61,5 +61,7 @@ def unpack(packed: bytes, shift: int = 0) -> list[WordBox]:
 
 
 def clamp(edge: float) -> int:
-    """Returns an edge, given as a share of the page's width or height, in GRID units and at most at the page's edge."""
+    """Returns an edge, given as a share of the page's width or height, in GRID units. An edge outside of the page is
+    moved to the page's edge.
+    """
     return max(0, min(GRID, round(edge * GRID)))

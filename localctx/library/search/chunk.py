@@ -2,7 +2,7 @@
 
 A chunk lies under one heading, begins and ends with a visible character, and has at most MAX_CHUNK letters. Chunks are
 in order, do not overlap, and leave out only white space. A Chinese, Japanese or Korean character counts as three
-letters: it says about as much, and takes about as many tokens.
+letters: such a character says about as much as three letters, and takes about as many tokens.
 """
 
 import re
@@ -58,7 +58,9 @@ def views(text: str, chunk: Chunk, lines: bool = False) -> Iterator[Chunk]:
 
 
 def _letters_per_character(text: str, start: int, end: int) -> int:
-    """Returns SIGN_LETTERS if at least a third of ``text[start:end]``, or of its SAMPLE, is CJK characters, else 1."""
+    """Returns SIGN_LETTERS if at least a third of ``text[start:end]`` is CJK characters, else 1. Only a sample of
+    SAMPLE characters is examined.
+    """
     end = min(end, start + SAMPLE)
     return SIGN_LETTERS if 3 * len(_SIGN.findall(text, start, end)) >= end - start else 1
 
@@ -73,7 +75,9 @@ def _paragraphs(text: str, section: Chunk, lines: bool, count: int) -> Iterator[
 
 
 def _pieces(text: str, chunk: Chunk, max_length: int, breaks: Sequence[re.Pattern[str]]) -> Iterator[Chunk]:
-    """Divide ``chunk`` at the first kind of break, and pieces longer than ``max_length`` at the next kind."""
+    """Divide ``chunk`` at the first kind of ``breaks``, then pieces that are longer than ``max_length`` at the next
+    kind.
+    """
     start, end = chunk
     if end - start <= max_length:
         yield chunk

@@ -119,7 +119,7 @@ def without_vectors(error: ModelError) -> str:
 
 
 def is_line_based(name: str) -> bool:
-    """Returns True if ``name`` has the suffix of source code or a table, which are divided at line ends.
+    """Returns True if ``name`` has the suffix of source code or a table, because such files are divided at line ends.
 
     Prose is divided at sentence ends.
     """
@@ -127,7 +127,9 @@ def is_line_based(name: str) -> bool:
 
 
 class _IndexProgress:
-    """Counts what is done: a character counts once for its words, and VECTOR_COST times for its vector."""
+    """Counts the finished work: a character counts once when its words are indexed, and VECTOR_COST times when its
+    vector is computed.
+    """
 
     def __init__(
         self, store: Store, rows: Sequence[DocumentRow], embedder: Embedder | None, clock: Callable[[], float]
@@ -168,7 +170,7 @@ def _vectors_share(store: Store, row: DocumentRow, embedder: str | None) -> floa
 
 
 def _add_words(store: Store, row: DocumentRow) -> Iterator[int]:
-    """Index the words of a document; yields the number of characters of each step."""
+    """Index the words of a document. Yields the number of characters of each step."""
     document = None if store.index.has(row.id) else store.documents.stored(row.id)
     if not document:
         return
@@ -182,8 +184,8 @@ def _add_words(store: Store, row: DocumentRow) -> Iterator[int]:
 
 
 def _titled(document: StoredDocument, begin: int) -> Iterator[tuple[int, int, str]]:
-    """Yields the chunks of a document from character ``begin`` on, with titles (document name and chunk heading), which
-    are searched too.
+    """Yields the chunks of a document from character ``begin`` on, each with a title: the document's name and the
+    chunk's heading. Titles are searched too.
     """
     name, heading = _SEPARATORS.sub(" ", Path(document.name).stem), labels(document.spans, "heading")
     for start, end in chunks(document.text, document.spans, is_line_based(document.name), begin):
@@ -191,7 +193,7 @@ def _titled(document: StoredDocument, begin: int) -> Iterator[tuple[int, int, st
 
 
 def _add_vectors(store: Store, row: DocumentRow, embedder: Embedder, batch: int) -> Iterator[int]:
-    """Compute the missing vectors of a document; yields the number of characters of each step."""
+    """Compute the missing vectors of a document. Yields the number of characters of each step."""
     rows = store.index.without_vectors(row.id, embedder.name)
     document = store.documents.stored(row.id) if rows else None
     for some in _batches(iter(rows), batch):

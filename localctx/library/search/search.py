@@ -22,10 +22,10 @@ DEPTH = 20  # hits of each list that are fused
 class Passage:
     """A passage that a search found: the characters ``start..end`` of a document.
 
-    ``heading`` and ``page`` (or another part: slide, row or message) are the labels at its start, or None. ``parts``
-    are the starts and names of the parts that begin further inside, such as rows of a sheet. ``ranks`` has the rank of
-    the passage (from 1) in the two result lists, ``words`` and ``vectors``, as far as they contain it. ``score`` orders
-    the passages of one search. ``superseded`` is the id of the document's next version, or None.
+    ``heading`` and ``page`` (or another part: slide, row or message) are the labels at the start of the passage, or
+    None. ``parts`` are the starts and names of the parts that begin further inside, such as rows of a sheet. ``ranks``
+    has the rank of the passage (from 1) in the two result lists, ``words`` and ``vectors``, as far as they contain it.
+    ``score`` orders the passages of one search. ``superseded`` is the id of the document's next version, or None.
     """
 
     document: str
@@ -49,8 +49,8 @@ class Passage:
 class SearchResult:
     """The passages that a search found, best first.
 
-    ``chunks`` is the number of chunks that were searched, ``words_only`` the number of those without a vector. The
-    documents in ``unsearchable`` were not searched, or only their beginning was.
+    ``chunks`` is the number of chunks that were searched, ``words_only`` the number of chunks without a vector. The
+    documents in ``unsearchable`` were not searched, or only their beginnings were searched.
     """
 
     passages: list[Passage] = field(default_factory=list)
@@ -104,7 +104,8 @@ def search(
 def all_passages(store: Store, documents: Sequence[str], query: str = "") -> list[Passage]:
     """Returns every passage of indexed ``documents`` (ids), in the order of the documents and of their text.
 
-    The score of a passage is the weighted share of the words of ``query`` in it (by stems); rare words weigh more.
+    The score of a passage is the weighted share of the words of ``query`` that the passage has; words are compared by
+    their stems, and rare words weigh more.
     """
     document, chunks = _document_cache(store), [chunk for d in documents for chunk in store.index.of_document(d)]
     having = store.index.with_each_word(query, documents)
@@ -122,7 +123,8 @@ def query_pattern(query: str) -> re.Pattern[str] | None:
 
 
 def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
-    """Join passages that are adjacent and under the same heading. A joined passage has the best score of its passages.
+    """Join passages that are adjacent and under the same heading. A joined passage has the best score of the passages
+    in it.
 
     Returns the passages, best first.
     """
@@ -144,10 +146,9 @@ def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
 
 
 def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[Passage]:
-    """Cut passages at the end of ``document``, which may be only the beginning of a stored document. Returns the
-    passages.
+    """Cut passages at the end of ``document``, which may be only the beginning of a stored document, and return them.
 
-    Passages after its end are left out.
+    Passages after the end of ``document`` are left out.
     """
     text, heading, page = document.text, labels(document.spans, "heading"), part_labels(document.spans)
     return [
@@ -185,7 +186,7 @@ def _beginning_before(store: Store, chunks: Sequence[int], before: int) -> list[
 
 
 def _document_cache(store: Store) -> Callable[[str], _LoadedDocument]:
-    """Returns a function from an id to its document that reads each document once."""
+    """Returns a function that takes an id and returns the document. It reads each document from the store once."""
     rows = {d.id: d for d in store.documents.all()}
 
     @cache

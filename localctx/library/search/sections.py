@@ -85,7 +85,7 @@ def _even(pieces: Sequence[_Piece], max_tokens: int) -> Iterator[_Piece]:
 
 
 def _joined(parts: Iterable[_Piece], max_tokens: int) -> Iterator[_Piece]:
-    """Join neighbours if one of them is short and both fit together."""
+    """Join neighbouring parts if one of them is short and both together fit in ``max_tokens``."""
     previous: _Piece | None = None
     for part in parts:
         if previous and previous.tokens + part.tokens <= max_tokens and _is_short(previous, part, max_tokens):

@@ -1,4 +1,6 @@
-"""Recognizes, by its words in several languages, whether a question asks to compute over a table, and what."""
+"""Recognizes, by its words in several languages, whether a question asks for a computation over a table, and for which
+one.
+"""
 
 import re
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""Takes the tables of a stored document from its text, so that a result can be cited by the text that it comes from.
+"""Finds the tables of a stored document in its text, so that a result can be cited by the text from which it was
+computed.
 
-The text of a row under a header is ``Name: value; Name: value``. The header itself is the line before, whose names are
-separated by tabs.
+The text of a row under a header is ``Name: value; Name: value``. The header itself is the line before the rows, in
+which names are separated by tabs.
 """
 
 import re
@@ -39,7 +40,7 @@ class TableRow:
 class DataTable:
     """A table of a document: the name of its sheet, the names of its columns, and its rows.
 
-    Rows that add up other rows are left out; ``totals`` are their numbers.
+    Rows that add up other rows are left out; ``totals`` are the numbers of these rows.
     """
 
     sheet: str
@@ -114,7 +115,7 @@ class _Rows:
     def _name(self, piece: str) -> str:
         """Returns the column name that a piece of a row begins with, or "".
 
-        It is a name of the header, possibly with the name of a group before it.
+        A column name is a name in the header, possibly with the name of a group before it.
         """
         if known := next((name for name in self._names if piece.startswith(f"{name}: ")), ""):
             return known
@@ -128,7 +129,9 @@ class _Rows:
 
 
 def _line(text: str, span: Span) -> tuple[int, str]:
-    """Returns the start and text of a row itself, without the sheet's name before it and comments after it."""
+    """Returns the start and the text of a row, without the name of the sheet before the row and without comments after
+    it.
+    """
     start = span.start
     lines = list[tuple[int, str]]()
     for part in text[span.start : span.end].rstrip().split("\n\n"):

@@ -54,7 +54,7 @@ def _aggregate(function: str, column: str, value: Any) -> str:
 
 
 def _line(labels: Sequence[str], values: Sequence[Any]) -> str:
-    """Returns one result as a line: its first value, then the others with their names."""
+    """Returns one result as a line: the first value, then the other values with their names."""
     first, others = show_value(values[0]), list(zip(labels[1:], values[1:], strict=True))
     if not others:
         return f"{_label(labels[0])}: {first}"

@@ -1,4 +1,4 @@
-"""Finds the conditions that a question sets for a table's rows: values, numbers, days, months and years in it."""
+"""Finds the conditions that a question sets for a table's rows, by the values, numbers and dates in the question."""
 
 import re
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def _equal(asked: TableQuestion, number: str) -> list[str]:
 def _divides(table: DataTable, name: str, number: str) -> bool:
     """Returns True if ``number`` is within the range of a column's values.
 
-    A question rarely asks for all rows or for none.
+    Otherwise a comparison would select all rows or none, which a question rarely asks for.
     """
     values = values_of(table, name)
     return bool(values) and min(values) <= float(number) <= max(values)
@@ -96,7 +96,7 @@ def _divides(table: DataTable, name: str, number: str) -> bool:
 def _days(asked: TableQuestion) -> Iterator[list[str]]:
     """Yields a list of alternative conditions for the days, months and years of the question, by day column.
 
-    Without day columns, a year is compared with columns of years.
+    If the table has no day columns, a year is compared with columns of years.
     """
     names = asked.columns("day")
     years = _YEAR.findall(asked.question)
@@ -115,7 +115,7 @@ def _days(asked: TableQuestion) -> Iterator[list[str]]:
 
 
 def _sign(asked: Computation) -> str:
-    """Returns the SQL comparison that the question's words mean, or ``=``. "At least" comes before "more than"."""
+    """Returns the SQL comparison that the question's words mean, or ``=``. "At least" is tested before "more than"."""
     for kind, sign in (("over or equal", ">="), ("under or equal", "<="), ("over", ">"), ("under", "<")):
         if kind in asked.kinds:
             return sign

@@ -13,8 +13,8 @@ from localctx.library.tables.table_queries import NAME
 from localctx.library.tables.table_question import quoted
 
 MAX_RESULTS = 1000  # rows
-_STEPS = 100_000  # of SQLite's machine between two checks
-_MAX_CHECKS = 5_000  # about five seconds
+_STEPS = 100_000  # instructions of SQLite's virtual machine between two checks
+_MAX_CHECKS = 5_000  # checks, which take about five seconds
 _TYPES = {"number": "REAL", "day": "TEXT", "text": "TEXT"}
 _TOKEN = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\b(FROM|WHERE|GROUP BY|ORDER BY|LIMIT)\b""")
 _WHOLE = re.compile(r"(SUM|AVG|COUNT)\((.*)\)", re.DOTALL)
@@ -22,8 +22,8 @@ _WHOLE = re.compile(r"(SUM|AVG|COUNT)\((.*)\)", re.DOTALL)
 
 @dataclass(frozen=True)
 class QueryResult:
-    """The result of a query: the ``labels`` of its columns, its rows of ``values``, and the ``rows`` of the table that
-    it is based on.
+    """The result of a query: the ``labels`` of its columns, its rows of ``values``, and the ``rows`` of the table on
+    which the result is based.
     """
 
     labels: Sequence[str]
@@ -107,7 +107,9 @@ def opened(table: DataTable) -> Iterator[sqlite3.Connection]:
 
 
 def _with_ties(db: sqlite3.Connection, query: str, parsed: ParsedQuery) -> str:
-    """Returns the query with a higher limit, if rows after the last one have the same value in the order."""
+    """Returns the query. Its limit is raised if rows after the last row of the result have the same value by which the
+    rows are ordered.
+    """
     if not parsed.limit:
         return query
     by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
@@ -121,9 +123,9 @@ def _with_ties(db: sqlite3.Connection, query: str, parsed: ParsedQuery) -> str:
 
 
 def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]], numbers: str) -> str:
-    """Returns the query for the numbers of the rows that a result is based on.
+    """Returns a query that selects the numbers of the rows on which a result is based.
 
-    Leaves out rows without a value in the columns that are computed with.
+    Rows without a value in a column that is used in the computation are left out.
     """
     if parsed.limit and not parsed.group:
         by = parsed.order.removesuffix(" DESC").removesuffix(" ASC")
@@ -141,7 +143,9 @@ def _rows_of(parsed: ParsedQuery, values: Sequence[Sequence[Any]], numbers: str)
 
 
 def _row_numbers(table: DataTable) -> str:
-    """Returns SQLite's name of the row number that no column of the table has."""
+    """Returns one of SQLite's names for the row number (such as ``rowid``) that is not the name of a column of the
+    table.
+    """
     taken = {name.lower() for name in table.names}
     return next(name for name in ("rowid", "oid", "_rowid_") if name not in taken)
 

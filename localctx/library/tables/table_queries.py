@@ -1,4 +1,5 @@
-"""Makes the SQL queries that may answer a question about a table, from its columns and the values that it names.
+"""Makes the SQL queries that may answer a question about a table, from the columns of the table and the values that the
+question names.
 
 The words of the question decide what is computed and which rows count. Where several columns fit, there are several
 queries, and a model chooses one.
@@ -96,7 +97,7 @@ def _aggregates(asked: TableQuestion, where: str) -> Iterator[str]:
 def _asks_for_group(asked: TableQuestion) -> bool:
     """Returns True if the question may ask for the group with the highest or lowest value.
 
-    It must name a text or day column with repeated values, and a sum, mean, count or "most".
+    Such a question names a text or day column with repeated values, and asks for a sum, a mean, a count or "most".
     """
     whole = asked.wanted.kinds & {"sum", "mean", "count", "most"}
     return bool(whole) and any(mentions(asked.question, name) for name in asked.groups)
@@ -107,7 +108,7 @@ def _grouped(
 ) -> Iterator[tuple[str, str]]:
     """Yields the clauses that compute ``values`` by group.
 
-    With ``ends`` (``max`` or ``min``), only the group with the highest or lowest value is selected.
+    If ``ends`` names ``max`` or ``min``, only the group with the highest or lowest value is selected.
     """
     summed = _counted(asked) or ([] if asked.wanted.counted else asked.measures_beside(where))
     whole = values or [f"SUM({quoted(name)})" for name in summed] or ["COUNT(*)"]
@@ -124,7 +125,7 @@ def _counted(asked: TableQuestion) -> list[str]:
 def _extremes(asked: TableQuestion, where: str, order: str) -> Iterator[tuple[str, str]]:
     """Yields the clauses that select the rows with the highest or lowest values or days.
 
-    It is one row, or as many as the question says, as in "the top 5".
+    One row is selected, or as many rows as the question says, as in "the top 5".
     """
     compares = asked.wanted.kinds & {"over", "under", "over or equal", "under or equal", "between"}
     numbers = [] if compares else [n for n in numbers_in(asked.question) if n.isdigit() and 1 < int(n) <= _MAX_BEST]

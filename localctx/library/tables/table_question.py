@@ -1,4 +1,6 @@
-"""Relates a question to a table: the columns that it names, and the columns to compute with or group by."""
+"""Relates a question to a table: finds the columns that the question names, and the columns to compute with or to group
+by.
+"""
 
 import re
 from collections.abc import Sequence

@@ -28,7 +28,9 @@ def language_warnings(settings: Settings, documents: Sequence[StoredDocument], s
 
 
 def _languages_of(documents: Sequence[StoredDocument]) -> dict[str, str]:
-    """Returns each language of ``documents`` that is certain, with the name of the first document in it."""
+    """Returns the languages of ``documents`` that could be detected with certainty. Each is mapped to the name of the
+    first document in this language.
+    """
     found = dict[str, str]()
     for row, text, _ in documents:
         if language := language_of(text):

@@ -40,7 +40,7 @@ _SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9
 
 def is_no_answer(answer: str, own: str = "") -> bool:
     """Returns True if ``answer`` says that the text does not answer the question: it is one of the sentences NO_ANSWER,
-    or ``own``, the sentence of an adapter. Returns False if it is empty.
+    or ``own``, the sentence of an adapter. Returns False if ``answer`` is empty.
     """
     text = answer.strip(_AROUND)
     return bool(text) and (text in _SENTENCES or text == own.strip(_AROUND))
@@ -48,13 +48,15 @@ def is_no_answer(answer: str, own: str = "") -> bool:
 
 def no_answer(question: str) -> str:
     """Returns the sentence that says that the text does not answer the question, in the language of ``question``, or in
-    English if that is unknown.
+    English if the language is unknown.
     """
     return NO_ANSWER[_language_of_question(question)]
 
 
 def _language_of_question(question: str) -> str:
-    """Returns the language by script or common words: a question is too short for letter statistics."""
+    """Returns the language of a question. It is found by the script or by common words, because a question is too short
+    for letter statistics.
+    """
     for language, characters in _SCRIPTS:
         if re.search(f"[{characters}]", question):
             return language

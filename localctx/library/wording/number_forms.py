@@ -1,4 +1,6 @@
-"""Normalizes numbers, so that two texts can be compared: amounts by value; versions and clauses as printed."""
+"""Normalizes numbers, so that two texts can be compared: amounts are compared by their values, numbers of versions and
+clauses as they are printed.
+"""
 
 import re
 import unicodedata
@@ -61,6 +63,6 @@ def _value(whole: str, decimals: str = "") -> str:
 
 
 def _is_large(whole: str, decimals: str) -> bool:
-    """True for numbers such as 600.00 and 1500.5, which are no versions; 2024.10 may be one."""
+    """Returns True for numbers such as 600.00 and 1500.5, which are too large for a version; 2024.10 may be one."""
     is_year = len(whole) == 4 and whole[:2] in ("19", "20")
     return (len(whole) >= 3 and set(decimals) == {"0"} and len(decimals) > 1) or (len(whole) > 3 and not is_year)

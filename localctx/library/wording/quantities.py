@@ -1,6 +1,6 @@
 """Reads the quantities in a sentence with their units: money and its period, dates, durations, other numbers.
 
-Two quantities can be compared only if that is safe: a rent a month is not compared with one a year.
+Two quantities can be compared only if that is safe: a monthly rent is not compared with a yearly rent.
 """
 
 import re
@@ -31,7 +31,7 @@ _TIMES = {
 }
 _UNITS = {"%": r"%|per ?cent|Prozent|pour cent|por ciento", "m²": r"m²|m2|sqm|qm|sq\.? ?m|square met(?:er|re)s?"}
 _UNITS["m²"] += r"|Quadratmetern?|mètres? carrés?|metros? cuadrados?|平方米"
-MOST_YEARS = 200  # of a duration; 2024年 is a date
+MOST_YEARS = 200  # years of a duration, at most; 2024年 is a date
 _PERIODS = {
     "hour": r"(?:an|per|each) hour|hourly|/ ?h(?:our)?\b|pro Stunde|(?:de l'|par )heure|por hora|每小时",
     "day": r"(?:a|per|each|every) day|daily|/ ?day|pro Tag|täglich\w*|par jour|al día|por día|每[天日]",
@@ -82,7 +82,7 @@ _DURATION = re.compile(
     re.IGNORECASE,
 )
 _UNIT = re.compile("|".join(rf"(?P<u{n}>\s?(?:{words}))" for n, words in enumerate(_UNITS.values())), re.IGNORECASE)
-_COUNTRY = re.compile(r"(?<![A-Za-z])[A-Z]{1,3}$")  # of dollars: A$, CA$
+_COUNTRY = re.compile(r"(?<![A-Za-z])[A-Z]{1,3}$")  # the country of dollars: A$, CA$
 _RANGE = re.compile(rf"\s?{_TO}\s?", re.IGNORECASE)
 _UNIT_WORD = re.compile(r"\s?([\u3400-\u9fff]{1,4}|[^\W\d_]+)")
 
@@ -91,8 +91,9 @@ _UNIT_WORD = re.compile(r"\s?([\u3400-\u9fff]{1,4}|[^\W\d_]+)")
 class Quantity:
     """A quantity at characters ``start..end`` of a text: its ``kind``, ``number`` and ``unit``.
 
-    The unit of money is its currency; ``period`` is ``month`` for money a month, ``""`` if no period is named and None
-    if several are. The unit of a duration is a unit of time. A date's number is that of its day, and it has no unit.
+    The unit of money is its currency; ``period`` is ``month`` for an amount per month, ``""`` if no period is named,
+    and None if several are named. The unit of a duration is a unit of time. The number of a date is the ordinal number
+    of the day, and a date has no unit.
     """
 
     kind: QuantityKind
@@ -108,7 +109,9 @@ class Quantity:
         return date.fromordinal(int(self.number)).isoformat() if self.kind == "date" else self.number
 
     def is_same(self, other: "Quantity") -> bool:
-        """Returns True if both state the same, whatever the period. A number without a unit may be of any unit."""
+        """Returns True if both quantities state the same, whatever the period. A number without a unit may have any
+        unit.
+        """
         bare = (
             "number" in (self.kind, other.kind)
             and "" in (self.unit, other.unit)
@@ -118,7 +121,7 @@ class Quantity:
 
 
 def read_quantities(text: str, language: str, day_first: bool | None = None) -> list[Quantity]:
-    """Returns the quantities in ``text``, in their order. ``language`` is its ISO 639-1 code.
+    """Returns the quantities in ``text``, in order. ``language`` is the ISO 639-1 code of the text's language.
 
     ``day_first`` says whether numeric dates name the day first (None: unknown).
     """
@@ -174,8 +177,8 @@ def _date(value: Value) -> Quantity:
 
 
 def _durations(text: str) -> Iterator[Quantity]:
-    """Yields the durations in ``text``, two for a range. A number of several words, such as "a hundred and twenty", is
-    left out.
+    """Yields the durations in ``text``, and both ends of a range. A number of several words, such as "a hundred and
+    twenty", is left out.
     """
     for found in _DURATION.finditer(text):
         unit = next(unit for unit in _TIMES if found[unit.replace(" ", "_")])
@@ -206,7 +209,7 @@ def _numbers(text: str) -> Iterator[Quantity]:
 
 
 def _amount(text: str, number: Value) -> Quantity | None:
-    """Returns the number with the currency beside it, None if there is none."""
+    """Returns ``number`` with the currency beside it as an amount of money; None if there is no currency."""
     start, end = amount_at(text, number.start, number.end)
     if (start, end) == (number.start, number.end) or _UNIT.match(text, number.end):
         return None
@@ -218,7 +221,9 @@ def _amount(text: str, number: Value) -> Quantity | None:
 
 
 def _unit_after(text: str, end: int) -> tuple[str, int]:
-    """Returns the unit after a number that ends at ``end``, and where it ends: a known one, or the next word."""
+    """Returns the unit after a number that ends at ``end``, and the end of the unit. The unit is a known unit or the
+    next word.
+    """
     if found := _UNIT.match(text, end):
         return list(_UNITS)[int((found.lastgroup or "")[1:])], found.end()
     word = _UNIT_WORD.match(text, end)
@@ -226,10 +231,10 @@ def _unit_after(text: str, end: int) -> tuple[str, int]:
 
 
 def _with_periods(text: str, found: Sequence[Quantity]) -> list[Quantity]:
-    """Returns the quantities, amounts with their periods.
+    """Returns the quantities. Amounts of money get their periods.
 
-    A period stands right behind the amount (880 euros a month), or somewhere between its neighbours (a monthly rent of
-    EUR 880). The words behind an amount are not those of the next one.
+    A period stands right behind the amount (880 euros a month), or anywhere between the neighbouring amounts (a monthly
+    rent of EUR 880). A period right behind an amount does not belong to the next amount.
     """
     periods, told, taken = list(_PERIOD.finditer(text)), list[Quantity](), 0
     money = [one for one in found if one.kind == "money"]

@@ -1,4 +1,4 @@
-"""Finds and removes sentences that repeat an earlier one, except for case, punctuation and a word or two."""
+"""Finds and removes sentences that repeat an earlier sentence, except for case, punctuation and a word or two."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from localctx.library.wording.sentences import ENDS, sentences
 from localctx.library.wording.words import split_words
 from localctx.store.search_words import COMMON_WORDS
 
-ALIKE = 0.7  # Dice similarity of their words from which one sentence repeats another
+ALIKE = 0.7  # Dice similarity of the words of two sentences from which one repeats the other
 MIN_WORDS = 4  # a shorter sentence must be repeated word for word
 
 
@@ -35,7 +35,7 @@ def ends_in_repeats(text: str, number: int) -> bool:
 def repeats(words: Sequence[str], earlier: Sequence[str]) -> bool:
     """Returns True if a sentence of these ``words`` repeats an ``earlier`` sentence: it has nearly the same words.
 
-    All words in which it differs must be common, such as "the".
+    The words that only the new sentence has must be common words, such as "the".
     """
     if list(words) == list(earlier):
         return True

@@ -38,7 +38,7 @@ def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _continues(text: str, start: int, stop: int, after: int) -> bool:
     """Returns True if the sentence from ``start`` continues at ``after``.
 
-    It does after its own number or an abbreviation, or if a lower case letter follows a period.
+    The sentence continues after its own number, after an abbreviation, and if a lower case letter follows a period.
     """
     if "\n\n" in text[stop:after]:
         return False

@@ -1,7 +1,7 @@
-"""Reads the values of a kind in a text: numbers, dates and amounts of money in one form, beside the printed words.
+"""Reads the values of a kind in a text: numbers, dates and amounts of money, each in one form and as printed.
 
-dateparser reads dates in 200 languages, price-parser amounts with their currency; both are BSD-3 of Zyte. Numbers are
-read by ``number_forms``, as citations compare them.
+dateparser reads dates in 200 languages, and price-parser reads amounts with their currency; both are by Zyte, under
+BSD-3. Numbers are read by ``number_forms``, as citations compare them.
 """
 
 import re
@@ -74,7 +74,8 @@ class Value:
 
 
 def day_comes_first(text: str) -> bool | None:
-    """Returns True if the numeric dates of a document name the day first, False for the month; None if unknown.
+    """Returns True if the numeric dates of a document name the day first, False if they name the month first, and None
+    if that is unknown.
 
     A point between the numbers, as in 01.02.2026, is only used with the day first.
     """
@@ -89,10 +90,10 @@ def day_comes_first(text: str) -> bool | None:
 def read_values(
     kind: str, text: str, language: str, day_first: bool | None = None, choices: Sequence[str] = ()
 ) -> list[Value]:
-    """Returns the values of ``kind`` in ``text``, in their order.
+    """Returns the values of ``kind`` in ``text``, in the order of the text.
 
-    ``language`` is the ISO 639-1 code of the text's language. A numeric date whose day is not known to come first or
-    second is left out.
+    ``language`` is the ISO 639-1 code of the text's language. A numeric date is left out if it is unknown whether the
+    day or the month comes first.
     """
     match kind:
         case "number":
@@ -128,7 +129,9 @@ def _numbers(text: str) -> Iterator[Value]:
 
 
 def _scale_after(text: str, start: int, end: int) -> tuple[int, int]:
-    """Returns the power of ten by which the words after the number at ``start..end`` multiply it, and their end."""
+    """Returns the power of ten by which the words after the number at ``start..end`` multiply the number (such as 6 for
+    "million"), and the position where these words end.
+    """
     if found := _SCALE.match(text, end):
         return _SCALES[found[1]], found.end()
     if start and text[start - 1] in "€$£¥" and (letter := _LETTER_SCALE.match(text, end)):
@@ -153,7 +156,7 @@ def _currency(symbol: str, around: str) -> str:
 
 
 def _dates(text: str, language: str, day_first: bool | None) -> Iterator[Value]:
-    """Yields the dates in ``text``. Their words are found here, because the search of dateparser misses some."""
+    """Yields the dates in ``text``. Dates are searched for here and not by dateparser, whose search misses some."""
     from dateparser import parse
 
     languages = list(dict.fromkeys([language, "en"]))

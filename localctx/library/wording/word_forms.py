@@ -60,7 +60,7 @@ class WordForm(NamedTuple):
 
     @property
     def is_content(self) -> bool:
-        """True unless the word is a function word such as "the", or a negation."""
+        """True unless the word is a function word, such as "the", or a negation, such as "not"."""
         if self.is_number:
             return self.word != "one"
         return not self.negates and re.split("['’]", self.word)[0] not in FUNCTION_WORDS  # noqa: RUF001
@@ -84,7 +84,7 @@ def word_forms(text: str) -> Iterator[WordForm]:
 def form_of(word: str) -> str:
     """Returns the normalized form of a lower-case word.
 
-    It is the same for "running", "runs" and "run", and for "1,000" and "1000".
+    The form is the same for "running", "runs" and "run", and for "1,000" and "1000".
     """
     if word[0].isdigit():
         return number_form(word)
@@ -93,7 +93,9 @@ def form_of(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Returns a word without its ending: the same for its inflections, but not always a real word."""
+    """Returns the stem of a word: the word without its ending. All inflections of a word have the same stem, which need
+    not be a real word.
+    """
     for ending in _ENDINGS:
         stem = word.removesuffix(ending)
         if stem != word and len(stem) >= MIN_STEM and not (ending == "s" and stem[-1] in "su"):

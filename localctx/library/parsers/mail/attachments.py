@@ -1,4 +1,5 @@
-"""Reads files attached to messages: decides the kind by content and parses as if the file were added by itself.
+"""Reads files attached to messages: decides the kind of a file by its content, and parses the file as if it were added
+by itself.
 
 One file may use half of the processor time that is left for the message or mailbox.
 """
@@ -18,7 +19,7 @@ from localctx.library.parsers.text_builder import TextBuilder, clean
 
 _MAX_FILES = 1000  # of one mailbox
 _MIN_SECONDS = 0.5
-_SOON = 0.001  # seconds until a limit ends that is over
+_SOON = 0.001  # seconds until an outer limit that is already over takes effect
 
 
 class AttachedFiles:
@@ -83,7 +84,7 @@ class AttachedFiles:
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError inside the block after this much processor time, on systems that have such a timer.
 
-    A time limit around this one still applies: it ends the inner block, too.
+    A time limit around this one still applies: it ends the block of this one, too.
     """
     if seconds < _MIN_SECONDS:
         raise TimeoutError

@@ -67,7 +67,9 @@ class _Writer:
             self._attachment(part, depth)
 
     def _text(self, part: Message, where: str) -> None:
-        """Append a text part. HTML headings are not marked: a message's only heading is its subject."""
+        """Append a text part. HTML headings are not marked as headings, because the only heading of a message is its
+        subject.
+        """
         text, unread = text_of(part)
         if unread:
             self._builder.note_unread(f"{unread} in {where}")
@@ -110,7 +112,9 @@ class _Writer:
             self._append(read, name, called)
 
     def _append(self, read: TextBuilder, name: str, called: str) -> None:
-        """Append a file's text under a heading of its name, and of the page or slide if it has any."""
+        """Append the text of the file ``name`` under a heading with the name. If the file has pages or slides, each has
+        a heading with the name and the page or slide.
+        """
         text, marks = read.done()
         start = self._builder.length
         self._builder.verbatim(text)
@@ -133,7 +137,7 @@ class _Writer:
 
 
 def _parsed(data: bytes) -> Message:
-    """Returns a message. Falls back to the older parser of the standard library if the strict one fails."""
+    """Parse a message and return it. Falls back to the older parser of the standard library if the strict one fails."""
     try:
         return message_from_bytes(data, policy=policy.default)
     except Exception:  # the parser raises many types
@@ -141,7 +145,9 @@ def _parsed(data: bytes) -> Message:
 
 
 def _inner(part: Message, message: Message) -> Message:
-    """Returns an attached message, decoded if it was sent as base64, which the standard library takes for its text."""
+    """Returns an attached message. If it was sent as base64, it is decoded here, because the standard library takes the
+    base64 for the text of the message.
+    """
     decode = _DECODERS.get(str(part.get("Content-Transfer-Encoding", "")).strip().lower())
     if not decode:
         return message
@@ -152,7 +158,9 @@ def _inner(part: Message, message: Message) -> Message:
 
 
 def _leaves(message: Message) -> Iterator[Message]:
-    """Yields the parts without subparts, in order, and of alternatives only the preferred one."""
+    """Yields the parts of a message that have no subparts, in order. Of several alternatives, yields only the preferred
+    one.
+    """
     waiting = [message]
     while waiting:
         part = waiting.pop()
@@ -171,7 +179,9 @@ def _parts(part: Message) -> list[Message]:
 
 
 def _preferred(parts: Sequence[Message]) -> Message:
-    """Returns the plain text unless it is empty, else HTML or a multipart, else the first part."""
+    """Returns the preferred one of alternative parts: the plain text unless it is empty, else HTML or a multipart, else
+    the first part.
+    """
     plain = [p for p in parts if p.get_content_type() == "text/plain" and text_of(p)[0].strip()]
     rich = [p for p in parts if p.get_content_type() == "text/html" or p.get_content_maintype() == "multipart"]
     return [*plain, *rich, *parts][0]

@@ -57,7 +57,7 @@ class OdfDrawings:
     def _frame(self, frame: Element) -> Iterator[Block]:
         """Yields the blocks of a frame.
 
-        Its children hold the same content in several forms; the first form is the best.
+        The children of the frame hold the same content in several forms; the first form is the best.
         """
         for one in frame:
             match local(one):

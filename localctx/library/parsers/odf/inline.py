@@ -11,7 +11,7 @@ from localctx.library.parsers.office.xml_tree import Element, attribute, local, 
 _SKIPPED = {
     *("annotation-end", "ruby-text", "tracked-changes", "event-listeners", "desc", "title", "number"),
     *("list-level-style-number", "note-citation", "script", "forms", "label"),
-}  # which print no text of the paragraph
+}  # elements that print no text of the paragraph
 DRAWN = {
     *("frame", "custom-shape", "rect", "ellipse", "circle", "polygon", "polyline", "regular-polygon", "path", "line"),
     *("connector", "caption", "measure", "g", "enhanced-geometry", "control"),
@@ -41,8 +41,8 @@ class OdfStory(Protocol):
 
 
 class OdfInline:
-    """Collects the content of one paragraph: its text in ``text``, and the paragraphs and tables of notes and drawings
-    that are anchored in it in ``after``.
+    """Collects the content of one paragraph: ``text`` is its text, and ``after`` has the paragraphs and tables of notes
+    and drawings that are anchored in it.
     """
 
     def __init__(self, story: OdfStory, paragraph: Element) -> None:

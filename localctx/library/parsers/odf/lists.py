@@ -13,7 +13,7 @@ _PLACE = re.compile(r"%(\d{1,2})%")
 
 
 class _Chain:
-    """The last number of each level, shared by lists that continue each other's numbers."""
+    """The counter of lists that continue each other's numbers: the last number of each level."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}

@@ -23,8 +23,8 @@ _SKIPPED = {
     *("tracked-changes", "forms", "sequence-decls", "user-field-decls", "variable-decls", "soft-page-break", "title"),
     *("desc", "event-listeners", "notes", "table-of-content-source", "number", "dde-connection-decls"),
 }
-_INDEX = "-source"  # how the template of an index ends
-_MOST_REPEATED = 100  # cells or rows that the file writes once
+_INDEX = "-source"  # the end of the name of an element with the template of an index
+_MOST_REPEATED = 100  # the largest number of equal cells or rows that the file writes once
 
 
 class OdfStoryReader:
@@ -113,7 +113,7 @@ class OdfStoryReader:
         self._lists.leave()
 
     def _item(self, item: Element) -> Iterator[Block]:
-        """Yields the blocks of a list item. Its number is printed before its first paragraph.
+        """Yields the blocks of a list item. The number of the item is printed before the first paragraph.
 
         An item that begins with a list has no number of its own.
         """

@@ -12,8 +12,8 @@ from localctx.library.parsers.text_builder import TextBuilder
 
 @dataclass
 class Paragraph:
-    """A paragraph: its text, with \\n for line breaks, and ``after``, the blocks that follow it in the text, such as
-    its footnotes.
+    """A paragraph of a document: its text, with \\n for line breaks, and ``after``, the blocks that follow it in the
+    text, such as its footnotes.
 
     ``number`` is its automatic number as printed, with a space after it, or "".
     """
@@ -43,7 +43,7 @@ class Cell:
 
 @dataclass
 class Table:
-    """A table of rows. A row may have fewer cells than others."""
+    """A table, given by its rows. A row may have fewer cells than other rows."""
 
     rows: list[list[Cell]]
 
@@ -88,7 +88,8 @@ def write_blocks(builder: TextBuilder, blocks: Iterable[Block], newlines: int = 
 
 
 def printed_once(parts: Iterable[tuple[str, Iterable[Block]]]) -> list[Block]:
-    """Returns the blocks of headers and footers that have a letter. A text that several of them have is returned once.
+    """Returns the blocks of headers and footers that have a letter. A text that occurs in several headers or footers is
+    returned once.
 
     ``parts`` are pairs of ``Header`` or ``Footer`` and its blocks.
     """
@@ -125,7 +126,7 @@ def _paragraph(builder: TextBuilder, paragraph: Paragraph, newlines: int) -> Non
 def _table(builder: TextBuilder, table: Table) -> None:
     builder.line(2)
     after: list[Block] = []
-    above: dict[int, str] = {}  # the text of each column's last cell
+    above: dict[int, str] = {}  # by column: the text of the last cell
     is_frame = len(table.rows) == 1 and len(table.rows[0]) == 1  # a box around paragraphs
     for row in table.rows:
         if is_frame or any(isinstance(block, Table) for cell in row for block in cell.blocks):
@@ -151,7 +152,7 @@ def _texts(row: list[Cell], above: dict[int, str]) -> list[str]:
     return texts
 
 
-_MOST_COLUMNS = 100  # that one cell spans: more are a forged number
+_MOST_COLUMNS = 100  # that one cell spans: a larger number is forged
 
 
 def _row(builder: TextBuilder, texts: list[str]) -> None:

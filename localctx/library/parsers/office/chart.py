@@ -1,4 +1,4 @@
-"""Reads charts of Office files as tables: title, a row of series names, then a row for each category.
+"""Reads charts of Office files as tables: a title, a row with the names of the series, then a row for each category.
 
 The XML is read here: python-pptx fails on types that it does not know, and on the charts of Office 2016 (chartex).
 """
@@ -78,7 +78,7 @@ def _name(series: Element) -> str:
 
 
 def _points(series: Element, root: Element) -> tuple[dict[int, str], dict[int, str]]:
-    """Returns (categories, values) of a series, each by the place of the point."""
+    """Returns the categories and the values of a series. Both map the index of a point to a text."""
     if local(series) == "series":
         return _points_of_2016(series, root)
     categories = next(children(series, "cat", "xVal"), None)
@@ -88,13 +88,15 @@ def _points(series: Element, root: Element) -> tuple[dict[int, str], dict[int, s
 
 
 def _cached(source: Element | None, root: Element) -> dict[int, str]:
-    """Returns the stored points of a source by their places. Labels of several levels are joined, the outer first."""
+    """Returns the stored texts of a source by the index of the point. Labels of several levels are joined, the outer
+    label first.
+    """
     from_1904 = is_on(child(root, "date1904"))
     levels = [*descendants(source, "lvl")][::-1]  # the innermost level comes first in the file
     found: dict[int, list[str]] = {}
     for level in levels or [source]:
         points = {number(attribute(pt, "idx")): _value(pt, source, from_1904) for pt in descendants(level, "pt")}
-        if levels and level is not levels[-1]:  # an outer label holds until the next one
+        if levels and level is not levels[-1]:  # an outer label applies up to the next one
             points = _filled(points, len([*descendants(levels[-1], "pt")]))
         for place, text in points.items():
             found.setdefault(place, []).append(text)

@@ -7,7 +7,7 @@ from localctx.library.parsers.list_numbers import formatted
 from localctx.library.parsers.office.blocks import Block, comment_label, labelled
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, children, descendants, local, number
 
-_KINDS = {"footnote": "decimal", "endnote": "lowerRoman", "comment": ""}  # and how Word numbers them by default
+_KINDS = {"footnote": "decimal", "endnote": "lowerRoman", "comment": ""}  # how Word numbers the notes of a kind
 _RULES = ("separator", "continuationSeparator", "continuationNotice")  # lines between text and notes
 
 Reader = Callable[[Element], Iterable[Block]]
@@ -18,7 +18,7 @@ class _Numbering:
     form: str
     start: int = 1
     in_sections: bool = False
-    count: int = 0  # of the notes called so far
+    count: int = 0  # of the notes that were referred to so far
 
 
 class DocxNotes:
@@ -28,7 +28,7 @@ class DocxNotes:
 
     def __init__(self, properties: Iterable[Element]) -> None:
         self._notes: dict[tuple[str, str], tuple[Element, Reader]] = {}
-        self._told: set[tuple[str, str]] = set()  # called, or left out with the text that calls them
+        self._told: set[tuple[str, str]] = set()  # referred to, or left out with the text that refers to them
         self._numbering = {kind: _Numbering(form) for kind, form in _KINDS.items()}
         for one in properties:
             for kind, numbering in self._numbering.items():

@@ -1,4 +1,4 @@
-"""Counts the automatic numbers of a Word document's lists, and formats what is printed before a paragraph."""
+"""Counts the automatic numbers of a Word document's lists, and formats the number to print before a paragraph."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _PLACE = re.compile(r"%([1-9])")  # %2 in a level's text stands for the number o
 
 @dataclass
 class _List:
-    """The levels that a list defines, and the counts that all its instances share."""
+    """A list: the levels that it defines, and the counts that all its instances share."""
 
     levels: dict[int, Element]
     counts: dict[int, int] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class DocxNumbering:
         self._definitions = {attribute(one, "abstractNumId"): one for one in children(root, "abstractNum")}
         self._instances = {attribute(one, "numId"): one for one in children(root, "num")}
         self._lists: dict[str, _List] = {}
-        self._started: set[tuple[str, int]] = set()  # instances whose first number of a level was counted
+        self._started: set[tuple[str, int]] = set()  # (instance, level) of which a first number was counted
 
     def next_number(self, style: str, properties: Element | None) -> str:
         """Count one more paragraph, and return its number as printed, with a space after it; "" if it is not in a
@@ -52,7 +52,9 @@ class DocxNumbering:
         return instance, min(max(level, 0), _LEVELS - 1)
 
     def _styled_level(self, style: str, instance: str, own: Numbered) -> int:
-        """Returns the list level of a style. Levels may name styles, and styles levels; the nearest style counts."""
+        """Returns the list level of a style. A level may name a style, and a style may name a level; the nearest style
+        counts.
+        """
         names = {} if own.list is not None or instance not in self._instances else self._levels(instance)
         by_style = {attribute(child(element, "pStyle"), "val"): level for level, element in names.items()}
         for ancestor, level in self._styles.levels(style):
@@ -108,7 +110,9 @@ def _start(level: Element | None) -> int:
 
 
 def _restarts(lower: Element | None, level: int) -> bool:
-    """Returns True if a paragraph of ``level`` restarts a lower level. By default each higher level does."""
+    """Returns True if a paragraph of ``level`` restarts the numbers of the level ``lower``. By default, each higher
+    level restarts them.
+    """
     after = child(lower, "lvlRestart")
     return after is None or level < number(attribute(after, "val"))
 
@@ -126,7 +130,7 @@ def _printed(levels: dict[int, Element], level: int, counts: dict[int, int]) -> 
 
 
 def _part(levels: dict[int, Element], level: int, part: int, counts: dict[int, int]) -> str:
-    """Returns the number of level ``part`` as printed in that of ``level``.
+    """Returns the number of level ``part`` as it is printed inside a number of level ``level``.
 
     Legal numbering writes all parts in digits.
     """

@@ -55,7 +55,7 @@ class Story(Protocol):
 
 @dataclass
 class _Field:
-    """An open field: its form, its instruction, and the text that comes before its result."""
+    """An open field: its form, its instruction, and the text that comes before the result of the field."""
 
     form: Element | None
     in_result: bool = False
@@ -64,15 +64,15 @@ class _Field:
 
 
 class DocxInline:
-    """Collects the content of one paragraph: its text in ``text``, and the blocks of notes and drawings that are
-    anchored in it in ``after``.
+    """Collects the content of one paragraph: ``text`` is its text, and ``after`` has the blocks of notes and drawings
+    that are anchored in it.
 
     ``hidden`` becomes True if hidden text was left out.
     """
 
     def __init__(self, story: Story) -> None:
         self.after: list[Block] = []
-        self.hidden = False  # whether words were left out because they are hidden
+        self.hidden = False  # True if words were left out because they are hidden
         self._pieces: list[str] = []
         self._fields: list[_Field] = []
         self._story, self._style, self._font = story, "", ""
@@ -182,7 +182,7 @@ class DocxInline:
         self.after += self._story.called(element)
 
     def _alternatives(self, element: Element) -> None:
-        """Read the first alternative with content. The others repeat it for older programs."""
+        """Read the first alternative with content. The other alternatives repeat this content for older programs."""
         for one in children(element, "Choice", "Fallback"):
             before = len(self._pieces), len(self.after), self._story.drawings.pictures
             self._all(one)
@@ -190,7 +190,7 @@ class DocxInline:
                 return
 
     def _drawing(self, element: Element) -> None:
-        """Read a drawing (DrawingML) or a shape of the older VML."""
+        """Read a drawing (DrawingML), or a shape in the older format VML."""
         self.after += _drawing_blocks(element, find(element, "docPr"), self._story)
 
     _readers: ClassVar[dict[str, Callable[["DocxInline", Element], None]]] = {

@@ -12,7 +12,7 @@ from localctx.library.parsers.office.package import Package
 from localctx.library.parsers.office.xml_tree import Element, attribute, child, find, is_on, local, number
 
 _WRAPPERS = {"sdt", "sdtContent", "customXml", "ins", "moveTo", "AlternateContent", "Choice", "smartTag"}
-_PASSED_OVER = SKIPPED | {"Fallback"}  # the same again for older programs
+_PASSED_OVER = SKIPPED | {"Fallback"}  # repeats the content for older programs
 _BLOCKS = {"p", "tbl", "altChunk", "oMath", "oMathPara", "sectPr"}
 
 
@@ -32,7 +32,7 @@ class DocxStory:
 
     def blocks(self, parent: Element) -> Iterator[Block]:
         """Yields the paragraphs and tables below an element."""
-        begun: DocxInline | None = None  # a paragraph whose end is deleted or hidden: it goes on in the next one
+        begun: DocxInline | None = None  # a paragraph whose end is deleted or hidden continues in the next one
         last: Paragraph | None = None
         for one in _unwrapped(parent, _BLOCKS):
             match local(one):
@@ -61,7 +61,7 @@ class DocxStory:
         self.notes.skip(element)
 
     def _paragraph(self, element: Element, begun: DocxInline | None) -> tuple[DocxInline | None, Paragraph | None]:
-        """Returns (None, the paragraph), or (its content so far, None) if it continues in the next one.
+        """Returns (None, the paragraph), or (the content so far, None) if the paragraph continues in the next one.
 
         ``begun`` is the content of a paragraph before it that continues in it, or None.
         """

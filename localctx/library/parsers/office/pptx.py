@@ -42,14 +42,14 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
 
 
 def _relation_of(slide: Element) -> str:
-    """Returns the id of the slide's part; its other id is a number."""
+    """Returns the relation id of the slide's part. (A slide has another id, which is a number.)"""
     return next((value for key, value in slide.items() if key.endswith("}id")), "")
 
 
 class _Slide:
-    """One slide, in the part ``part``.
+    """Reads one slide, which is in the part ``part`` of the file.
 
-    ``running`` collects the footers and dates of the slides before.
+    ``running`` collects the texts of footers and dates. All slides share it, so that each text is read once.
     """
 
     def __init__(self, package: Package, part: str, number: int, comments: SlideComments, running: set[str]) -> None:
@@ -90,7 +90,7 @@ class _Slide:
                 self._builder.line(2)
 
     def _is_new(self, shape: Element, blocks: list[Block]) -> bool:
-        """Returns True if a shape is to be read. Slide numbers are not; footers and dates only once."""
+        """Returns True if a shape is to be read. Slide numbers are never read, footers and dates only once."""
         kind = placeholder(shape)
         if kind not in _RUNNING:
             return kind != "sldNum"

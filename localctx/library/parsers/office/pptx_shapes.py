@@ -65,7 +65,7 @@ class ShapeReader:
 
     def paragraphs(self, body: Element | None) -> list[Block]:
         """Returns the paragraphs of a text body, with their automatic numbers."""
-        counts: dict[int, tuple[str, int]] = {}  # of each level: the kind of number, and the last one
+        counts: dict[int, tuple[str, int]] = {}  # by level: the kind of number, and the last number
         return [self._paragraph(p, counts) for p in children(body, "p")]
 
     def _alternative(self, element: Element) -> Iterator[Element]:
@@ -134,7 +134,9 @@ def _font(run: Element) -> str:
 
 
 def _counted(properties: Element | None, counts: dict[int, tuple[str, int]]) -> str:
-    """Count a paragraph, and return its automatic number with a space. Another kind of number starts again."""
+    """Count a paragraph, and return its automatic number with a space. If the kind of number changes, counting starts
+    again.
+    """
     level, numbering = number(attribute(properties, "lvl")), child(properties, "buAutoNum")
     for deeper in [one for one in counts if one > level or (one == level and numbering is None)]:
         del counts[deeper]

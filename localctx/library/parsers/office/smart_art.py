@@ -20,7 +20,7 @@ def smart_art_blocks(root: Element) -> list[Block]:
             below.setdefault(attribute(link, "srcId"), []).append((order, attribute(link, "destId")))
     roots = [name for name, pt in points.items() if attribute(pt, "type") == "doc"]
     lines: dict[str, str] = {}
-    for name in [*roots, *points]:  # what no root leads to follows
+    for name in [*roots, *points]:  # nodes below no root come last
         _add(name, 0, points, below, lines)
     text = "\n".join(filter(None, lines.values()))
     return [Paragraph(text)] if text else []
@@ -29,7 +29,7 @@ def smart_art_blocks(root: Element) -> list[Block]:
 def _add(
     name: str, depth: int, points: dict[str, Element], below: dict[str, list[tuple[int, str]]], lines: dict[str, str]
 ) -> None:
-    """Add the line of a node, then those of the nodes below it, to ``lines``. A node is added once."""
+    """Add the line of a node to ``lines``, then the lines of the nodes below the node. A node is added once."""
     point = points.get(name)
     if point is None or name in lines or depth > _DEEPEST:
         return

@@ -1,4 +1,6 @@
-"""Converts letters of the fonts Symbol, Wingdings and Webdings to Unicode. Office stores their numbers in the font."""
+"""Converts letters of the fonts Symbol, Wingdings and Webdings to Unicode. Office stores such a letter as its number in
+the font.
+"""
 
 _SYMBOL = {
     0x20: " !∀#∃%&∋()∗+,−./0123456789:;<=>?",  # noqa: RUF001
@@ -39,7 +41,7 @@ _TABLES = {
     font: {first + i: letter for first, letters in table.items() for i, letter in enumerate(letters)}
     for font, table in _FONTS.items()
 }
-_BULLETS = {0xF0B7: "•", 0xF0A7: "▪"}  # which lose their font when they are copied
+_BULLETS = {0xF0B7: "•", 0xF0A7: "▪"}  # bullets that lose their font when they are copied
 _PRIVATE = 0xF000  # Office writes letter 0x41 of such a font as U+F041
 
 

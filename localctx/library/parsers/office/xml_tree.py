@@ -54,7 +54,7 @@ def attribute(element: Element | None, name: str, default: str = "") -> str:
 
 def child(element: Element | None, *path: str) -> Element | None:
     """Follow a ``path`` of element names down from ``element``, each time to the first child of that name. Returns the
-    last one, or None.
+    element at the end of the path, or None.
     """
     for name in path:
         if element is None:

@@ -1,7 +1,8 @@
 """Orders the letters and words of lines in scripts that are written from the right, such as Arabic and Hebrew.
 
 PDFium takes the letters of a line to be written from the left, and reverses them also where the file writes them from
-the right. The places of the letters decide here. In a ligature, whose letters share one place, lam comes before alef.
+the right. Here, the positions of the letters decide. In a ligature, whose letters share one place, lam comes before
+alef.
 """
 
 import unicodedata
@@ -26,7 +27,7 @@ def in_reading_order(letters: Iterable[Letter]) -> Iterator[Letter]:
 
 
 def _line(letters: list[Letter]) -> list[Letter]:
-    """Returns the letters of a line. Puts its words in order, and the letters of each."""
+    """Returns the letters of a line. Puts the words in reading order, and the letters of each word."""
     if not any(is_from_right(letter.text) for letter in letters):
         return letters
     words = [_word(list(word)) for _, word in groupby(letters, lambda letter: letter.text.isspace())]
@@ -38,7 +39,9 @@ def _line(letters: list[Letter]) -> list[Letter]:
 
 
 def _phrases(words: Sequence[list[Letter]]) -> Iterator[list[int]]:
-    """Yields the places of words from the right that follow each other, with numbers between them."""
+    """Yields the indices of words that follow each other on a line and are written from the right, and of numbers
+    between such words.
+    """
     places = list[int]()
     for i, word in enumerate([*words, []]):
         if word and word[0].text.isspace():
@@ -72,7 +75,7 @@ def _word(word: list[Letter]) -> list[Letter]:
 
 
 def _is_beside(first: Letter, letter: Letter) -> bool:
-    """Returns True if a letter is on the line of another."""
+    """Returns True if the two letters are on one line."""
     box, other = first.turned, letter.turned
     return letter.angle == first.angle and box.top < other.bottom and other.top < box.bottom
 
@@ -87,7 +90,9 @@ def _is_mark(letter: Letter) -> bool:
 
 
 def _is_from_left(bases: Sequence[Letter], i: int) -> bool:
-    """Returns True for a letter or digit that runs from left to right, and for the point within a number."""
+    """Returns True if the letter ``bases[i]`` is a letter or digit that runs from left to right, or a point within a
+    number.
+    """
     kinds = [unicodedata.bidirectional(letter.text) for letter in bases[max(0, i - 1) : i + 2]]
     own = unicodedata.bidirectional(bases[i].text)
     return own in ("L", "EN", "AN") or (own in ("CS", "ES") and kinds[::2] in (["EN", "EN"], ["AN", "AN"]))

@@ -22,7 +22,7 @@ _BROKEN_WORD = re.compile(rf"\S*{LINE_HYPHEN}\S*")
 _WORD = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)*")
 _ELLIPSES = frozenset(("und", "oder", "bzw", "sowie", "and", "or"))  # after "Ein-", as in "Ein- und Ausgang"
 _RARE = 10  # a joined word this many times rarer than both of its parts is taken for a mistake of the dictionary
-_SAMPLE = 20_000  # characters whose language is that of the dictionary
+_SAMPLE = 20_000  # characters of the text from which the language of the dictionary is found
 
 
 def mark_hyphens(text: str, boxes: Sequence[WordBox]) -> tuple[str, list[WordBox]]:
@@ -48,7 +48,7 @@ def mark_at_end(text: str, following: str) -> str:
 class Hyphenation:
     """Decides for each LINE_HYPHEN of a document (a hyphen at a line end) whether it becomes a hyphen or disappears.
 
-    ``texts`` are the texts of all pages, in which it looks up words.
+    ``texts`` are the texts of all pages, in which words are looked up.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -84,9 +84,11 @@ class Hyphenation:
         return "-" if is_name or 1 in (len(left), len(right)) or not self._is_one(left, right) else ""
 
     def _is_one(self, left: str, right: str) -> bool:
-        """Returns True if the dictionary has the two parts as one word, or does not know a part as a word.
+        """Returns True if the dictionary has the two parts as one word, or if one of the parts is not a word in the
+        dictionary.
 
-        In English that must be the second part, because English joins new words by hyphens (labour-saving).
+        In English, only a second part that is not a word counts, because English joins new words by hyphens
+        (labour-saving).
         """
         if not (frequency := self._frequency):
             return False

@@ -43,7 +43,7 @@ def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
 
 
 def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
-    """Divide boxes recursively into columns from left to right, or else into bands at the widest gaps."""
+    """Divide boxes recursively into columns from left to right, or else into horizontal bands at the widest gaps."""
     parts = _columns(boxes) or _bands(boxes)
     if len(parts) < 2:
         yield boxes
@@ -53,7 +53,9 @@ def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
 
 
 def _columns(boxes: list[Box]) -> list[list[Box]]:
-    """Returns columns of running text, or []. Tables, numbers and bullets are no columns: they are read by lines."""
+    """Returns the columns of running text, or []. Tables, numbers and bullets do not count as columns, because they are
+    read line by line.
+    """
     columns = _split_at_gaps(boxes, _ACROSS, 0)
     width = max(box.right for box in boxes) - min(box.left for box in boxes)
     return columns if len(columns) > 1 and all(_is_running(c, width) for c in columns) else []
@@ -68,13 +70,17 @@ def _is_running(column: list[Box], width: float) -> bool:
 
 
 def _bands(boxes: list[Box]) -> list[list[Box]]:
-    """Divide boxes from the top at all gaps of at least 0.8 of the widest, which keeps the recursion shallow."""
+    """Divide boxes into horizontal bands, from the top, at all gaps of at least 0.8 times the widest gap. This keeps
+    the recursion of ``_blocks`` shallow.
+    """
     gaps = [_gap(above, below) for above, below in pairwise(_split_at_gaps(boxes, _DOWN, 0))]
     return _split_at_gaps(boxes, _DOWN, 0.8 * max(gaps, default=0))
 
 
 def _split_at_gaps(boxes: list[Box], axis: _Axis, gap: float) -> list[list[Box]]:
-    """Group boxes along an axis: groups are separated by gaps of at least ``gap`` pixels and more than zero."""
+    """Group boxes along an axis: two groups are separated by a gap of at least ``gap`` pixels, and of more than 0
+    pixels.
+    """
     start, end = axis
     groups: list[list[Box]] = []
     reach = 0.0

@@ -55,7 +55,7 @@ class Letter(NamedTuple):
 class DisplayMap(NamedTuple):
     """The affine map from PDF page units to points on the displayed page: x' = ax + by + c and y' = dx + ey + f.
 
-    ``width`` and ``height`` are those of the displayed page in points.
+    ``width`` and ``height`` are the size of the displayed page in points.
     """
 
     a: float
@@ -140,6 +140,6 @@ _NOWHERE = Edges(0, 0, 0, 0)
 
 
 def _quarter(angle: float) -> int:
-    """Returns the angle in whole degrees from 0, as a multiple of 90 if it is near one."""
+    """Returns the angle in whole degrees from 0, rounded to a multiple of 90 if it is near one."""
     quarter = round(angle / 90) * 90
     return (quarter if abs(angle - quarter) < _SLANT else round(angle)) % 360

@@ -15,7 +15,9 @@ _NEAR = 1.5  # heights of a field between it and its name above it, at most
 
 
 class _Placed(NamedTuple):
-    """A line piece in the page's order. ``is_note`` is True if it is a note and not text of the page itself."""
+    """A line piece at its place in the reading order. ``is_note`` is True if the piece is a note and not text of the
+    page itself.
+    """
 
     piece: LinePiece
     is_note: bool
@@ -64,9 +66,11 @@ def _trimmed(letters: Sequence[Letter | None]) -> Sequence[Letter | None]:
 
 
 def _place(placed: Sequence[_Placed], note: LinePiece, is_tick: bool) -> int:
-    """Returns the index in ``placed`` at which a note is inserted: after its name, or for a tick also before it.
+    """Returns the index in ``placed`` at which a note is inserted: after the name of its field. A tick may also come
+    before the name.
 
-    The name is the text to the left of the note, else above it. A note without a name comes after all higher pieces.
+    The name is the text to the left of the note, else the text above the note (for a tick also the text to the right).
+    A note without a name comes after all higher pieces.
     """
     names = [(i, item.piece) for i, item in enumerate(placed) if not item.is_note]
     beside = [(i, p) for i, p in names if p.top <= note.middle <= p.bottom or note.top <= p.middle <= note.bottom]
@@ -88,7 +92,7 @@ def _place(placed: Sequence[_Placed], note: LinePiece, is_tick: bool) -> int:
 
 
 def _after_notes(placed: Sequence[_Placed], at: int, note: LinePiece) -> int:
-    """Returns the index after the notes, from ``at`` on, that stand above ``note`` or to its left."""
+    """Returns the first index from ``at`` on that comes after all notes above ``note`` or to the left of ``note``."""
     while at < len(placed) and placed[at].is_note:
         other = placed[at].piece
         if other.is_on_line_of(note) and other.left > note.left:

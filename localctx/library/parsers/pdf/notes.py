@@ -19,15 +19,15 @@ _TICKS = {raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON}
 _CHOICES = {raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX}
 _SILENT = {raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_WIDGET}  # a popup shows its comment's text
 _PASSWORD = 1 << 13  # flag of a text field
-_MAX_NOTES = 5_000  # of a page
-_MAX_OPTIONS = 1_000  # of a choice
+_MAX_NOTES = 5_000  # notes of a page
+_MAX_OPTIONS = 1_000  # options of a choice field
 
 
 class PageNote(NamedTuple):
     """A text that is laid over a page, such as an annotation, with its box in points on the displayed page.
 
-    Its kind is ``value`` (of a form field), ``tick`` (a check box or radio button), ``box`` (text written on the page)
-    or ``comment``.
+    ``kind`` is ``value`` (the value of a form field), ``tick`` (a check box or radio button), ``box`` (text written on
+    the page) or ``comment``.
     """
 
     kind: Literal["value", "tick", "box", "comment"]
@@ -41,7 +41,7 @@ def notes_of(
     """Returns the notes on a page, and a description of each annotation that cannot be read.
 
     Values of form fields are read only if the form of ``pdf`` was initialized before the page was opened. A description
-    is the beginning of a line, such as ``a stamp on``.
+    is the start of a line, such as ``a stamp on``; the caller adds the name of the page.
     """
     found, unread = list[PageNote](), list[str]()
     for i in range(min(_MAX_NOTES, max(0, raw.FPDFPage_GetAnnotCount(page)))):
@@ -73,7 +73,8 @@ def _edges(annotation: Any, to_points: DisplayMap) -> Edges:
 def _texts(pdf: pypdfium2.PdfDocument, annotation: Any, unread: list[str]) -> Iterator[tuple[Any, str]]:
     """Yields the kind and text of an annotation.
 
-    If its text is only drawn, adds a description of it to ``unread`` instead.
+    If the text is only drawn, or if the annotation is an attached file, adds a description of the annotation to
+    ``unread`` instead.
     """
     kind = raw.FPDFAnnot_GetSubtype(annotation)
     if kind == raw.FPDF_ANNOT_WIDGET:

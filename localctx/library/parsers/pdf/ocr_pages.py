@@ -30,7 +30,7 @@ class OcrPages:
 
     @property
     def remedy(self) -> str:
-        """The advice to show for pages that were left without text."""
+        """The advice for the user about pages that were left without text."""
         if not self._installed:
             return f"install what reads pictures of pages: {optical.INSTALL}"
         return "read it with --ocr" if self._ocr == "off" else "scan it anew, larger; letters must be Latin or Chinese"

@@ -15,7 +15,7 @@ from localctx.system import processors
 
 INSTALL = "pip install 'localctx[ocr]'"
 _MAX_THREADS = 4  # each takes address space, which is limited for the child process
-_INK = 48  # difference from the paper's brightness, of 255
+_INK = 48  # difference from the paper's brightness (0 to 255) that counts as ink
 _MARGIN = 16  # pixels
 _SURE = 0.85  # confidence; upright pages reach 0.95 and more, rotated ones less than 0.8
 
@@ -26,7 +26,7 @@ def is_installed() -> bool:
 
 
 class OpticalReader:
-    """The loaded OCR models. Loading takes about a second."""
+    """Reads images of pages by OCR. It holds the loaded OCR models; loading takes about a second."""
 
     def __init__(self) -> None:
         import rapidocr
@@ -67,9 +67,9 @@ class OpticalReader:
         return text, list(_words(text, upright, left, top, *picture.shape))
 
     def _detect(self, picture: Any, quarters: int) -> tuple[list[Box], float]:
-        """Run OCR on the image rotated left by ``quarters`` times 90 degrees; returns the boxes and a confidence.
+        """Run OCR on the image, rotated left by ``quarters`` times 90 degrees. Returns the boxes and the confidence.
 
-        The confidence is the mean over all characters; those on vertical lines count as 0.
+        The confidence is the mean over all characters; characters on vertical lines count as 0.
         """
         import numpy as np
 
@@ -122,7 +122,8 @@ def _turned_back(box: Box, quarters: int, height: int, width: int) -> Box:
 def _words(
     text: str, placed: Sequence[tuple[int, int, Box]], left: int, top: int, height: int, width: int
 ) -> Iterator[WordBox]:
-    """Yields word boxes: each gets a share of its piece's box by its letters, plus half a letter at each end.
+    """Yields the boxes of words. A word gets the share of its line's box that matches its letters, plus half a letter
+    at each end.
 
     The margin is needed because letters are not equally wide. ``left`` and ``top`` are the pixels cropped from an image
     of ``height`` and ``width``.

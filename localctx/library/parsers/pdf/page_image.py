@@ -21,7 +21,7 @@ def draw(data: bytes, number: int) -> tuple[bytes, str, tuple[float, float, byte
     """Draw page ``number`` (from 0) of a PDF. Returns (the PNG, the page's text, (width in points, height in points,
     packed word boxes)).
 
-    The text is that of ``read_pdf.read``, except where other pages change it (hyphens, page numbers). Raises
+    The text is the same as in ``read_pdf.read``, except where other pages affect it (hyphens, page numbers). Raises
     DocumentError if there is no such page, or if the PDF is damaged.
     """
     with closing(open_pdf(data)) as pdf:

@@ -7,7 +7,7 @@ from localctx.library.parsers.list_numbers import in_a_row
 MAX_LABEL = 100
 """The largest number of characters of a label."""
 
-_MOST_RANGES = 20  # of pages that are named one by one
+_MOST_RANGES = 20  # ranges of pages that are named one by one
 
 
 def distinct(labels: Sequence[str]) -> list[str]:

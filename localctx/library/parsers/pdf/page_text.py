@@ -22,7 +22,7 @@ from localctx.library.parsers.word_boxes import WORD, WordBox, clamp
 UNREADABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 """Matches letters whose font gives no Unicode for them."""
 
-_MAX_WORDS = 5_000  # a page with as many words is not searched for tables
+_MAX_WORDS = 5_000  # a page with this many words or more is not searched for tables
 _MAX_OBJECTS = 20_000  # objects of a page that are searched for ruled lines
 _MIN_RULES = 4  # ruled lines or frames of a page that may have a ruled table
 _MIN_NUMBERS = 3  # numbers on a page that may have a table without ruled lines
@@ -34,8 +34,8 @@ class PageText:
     """The text and word boxes of a page, with its width and height in points.
 
     From position ``aside`` on, the text is not running text: comments, and text in another direction. ``letters`` is
-    the number of letters in the text layer, ``unreadable`` the number of those whose font gives no Unicode. ``unread``
-    describes annotations that could not be read.
+    the number of letters in the text layer, ``unreadable`` the number of letters whose font gives no Unicode.
+    ``unread`` describes annotations that could not be read.
     """
 
     text: str = ""
@@ -84,7 +84,7 @@ def read_page(pdf: pypdfium2.PdfDocument, page: pypdfium2.PdfPage, with_tables: 
 
 
 class _Text:
-    """A text under construction. For each of its characters it knows the letter on the page, or None."""
+    """Builds a text. For each character of the text, it knows the letter on the page, or None."""
 
     def __init__(self) -> None:
         self._pieces, self._letters = list[str](), list[Letter | None]()
@@ -104,7 +104,7 @@ class _Text:
             self.add(shown(letter) if letter else " ", letter)
 
     def add_rows(self, rows: Sequence[TextLine]) -> None:
-        """Append lines."""
+        """Append ``rows``, the lines of text of a page, each as a line of its own."""
         for row in rows:
             self.add("\n" * bool(self))
             for i, piece in enumerate(row):
@@ -112,7 +112,7 @@ class _Text:
                 self.add_piece(piece)
 
     def add_text(self, other: "_Text", gap: str = "\n\n") -> None:
-        """Append another text, by default as a paragraph."""
+        """Append another text after ``gap``, by default as a new paragraph."""
         if len(other):
             self.add(gap if self else "")
             self._pieces += other._pieces
@@ -133,7 +133,9 @@ class _Text:
 
 
 def _box(run: Sequence[tuple[int, Letter]], to_points: DisplayMap) -> WordBox:
-    """Returns the box around a run of letters, as high as the font's lines, so that the boxes of a line align."""
+    """Returns the box around a run of letters, which is as high as a line of the font, so that the boxes of a line
+    align.
+    """
     edges = run[0][1].line.union(run[-1][1].line)
     for _, letter in run:
         edges = edges.union(letter.ink)
@@ -149,7 +151,9 @@ def _angle(piece: LinePiece) -> int:
 def _body(
     page: pypdfium2.PdfPage, pieces: list[LinePiece], angle: int, to_points: DisplayMap, with_tables: bool
 ) -> _Text:
-    """Returns the text of the pieces in the page's main direction, with tables that stand in one column or in none."""
+    """Returns the text of the pieces in the page's main direction, in which tables are read row by row if they stand in
+    one column or outside of columns.
+    """
     if not with_tables:
         return _rows_text(pieces)
     body = _Text()

@@ -104,7 +104,8 @@ def shown(letter: Letter) -> str:
 
 
 def _continues(last: Letter, letter: Letter, height: float) -> bool:
-    """Returns True if ``letter`` continues the line piece of ``last``: it stands right of it, or below it.
+    """Returns True if ``letter`` continues the line piece of ``last``: the letter stands to the right of the piece, or
+    below it.
 
     In a script written from the right it may also stand left of it. ``height`` is that of the highest letter of the
     piece, since some fonts give each letter a height of its own.

@@ -1,9 +1,9 @@
 """Reads a PDF's text page by page, with page labels and the headings of its outline. Runs in the child process.
 
 PDFium (through pypdfium2, Apache-2.0 or BSD-3) gives the letters and their places; they are put in order here. Other
-libraries were tried with the five orders in which a file may write two columns. PDFium's own text and that of PyMuPDF
-(AGPL) had one order right, that of pdfminer.six (MIT) and LiteParse (Apache-2.0) none. PDFium's text also loses ends of
-turned lines, hyphens, and the values of forms.
+libraries were tried with the five orders in which a file may write two columns. PDFium's own text and the text of
+PyMuPDF (AGPL) had one order right; the texts of pdfminer.six (MIT) and LiteParse (Apache-2.0) had none right. PDFium's
+text also loses ends of turned lines, hyphens, and the values of forms.
 """
 
 import re
@@ -28,7 +28,7 @@ from localctx.library.parsers.text_builder import OPTICAL, TextBuilder
 from localctx.library.parsers.word_boxes import WordBox
 
 _MAX_TABLE_TEXT = 4_000_000  # characters after which tables are no longer searched for, to save time
-_MOST_DAMAGED = 1_000  # pages in a row that cannot be read, after which the rest is taken to be damaged too
+_MOST_DAMAGED = 1_000  # pages in a row that cannot be read; the rest is then taken to be damaged too
 _DAMAGES = (RuntimeError, ArithmeticError, LookupError, OSError, ValueError)  # PdfiumError is a RuntimeError
 
 _Fault = tuple[str, str]
@@ -106,7 +106,7 @@ class _Pages:
             self._add(i, PageText())
 
     def _recognized(self, page: pypdfium2.PdfPage, i: int, read: PageText) -> PageText:
-        """Returns the page as ``read``, or as OCR reads it if it needs OCR. Notes a page without text."""
+        """Returns the page ``read``, or the same page read by OCR if it needs OCR. Notes a page without text."""
         if by_ocr := self._reader.needs_ocr(read):
             read = _with_ocr(read, *self._reader.read(page))
         self._with_text[by_ocr] += bool(read.text)
@@ -171,7 +171,9 @@ def _with_ocr(page: PageText, text: str, boxes: Sequence[WordBox]) -> PageText:
 
 
 def _add_page(builder: TextBuilder, label: str, text: str, titles: Sequence[str]) -> None:
-    """Append a page. Marks each heading of ``titles`` where its words are on the page, else at the page's start."""
+    """Append a page. Marks each heading of ``titles`` where the words of the heading are on the page, else at the
+    page's start.
+    """
     start = builder.length
     builder.mark("page", label)
     builder.verbatim(text)

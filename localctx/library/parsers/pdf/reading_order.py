@@ -49,7 +49,7 @@ class _Gutter(NamedTuple):
 
 
 def in_order(pieces: Sequence[LinePiece]) -> list[TextLine]:
-    """Returns the lines of text in reading order. ``pieces`` are those of one direction, in the file's order."""
+    """Returns the lines of text in reading order. ``pieces`` have the same direction, and are in the file's order."""
     if len(pieces) > _MAX_PIECES:
         return _rows(pieces)
     return list(_divided(list(pieces)))
@@ -73,7 +73,7 @@ def _divided(pieces: list[LinePiece]) -> Iterator[TextLine]:
 
 
 def _parts(pieces: Sequence[LinePiece], gutter: _Gutter) -> list[list[LinePiece]]:
-    """Returns the pieces above two columns, those of each column, and those below, in reading order."""
+    """Returns the pieces in reading order, in four lists: above the two columns, each column, and below the columns."""
     top, bottom = _trimmed(pieces, gutter)
     within = [piece for piece in pieces if top <= piece.middle <= bottom]
     sides = [[p for p in within if p.right <= gutter.x], [p for p in within if p.left >= gutter.x]]
@@ -85,8 +85,8 @@ def _parts(pieces: Sequence[LinePiece], gutter: _Gutter) -> list[list[LinePiece]
 def _trimmed(pieces: Sequence[LinePiece], gutter: _Gutter) -> tuple[float, float]:
     """Returns the top and bottom of two columns, without single lines above or below both.
 
-    Such a line, as a date at the right or a page number, is far from its column in height, or apart from it in the
-    file's order.
+    Such a line, for example a date at the right or a page number, is far above or below its column, or apart from the
+    column in the file's order.
     """
     within = [piece for piece in pieces if gutter.top <= piece.middle <= gutter.bottom]
     left, right = (_lines([p for p in within if (p.right <= gutter.x) == side]) for side in (True, False))
@@ -101,7 +101,7 @@ def _are_apart(pieces: Sequence[LinePiece], line: TextLine, neighbour: TextLine,
     """Returns True if a line does not belong to the column of its neighbour.
 
     That is so if the line is far away, or if the file writes all ``others`` between the two. It is also so if the file
-    writes some of them there and the line is further away than lines of a column are.
+    writes some of ``others`` there, and the line is further away than neighbouring lines of a column are.
     """
     order = {id(piece): i for i, piece in enumerate(pieces)}
     start, end = sorted((order[id(line[0])], order[id(neighbour[0])]))
@@ -111,7 +111,9 @@ def _are_apart(pieces: Sequence[LinePiece], line: TextLine, neighbour: TextLine,
 
 
 def _find_gutter(pieces: Sequence[LinePiece], test: _Test) -> _Gutter | None:
-    """Returns the gap with the most lines beside it whose sides are columns according to ``test``, or None."""
+    """Returns the gap whose two sides are columns according to ``test``, or None. Of several gaps, returns the one with
+    the most lines beside it.
+    """
     by_middle, best, lines = sorted(pieces, key=lambda p: p.middle), None, 0
     width = max((p.right for p in pieces), default=0) - min((p.left for p in pieces), default=0)
     for gutter, within in _bands(by_middle):
@@ -136,7 +138,9 @@ def _bands(pieces: Sequence[LinePiece]) -> Iterator[tuple[_Gutter, Sequence[Line
 
 
 def _gaps(pieces: Sequence[LinePiece]) -> list[float]:
-    """Returns the places where columns may begin or end: edges that several pieces share, moved off the pieces."""
+    """Returns the places where columns may begin or end: the x of edges that several pieces share, moved a little away
+    from the pieces.
+    """
     places = set[float]()
     for edges, step in ((sorted(p.left for p in pieces), -1), (sorted(p.right for p in pieces), 1)):
         start = 0
@@ -196,7 +200,8 @@ def _has_text(lines: Sequence[TextLine], width: float) -> bool:
 
 
 def _is_running(lines: Sequence[TextLine], width: float) -> bool:
-    """Returns True for running text: near lines of several words, most of them full, that go on in the next line.
+    """Returns True for running text: lines of several words that are near each other, are mostly full, and go on in the
+    next line.
 
     A line goes on if the lines begin in lower case, or if the first word of the next line would not have fitted on it.
     """
@@ -222,7 +227,7 @@ def _is_filled(line: TextLine, following: TextLine, right: float) -> bool:
 def _are_cells(pieces: Sequence[LinePiece], left: list[TextLine], right: list[TextLine]) -> bool:
     """Returns True if the file writes blocks of several lines alternately on both sides of the gap, row by row.
 
-    Programs write the cells of a table so. They write columns whole, or line by line across the page.
+    Programs write the cells of a table in this way. They write columns whole, or line by line across the page.
     """
     side = {id(p): i for i, lines in enumerate((left, right)) for line in lines for p in line}
     blocks = list[list[LinePiece]]()
@@ -256,7 +261,9 @@ def _by_height(pieces: Sequence[LinePiece]) -> list[LinePiece]:
 
 
 def _beside(runs: Sequence[list[LinePiece]]) -> list[LinePiece]:
-    """Returns the pieces of runs at one height: in the file's order, or sorted if they form one line or one column."""
+    """Returns the pieces of the runs that are at one height. They are in the file's order, or sorted if they form one
+    line or one column.
+    """
     pieces = [piece for run in runs for piece in run]
     lines = _lines(pieces) if len(runs) > 1 else []
     order = {id(piece): i for i, piece in enumerate(pieces)}

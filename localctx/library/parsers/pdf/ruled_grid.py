@@ -22,8 +22,8 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class RuledGrid:
-    """A grid of ruled lines on a page, in points. ``down`` are its vertical lines, ``across`` the heights at which its
-    rows begin and end.
+    """A grid of ruled lines on a page, in points. ``down`` are the vertical lines, and ``across`` are the heights at
+    which rows begin and end.
     """
 
     down: tuple[_Line, ...]
@@ -94,7 +94,7 @@ def _merged(lines: Iterable[_Line]) -> list[_Line]:
 
 
 def _distinct(places: Sequence[float]) -> list[float]:
-    """Returns the positions in ascending order. Of several that touch each other, keeps the first."""
+    """Returns the positions in ascending order. Of several positions that touch each other, keeps the first."""
     distinct = list[float]()
     for place in sorted(places):
         if not distinct or place - distinct[-1] > TOUCH:

@@ -1,8 +1,8 @@
 """Removes running heads, running feet and page numbers from a document's text, and moves comments out of sentences.
 
 A running line is at the top or bottom of several pages, at the same height and with the same words; it is kept on its
-first page. A page number is the page's label or its place in the file, or a number alone on its line; it is dropped. If
-a sentence continues on the next page, a kept line or comment is put after a line that ends a sentence.
+first page. A page number is the page's label, the page's place in the file, or a number alone on a line; it is dropped.
+If a sentence continues on the next page, a kept line or comment is put after a line that ends a sentence.
 """
 
 import re
@@ -22,14 +22,14 @@ from localctx.library.wording.sentences import sentences, stripped
 _MOST = 4  # lines at the top, and at the bottom, of a page that are examined
 _SAME = GRID // 120  # difference of height at which lines are at the same place: 7 points of A4
 _MARGIN = 0.15  # share of the page's height, at its top and bottom, that running lines are in
-_MIN_PAGES = 3  # pages with a line that is taken for a running one; both pages of a document of two
+_MIN_PAGES = 3  # pages that must have a line, so that it counts as a running line; both pages of a document of two
 _APART = 2  # pages from one such page to the next, at most: left and right pages may differ
 _NUMBER = re.compile(r"\d+|(?<![^\W_])[ivxlcdm]+(?![^\W_])", re.IGNORECASE)
 _ONLY_NUMBER = re.compile(r"[\W_]*(?:page|seite|p|s)?[\W_]*#(?:\W*(?:of|von|sur|de|/)?\W*#)?[\W_]*", re.IGNORECASE)
 _ENDED = re.compile(r"[.!?…:;。！？][\"'”’»«)\]」』）]*$")  # noqa: RUF001
 _DIVIDED = re.compile(rf"[^\W_][-\u2010{LINE_HYPHEN}]$")
 _FULL = 0.75  # share of a page's longest line that a line within a sentence exceeds
-_MIN_LINES = 3  # of a page whose last line may go on for its length alone
+_MIN_LINES = 3  # lines of a page, at least, whose last line may continue on the next page only because it is long
 
 
 class Line(NamedTuple):
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 class ReadPage:
     """A page as it was read: its label, text, packed word boxes, and first and last lines.
 
-    ``heads`` are the first lines of its running text, from the top. ``feet`` are the last ones, from the bottom. From
+    ``heads`` are the first lines of the running text, from the top. ``feet`` are the last lines, from the bottom. From
     position ``aside`` on, the text is not running text.
     """
 
@@ -71,7 +71,7 @@ class ReadPage:
 class ArrangedPage(NamedTuple):
     """The text of a page as it is stored, and its word boxes.
 
-    ``goes_on`` is True if its last sentence continues on the next page.
+    ``goes_on`` is True if the last sentence of the page continues on the next page.
     """
 
     text: str
@@ -145,9 +145,10 @@ def _chains(found: Sequence[tuple[int, Line]]) -> Iterator[list[tuple[int, Line]
 
 
 def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line]]) -> _Occurrences:
-    """Returns the occurrences of a running line, with whether each is kept.
+    """Returns the occurrences of a running line, each with True if the line is kept there.
 
-    The first one is kept; of a page number, none. All are kept if a number in the line changes and is not the page's.
+    Usually, only the first occurrence is kept. A line that is only a page number is never kept. All occurrences are
+    kept if a number in the line changes and is not the number of the page.
     """
     if _ONLY_NUMBER.fullmatch(words):
         return [(i, line, False) for i, line in chain]
@@ -161,7 +162,9 @@ def _kept(pages: Sequence[ReadPage], words: str, chain: Sequence[tuple[int, Line
 
 
 class _Cut:
-    """The running lines of a page, each with whether it is kept there, and the page's text without the others."""
+    """Cuts running lines from a page's text. ``heads`` and ``feet`` map each running line to True if it is kept on this
+    page.
+    """
 
     def __init__(self, page: ReadPage) -> None:
         self._page, self.heads, self.feet = page, dict[Line, bool](), dict[Line, bool]()
@@ -178,8 +181,8 @@ class _Cut:
     def text_and_boxes(self, before: bool, after: bool) -> tuple[str, list[WordBox]]:
         """Returns the page's text, with the lines that are kept, and its word boxes.
 
-        ``before`` is True if its first sentence begins on the page before, ``after`` if its last one continues on the
-        next page.
+        ``before`` is True if the page's first sentence begins on the page before, ``after`` if its last sentence
+        continues on the next page.
         """
         page, (start, end) = self._page, self.body
         boxes = unpack(page.packed)

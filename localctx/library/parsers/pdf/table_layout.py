@@ -61,7 +61,7 @@ def _ruled_table(grid: RuledGrid, words: Sequence[Box]) -> PageTable | None:
 
 
 def _table(top: float, bottom: float, rows: Sequence[Sequence[str]]) -> PageTable | None:
-    """Returns rows of cells as a table if most have several cells with text.
+    """Returns rows of cells as a table if most rows have several cells with text, else None.
 
     Rows in a script written from the right begin with their last cell on the page.
     """
@@ -113,9 +113,10 @@ def _number_table(block: Sequence[list[Box]]) -> PageTable | None:
 
 
 def _rows(lines: Sequence[list[list[Box]]], numbers: Sequence[bool], tops: Sequence[float]) -> list[list[list[Box]]]:
-    """Join the lines of a row. A line with neither a first cell nor a number belongs to its nearer neighbour.
+    """Join the lines that belong to one row of a table. A line with neither a first cell nor a number belongs to its
+    nearer neighbour.
 
-    If text is centred vertically, a cell of several lines may begin above the others.
+    If text is centred vertically, a cell of several lines may begin above the other cells of the row.
     """
     rows, above = list[list[list[Box]]](), list[list[Box]]()
     for i, line in enumerate(lines):
@@ -131,7 +132,9 @@ def _rows(lines: Sequence[list[list[Box]]], numbers: Sequence[bool], tops: Seque
 
 
 def _joined(lines: list[list[list[Box]]]) -> list[list[list[Box]]]:
-    """Join two neighbouring columns if no line has text in both: a name on the left over numbers on the right."""
+    """Join two neighbouring columns if no line has text in both, for example if a name on the left stands above numbers
+    on the right.
+    """
     j = 0
     while j + 1 < len(lines[0]):
         if any(line[j] and line[j + 1] for line in lines):
@@ -159,7 +162,7 @@ def _is_numbers(cells: Sequence[str]) -> bool:
 
 
 def _pieces(line: Sequence[Box]) -> list[Box]:
-    """Join the words of a line with less than a column's gap between them."""
+    """Join the words of a line into pieces. The gap between two joined words is narrower than a gap between columns."""
     pieces = [line[0]]
     for word in line[1:]:
         last = pieces[-1]

@@ -11,7 +11,7 @@ from localctx.library.parsers.list_numbers import marked
 from localctx.library.parsers.text_builder import TextBuilder
 
 _SECTIONS = {"part", "chapter", "section", "subsection", "subsubsection", "paragraph", "subparagraph", "title"}
-_SILENT = {  # commands whose arguments are no text, with their number
+_SILENT = {  # commands whose arguments are not text, with the number of arguments
     **dict.fromkeys(["label", "vspace", "hspace", "usepackage", "documentclass", "bibliographystyle", "pagestyle"], 1),
     **dict.fromkeys(["thispagestyle", "hypersetup", "geometry", "graphicspath", "index", "cmidrule", "cline"], 1),
     **dict.fromkeys(["phantom", "selectlanguage", "pagenumbering", "theoremstyle", "nocite", "color", "href"], 1),
@@ -82,9 +82,10 @@ def read(text: str) -> TextBuilder:
 
 
 def _argument(text: str, start: int) -> tuple[str, int]:
-    """Returns (the argument in braces at ``start``, the position after it), or ("", a position) without one.
+    """Returns the argument in braces at ``start``, and the position after it. Without an argument, returns "" and the
+    position to go on from.
 
-    Skips optional arguments in brackets before it.
+    Optional arguments in brackets before the braces are skipped.
     """
     while (found := _ARGUMENT.match(text, start)) and found.group(1) != "{":
         start = found.end()
@@ -206,7 +207,9 @@ class _Latex:
 
 
 def _signs(found: re.Match[str]) -> str:
-    """Returns the characters that a token stands for, such as é for an accent, or a formula as it is written."""
+    """Returns the characters that a token stands for, such as é for a letter with an accent. A formula is returned as
+    it is written.
+    """
     if found["accent"]:
         letter = (found["braced"] or found["bare"]).removeprefix("\\")
         return unicodedata.normalize("NFC", letter + _ACCENTS[found["accent"][1]])

@@ -52,7 +52,7 @@ def _lines_outside_code(text: str, start: int) -> Iterator[tuple[int, str]]:
 
 
 def _opened(line: str) -> tuple[re.Pattern[str] | None, str]:
-    """Returns the pattern that ends the code or comment which ``line`` begins, or None, and an indent.
+    """Returns the pattern of the end of the code or comment that begins in ``line`` (None: none begins), and an indent.
 
     Each line of a fence inside a list or quote begins with the indent.
     """

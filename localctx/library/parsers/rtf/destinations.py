@@ -15,7 +15,7 @@ STORIES = {"footnote", "annotation", "shptxt", "dptxbxtext"}
 HEADERS = {f"{kind}{which}": kind.title() for kind in ("header", "footer") for which in ("", "l", "r", "f")}
 NUMBERS = {"listtext", "pntext"}  # destinations that hold the printed number of a paragraph
 READ_THROUGH = {"shp", "shpinst", "shpgrp", "fldrslt", "field", "result", "object", "nesttableprops", "shppict", "do"}
-COLLECTED = {"fonttbl", "stylesheet", "atnauthor", "fldinst", "formfield", "ffl"}  # read, and no text themselves
+COLLECTED = {"fonttbl", "stylesheet", "atnauthor", "fldinst", "formfield", "ffl"}  # read, but not as text
 SKIPPED = {
     *("colortbl", "info", "pict", "objdata", "objclass", "nonshppict", "shprslt", "upr", "sp", "sn", "sv", "bkmkstart"),
     *("bkmkend", "ftnsep", "ftnsepc", "ftncn", "aftnsep", "aftnsepc", "aftncn", "xe", "tc", "nonesttables", "template"),

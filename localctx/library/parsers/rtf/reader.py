@@ -16,18 +16,20 @@ _MERGES = {"clvmrg", "clmrg"}
 
 
 class RtfReader:
-    """Reads one RTF file. ``headers_and_footers`` are (``Header`` or ``Footer``, its blocks), filled while reading."""
+    """Reads one RTF file. ``headers_and_footers`` are pairs of ``Header`` or ``Footer`` and its blocks, which are added
+    while the file is read.
+    """
 
     def __init__(self) -> None:
         self.headers_and_footers: list[tuple[str, list[Block]]] = []
         self._states = [RtfState()]
         self._stories = [RtfStory("text")]
-        self._begun: list[bool] = []  # of each open group: whether it began a story
+        self._begun: list[bool] = []  # for each open group: True if it began a story
         self._unread: dict[str, int] = {}
         self._fonts = RtfFonts()
         self._styles = RtfStyles()
         self._bytes = bytearray()
-        self._skip = 0  # letters to pass over after a letter of Unicode
+        self._skip = 0  # letters to skip after a Unicode letter
         self._is_starred = False
         self._cell_words, self._merges = set[str](), list[str]()
         self._author, self._number, self._entry = "", "", ""
@@ -175,7 +177,9 @@ class RtfReader:
                 self._state.destination = "passed over"
 
     def _leave_damaged(self, name: str) -> None:
-        """Continue with the text if ``name`` cannot be in this destination: its closing brace is missing."""
+        """Continue with the text if the control word ``name`` cannot occur in this destination, because the closing
+        brace of the destination is missing.
+        """
         destination = self._state.destination
         begins = name == "pard" and destination != "stylesheet"
         if destination in destinations.FLAT and (name in _ENDS or begins):
@@ -185,7 +189,9 @@ class RtfReader:
             self._story.add(self._number)
 
     def _defined(self) -> RtfFonts | RtfStyles | RtfFormField | None:
-        """Returns the table (fonts, styles or a form field) that the control words here define, or None."""
+        """Returns the object that the control words of the open group define (the fonts, the styles or a form field),
+        or None.
+        """
         match self._state.destination:
             case "fonttbl":
                 return self._fonts
@@ -249,7 +255,7 @@ class RtfReader:
         story = self._story
         match name:
             case "par" | "sect":
-                if not self._state.deleted:  # otherwise the next paragraph goes on in this one
+                if not self._state.deleted:  # otherwise the next paragraph continues this one
                     story.end_paragraph()
             case "pard":
                 story.is_heading, story.level = False, 0

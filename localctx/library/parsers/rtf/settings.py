@@ -24,7 +24,7 @@ class RtfState:
     hidden: bool = False
     deleted: bool = False
     font: int | None = None
-    fallback: int = 1  # letters for older programs after a letter of Unicode
+    fallback: int = 1  # number of letters for older programs after a Unicode letter
 
 
 class RtfFonts:
@@ -105,7 +105,7 @@ class RtfNotes:
 
     def __init__(self) -> None:
         self.is_counted = False
-        self._counts = {"footnote": 1, "endnote": 1}  # of the next one
+        self._counts = {"footnote": 1, "endnote": 1}  # of the next note
         self._forms = {"footnote": "decimal", "endnote": "lowerRoman"}
 
     def label(self, kind: str) -> str:

@@ -8,16 +8,16 @@ _MERGES = {"clvmrg": "above", "clmrg": "left"}
 
 class RtfStory:
     """Collects the blocks of one text, such as the main text or a footnote. ``kind`` is the RTF destination of the
-    text, such as ``footnote``. ``is_hidden`` is True if the reference to it is in hidden or deleted text.
+    text, such as ``footnote``. ``is_hidden`` is True if the reference to this text is in hidden or deleted text.
 
     The reader sets ``number``, ``is_heading``, ``level`` and ``after`` for the open paragraph.
     """
 
     def __init__(self, kind: str, is_hidden: bool = False) -> None:
         self.kind, self.is_hidden = kind, is_hidden
-        self.number = ""  # of the paragraph, as printed
+        self.number = ""  # the number of the paragraph, as printed
         self.is_heading = False
-        self.level = 0  # of the table that the paragraph is in; 0 is outside of tables
+        self.level = 0  # nesting level of the table that the paragraph is in; 0 is outside of tables
         self.after: list[Block] = []
         self._blocks: list[Block] = []
         self._pieces: list[str] = []
@@ -99,7 +99,7 @@ class _TableRows:
 
 
 def merge_of(words: set[str]) -> str:
-    """Returns how a cell is merged, according to its control words ``words``: ``above``, ``left``, or "" if it is
-    not.
+    """Returns how a cell is merged, according to its control words ``words``: ``above``, ``left``, or "" if the cell is
+    not merged.
     """
     return next((merge for word, merge in _MERGES.items() if word in words), "")

@@ -57,7 +57,7 @@ def tokens(data: bytes) -> Iterator[RtfToken]:
 
 
 def _number(digits: bytes | None) -> int | None:
-    """Returns the number of a control word, or None; at most LARGEST."""
+    """Returns the number of a control word, at most LARGEST; None if it has no number."""
     return None if digits is None else max(-LARGEST, min(LARGEST, int(digits[:12])))
 
 

@@ -20,12 +20,12 @@ SUFFIXES = (".csv", ".tsv", ".tab", ".psv")
 
 _SEPARATORS = ",;\t|"
 _SAMPLE = 200  # rows that are examined
-_MAX_LINES = 100  # of one value; more are of a quotation mark that is not closed
+_MAX_LINES = 100  # lines of one value; a longer value comes from a quotation mark that is not closed
 csv.field_size_limit(1 << 30)
 
 
 class _TextCell(SheetCell):
-    """A cell whose value is found when it is asked for: the search for a header asks for that of the first rows."""
+    """A cell whose value is computed on access, because the search for a header needs only the first values."""
 
     __slots__ = ()
 
@@ -37,7 +37,8 @@ class _TextCell(SheetCell):
 def read_csv(text: str) -> TextBuilder | None:
     """Returns the rows of a CSV file as text, or None if the text is not a table.
 
-    It is a table if more than half of its first rows have the same number of columns, more than one.
+    A text is a table if more than half of the first rows have the same number of columns, and this number is greater
+    than one.
     """
     stated = text[4:5] if text[:4].lower() == "sep=" and text[5:6] == "\n" else ""  # Excel's own first line
     separator = stated or _separator(text)

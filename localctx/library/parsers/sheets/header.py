@@ -34,9 +34,9 @@ def find_header(
 
     A block is a run of rows without an empty row; rows of one cell at its start are titles. Names of columns are text,
     or ascending years or days. A first row with a value that occurs again in its column is not a header. A block of
-    fewer than ``enough`` columns may be a form, whose first row is an entry, too. It has a header only if a column has
-    numbers or days throughout. The same holds if ``has_header``, for a later block of a sheet, which may continue the
-    columns of the block before.
+    fewer than ``enough`` columns may be a form, whose first row is an entry like the others. Such a block has a header
+    only if a column has numbers or days throughout. The same holds if ``has_header``: then an earlier block of the
+    sheet has a header, and this block may continue its columns.
     """
     first = next((i for i in range(len(block)) if len(block[i][1]) > 1 or _names_groups(block, i, across)), len(block))
     at = first
@@ -54,8 +54,8 @@ def find_header(
 def _names_groups(block: Sequence[NumberedRow], at: int, across: Across) -> bool:
     """Returns True if row ``at`` names groups of the columns that the row below it names.
 
-    A group name is merged over some of these columns. Or it stands over the first of several columns that have the same
-    name and numbers.
+    The name of a group is in a cell that is merged over some of these columns, or it stands above the first of several
+    columns that have the same name and numbers.
     """
     if at + 2 >= len(block):
         return False
@@ -90,8 +90,8 @@ def _joined(groups: Sequence[Names], names: SheetRow) -> Names:
 
 
 def column_label(name: str) -> str:
-    """Returns the name of a column as it is written in rows. Rows separate values by ``; ``, so it becomes ``, `` in a
-    name.
+    """Returns the name of a column as it is written in rows. Because rows separate values by ``; ``, these characters
+    become ``, `` in a name.
     """
     return name.replace("; ", ", ")
 

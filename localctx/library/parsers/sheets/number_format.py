@@ -1,7 +1,7 @@
 """Shows a number in the format of its cell, unless digits would be lost. Standard library only.
 
-Days and times become ISO 8601, because a format such as 03/04 does not say which is the month. ssf (a port of SheetJS'
-formats, 2020) was tried: it rounds, as a spreadsheet does, and needs babel, 30 MB.
+Days and times become ISO 8601, because a format such as 03/04 does not say which number is the month. ssf (a port of
+SheetJS' formats, 2020) was tried: it rounds, as a spreadsheet does, and needs babel, 30 MB.
 """
 
 import datetime
@@ -36,8 +36,8 @@ _LONGEST = 366  # days of a duration that is shown as a time: a larger number is
 class _Format:
     """A parsed format. ``before`` and ``after`` are printed around a number.
 
-    ``whole`` is the smallest number of digits before the point, ``decimals`` the number after it. ``grouped`` adds
-    commas; ``percent`` multiplies by 100.
+    ``whole`` is the minimum number of digits before the decimal point, ``decimals`` the number of digits after the
+    point. ``grouped`` adds commas; ``percent`` multiplies by 100.
     """
 
     kind: _Kind
@@ -100,7 +100,9 @@ def _number_format(section: str) -> _Format | None:
 
 
 def _marked(match: re.Match[str]) -> str:
-    """Returns the text of a literal in private-use characters, so that it is not taken for digits of the format."""
+    """Returns the text of a literal in private-use characters, so that its characters are not taken for digits of the
+    format.
+    """
     text = match[1] or match[2] or match[3] or ("" if match[0][0] in '*["\\' else " ")
     return "".join(chr(0xF0000 + ord(c)) if ord(c) < 0xFFFF else c for c in text)
 
@@ -124,7 +126,9 @@ def _number(value: float, form: _Format) -> str:
 
 
 def _moment(value: float, kind: _Kind, from_1904: bool) -> object:
-    """Returns a number of days as a day, moment, time or duration; unchanged if no calendar has that day."""
+    """Returns a number of days as a day, moment, time or duration; the number is returned unchanged if the calendar
+    does not have that day.
+    """
     try:
         if kind == "duration" or (kind == "time" and 1 <= value < _LONGEST):
             return datetime.timedelta(days=value)
@@ -137,7 +141,9 @@ def _moment(value: float, kind: _Kind, from_1904: bool) -> object:
 
 
 def _beginning(value: float, from_1904: bool) -> datetime.datetime:
-    """Returns day 0. Excel counts a day that did not exist, February 29, 1900: before it, day 0 is a day later."""
+    """Returns the date of day 0. Excel counts a day that did not exist, February 29, 1900, so for ``value`` before that
+    day, day 0 is a day later.
+    """
     if from_1904:
         return datetime.datetime(1904, 1, 1)
     return datetime.datetime(1899, 12, 31 if value < 60 else 30)

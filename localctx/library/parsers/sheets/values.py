@@ -29,7 +29,7 @@ _DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})")
 @dataclass(frozen=True)
 class Column:
     """How the texts of a column are read: the kind of the column, and a function from a text to its value, or to None
-    if it has none.
+    if the text has no value.
     """
 
     kind: ColumnKind
@@ -40,8 +40,8 @@ def column_of(texts: Iterable[str]) -> Column:
     """Decide how the ``texts`` of a column are read.
 
     The kind of the column is ``number`` or ``day`` if nine in ten of its non-empty texts are numbers or days, else
-    ``text``. The value of a number is a float, that of a day a text such as ``2026-05-01``, that of a text the text
-    itself.
+    ``text``. The value of a number is a float, the value of a day is a text such as ``2026-05-01``, and the value of a
+    text is the text itself.
     """
     filled = [text for text in texts if text.strip()]
     for kind, reader in (("number", _number_reader(filled)), ("day", _day_reader(filled))):
@@ -90,8 +90,9 @@ def _number(match: re.Match[str], point: str) -> float | None:
 def _decimal_point(numbers: Iterable[str]) -> str:
     """Returns the decimal point of a column, ``.`` or ``,``; ``.`` if its numbers do not show it.
 
-    In a number with both separators it is the last one. In a number with one separator, it is that one unless exactly
-    three digits follow. A separator that occurs twice is not the decimal point: the other is.
+    In a number with both separators, the decimal point is the last separator. In a number with one separator, the
+    separator is the decimal point unless exactly three digits follow. If a separator occurs twice, the other one is the
+    decimal point.
     """
     for digits in numbers:
         marks = [c for c in digits if c in ".,"]

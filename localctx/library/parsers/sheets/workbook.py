@@ -90,7 +90,7 @@ def _relations(archive: Archive, part: str) -> list[tuple[str, str, str]]:
     about = posixpath.join(folder, "_rels", f"{name}.rels")
     if about not in archive.names:
         return []
-    members = {member.lower(): member for member in archive.names}  # programs do not agree in capitals
+    members = {member.lower(): member for member in archive.names}  # programs write this name with different capitals
     found = list[tuple[str, str, str]]()
     for element in archive.xml(about):
         target = posixpath.join("/", folder, unquote(element.get("Target", "")))

@@ -1,8 +1,8 @@
 """Reads the sheets of an .xlsx file, row by row. Runs in the child process.
 
-This is own code for two reasons. python-calamine, which reads the other workbooks, leaves out formats, errors, formulas
-without a value, hidden rows and comments, and fills memory up to the farthest cell. openpyxl leaves out merged cells,
-hidden rows and comments when it reads row by row, and otherwise needs 50 times the file's size of memory.
+No library is used, for two reasons. python-calamine, which reads the other workbooks, leaves out formats, errors,
+formulas without a value, hidden rows and comments, and fills memory up to the farthest cell. openpyxl leaves out merged
+cells, hidden rows and comments when it reads row by row, and otherwise needs 50 times the file's size of memory.
 """
 
 import datetime
@@ -59,7 +59,7 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
 
 
 def _read_sheet(archive: Archive, book: Workbook, name: str, part: str, builder: TextBuilder) -> None:
-    """Append one sheet. Of a damaged sheet, appends the rows before the damage."""
+    """Append one sheet. If the sheet is damaged, append the rows before the damage."""
     if part not in archive.names:
         builder.note_unread(f"the sheet {name}, which is missing in the file")
         return
@@ -164,12 +164,12 @@ class _SheetReader:
                     formats, at = self._book.formats, int(style)
                     code = formats[at] if at < len(formats) else "General"
                     return shown_cell(float(value), code, self._book.from_1904)
-        except (ValueError, IndexError):  # of a damaged cell, what it says
+        except (ValueError, IndexError):  # a damaged cell is read as the text that it has
             pass
         return cell(unescaped(value))
 
     def _shared(self, index: str) -> SheetCell | None:
-        """Returns the cell of a shared text; None, and counts it, if that is missing."""
+        """Returns the cell of a shared text. If the text is missing, counts it as missing and returns None."""
         try:
             return cell(self._book.strings[int(index)])
         except (ValueError, IndexError):
@@ -202,7 +202,7 @@ def _comments(archive: Archive, part: str) -> dict[int, list[Comment]]:
 
 
 def _comments_in(root: ElementTree.Element) -> Iterator[tuple[str, str, str]]:
-    """Yields the cell, author and text of each comment of a part."""
+    """Yields the cell, the author and the text of each comment in a part of comments."""
     authors = [e.text or "" for e in root.iter() if local(e.tag) == "author"]
     for element in root.iter():
         if local(element.tag) in ("comment", "threadedComment"):
