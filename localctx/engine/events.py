@@ -7,7 +7,7 @@ from typing import Any
 from localctx.engine.request_report import AnswerReport, PrepareReport
 
 WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
-"""Letters of a page map: the tier of a page, or that heads kept only part of it, or that it was dropped or is open."""
+"""The letters of a page map. They stand for the tier of a page, or for a page that is kept in part, dropped or open."""
 
 COUNTED = {
     "reading": "tokens",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
 READER = "Question: {question}"  # for models with an adapter trained on this form (packaging/train_reader.py)
 RANKING = READER
-"""The form for the likelihood of a question, whatever form it is answered in."""
+"""The form in which the likelihood of a question is computed, whatever the form in which it is answered."""
 
 AS_IT_IS = "{question}"
 NOT_SAID = "The document does not say."

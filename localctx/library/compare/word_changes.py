@@ -9,7 +9,7 @@ from localctx.library.compare.dates import dates_in
 from localctx.library.compare.meaning import NUMBERS, WordRun
 
 WordRange = tuple[int, int, int, int]
-"""The first word and the end of a run in the old words, then of one in the new words."""
+"""A run of old words and the run of new words that replaces it: (old start, old end, new start, new end)."""
 
 
 def changed_runs(old: Sequence[Clause], new: Sequence[Clause]) -> list[tuple[WordRun, WordRun]]:

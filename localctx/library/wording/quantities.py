@@ -16,7 +16,7 @@ from localctx.library.wording.word_forms import form_of
 QuantityKind = Literal["money", "date", "duration", "number"]
 
 _DAYS = {"day": (1.0, 1.0), "week": (7.0, 7.0), "month": (28.0, 31.0), "year": (365.0, 366.0)}
-"""The fewest and the most days of a unit of time; of several months or years too, so to compare them is safe."""
+"""The minimum and the maximum number of days of a unit of time. Multiplied, they also bound several such units."""
 
 _LIKE = {"week": ("day", 7), "year": ("month", 12)}
 _WORKING = (

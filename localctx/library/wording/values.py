@@ -48,7 +48,9 @@ _SCALES = {
     **{"milione": 6, "milioni": 6, "mln": 6, "亿": 8, "億": 8, "billion": 9, "milliard": 9, "milliards": 9},
     **{"Milliarde": 9, "Milliarden": 9, "Mrd.": 9, "Mrd": 9, "Billion": 12, "Billionen": 12, "billones": 12},
 }
-"""Words after a number that multiply it, with the power of ten. The English billion is written small within a text."""
+"""The powers of ten by which words after a number multiply it. A billion is 10^9 in English, where it is in lower case
+within a text; the German Billion is 10^12.
+"""
 
 _SCALE = re.compile(
     rf"\s?({'|'.join(sorted(map(re.escape, _SCALES), key=len, reverse=True))})(?:(?<=[千万萬亿億])|(?!\w))"
