@@ -343,7 +343,7 @@ def held_out_figures(decoder: LoraDecoder, reader: DocumentReader, held_out: Seq
     answered, unanswered = ([hit for not_said, hit in outcomes if not_said == kind] for kind in (False, True))
     return {
         "loss": round(float(sum(loss for loss, _, _ in results)) / sum(count for _, count, _ in results), 4),
-        "word for word": round(sum(answered) / len(answered), 3),
+        "word for word": round(sum(answered) / max(1, len(answered)), 3),
         "told so": round(sum(unanswered) / max(1, len(unanswered)), 3),
     }
 

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -135,7 +136,7 @@ def _check_source(session: "Session", source: str) -> None:
     """Raise DocumentError for a source that is neither an absolute path nor a stored document. In this process, a
     relative path would mean another file.
     """
-    if not source.startswith("/") and not session.runtime.read_store(lambda store: store.documents.has(source)):
+    if not Path(source).is_absolute() and not session.runtime.read_store(lambda store: store.documents.has(source)):
         raise DocumentError(f"{source} does not exist", "check the name and the folder")
 
 
