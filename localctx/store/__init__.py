@@ -1,4 +1,4 @@
-"""The persistent store of documents, page names and page payloads. It knows pages, not models."""
+"""The persistent store of documents and KV pages. It stores pages as bytes, and does not depend on models."""
 
 import sys
 import threading

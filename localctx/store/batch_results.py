@@ -1,4 +1,6 @@
-"""Batch results: one result per document and recipe, and the output files that hold it."""
+"""Batch results: one result per document and recipe (a hash of the task, model and settings). Also records which output
+file has which result.
+"""
 
 import json
 import time
@@ -32,7 +34,7 @@ class BatchResults:
         self._db.table("results").upsert(row, pk=("document", "recipe"))
 
     def of(self, document: str) -> Iterator[dict[str, Any]]:
-        """Yields all results for a document, oldest first; not the intermediate ones."""
+        """Yields all results for a document, oldest first, except the intermediate ones (see ``parts``)."""
         where = "document = ? AND instr(recipe, '/') = 0 ORDER BY made"
         yield from (
             json.loads(row["result"]) for row in self._db.query(f"SELECT result FROM results WHERE {where}", [document])
@@ -59,8 +61,8 @@ class BatchResults:
             self._db.execute(where, [document, part_of(recipe, "%")])
 
     def written(self, file: str) -> str | None:
-        """Returns the description of the result in the output file ``file``, as ``note_written`` recorded it last; None
-        if it recorded none.
+        """Returns the description of the result in the output file ``file``, as ``note_written`` last recorded it, or
+        None if nothing was recorded for this file.
         """
         row = next(iter(self._db.query("SELECT holds FROM written WHERE file = ?", [file])), None)
         return row["holds"] if row else None
@@ -72,16 +74,16 @@ class BatchResults:
         self._db.table("written").upsert({"file": file, "document": document, "holds": holds}, pk="file")
 
     def written_rows(self, table: str) -> dict[str, dict[str, Any]]:
-        """Returns the rows of the output table ``table`` (a file) as JSON, by the paths of their documents, as
-        ``note_rows`` recorded them.
+        """Returns the rows of the output table ``table`` (a file) as JSON, as ``note_rows`` recorded them. The keys are
+        the paths of the documents.
         """
         start = _row_name(table, "")
         rows = self._db.query("SELECT file, holds FROM written WHERE substr(file, 1, ?) = ?", [len(start), start])
         return {row["file"].removeprefix(start): json.loads(row["holds"]) for row in rows}
 
     def note_rows(self, table: str, rows: Iterable[Mapping[str, Any]], removed: Iterable[str]) -> None:
-        """Record that the output table ``table`` (a file) now has these rows, which are JSON with ``path`` and
-        ``document``. The rows of the paths ``removed`` are no longer in it.
+        """Record that the output table ``table`` (a file) now has these rows, which are JSON objects with ``path`` and
+        ``document``, and no longer has the rows of the paths ``removed``.
         """
         with self._db.atomic():
             for path in removed:
@@ -101,7 +103,7 @@ class BatchResults:
 
 
 def _row_name(table: str, path: str) -> str:
-    """Returns the name under which the row of the document at ``path`` is recorded."""
+    """Returns the name under which the row of the document at ``path`` is recorded, among the names of output files."""
     return f"{table}\n{path}"
 
 

@@ -1,6 +1,8 @@
-"""Exports and imports a prepared document as one safetensors file: ``text``, and ``<cache>/<page>`` for each page.
+"""Exports and imports a prepared document (its text and KV pages) as one safetensors file. The tensors are ``text``,
+and ``<cache>/<page>`` for each page.
 
-The metadata holds a JSON manifest and its SHA-256. Opening a file runs no code from it and verifies its contents.
+The metadata holds a JSON manifest and its SHA-256. Opening a file verifies its contents, and runs no code from the
+file.
 """
 
 import hashlib
@@ -33,8 +35,8 @@ _MAX_NAME = 255  # characters
 
 @dataclass(frozen=True)
 class BundlePage:
-    """The entry of one page in the manifest: its ``name``, its ``tokens`` as packed by ``pack_tokens``, its size in
-    bytes and its checksum.
+    """One page in the manifest of an exported document: name, tokens (as ``pack_tokens`` packs them), size in bytes,
+    and checksum.
     """
 
     name: bytes
@@ -77,11 +79,12 @@ class Bundle:
 
 
 def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[int, int]:
-    """Export a document, with the pages of the caches that have only this document, to the new file ``path``. Returns
-    the size of the file in bytes and the number of pages.
+    """Export a document to the new file ``path``, with its KV pages. Left out are caches of several documents, of chats
+    and of parts of the document, and caches with snapshots. Returns the size of the file in bytes and the number of
+    pages.
 
-    The file contains no local paths of the document or the model. Raises DocumentError if ``path`` exists or cannot be
-    written.
+    The file does not contain local paths of the document or the model. Raises DocumentError if ``path`` exists or
+    cannot be written.
     """
     if path.exists():
         raise DocumentError(f"{path} exists", "choose another name, or remove it first")
@@ -104,7 +107,7 @@ def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[in
 
 def open_bundle(path: Path) -> Bundle:
     """Open a file that ``export_document`` wrote, and check its manifest and text. Raises DocumentError if the file is
-    damaged or is no such file.
+    damaged or is not an exported document.
     """
     with _document_errors(path), _open_archive(path) as file:
         metadata = file.metadata() or {}
@@ -123,12 +126,12 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache], bool], budget: int) -> int:
-    """Store the document of the bundle, and those of its caches for which ``accept`` returns True. Returns the number
+    """Store the bundle's document, and the caches in the bundle for which ``accept`` returns True. Returns the number
     of pages stored.
 
-    Rows are committed in one transaction. Afterwards, all stored pages take at most ``budget`` bytes. ``accept`` must
-    check that the fingerprint, tokens and sizes of a cache match a local model. Raises DocumentError for a damaged
-    page, StoreError if there is no room.
+    The document and its caches are committed in one transaction. Afterwards, the store takes at most ``budget`` bytes
+    for pages and original files. ``accept`` must check that the fingerprint, tokens and sizes of a cache match a local
+    model. Raises DocumentError for a damaged page, and StoreError if there is no room.
     """
     taken = [(i, cache) for i, cache in enumerate(bundle.caches) if accept(cache)]
     with store_errors(store.home), ExitStack() as stack:

@@ -1,4 +1,6 @@
-"""Caches: records which stored pages, by name, hold the documents for a model. Also stores measured rates."""
+"""Caches: a cache lists the stored pages, by name, that one model has for some documents. Also stores measured rates,
+such as prefill tokens per second.
+"""
 
 import hashlib
 import json
@@ -42,8 +44,8 @@ class CacheRow:
 def cache_id(
     fingerprint: bytes, documents: Sequence[str], chat: str | None = None, branch: int = 0, part: str = ""
 ) -> str:
-    """Returns the id of the cache of ``documents``, read in this order. ``part`` names the part of the documents that
-    is read (empty: all). With ``chat``, returns the id of the cache of a branch of that chat.
+    """Returns the id of the cache of ``documents`` in this order. ``part`` names the part of the documents that the
+    cache has (empty: all). With ``chat``, returns the id of the cache of a branch of that chat.
     """
     owner = "".join(documents) + (f"#{part}" if part else "") + (f"/{chat}/{branch}" if chat else "")
     return hashlib.sha256(fingerprint + owner.encode()).hexdigest()
@@ -72,7 +74,7 @@ class Caches:
 
         ``part`` names the part of the documents that was read, if not all. A cache with a ``chat`` belongs to a
         ``branch`` of the chat (see ``Chats.branch_of``), and is removed with the chat, or with one of its documents.
-        (``share`` then also registers its document pages under the cache of the documents alone.)
+        ``share`` can register the document pages of such a cache also under the cache of the documents alone.
         """
         cache = cache_id(fingerprint, documents, chat, branch, part)
         now = time.time()
@@ -122,8 +124,8 @@ class Caches:
         return [row["document"] for row in rows]
 
     def ready_tokens(self, ids: Sequence[str]) -> dict[str, int]:
-        """Returns the numbers of tokens of those caches among ``ids`` whose pages are all stored, by the id of the
-        cache.
+        """Returns the number of tokens of each cache in ``ids`` whose pages are all stored, by the id of the cache.
+        Other caches are left out.
         """
         where = "state = 'ready' AND id IN (SELECT value FROM json_each(?))"
         rows = self._db.query(f"SELECT id, tokens FROM caches WHERE {where}", [json.dumps(list(ids))])
@@ -151,8 +153,8 @@ class Caches:
         return row["pages"], row["tokens"], row["bytes"]
 
     def evictable(self, using: str = "") -> list[CacheRow]:
-        """Returns the caches whose pages may be evicted. These are all but the cache ``using``, which is in use, and
-        the caches of pinned documents.
+        """Returns the caches whose pages may be evicted. All caches are returned except the cache ``using``, which is
+        in use, and the caches of pinned documents.
         """
         return [c for c in self._rows(f"NOT ({_UNEVICTABLE})", using) if c.pages]
 
@@ -221,7 +223,7 @@ class Caches:
 
     def rate(self, fingerprint: bytes, what: str = "prefill") -> float | None:
         """Returns the last rate that was measured with the model and codec of ``fingerprint``, in tokens per second;
-        None if there is none. ``what`` names the rate, such as ``prefill``.
+        None if no rate was measured. ``what`` names the rate, such as ``prefill``.
         """
         key = [_rate_key(fingerprint, what)]
         row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", key)), None)

@@ -12,8 +12,8 @@ AROUND = 40  # characters shown before and after the first word found
 
 @dataclass(frozen=True)
 class FoundChat:
-    """A chat that a search found. ``said`` is the line of a message around the words; it is empty if only the title has
-    the words.
+    """A chat that a search found. ``said`` is the text of a message around the first word found; it is empty if only
+    the title has the words.
     """
 
     chat: Chat
@@ -22,7 +22,7 @@ class FoundChat:
 
 def find_chats(db: Database, chats: Chats, words: str, limit: int = 30) -> list[FoundChat]:
     """Returns at most ``limit`` chats with all ``words`` in their title or in one message, most recently used first.
-    Returns none if ``words`` has no words.
+    The result is empty if ``words`` has no words.
     """
     wanted = words.casefold().split()
     if not wanted:

@@ -13,7 +13,7 @@ from sqlite_utils import Database
 
 from localctx.errors import ChatError
 
-SUMMARY = "summary"  # the role of a message that stands for all before it
+SUMMARY = "summary"  # the role of a message that summarizes, and replaces, all messages before it
 UNTITLED = "New chat"
 _BELOW = """WITH RECURSIVE below(id) AS (
     VALUES(?) UNION SELECT messages.id FROM messages JOIN below ON parent = below.id
@@ -23,7 +23,8 @@ _ABOVE = """WITH RECURSIVE above(id, parent, depth) AS (
     UNION ALL SELECT messages.id, messages.parent, depth + 1 FROM messages JOIN above
     ON messages.id = above.parent AND messages.id < above.id
 )"""
-_NAMED = "SELECT files.name FROM files WHERE files.document = {} AND files.name = {} LIMIT 1"  # of two names, the asked
+# the given name, if one of the document's files has it
+_NAMED = "SELECT files.name FROM files WHERE files.document = {} AND files.name = {} LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,9 @@ class ChatDocument:
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat. ``leaf`` is the last message of the branch that is shown, None before the first message."""
+    """A stored conversation. ``leaf`` is the id of the last message of the branch that is shown, or None if there is no
+    message.
+    """
 
     id: str
     title: str
@@ -49,8 +52,8 @@ class Chat:
 
     @property
     def removed_documents(self) -> str:
-        """The names of the chat's documents, if all of them were removed from the library, so that it can answer
-        nothing. Empty otherwise, and for a chat about the library or a collection.
+        """The names of the chat's documents, if all of them were removed from the library, so that the chat can no
+        longer answer. Empty otherwise, and always empty for a chat about the library or a collection.
         """
         gone = [d.name for d in self.documents if d.removed]
         wider = self.settings.get("library") or self.settings.get("collection")
@@ -59,8 +62,8 @@ class Chat:
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a chat. ``stopped`` says how an answer ended, such as ``eos``, ``length`` or ``cancelled`` (then
-    ``text`` is partial). It is empty for a question.
+    """One message of a chat. ``stopped`` says how an answer ended, such as ``eos`` (complete), ``length`` or
+    ``cancelled`` (``text`` is partial). ``stopped`` is empty for a question.
     """
 
     id: int
@@ -77,8 +80,8 @@ class Message:
     def unfinished(self) -> bool:
         """True for an answer that was cut at the length limit or cancelled, and can be continued.
 
-        Only answers in the modes ``full`` and ``retrieve`` can be continued: other answers are put together from
-        several.
+        Only answers in the modes ``full`` and ``retrieve`` can be continued: an answer in another mode is combined from
+        several generated texts.
         """
         cut = self.role == "assistant" and self.stopped in ("length", "cancelled") and bool(self.text)
         return cut and self.stats.get("mode") in ("full", "retrieve")
@@ -115,7 +118,7 @@ class Chats:
         return [self._chat(row) for row in self._db.query("SELECT * FROM chats ORDER BY used DESC, id")]
 
     def find(self, query: str) -> Chat:
-        """Returns the one chat with this id, id prefix or title. Raises ChatError for none or several."""
+        """Returns the one chat with this id, id prefix or title. Raises ChatError if no chat matches, or several."""
         prefix = query if len(query) > 3 else "never"  # a shorter prefix is ambiguous
         matches = [c for c in self.all() if c.title == query or c.id.startswith(prefix)]
         if not matches:
@@ -125,8 +128,8 @@ class Chats:
         return matches[0]
 
     def add_document(self, chat: str, document: str, name: str = "") -> None:
-        """Add a stored document to a chat. ``name`` is the name of the file that is meant, if the document has several;
-        empty for the document's name.
+        """Add a stored document to a chat. If the document was read from several files, ``name`` is the name of the
+        file that the user meant; if empty, the document's own name is used.
         """
         last = "SELECT coalesce(max(position), -1) FROM chat_documents WHERE chat = :chat"
         self._db.execute(
@@ -154,7 +157,7 @@ class Chats:
         self._db.execute(f"DELETE FROM chat_documents WHERE chat = ? AND {gone}", [chat])
 
     def set(self, chat: str, settings: dict[str, Any]) -> None:
-        """Change the given settings of a chat; its other settings stay."""
+        """Change these ``settings`` of a chat; the chat's other settings stay."""
         self._db.table("chats").update(chat, {"settings": json.dumps(self.get(chat).settings | settings)})
 
     def last(self) -> Chat:
@@ -169,7 +172,7 @@ class Chats:
         self._db.table("chats").update(chat, {"title": _line(title)})
 
     def remove(self, chat: str) -> None:
-        """Remove a chat and its messages. Remove its caches first."""
+        """Remove a chat and its messages. The caller must remove the chat's caches first."""
         for table, column in (("messages", "chat"), ("chat_documents", "chat"), ("chats", "id")):
             self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [chat])
 
@@ -183,7 +186,9 @@ class Chats:
         stats: dict[str, Any] | None = None,
         stopped: str = "",
     ) -> Message:
-        """Add a message after ``parent`` (None: a first message) and show its branch from now on."""
+        """Add a message after the message ``parent`` (None: as a first message). The chat then shows the branch that
+        ends with the new message.
+        """
         assert parent is None or self.message(parent).chat == chat, "a message of another chat"
         now = time.time()
         row = {"chat": chat, "parent": parent, "role": role, "text": text, "stopped": stopped, "created": now}
@@ -196,8 +201,8 @@ class Chats:
     def extend(
         self, message: int, text: str, citations: Iterable[dict[str, Any]], stats: dict[str, Any], stopped: str
     ) -> Message:
-        """Store the whole ``text`` of an answer that was continued, in place of its text so far. Raises ChatError if
-        its chat was deleted.
+        """Replace the text of an answer that was continued by ``text``, the whole answer. Returns the changed message.
+        Raises ChatError if the chat was deleted.
         """
         chat = self.message(message).chat
         more = {"citations": json.dumps(list(citations)), "stats": json.dumps(stats)}
@@ -207,13 +212,13 @@ class Chats:
         return self.message(message)
 
     def edit(self, message: Message, text: str) -> Message:
-        """Add an edited version of a message as a new branch beside it, and show that branch. Returns the new
-        message.
+        """Add an edited version of a message as the start of a new branch, and show that branch. The old version stays.
+        Returns the new message.
         """
         return self.append(message.chat, message.parent, message.role, text)
 
     def message(self, message: int) -> Message:
-        """Returns one message. Raises ChatError if its chat was deleted."""
+        """Returns the message with this id. Raises ChatError if there is none, because the chat was deleted."""
         for row in self._db.query("SELECT * FROM messages WHERE id = ?", [message]):
             return _message(row)
         raise _deleted()
@@ -234,7 +239,9 @@ class Chats:
         ]
 
     def quoting(self, document: str) -> list[Chat]:
-        """Returns the chats with messages that are about a document or cite it, most recently used first."""
+        """Returns the chats, most recently used first, that are about a document or have a message that cites the
+        document. Chats without messages are left out.
+        """
         rows = self._db.query(
             """SELECT DISTINCT chat FROM messages WHERE instr(citations, :document)
             OR chat IN (SELECT chat FROM chat_documents WHERE document = :document)""",
@@ -263,8 +270,8 @@ class Chats:
         return [_message(row) for row in rows]
 
     def versions(self, chat: str) -> dict[int | None, list[int]]:
-        """Returns, for each message of a chat, the ids of the messages that follow it, oldest first. Several such
-        messages are versions of each other. The key None has the first messages.
+        """Returns, for the id of each message with replies, the ids of its replies, oldest first. Replies to the same
+        message are versions of each other. The key None has the ids of the first messages.
         """
         following: dict[int | None, list[int]] = {}
         for row in self._db.query("SELECT id, parent FROM messages WHERE chat = ? ORDER BY id", [chat]):
@@ -284,11 +291,11 @@ class Chats:
         return self.message(row["leaf"])
 
     def branch_of(self, message: int) -> int:
-        """Returns the id of the branch with ``message``: the id of the last edited message on the path to ``message``,
-        or else of the first message.
+        """Returns the id of the branch that contains ``message``: the id of the last edited message on the path to
+        ``message``, or of the first message if none was edited.
 
-        The id stays the same while the branch grows. The branch's cache is stored under this id; an edit starts another
-        cache.
+        The id stays the same while the branch grows. The KV cache of a branch is stored under this id, so an edit
+        starts another cache.
         """
         rows = self._db.query(
             f"""{_ABOVE} SELECT above.id FROM above JOIN messages USING (id) WHERE above.parent IS NULL OR EXISTS
@@ -321,5 +328,5 @@ def _message(row: dict[str, Any]) -> Message:
 
 
 def _line(title: str) -> str:
-    """Returns a title as one non-empty line."""
+    """Returns a title as one line; an empty title becomes UNTITLED."""
     return " ".join(title.split()) or UNTITLED

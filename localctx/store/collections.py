@@ -37,16 +37,16 @@ class Collections:
         return [Collection(row["id"], row["name"], len(self.documents(row["id"]))) for row in list(rows)]
 
     def find(self, name: str) -> int | None:
-        """Returns the id of the collection with this name, ignoring case, or None."""
+        """Returns the id of the collection with this name, or None. Upper and lower case are treated alike."""
         wanted = _line(name).casefold()
         return next(
             (c["id"] for c in self._db.query("SELECT * FROM collections") if c["name"].casefold() == wanted), None
         )
 
     def add(self, name: str, documents: Sequence[str]) -> int:
-        """Put stored documents, given by id, into the collection ``name``; returns its id.
+        """Put stored documents, given by id, into the collection ``name``. Returns the collection's id.
 
-        Creates the collection if needed. Raises UsageError for an empty name.
+        Creates the collection if it does not exist. Raises UsageError for an empty name.
         """
         if not _line(name):
             raise UsageError("a collection needs a name", "type one")
@@ -62,8 +62,8 @@ class Collections:
         return collection
 
     def take_out(self, collection: int, documents: Sequence[str]) -> None:
-        """Remove documents and their earlier versions from a collection. The collection stays, even if it is empty
-        then.
+        """Remove documents and their earlier versions from a collection. The collection stays, even if it becomes
+        empty.
         """
         earlier = """WITH RECURSIVE earlier(id) AS (
             VALUES(?) UNION SELECT documents.id FROM documents JOIN earlier ON superseded = earlier.id)"""
@@ -78,13 +78,13 @@ class Collections:
             self._db.execute("DELETE FROM collections WHERE id = ?", [collection])
 
     def documents(self, collection: int) -> list[str]:
-        """Returns the ids of a collection's documents, sorted by name. Of a document with several versions, it returns
-        the newest one.
+        """Returns the ids of a collection's documents, sorted by name. If a document has several versions, only the
+        newest is returned.
         """
         return [row["id"] for row in self._db.query(_CURRENT, [collection])]
 
     def names(self) -> dict[str, list[str]]:
-        """Returns the names of the collections that each document is in, by the id of the document."""
+        """Returns a dict from the id of each document to the names of the collections that contain it."""
         names = dict[str, list[str]]()
         for collection in self.all():
             for document in self.documents(collection.id):

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class DaemonThreads:
     """Runs functions in at most ``count`` daemon threads. A function that hangs blocks only its own thread.
 
-    The standard library's executors would wait for their threads when the process exits.
+    A ThreadPoolExecutor would instead wait for its threads when the process exits.
     """
 
     def __init__(self, count: int) -> None:
@@ -20,7 +20,7 @@ class DaemonThreads:
         self._queue = SimpleQueue[tuple[Future[Any], Callable[[], Any]]]()
 
     def submit(self, function: Callable[[], T]) -> "Future[T]":
-        """Run ``function`` as soon as a thread is free. Returns its future."""
+        """Run ``function`` as soon as a thread is free. Returns a future of the result."""
         future = Future[T]()
         self._queue.put((future, function))
         if self._started < self._count:

@@ -18,7 +18,7 @@ COPIES = 2  # copies of the database made before migrations; older ones are dele
 class _Connection(sqlite3.Connection):
     """A connection whose transactions take the write lock at their start, so that two processes wait for each other.
 
-    If both read first and then wrote, SQLite would refuse one at once.
+    If both processes read first and then wrote, SQLite would refuse one of the writes immediately.
     """
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
@@ -26,7 +26,9 @@ class _Connection(sqlite3.Connection):
 
 
 def open_database(file: Path) -> Database:
-    """Open the database ``file``; create or migrate it if needed. Raises StoreError, sqlite3.Error, OSError."""
+    """Open the database ``file``; create or migrate it if needed. Raises StoreError if a newer version has written the
+    database, and sqlite3.Error or OSError if it cannot be opened.
+    """
     connection = sqlite3.connect(file, timeout=30, check_same_thread=False, factory=_Connection)
     try:
         return _prepare(Database(connection), file)

@@ -24,13 +24,14 @@ Kind = Literal["document", "chat"]
 TableRows = dict[str, list[dict[str, Any]]]
 _TABLES: dict[str, str] = {"document": "documents", "chat": "chats"}
 _MADE_AGAIN = ("chunks", "indexed", "caches", "cache_documents")  # rebuilt from the text at the next question
-_WITHOUT_KEY = (("document", "written", "document"),)  # (kind, table, column) that names the item without a foreign key
+# columns that refer to an item of this kind without a foreign key: (kind, table, column)
+_WITHOUT_KEY = (("document", "written", "document"),)
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """A deleted document or chat in the trash. ``kind`` is ``document`` or ``chat``, ``item`` is its id, and ``name``
-    the name it had. The time of the deletion is in seconds since 1970.
+    """A deleted document or chat in the trash. ``kind`` is ``document`` or ``chat``, ``item`` is the id of the document
+    or chat, and ``name`` is the name that it had. ``deleted`` is the time of the deletion in seconds since 1970.
     """
 
     id: int
@@ -47,7 +48,7 @@ def left_in_trash(deletion: Deletion) -> str:
 
 
 class Deletions:
-    """The trash of a store."""
+    """The trash of a store: keeps the rows of deleted documents and chats, and restores them."""
 
     def __init__(self, db: Database, files: DocumentFiles) -> None:
         self._db, self._files = db, files
@@ -71,8 +72,8 @@ class Deletions:
         return Deletion(deletion, **row)
 
     def restore(self, deletion: int) -> Deletion:
-        """Restore the document or chat of a deletion, given by its number. Raises StoreError if it is no longer in the
-        trash.
+        """Restore the document or chat that the deletion with this id moved to the trash. Raises StoreError if the
+        deletion is no longer in the trash.
         """
         with self._db.atomic():
             columns = "id, kind, item, name, deleted, rows"
@@ -90,15 +91,17 @@ class Deletions:
         return Deletion(**row)
 
     def forget(self, before: float, only: Sequence[int] | None = None) -> None:
-        """Delete for good what was moved to the trash before the time ``before`` (in seconds since 1970). If ``only``
-        is given, delete only those with these numbers.
+        """Delete for good the deletions from before the time ``before`` (in seconds since 1970). If ``only`` is given,
+        delete only those of them whose ids are in ``only``.
         """
         old = [row["id"] for row in self._db.query("SELECT id FROM deletions WHERE deleted < ?", [before])]
         for deletion in old if only is None else set(old) & set(only):
             self._db.execute("DELETE FROM deletions WHERE id = ?", [deletion])
 
     def find(self, query: str) -> Deletion:
-        """Returns the latest deletion with this number, name or id prefix. Raises StoreError if there is none."""
+        """Returns the latest deletion that ``query`` names: by the id of the deletion, or by the name or the beginning
+        of the id of the deleted item. Raises StoreError if there is none.
+        """
         prefix = query if len(query) > 3 else "never"  # a shorter prefix is ambiguous
         for d in self.all():
             if query in (str(d.id), d.name) or d.item.startswith(prefix):
@@ -126,9 +129,10 @@ class Deletions:
         return rows["chats"][0]["title"] if kind == "chat" else rows["documents"][0]["name"]
 
     def _insert(self, kept: TableRows, first: str) -> None:
-        """Insert rows again, those of the table ``first`` before all others.
+        """Insert the kept rows again; the rows of the table ``first`` are inserted before all others.
 
-        Existing rows stay. Skips rows whose foreign key is gone, such as a collection that was removed.
+        Existing rows are not changed. Skips rows that refer to a row that no longer exists, such as a removed
+        collection.
         """
         new = self._insert_rows(first, kept.pop(first))
         for table, rows in kept.items():
@@ -147,7 +151,7 @@ class Deletions:
         return inserted
 
     def _free_numbers(self, kept: TableRows) -> None:
-        """Renumber a chat's messages if newer messages took any of their ids."""
+        """Give the kept messages of a chat new ids if newer messages took any of the old ids."""
         taken = {row["id"] for row in self._db.query("SELECT id FROM messages")}
         if not any(m["id"] in taken for m in kept["messages"]):
             return
@@ -159,10 +163,10 @@ class Deletions:
             chat["leaf"] = numbers.get(chat["leaf"])
 
     def _order_versions(self, document: str, files: list[dict[str, Any]]) -> None:
-        """Give a restored document its files again, except those whose path has got a newer document.
+        """Assign a restored document its files again, except files from whose path a newer document was read meanwhile.
 
-        Without any file, it becomes an older version of that document. First clears a successor that was deleted
-        meanwhile.
+        If no file is left, the restored document becomes an older version of the newer document. If its own newer
+        version was deleted meanwhile, that link is removed first.
         """
         gone = "id = ? AND superseded NOT IN (SELECT id FROM documents)"
         self._db.execute(f"UPDATE documents SET superseded = NULL WHERE {gone}", [document])
@@ -178,7 +182,7 @@ class Deletions:
         )
 
     def _is_older(self, there: DocumentFile | None, document: str) -> bool:
-        """True if a path has an older document than this one."""
+        """Returns True if the file ``there`` exists and its document was added before ``document``."""
         added = "SELECT 1 FROM documents AS a, documents AS b WHERE a.id = ? AND b.id = ? AND a.added < b.added"
         return bool(there and list(self._db.query(added, [there.document, document])))
 

@@ -1,5 +1,5 @@
-"""DiskReserve: a file that reserves disk space. On a full disk it is deleted first, because deleting from the database
-needs space for a journal.
+"""DiskReserve: a file that reserves disk space. On a full disk the file is deleted before rows are deleted from the
+database, because the journal of the database needs space.
 """
 
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from localctx.budget import measure_disk
 
-SMALLEST, LARGEST = 1 << 20, 16 << 20  # bytes; between these bounds, the size of the database
+SMALLEST, LARGEST = 1 << 20, 16 << 20  # bytes; the reserve has the size of the database, within these bounds
 
 
 class DiskReserve:
     """Reserves disk space in ``file``, so that deletions from the ``database`` file are possible on a full disk.
 
-    Errors of the disk are ignored, because the reserve is optional.
+    Disk errors are ignored, because the reserve is optional.
     """
 
     def __init__(self, file: Path, database: Path) -> None:

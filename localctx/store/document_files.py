@@ -1,5 +1,5 @@
-"""The files of documents. For each path, records the document that was last read from it. Files with the same text
-share a document.
+"""The files of documents. Records which document was last read from each path. Files with the same text share a
+document.
 """
 
 from dataclasses import asdict, dataclass
@@ -19,10 +19,10 @@ _PREVIOUS_COLLECTIONS = """INSERT OR IGNORE INTO collection_documents (collectio
 
 @dataclass(frozen=True)
 class DocumentFile:
-    """A file that was read, at ``path``. Its text is the document with the id ``document``. ``read`` is the time when
-    it was read, in seconds since 1970.
+    """A file at ``path`` that was read. The text of the file is the document with the id ``document``. ``read`` is the
+    time of reading, in seconds since 1970.
 
-    The other fields (FILE_COLUMNS) have the meaning that they have in a DocumentRow.
+    The other fields (FILE_COLUMNS) mean the same as in a DocumentRow.
     """
 
     path: str
@@ -84,11 +84,11 @@ class DocumentFiles:
         return found
 
     def assign(self, file: DocumentFile) -> bool:
-        """Record that ``file`` was read, with its document. Returns True if another document was read from the same
-        path before.
+        """Record that ``file`` was read and has the text of ``file.document``. Returns True if another document was
+        read from the same path before.
 
-        That document becomes an older version of the new one, unless it has another file. If it keeps another file, it
-        stays current, and the new document is added to its collections.
+        The earlier document becomes an older version of the new one, if it has no other file. If it has another file,
+        it stays current, and the new document is added to the same collections.
         """
         before = self.get(file.path)
         self._db.table("files").upsert(asdict(file), pk="path")
@@ -112,8 +112,8 @@ class DocumentFiles:
                 self.show_a_file(gone.document)
 
     def show_a_file(self, document: str) -> None:
-        """Correct the name of a document that is named after a path which is no longer one of its files. It is then
-        named after the file that was read last.
+        """If a document is named after a path that is no longer one of its files, name the document after the file that
+        was read last.
         """
         files = self.of_document(document)
         named = next(iter(self._db.query("SELECT path FROM documents WHERE id = ?", [document])), None)
@@ -125,7 +125,9 @@ class DocumentFiles:
         self._db.execute("DELETE FROM files WHERE document = ?", [document])
 
     def _forget_moved(self, file: DocumentFile) -> None:
-        """Forget the earlier places of ``file``: files that are gone and have its time, and uploads with its name."""
+        """Delete the records of earlier copies of ``file`` with the same text: files that no longer exist and have the
+        same size and modification time, and uploads with the same name.
+        """
         for other in self.of_document(file.document):
             if other.path != file.path and (self._is_upload_of(file, other) or _was_moved(other, file)):
                 self._db.execute("DELETE FROM files WHERE path = ?", [other.path])
@@ -147,8 +149,8 @@ def paths_meant(query: str) -> tuple[str, str]:
 
 
 def fill_files(db: Database) -> None:
-    """Fill the table of files from the documents: each current document without a file gets the path that it is named
-    after, unless that path has another document.
+    """Add missing rows to the table of files: each current document without a file gets a file with the document's
+    path, unless that path has another document.
     """
     db.execute(
         """INSERT OR IGNORE INTO files (path, document, name, encoding, bytes, modified, content, unread, read)
@@ -158,7 +160,7 @@ def fill_files(db: Database) -> None:
 
 
 def _was_moved(old: DocumentFile, new: DocumentFile) -> bool:
-    """True if ``old`` is gone, and ``new`` has its size and modification time."""
+    """True if the file ``old`` no longer exists, and ``new`` has the same size and modification time."""
     try:
         is_there = real_path(old.path).exists()
     except (OSError, ValueError):

@@ -1,4 +1,6 @@
-"""Stored documents: their texts, where each came from, and the spans that name their parts."""
+"""Stored documents: their texts, the files they were read from, and the spans that name their parts (such as pages and
+headings).
+"""
 
 import hashlib
 import time
@@ -33,10 +35,10 @@ class DocumentRow:
     """The facts about a stored document, without its text. ``bytes`` is the size of the source file; times are in
     seconds since 1970.
 
-    ``encoding`` is that of a plain text, or the format of the file (pdf, docx, eml, ...). ``modified`` is the file's
-    modification time in nanoseconds (0: unknown). ``superseded`` is the id of the next version, if a newer text was
-    read from the same path. The pages of a ``pinned`` document are never evicted. ``content`` is the SHA-256 of the
-    file in hex ("": unknown). ``unread`` names the parts of the file that could not be read, one a line.
+    ``encoding`` is the encoding of a plain text file, or the format of another file (pdf, docx, eml, ...). ``modified``
+    is the file's modification time in nanoseconds (0: unknown). ``superseded`` is the id of the next version, if a
+    newer text was read from the same path. The pages of a ``pinned`` document are never evicted. ``content`` is the
+    SHA-256 of the file in hex ("": unknown). ``unread`` names the parts of the file that could not be read, one a line.
     """
 
     id: str
@@ -60,7 +62,9 @@ class DocumentRow:
 
 
 class StoredDocument(NamedTuple):
-    """A document of the library: its row, its text, and the spans that name its parts."""
+    """A document of the library: ``row`` has the facts about it, and ``spans`` name the parts of ``text``, such as
+    pages and headings.
+    """
 
     row: DocumentRow
     text: str
@@ -92,8 +96,8 @@ class StoredDocument(NamedTuple):
 
 
 class DocumentBeginning(StoredDocument):
-    """The beginning of a stored document. ``text`` and ``spans`` end there, whereas ``row`` describes the whole
-    document.
+    """The beginning of a stored document. ``text`` and ``spans`` cover only this beginning, but ``row`` describes the
+    whole document.
     """
 
     stored: StoredDocument
@@ -152,7 +156,9 @@ def part_starts(spans: Sequence[Span]) -> Callable[[int, int], tuple[tuple[int, 
 
 
 def _span_around(spans: Sequence[Span]) -> Callable[[int], Span | None]:
-    """Returns a function from a position to the enclosing span. ``spans`` are in order."""
+    """Returns a function that maps a position in the text to the span around the position, or None. ``spans`` are in
+    order.
+    """
     starts = [s.start for s in spans]
 
     def at(position: int) -> Span | None:
@@ -178,11 +184,12 @@ class Documents:
         self._db, self.files = db, DocumentFiles(db, uploads)
 
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
-        """Store a document. Returns ``added``, ``unchanged``, or ``new version`` if another text was read from its path
-        before.
+        """Store a document. Returns ``added``, ``unchanged``, or ``new version`` if another text was read from the same
+        path before.
 
         If the text is already stored, only the row is updated (path, times, name and so on). A row with ``superseded``
-        is stored as an older version. So is a row whose path got another text after the time ``used`` of the row.
+        is stored as an older version. A row is also stored as an older version if another text was read from its path
+        after the row's time ``used``, and the document has no other file.
         """
         with self._db.atomic():
             stored, row = self.has(row.id), self._unless_outdated(row)
@@ -196,7 +203,9 @@ class Documents:
         return "new version" if replaced else "unchanged" if stored else "added"
 
     def _unless_outdated(self, row: DocumentRow) -> DocumentRow:
-        """Returns the row; if its path has got another document meanwhile, named after another file or superseded."""
+        """Returns the row unchanged, unless another document was read from its path later. In that case, the returned
+        row has the name of another file of the document, or is marked as superseded if the document has no other file.
+        """
         there = self.files.get(row.path)
         if not there or there.document == row.id or there.read <= row.used:
             return row
@@ -241,7 +250,7 @@ class Documents:
 
     def by_file(self) -> list[DocumentRow]:
         """Returns a row for each file, in the order of ``all``. A document with two files has two rows, each with the
-        name of one file.
+        name and path of one file.
 
         A document without a file, such as an older version, has one row.
         """
@@ -249,11 +258,11 @@ class Documents:
         return [row for d in self.all() for row in ([_named_after(d, f) for f in files.get(d.id, ())] or [d])]
 
     def find(self, query: str) -> DocumentRow:
-        """Returns the one document that ``query`` names by its id, the beginning of its id, its name or its path.
-        Raises DocumentError if there is none, or several.
+        """Returns the row of the one document that ``query`` names by its id, the beginning of its id, its name or its
+        path. Raises DocumentError if there is none, or several.
 
-        The row has the name of the file that was named. Older versions are ignored if a current document matches too;
-        they can be found by their ids.
+        If ``query`` names a file, the row has the name of that file. Older versions are ignored if a current document
+        matches too; they can be found by their ids.
         """
         query, name = stored_path(query), shown_name(query)
         paths, prefix = paths_meant(query), query if len(query) > 3 else "never"  # a shorter one is ambiguous
@@ -285,7 +294,7 @@ class Documents:
         return next(iter(self._db.query("SELECT text FROM documents WHERE id = ?", [document])))["text"]
 
     def damaged(self) -> list[str]:
-        """Returns the ids of documents whose text is damaged: it does not have the hash that is the document's id."""
+        """Returns the ids of documents whose text is damaged: the hash of the text differs from the id."""
         texts = "SELECT id, CAST(text AS BLOB) AS text FROM documents WHERE id = ?"  # damaged text may not be UTF-8
         ids = [row["id"] for row in self._db.query("SELECT id FROM documents")]
         rows = (next(iter(self._db.query(texts, [i]))) for i in ids)
@@ -312,8 +321,8 @@ class Documents:
         return (row["kind"], row["n"]) if row else ("page", 0)
 
     def remove(self, document: str) -> None:
-        """Remove a document. Its previous version then has the document's next version as its own. Remove the
-        document's caches before.
+        """Remove a document. The next version of its previous version is then the removed document's next version. The
+        caller must remove the document's caches first.
         """
         self._db.execute(
             """UPDATE documents SET superseded = (SELECT superseded FROM documents WHERE id = ?)
@@ -323,4 +332,4 @@ class Documents:
         self._db.execute("DELETE FROM spans WHERE document = ?", [document])
         self.files.remove_document(document)
         self._db.execute("DELETE FROM documents WHERE id = ?", [document])
-        fill_files(self._db)  # its previous version is read from its path again
+        fill_files(self._db)  # without a next version, the previous version is current again and gets its file back

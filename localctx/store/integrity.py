@@ -1,5 +1,5 @@
-"""Finds damage in a database: by SQLite's own check, missing tables and columns, values of the wrong type, and rows
-that fail their checksums.
+"""Finds damage in a database. It runs SQLite's own check, and looks for missing tables and columns, values of the wrong
+type, and rows that fail their checksums.
 """
 
 import sqlite3
@@ -102,7 +102,7 @@ def _pages_at_fault(db: Database) -> Iterator[str]:
 
 
 def _index_faults(db: Database) -> Iterator[str]:
-    """Yields the faults that FTS5 finds in the word index. Its check is a write statement."""
+    """Yields the faults that FTS5 finds in the word index. The check of FTS5 is an INSERT statement."""
     if not db.execute("PRAGMA query_only").fetchone()[0]:
         try:
             db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('integrity-check')")

@@ -1,4 +1,4 @@
-"""Keeps a copy of each uploaded file, so that its pages can be shown. It is stored in originals/ under the hash of its
+"""Keeps copies of source files, so that their pages can be shown. A copy is stored in originals/ under the hash of its
 content.
 
 The kept files share the disk budget with stored pages. Files of the least recently used documents are evicted first.
@@ -22,8 +22,8 @@ def content_id(data: bytes) -> str:
 
 
 class Originals:
-    """The copies of source files that a store keeps in ``folder``. Files in the folder ``uploads`` are temporary: other
-    code deletes them.
+    """The copies of source files that a store keeps in ``folder``. Files in the folder ``uploads`` are temporary, and
+    are deleted by other code.
     """
 
     def __init__(self, db: Database, folder: Path, uploads: Path) -> None:
@@ -36,13 +36,14 @@ class Originals:
     def keep(self, document: str, path: Path, content: str, budget: int) -> bool:
         """Keep a copy of the file ``path`` for a stored document. ``content`` is the SHA-256 of the file.
 
-        Kept files may take a share of ``budget``, the disk budget in bytes. To make room, the files of documents that
-        were used longest ago are evicted, but not those of pinned documents. Returns False if the file does not fit.
+        All kept files together may take a fixed share of ``budget``, the disk budget in bytes. To make room, the files
+        of documents that were used longest ago are evicted, but not those of pinned documents. Returns False if the
+        file does not fit.
         """
         size, limit = path.stat().st_size, budget // SHARE
         if size > limit - sum(self._sizes(pinned_only=True, but=content)):
             return False
-        with self._db.atomic():  # other processes wait for this, so that none sweeps the file as unused
+        with self._db.atomic():  # other processes wait, so that none deletes the file as unused
             self._db.table("originals").insert({"document": document, "content": content, "bytes": size}, replace=True)
             if self._read(content) is None:  # missing or damaged
                 _copy(path, self._folder / content)
@@ -96,8 +97,8 @@ class Originals:
         return False
 
     def remove_document(self, document: str) -> None:
-        """Record that a document no longer has a kept file. ``sweep`` deletes the file unless another document has
-        it.
+        """Record that a document no longer has a kept file. ``sweep`` then deletes the file, unless another document or
+        the trash refers to it.
         """
         self._db.execute("DELETE FROM originals WHERE document = ?", [document])
 

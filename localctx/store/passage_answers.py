@@ -1,4 +1,6 @@
-"""Passage answers: stores the answer of each passage, when a question was put to every passage of some documents."""
+"""Passage answers: when a question is asked about every passage of some documents, stores the answer from each
+passage.
+"""
 
 import json
 import time
@@ -14,8 +16,8 @@ PassageKey = tuple[str, int, int]
 
 
 class StoredAnswer(NamedTuple):
-    """The answer of one passage, and the characters ``start..end`` of the document that support it. ``sure`` is False
-    if the passage probably answers the question, but the model did not say what it answers.
+    """The answer from one passage, and the characters ``start..end`` of the document that support it. ``sure`` is False
+    if the passage probably answers the question, but the model did not state an answer.
     """
 
     text: str
@@ -25,16 +27,16 @@ class StoredAnswer(NamedTuple):
 
 
 class PassageAnswers:
-    """The answers of single passages in a store. A recipe is a hash of everything on which an answer depends except the
-    passage, such as the question and the model.
+    """The answers from single passages in a store. A recipe is a hash of everything on which an answer depends except
+    the passage, such as the question and the model.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def of(self, recipe: str, documents: Sequence[str]) -> dict[PassageKey, StoredAnswer | None]:
-        """Returns the answers that are stored under ``recipe`` (a hash of the question, the model and so on) for
-        passages of these documents, by passage. The value None means that the passage does not answer the question.
+        """Returns a dict from passages of these documents to the answers that are stored under ``recipe`` (a hash of
+        the question, the model and so on). The value None means that the passage does not answer the question.
         """
         rows = self._db.query(
             """SELECT document, start, "end", answer, quote_start, quote_end, sure FROM passage_answers
@@ -49,8 +51,9 @@ class PassageAnswers:
         }
 
     def put(self, recipe: str, answers: Iterable[tuple[PassageKey, StoredAnswer | None]]) -> None:
-        """Store answers of passages under ``recipe`` (a hash of the question, the model and so on), in one transaction.
-        Their documents must be stored. Only the answers of the latest MAX_RECIPES recipes are kept.
+        """Store answers from passages under ``recipe`` (a hash of the question, the model and so on), in one
+        transaction. The passages' documents must be stored. Only the answers of the latest MAX_RECIPES recipes are
+        kept.
         """
         made = time.time()
         values = ((key, answer or (None, None, None, True)) for key, answer in answers)
@@ -64,5 +67,5 @@ class PassageAnswers:
             )
 
     def remove_document(self, document: str) -> None:
-        """Remove all answers of a document's passages."""
+        """Remove all answers from a document's passages."""
         self._db.execute("DELETE FROM passage_answers WHERE document = ?", [document])

@@ -1,7 +1,7 @@
-"""Locks between the processes of one data folder: they show whether any process is at work, which one watches
-folders, and which one keeps a table current.
+"""Locks between the processes that use one data folder. They show whether any process is using the folder, and ensure
+that only one process watches folders and only one keeps a table up to date.
 
-The operating system releases them when a process ends, even after a crash.
+The operating system releases the locks when a process ends, even after a crash.
 """
 
 import hashlib
@@ -20,17 +20,17 @@ _LOCKABLE = "r+b" if sys.platform == "win32" else "rb"  # elsewhere a read-only 
 @contextmanager
 def at_work(home: Path) -> Iterator[None]:
     """Hold a lock while the block runs, so that other processes see that this process uses the data folder
-    (``is_at_work``). If there is no lock file, nothing is held, and no file is created.
+    (``is_at_work``). If there is no lock file, no lock is held, and no file is created.
     """
     with ExitStack() as stack:
         with suppress(OSError):
             lock = stack.enter_context((home / WORK).open(_LOCKABLE))
-            lock_shared(lock.fileno())  # waits only microseconds, while is_at_work tests the lock
+            lock_shared(lock.fileno())  # waits only the microseconds during which is_at_work tests the lock
         yield
 
 
 def is_at_work(home: Path) -> bool:
-    """Returns True while any process is ``at_work`` for the data folder."""
+    """Returns True while any process holds the lock of ``at_work`` for the data folder."""
     with _opened(home / WORK) as lock:
         return not try_lock(lock)
 

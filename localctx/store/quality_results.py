@@ -1,4 +1,4 @@
-"""Quality results: which codecs passed the quality gate on which model."""
+"""Quality results: stores which codecs passed the quality gate (``localctx quality``) on which model."""
 
 import json
 import time

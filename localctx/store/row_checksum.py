@@ -1,6 +1,7 @@
-"""Checksums of database rows that cannot be rebuilt. They detect a changed letter, which SQLite's own check does not.
+"""Checksums of database rows that cannot be rebuilt. The checksums detect changed values, which SQLite's own check does
+not.
 
-Triggers update the column ``checksum`` of these tables, whichever statement writes a row.
+Triggers update the column ``checksum`` of these tables whenever a statement writes a row.
 """
 
 import sqlite3
@@ -21,12 +22,14 @@ _BIG = 1 << 63  # subtracted, because SQLite's integers are signed
 
 
 def row_checksum(*values: Any) -> int:
-    """Returns the XXH3 checksum of a row's values, text as bytes. It detects damage, not deliberate changes."""
+    """Returns the XXH3 checksum of a row's values; text is passed as bytes. The checksum detects damage, not deliberate
+    changes.
+    """
     return xxh3_64_intdigest(b"".join(map(_bytes, values))) - _BIG
 
 
 def register(connection: sqlite3.Connection) -> None:
-    """Let SQL call ``row_checksum`` on this connection."""
+    """Make ``row_checksum`` a function of SQL on this connection."""
     connection.create_function("row_checksum", -1, row_checksum, deterministic=True)
 
 
@@ -49,7 +52,7 @@ def checksum_sql(columns: Sequence[tuple[str, str]], of: str = "") -> str:
 def add_checksums(db: Database, table: str) -> None:
     """Add the checksum column and its triggers to a table, and compute the checksums of its rows.
 
-    A migration that adds a column to such a table calls ``drop_triggers`` before and this after it.
+    A migration that adds a column to such a table must call ``drop_triggers`` before, and ``add_checksums`` afterwards.
     """
     register(db.conn)
     columns = checked_columns(db, table)
@@ -72,7 +75,9 @@ def drop_triggers(db: Database, table: str) -> None:
 
 
 def _bytes(value: Any) -> bytes:
-    """Encode a value with its type and length (floats have a fixed one), so that no two rows give the same bytes."""
+    """Returns a value as bytes, with its type and length (a float has a fixed length), so that different rows never
+    give the same bytes.
+    """
     if isinstance(value, float):
         return b"f" + struct.pack("<d", value)
     data = value if isinstance(value, bytes) else repr(value).encode()

@@ -238,7 +238,7 @@ def watched_folders(db: Database) -> None:
 
 @migrate()
 def collections(db: Database) -> None:
-    """Add collections: named groups of documents."""
+    """Add tables for collections, which are named groups of documents."""
     db.table("collections").create({"id": int, "name": str, "created": float}, pk="id", not_null={"name"})
     db.table("collection_documents").create(
         {"collection": int, "document": str},

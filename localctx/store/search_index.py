@@ -1,6 +1,7 @@
-"""The search index: chunks (ranges of documents), their words for BM25, and their vectors. It knows text, not models.
+"""The search index: chunks (ranges of documents), their words for BM25, and their vectors. It does not compute vectors.
 
-FTS5 keeps no copy of the text: to remove a chunk's words, pass the same title and text that were added.
+FTS5 keeps no copy of the text. To remove a chunk's words, the same title and text must be passed as when they were
+added.
 """
 
 import json
@@ -41,8 +42,8 @@ class ChunkRow:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """The vectors of one embedder; row i belongs to a part of ``chunks[i]``. ``last`` is the last row of the table that
-    was read; ``state`` changes when rows are removed.
+    """The vectors of one embedder; row i belongs to a part of ``chunks[i]``. ``last`` is the rowid of the last vector
+    that was read from the table. When vectors are removed, ``state`` becomes outdated.
     """
 
     state: tuple[object, ...]
@@ -52,7 +53,7 @@ class _Matrix:
 
 
 class SearchIndex:
-    """The search index in a store."""
+    """The search index in a store. It adds and removes chunks, and finds chunks by words or by vectors."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -111,8 +112,8 @@ class SearchIndex:
         return bool(self._db.table("indexed").count_where("document = ?", [document]))
 
     def end(self, document: str) -> int:
-        """Returns the end of the last chunk of a document that was added so far, as an index of a character; 0 if there
-        is none.
+        """Returns the end of the last chunk that was added for a document so far, as a character index in the text; 0
+        if there is no chunk.
         """
         return self._db.execute('SELECT coalesce(max("end"), 0) FROM chunks WHERE document = ?', [document]).fetchone()[
             0
@@ -136,8 +137,8 @@ class SearchIndex:
         return self._rows(f'document = ? AND NOT {_EMBEDDED} ORDER BY "end" - start, id', document, embedder)
 
     def coverage(self, embedder: str | None, documents: Sequence[str] | None = None) -> tuple[int, int]:
-        """Returns two numbers of chunks of these documents (None: all): of all chunks, and of chunks with vectors by
-        ``embedder``.
+        """Returns the number of chunks of these documents (None: of all documents), and how many of these chunks have
+        vectors by ``embedder``.
         """
         where, args = _within(documents)
         sql = f"SELECT count(*) AS chunks, total({_EMBEDDED}) AS vectors FROM chunks WHERE {where}"
@@ -163,7 +164,7 @@ class SearchIndex:
         limits the search to these documents (None: all).
 
         Words match by their stems and, in languages other than English, by parts of words. The most common English
-        words count only if the query has no others.
+        words count only if the query has no other words.
         """
         words = words_of_query(query)
         terms = [*([w for w in words if w not in COMMON_WORDS] or words)[:TERMS], *parts_of_query(query)]
@@ -177,7 +178,8 @@ class SearchIndex:
         """Returns, for each word of ``query``, the ids of the chunks that match this word. The most common English
         words are left out. ``documents`` limits the search to these documents (None: all).
 
-        A chunk matches if it has a word of the same stem or, in languages other than English, half of the word's parts.
+        A chunk matches if it has a word of the same stem or, in languages other than English, at least half of the
+        word's parts.
         """
         words = [word for word in words_of_query(query) if word not in COMMON_WORDS][:TERMS]
         searched = set(parts_of_query(query))
@@ -211,7 +213,7 @@ class SearchIndex:
         return list(dict.fromkeys(chunks.tolist()))[:top]
 
     def _vectors(self, embedder: str) -> _Matrix:
-        """Returns all vectors of an embedder. Those added since the last call are appended."""
+        """Returns all vectors of an embedder. If possible, only vectors added since the last call are read."""
         state = (embedder, self._db.execute("SELECT count FROM vector_removals").fetchone()[0])
         old = self._matrix if self._matrix and self._matrix.state == state else None
         sql = "SELECT rowid, chunk, vector FROM vectors WHERE rowid > ? AND embedder = ? ORDER BY rowid"
@@ -231,5 +233,7 @@ class SearchIndex:
 
 
 def _within(documents: Sequence[str] | None, where: str = "{}") -> tuple[str, list[str]]:
-    """Returns ``where`` with an SQL condition on chunks, and its arguments; None means all documents."""
+    """Returns an SQL condition that limits chunks to these documents (None: all documents), and the arguments of the
+    condition. The condition is inserted into ``where``.
+    """
     return ("1", []) if documents is None else (where.format(f"document {_THESE}"), [json.dumps(list(documents))])

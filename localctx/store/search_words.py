@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from sqlite_utils import Database
 
 _TERM = re.compile(r"\w+")
-_MARK = "\ue000"  # marks the end of a word part: no word ends in it, and the stemmer leaves it unchanged
+_MARK = "\ue000"  # marks the end of a word part: no word ends in this character, and the stemmer leaves it unchanged
 _MAX_PARTS = 256  # word parts of a query
 _SAMPLES, _SAMPLE = 8, 4_000  # number and characters of the samples that decide a document's language
-_OTHER_SHARE = 0.1  # of a sample's words; prose has at least twice this share of its language's common words
+_OTHER_SHARE = 0.1  # share of a sample's words; in prose, at least twice this share are common words of its language
 
 COMMON_WORDS = frozenset(
     _TERM.findall(
@@ -80,8 +80,8 @@ def indexed_words(text: str, latin: bool) -> str:
 
 
 def terms_as_written(text: str, latin: bool) -> str:
-    """Returns the terms under which older stores indexed ``text``: without changing it to its usual form. ``latin`` is
-    as for ``indexed_words``.
+    """Returns the index terms of ``text`` without changing the text to its usual form first; older stores were indexed
+    in this way. ``latin`` has the same meaning as in ``indexed_words``.
     """
     words = signs_apart(text)
     if not latin and not _NOT_LATIN.search(text):
@@ -109,19 +109,19 @@ def words_of_query(query: str) -> list[str]:
 
 
 def parts_of_word(word: str) -> list[str]:
-    """Divide a query word into the parts under which the index may have it, each once. The parts are runs of
-    neighbouring characters: two Chinese, Japanese or Korean characters, three letters of scripts such as Hebrew, Arabic
-    and Thai, or four letters of other alphabets. A word with fewer letters has no parts.
+    """Divide a query word into the parts by which the index may find it, each once. The parts are runs of neighbouring
+    characters: two Chinese, Japanese or Korean characters, three letters of scripts such as Hebrew, Arabic and Thai, or
+    four letters of other alphabets. A word with fewer letters has no parts.
 
-    The index has the same parts of words in texts. For words in Latin letters, it has them only if the text is not in
-    English.
+    The words of texts are indexed by the same parts. Words in Latin letters are indexed by parts only if the text is
+    not in English.
     """
     return list(dict.fromkeys(_parts(word, latin=True)))
 
 
 def parts_of_query(query: str) -> list[str]:
-    """Returns the parts of a query's words that are searched. In an English query, words in Latin letters are not
-    divided.
+    """Returns the parts of words by which a query is searched. In an English query, words in Latin letters are not
+    divided into parts.
     """
     query = usual_form(query)
     words = _TERM.findall(query.lower())
@@ -138,5 +138,5 @@ def _parts(text: str, latin: bool) -> Iterator[str]:
 
 
 def _letters(word: str) -> str:
-    """Returns a word without accents and vowel signs, because FTS5 would split it there."""
+    """Returns a word without accents and vowel signs, because FTS5 would split the word at these signs."""
     return "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.category(c).startswith("M"))

@@ -1,7 +1,8 @@
-"""The store: one SQLite file and a folder of page files. Opens and migrates them, and turns errors into StoreError.
+"""The store: one SQLite file and a folder of page files. Opens and migrates the database, and turns errors into
+StoreError.
 
-Uses a rollback journal with full syncs, including its folder, so that a commit survives power loss. It avoids WAL,
-because SQLite before 3.51.3 can corrupt a WAL database on reset.
+Uses a rollback journal, and syncs the files and their folder fully, so that a commit survives power loss. Does not use
+WAL, because SQLite before 3.51.3 can corrupt a WAL database when the WAL is reset.
 """
 
 import math
@@ -116,7 +117,7 @@ class Store:
     def delete(self, kind: Kind, item: str) -> Deletion:
         """Move a document or chat to the trash; ``deletions.restore`` can restore it for TRASH_SECONDS.
 
-        Deletes its pages at once: a restored document must be prefilled again. Raises StoreError.
+        The pages are deleted at once, so a restored document must be prefilled again. Raises StoreError.
         """
         with store_errors(self.home):
             with self.reserve.freed():
@@ -129,10 +130,11 @@ class Store:
             return deletion
 
     def forget_deleted(self, before: float = math.inf, only: Sequence[int] | None = None) -> int:
-        """Delete for good what was moved to the trash before the time ``before`` (in seconds since 1970). If ``only``
-        is given, delete only the deletions with these ids.
+        """Empty the trash: delete for good everything that was moved there before the time ``before`` (in seconds since
+        1970). If ``only`` is given, delete only the deletions with these ids.
 
-        Returns the number of bytes of files freed. Until ``erase``, deleted text may still be readable on disk.
+        Returns the number of bytes freed by deleting files. The deleted text may still be readable on disk until
+        ``erase`` is called.
         """
         with store_errors(self.home):
             if not self.deletions.any_before(before):
@@ -142,8 +144,8 @@ class Store:
             return self.originals.sweep()
 
     def erase(self) -> None:
-        """Make removed data unreadable on disk: drop its words from the index, rewrite the database file, and delete
-        copies of the database from before migrations, which still contain the data.
+        """Make removed data unreadable on disk: drop the removed words from the index, rewrite the database file, and
+        delete the copies of the database that were made before migrations, because they still contain the data.
         """
         with store_errors(self.home):
             for copy in copies(self.home):
@@ -155,14 +157,14 @@ class Store:
                 self.index.note_removal()
 
     def _shorten_index(self, document: str) -> None:
-        """Remove most of a long document's index in short transactions, so that others are not locked out for long."""
+        """Remove most of a long document's index in short transactions, so that no other process waits for long."""
         if self.index.count(document) > CHUNKS_AT_ONCE and self.documents.has(document):
             text = self.documents.text(document)
             while self.index.remove(document, text, CHUNKS_AT_ONCE):
                 pass
 
     def _forget_document(self, document: str) -> list[str]:
-        """Remove the rows of a document; returns the page files that became empty."""
+        """Remove the rows of a document. Returns the ids of the page files that became empty."""
         self.caches.remove_document(document)
         if self.index.count(document):
             self.index.remove(document, self.documents.text(document))
@@ -183,7 +185,8 @@ class Store:
     def clear(self) -> int:
         """Remove every chat, document, collection, page and watched folder. Returns the number of bytes freed.
 
-        Measurements stay. The database file is rewritten, because deleted text could still be read in it.
+        Also empties the trash. Measurements stay. The database file is rewritten, because deleted text could still be
+        read in it.
         """
         before = self.file.stat().st_size
         freed = sum(self.remove_chat(chat.id) for chat in self.chats.all())
@@ -196,11 +199,11 @@ class Store:
         return freed + before - self.file.stat().st_size
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
-        """Check the whole store: the database, checksums of rows, texts against ids, kept files and pages against their
-        hashes.
+        """Check the whole store: the database, the checksums of rows, the texts of documents, the kept files and the
+        pages.
 
-        If the database is damaged, the rest is checked as far as possible. Calls ``on_progress`` with the bytes of
-        pages read and their total.
+        If the database is damaged, the rest is checked as far as possible. Calls ``on_progress`` with the number of
+        bytes of pages read and the total number.
         """
         with store_errors(self.home):
             result = Verified(database=examine_database(self.db))
@@ -226,8 +229,8 @@ PageName = bytes
 
 @dataclass
 class Verified:
-    """The result of ``Store.verify``. ``database`` is ``ok``, or describes the damage of the database. Then come the
-    numbers of documents, chats and pages, and the damaged items; damaged rows are listed by table.
+    """The result of ``Store.verify``. ``database`` is ``ok``, or describes the damage of the database. The other fields
+    are the numbers of documents, chats and pages, and the damaged items. Damaged rows are listed by table.
     """
 
     database: str
@@ -251,7 +254,9 @@ class Verified:
         return self.rows_intact and not self.damaged_pages and not self.damaged_originals
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields as JSON: damaged documents by id, damaged rows, pages and originals as counts."""
+        """Returns the fields as JSON. Damaged documents are listed by id; damaged rows, pages and original files are
+        only counted.
+        """
         rows = {table: len(rows) for table, rows in self.damaged_rows.items()}
         counts = {name: len(getattr(self, name)) for name in ("damaged_pages", "damaged_originals")}
         return {**vars(self), "damaged_rows": rows, **counts}
@@ -259,7 +264,7 @@ class Verified:
 
 def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:
     """Open the store in ``home`` with ``open_store`` and call ``query`` with it. Returns the result of ``query``.
-    Returns None if ``home`` has no store that can be read; none is created.
+    Returns None if ``home`` has no store that can be read. Never creates a store.
     """
     if not Store.is_at(home):
         return None

@@ -1,4 +1,6 @@
-"""Exports chats as Markdown and JSON. Text is quoted or escaped, so that it cannot change the structure."""
+"""Exports chats as Markdown and JSON. In Markdown, text is quoted or escaped, so that it cannot change the structure of
+the file.
+"""
 
 import json
 import re
@@ -31,7 +33,8 @@ def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
     """Returns one branch of a chat as Markdown. Messages are quoted, so that an open code fence ends with its message.
 
     Citations are footnotes with document, place and quoted text. A footnote mark stands after the sentence that the
-    citation supports, or else below the answer. After an answer without support comes the nearest passage.
+    citation supports, or below the answer if it supports no single sentence. An answer that no passage supports is
+    followed by the nearest passage.
     """
     lines = [f"# {one_line(chat.title)}", ""]
     lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
@@ -48,7 +51,7 @@ def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
 
 
 def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
-    """Returns a chat with the given messages as one JSON object; times as ISO 8601 in UTC."""
+    """Returns a chat with the given messages as one JSON object. Times are in ISO 8601 format, in UTC."""
     rows = [{**asdict(m), "created": _iso(m.created)} for m in messages]
     times = {"created": _iso(chat.created), "used": _iso(chat.used)}
     return {"format": "localctx chat", "version": 1, **asdict(chat), **times, "messages": rows}

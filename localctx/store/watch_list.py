@@ -1,4 +1,4 @@
-"""The watched folders, and what is known about their files: the document of each, and whether it is indexed and read
+"""The watched folders, and the state of each file in them: its document, and whether the document is indexed and read
 ahead.
 """
 
@@ -98,7 +98,7 @@ class WatchList:
         return self._files("document = ?", document)
 
     def put(self, file: WatchedFile) -> None:
-        """Record a file, replacing the previous record of its path."""
+        """Record a file; this replaces the previous record of the same path."""
         self._db.table("watched_files").upsert(asdict(file), pk="path")
 
     def forget(self, path: str) -> None:
@@ -106,8 +106,8 @@ class WatchList:
         self._db.execute("DELETE FROM watched_files WHERE path = ?", [path])
 
     def note_gone(self, paths: Collection[str], gone: float) -> None:
-        """Record since when the files at ``paths`` are missing: ``gone`` in seconds since 1970, or 0 if they are
-        there.
+        """Record the time since which the files at ``paths`` are missing. ``gone`` is in seconds since 1970, or 0 if
+        the files exist.
         """
         with self._db.atomic():
             for path in paths:
@@ -124,8 +124,8 @@ class WatchList:
         self._db.execute("UPDATE watched_files SET recipe = ?, note = ? WHERE document = ?", [recipe, note, document])
 
     def forget_readings(self, document: str) -> None:
-        """Reset the files of a document that was removed from the library. If it is added again, it is indexed and read
-        ahead again.
+        """Mark the files of a document that was removed from the library as neither indexed nor read ahead. If the
+        document is added again, both are then done again.
         """
         self._db.execute("UPDATE watched_files SET indexed = 0, recipe = '', note = '' WHERE document = ?", [document])
 

@@ -1,4 +1,4 @@
-"""Stores where the words are on the pages of documents, as packed boxes. ``library.parsers.word_boxes`` packs and
+"""Stores the positions of words on the pages of documents, as packed boxes. ``library.parsers.word_boxes`` packs and
 unpacks these boxes.
 """
 
@@ -9,8 +9,8 @@ from sqlite_utils import Database
 
 
 class PageBoxes(NamedTuple):
-    """The packed boxes of the words on one page: the index of the page (from 0), its boxes, and its width and height in
-    points.
+    """The boxes of the words on one page, packed in ``words``. ``page`` is the index of the page (from 0); ``width``
+    and ``height`` are in points.
     """
 
     page: int
@@ -26,7 +26,7 @@ class WordPlaces:
         self._db = db
 
     def add(self, document: str, pages: Iterable[PageBoxes]) -> None:
-        """Store the word boxes of a stored document's pages, replacing earlier ones of these pages."""
+        """Store the word boxes of a stored document's pages. Earlier boxes of these pages are replaced."""
         self._db.table("word_boxes").insert_all(({"document": document, **p._asdict()} for p in pages), replace=True)
 
     def of_page(self, document: str, page: int) -> PageBoxes | None:

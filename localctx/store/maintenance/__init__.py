@@ -1,1 +1,1 @@
-"""Backs up, repairs and evicts from the store."""
+"""Backs up and repairs the store, and evicts pages and files from it."""

@@ -1,6 +1,6 @@
 """Backs up the database, the settings, the kept original files and, on request, the KV pages to one ZIP file.
 
-Its manifest has the SHA-256 of each file. If one differs, nothing is restored.
+The backup's manifest has the SHA-256 of each file. If any hash differs, nothing is restored.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
     """Back up the store and the settings to the new file ``path``, which is written atomically. If ``pages``, the
     stored KV pages are included.
 
-    Raises DocumentError if ``path`` exists or cannot be written, and StoreError.
+    Raises DocumentError if ``path`` exists or cannot be written, and StoreError if the store cannot be read.
     """
     if path.exists():
         raise DocumentError(f"{path} exists", "choose another name, or remove it first")
@@ -72,9 +72,10 @@ def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
 def restore_backup(path: Path, home: Path, replace: bool = False) -> Path | None:
     """Restore a backup into the data folder ``home``, after verifying all checksums.
 
-    If the folder has a database or settings, ``replace`` must be True. They are then first backed up to a file beside
-    the folder, whose path is returned. The old database stays in use until everything is in place. Raises
-    DocumentError, StoreError.
+    If the folder has a database or settings, ``replace`` must be True. The old data is then first backed up to a file
+    beside the folder, and the path of that file is returned. The old database stays in use until all other files are in
+    place. Raises DocumentError if the backup is damaged or cannot be read, and StoreError if the folder is not empty or
+    cannot be written.
     """
     if (occupied := is_occupied(home)) and not replace:
         raise StoreError(f"{home} is not empty", "restore into another LOCALCTX_HOME, or replace it with --replace")
@@ -89,7 +90,7 @@ def restore_backup(path: Path, home: Path, replace: bool = False) -> Path | None
 
 
 def is_occupied(home: Path) -> bool:
-    """Returns True if the data folder has a database or settings. Models do not count."""
+    """Returns True if the data folder has a database or settings. A folder with only models is not occupied."""
     return any((home / name).exists() for name in (DATABASE, SETTINGS))
 
 
@@ -157,7 +158,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _copy_checked(source: Any, target: Any, length: int) -> str:
-    """Copy at most ``length`` bytes and sync them; returns their hash, or "" if there are more."""
+    """Copy at most ``length`` bytes and sync them; returns their hash, or "" if ``source`` has more bytes."""
     digest = hashlib.sha256()
     while block := source.read(_BLOCK):
         digest.update(block)
@@ -210,7 +211,9 @@ def _back_up_old(home: Path) -> Path:
 
 
 def _put_in_place(folder: Path, home: Path) -> None:
-    """Move the files into the data folder, the database last: page and original files have unique names."""
+    """Move the files into the data folder. The database is moved last, so that it never names a missing file; page
+    files and original files overwrite nothing, because their names are unique.
+    """
     for name in ("originals", "pages"):
         (home / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         for file in (folder / name).glob("*"):

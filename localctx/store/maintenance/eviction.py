@@ -12,8 +12,8 @@ WASTE = 0.25  # share of dead bytes in a page file below which a rewrite costs m
 
 @dataclass(frozen=True)
 class EvictedCache:
-    """A cache that was evicted: the names of its documents or of its chat, its number of tokens, and ``bytes``, the
-    size of the pages that no other cache shares.
+    """A cache that was evicted: the names of its documents or of its chat, the number of tokens whose pages it had, and
+    ``bytes``, the size of the pages that no other cache shared.
     """
 
     names: tuple[str, ...]
@@ -56,12 +56,13 @@ def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> Evic
 
 
 def eviction_score(cache: CacheRow, seconds_per_token: float, now: float) -> float:
-    """Returns a score: how many seconds of prefill each stored byte saves, divided by the seconds since the last use.
-    The cache with the lowest score is evicted first.
+    """Returns the seconds of prefill that each stored byte saves, divided by the seconds since the last use. The cache
+    with the lowest score is evicted first.
 
-    Cost by size is GreedyDual-Size (Cao and Irani, 1997). Its ageing needs a floor that is stored across evictions.
-    Dividing by the time since the last use ages too (hyperbolic caching, Blankstein et al., 2017) and needs only that
-    time. Among caches of one model and codec, the least recently used is evicted first.
+    Cost divided by size is the priority of GreedyDual-Size (Cao and Irani, 1997), but GreedyDual-Size ages entries with
+    a value that must be stored between evictions. Dividing by the time since the last use (hyperbolic caching,
+    Blankstein et al., 2017) ages entries without such a value. Among caches of one model and codec, the least recently
+    used is evicted first.
     """
     return cache.kept * seconds_per_token / max(1, cache.bytes) / max(1.0, now - cache.used)
 
@@ -84,7 +85,7 @@ def _evict_one(store: Store, using: str, result: EvictionResult) -> bool:
 
 
 def _sweep(store: Store, cache: str = "") -> None:
-    """Unlink the pages of ``cache`` and delete those that no other cache has."""
+    """Remove all pages from ``cache`` (empty: none), and delete the pages that are in no cache."""
     with store.db.atomic():
         store.caches.drop_pages(cache)
         dead = store.pages.forget_unused()

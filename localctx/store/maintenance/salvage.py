@@ -42,8 +42,8 @@ _JSON = {"settings": dict, "citations": list, "stats": dict, "result": dict, "re
 
 @dataclass
 class Salvaged:
-    """The result of salvaging a database. For each table, there are the numbers of rows that were ``saved``, of saved
-    rows that are ``doubtful``, and of rows that were found but are ``lost``.
+    """The result of salvaging a database. ``saved`` and ``lost`` count the rows of each table that were copied and that
+    could not be copied. ``doubtful`` counts the saved rows that may have changed values.
 
     ``aside`` is the path of the damaged file.
     """
@@ -58,7 +58,7 @@ def salvage(home: Path) -> Salvaged:
     """Replace the damaged database of the data folder ``home`` by a new one with all its intact rows.
 
     Nothing changes until the new database is complete, and the old file is kept. Raises StoreError if another process
-    is writing there, OSError and sqlite3.Error if the new database cannot be written.
+    is using the database, and OSError, sqlite3.Error or StoreError if the new database cannot be written.
     """
     file = home / "library.db"
     broken, new = file.with_suffix(".broken"), file.with_suffix(".salvaged")
@@ -75,7 +75,9 @@ def salvage(home: Path) -> Salvaged:
 
 
 def _copy_for_reading(file: Path, copy: Path) -> None:
-    """Copy the database and give the copy an intact header: few fields differ between databases of this version."""
+    """Copy the database, and write the header of a new database into the copy. Only the few header fields that differ
+    between databases are kept or computed.
+    """
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(file, timeout=5)) as db:
         try:
             db.execute("BEGIN EXCLUSIVE")  # also rolls back the journal of a killed process
@@ -99,7 +101,9 @@ def _copy_for_reading(file: Path, copy: Path) -> None:
 
 
 def _mend_schema(copy: Path) -> None:
-    """Give the copy's tables the definitions of this version: later versions only ever append columns."""
+    """Replace the table definitions of the copy by the current ones. This is safe for an older database, because
+    migrations only append columns to a table.
+    """
     with closing(sqlite3.connect(":memory:")) as fresh:
         migrate.apply(Database(fresh))
         known = fresh.execute("SELECT sql, name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -155,7 +159,9 @@ def _columns_there(old: sqlite3.Connection, table: str) -> set[str]:
 
 
 def _rows(old: sqlite3.Connection, read: str, result: Salvaged, table: str) -> Iterator[Sequence[Any]]:
-    """Yields the readable rows. Bisects the range between two rows where reading fails."""
+    """Yields the readable rows of a table. Reads each range of rowids from both ends; where reading fails, divides the
+    unread rest into two ranges.
+    """
     parts, tries = deque([(-_MAX_ROWID - 1, _MAX_ROWID)]), 0
     while parts and (tries := tries + 1) < _MAX_TRIES:
         first, last = parts.popleft()
@@ -182,7 +188,7 @@ def _rows(old: sqlite3.Connection, read: str, result: Salvaged, table: str) -> I
 
 
 def _accepted(table: str, row: dict[str, Any], columns: dict[str, str], result: Salvaged) -> dict[str, Any] | None:
-    """Returns the row to write: intact, or with damaged values replaced; None if it must be dropped."""
+    """Returns the row to write, with damaged values replaced, or None if the row must be dropped."""
     whole = table not in CHECKED or row.get("checksum") is None or row["checksum"] == _checksum_of(table, row)
     plain = _PLAIN.get(table, {})
     doubtful = not whole
@@ -203,7 +209,9 @@ def _accepted(table: str, row: dict[str, Any], columns: dict[str, str], result: 
 
 
 def _typed(value: Any, kind: str, name: str) -> tuple[bool, Any]:
-    """Returns (True, value) if the value has its column's type, else False; JSON must have the expected type."""
+    """Returns whether the value has the type of its column, and the value (text decoded). A JSON value must also be an
+    object or list, as its column requires.
+    """
     if value is None:
         return True, None
     if kind == "TEXT":
@@ -222,7 +230,7 @@ def _checksum_of(table: str, row: dict[str, Any]) -> int:
 
 
 def _mend_links(db: Database, result: Salvaged) -> None:
-    """Make messages after a lost one first messages, and remove rows that refer to lost ones."""
+    """Turn replies to lost messages into first messages, and remove rows that refer to lost rows."""
     db.execute("UPDATE messages SET parent = NULL WHERE parent NOT IN (SELECT id FROM messages) OR parent >= id")
     last = "SELECT max(id) FROM messages WHERE chat = chats.id"
     db.execute(f"UPDATE chats SET leaf = ({last}) WHERE leaf NOT IN (SELECT id FROM messages WHERE chat = chats.id)")
@@ -233,7 +241,7 @@ def _mend_links(db: Database, result: Salvaged) -> None:
             result.saved[table] -= removed
             result.lost[table] += removed
     fill_files(db)
-    if result.lost["chunks"]:  # documents that may lack some are indexed anew
+    if result.lost["chunks"]:  # some documents may lack chunks, so all are indexed anew
         for table in ("vectors", "chunks", "indexed"):
             db.execute(f"DELETE FROM [{table}]")
     db.execute("DELETE FROM vector_removals WHERE rowid > 1")
@@ -247,7 +255,7 @@ def _index_words(db: Database) -> None:
 
 
 def _exchange(file: Path, new: Path, aside: Path) -> None:
-    """Replace the damaged database with the new one and keep it as ``aside``. A database exists at every moment."""
+    """Replace the damaged database with the new one and keep it as ``aside``. At every moment, ``file`` exists."""
     sync(new)
     try:
         os.link(file, aside)

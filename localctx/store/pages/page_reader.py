@@ -1,6 +1,7 @@
 """Page files of the local folder. ``PageReader`` maps page files and verifies the pages in them.
 
-``PageFile`` writes a page file under a lock, so that no process removes the file before the database names it.
+``PageFile`` writes a page file under a lock, so that no other process removes the file before the database refers to
+it.
 """
 
 import secrets
@@ -39,7 +40,9 @@ class PageFile:
         sync(folder)  # makes the file's name durable
 
     def append(self, payload: np.ndarray) -> int:
-        """Write a page (or snapshot). Returns the number of the first slot that the page takes. Raises OSError."""
+        """Write a page (or snapshot). Returns the number of the first slot (unit of space in the file) that the page
+        takes. Raises OSError.
+        """
         return self._file.append(payload)
 
     def sync(self) -> None:
@@ -65,7 +68,7 @@ class PageReader:
         self._files = dict[str, SlotFile | None]()
 
     def has_mapped(self, segment: str) -> bool:
-        """Returns True if this reader has mapped the page file ``segment``, or tried to and found it missing."""
+        """Returns True if this reader has mapped the page file ``segment``, or tried to map it and found it missing."""
         return segment in self._files
 
     def open(self, row: dict[str, Any], tokens: bytes) -> OpenedPage:
@@ -82,8 +85,8 @@ class PageReader:
         return OpenedPage(payload) if row["tokens"] == tokens else OpenedPage(fault="is of other text")
 
     def map(self, row: dict[str, Any]) -> Callable[[], np.ndarray | None]:
-        """Map the page of a database row now, and verify it later. Returns a function that returns the bytes of the
-        page, or None if it is damaged.
+        """Map the page of a database row now, without verifying it. Returns a function that verifies the page and
+        returns its bytes, or None if it is damaged.
         """
         file = self._file(row)
         payload = file.payload(row["slot"], row["bytes"]) if file else None
@@ -99,7 +102,7 @@ class PageReader:
 
 
 def lock_of(file: Path, timeout: float = -1) -> FileLock:
-    """Returns the lock of a page file, which its writer holds. ``timeout`` is the time in seconds to wait for it (-1:
-    forever).
+    """Returns the lock of a page file. The process that writes the file holds this lock. ``timeout`` is the time in
+    seconds to wait for it (-1: forever).
     """
     return FileLock(file.with_suffix(".lock"), timeout=timeout)

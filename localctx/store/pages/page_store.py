@@ -1,4 +1,6 @@
-"""PageStore: the interface of persistent stores of sealed pages. Prefix matching works over any such store."""
+"""PageStore: the interface of persistent stores of sealed pages. ``longest_prefix`` finds the stored prefix of a prompt
+in any such store.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ PageKey = tuple[bytes, bytes]
 
 class OpenedPage(NamedTuple):
     """The result of opening a stored page. ``payload`` has its verified bytes (uint8). If the page is damaged,
-    ``fault`` says what is wrong. If there is no page of that name, both are empty.
+    ``fault`` says what is wrong. If no page of that name is stored, ``payload`` is None and ``fault`` is empty.
     """
 
     payload: np.ndarray | None = None
@@ -31,17 +33,17 @@ class PageStore(Protocol):
     """
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """Store these pages, except those whose names are stored already. Returns once they are durable."""
+        """Store these pages, except pages whose names are stored already. Returns once the pages are durable."""
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
         """Yields the pages of ``keys``, in order, after verifying the tokens and checksum of each."""
 
     def unlink(self, names: Iterable[bytes]) -> None:
-        """Remove the pages of these names. Processes that have one mapped can still read it."""
+        """Remove the pages of these names. Processes that have mapped a removed page can still read it."""
 
     def verify(self, on_progress: Callable[[int, int], None]) -> list[bytes]:
-        """Read and check every page. Returns the names of the damaged pages. If damage hides the name of a page,
-        returns the id of the stored object instead.
+        """Read and check every page. Returns the names of the damaged pages. If the name of a damaged page cannot be
+        read, the id of the stored object is returned instead.
 
         Calls ``on_progress`` with the number of bytes read and the total number of bytes.
         """
@@ -87,11 +89,12 @@ def longest_prefix(
     activation: Activation | None = None,
     shape: KVShape | None = None,
 ) -> PrefixMatch:
-    """Find the longest prefix of ``tokens`` whose pages are stored, and verify these pages. ``fingerprint`` and
-    ``activation`` are those from which ``page_names`` makes the names of pages.
+    """Find the longest prefix of ``tokens`` whose pages are stored, and verify these pages. ``page_names`` computes the
+    names of the pages from ``fingerprint``, ``tokens`` and ``activation``.
 
-    The prefix ends where a sequence of a model with this ``shape`` can continue (None: after any page). Pages after a
-    damaged one are verified too, so that one prefill repairs all damage.
+    With ``shape``, the prefix ends after the last page from which a model of this shape can continue, because the
+    snapshots that the model needs are stored (None: after any page). Pages after a damaged page are verified too, so
+    that one prefill repairs all damage.
     """
     match, keys = PrefixMatch(), list(page_names(fingerprint, tokens, activation))
     for (name, _), page in zip(keys, pages.open(keys), strict=True):
@@ -113,7 +116,9 @@ def longest_prefix(
 
 
 class _SnapshotSearch:
-    """Finds the last usable snapshots of the pages ``keys`` of a sequence of ``tokens`` tokens."""
+    """Shortens a PrefixMatch to the last page whose stored snapshots let the sequence continue there. ``keys`` are the
+    keys of the sequence's pages, and ``tokens`` is the number of its tokens.
+    """
 
     def __init__(
         self, pages: PageStore, shape: KVShape, keys: Sequence[PageKey], tokens: int, match: PrefixMatch
@@ -121,7 +126,7 @@ class _SnapshotSearch:
         self._pages, self._shape, self._keys, self._tokens, self._match = pages, shape, keys, tokens, match
 
     def verify(self) -> None:
-        """Read the snapshots after the prefix, to find damaged ones."""
+        """Read the snapshots after the prefix, to find damaged snapshots."""
         for position in range(len(self._match.payloads), len(self._keys)):
             for kind in self._shape.snapshots:
                 self._open(kind, position)
@@ -138,11 +143,13 @@ class _SnapshotSearch:
         match.windows = {i: x for i, x in match.windows.items() if i in seen}
 
     def _seen(self) -> range:
-        """Returns the indices of the prefix's pages that sliding layers see from its end."""
+        """Returns the indices of the pages that the sliding-window layers still see at the end of the prefix."""
         return self._shape.pages_seen(min(len(self._match.payloads) * PAGE, self._tokens))
 
     def _end_of_windows(self) -> int:
-        """Returns the number of pages if sliding layers have all they see, else the last index they lack."""
+        """Load the snapshots that the sliding-window layers need at the end of the prefix. Returns the number of pages
+        in the prefix if all are stored, else the last index without a snapshot.
+        """
         for i in reversed(self._seen()):
             if i not in self._match.windows:
                 payload = self._open("sliding", i)
@@ -152,7 +159,9 @@ class _SnapshotSearch:
         return len(self._match.payloads)
 
     def _take_states(self) -> bool:
-        """Load the states at the end of the prefix; returns False if the shape has states but none are stored."""
+        """Load the recurrent states at the end of the prefix. Returns False if the model has such states, but no
+        snapshot of them is stored there.
+        """
         if self._shape.states:
             self._match.states = self._open("states", len(self._match.payloads) - 1)
         return not self._shape.states or self._match.states is not None

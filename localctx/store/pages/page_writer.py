@@ -1,8 +1,8 @@
 """PageWriter: writes the pages and snapshots of one sequence during its prefill, and records them in the database once
 they are durable.
 
-In a cache, the page at position i of the sequence is entry i. Its snapshots are the entries -2i - 1 (states) and -2i -
-2 (sliding-window layers).
+In the table of a cache's pages, the page at index i of the sequence has position i. Snapshots at this page have the
+positions -2i - 1 (recurrent states) and -2i - 2 (sliding-window layers).
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from localctx.store.pages.page_store import PageKey
 
 
 class PageWriter:
-    """Writes the pages of one sequence, whose names and tokens are ``keys``. ``commit`` makes the written pages
-    durable, and then records them in the database.
+    """Writes the pages of one sequence. ``keys`` are the names and packed tokens of these pages. ``commit`` makes the
+    written pages durable, and then records them in the database.
     """
 
     def __init__(
@@ -42,7 +42,8 @@ class PageWriter:
         self._files = dict[int, PageFile]()  # by slot size in bytes
         self._rows = dict[int, list[dict]]()  # rows written since the last commit, by slot size
         self._names = set[bytes]()  # names written since the last commit
-        self._present = dict[bytes, Callable[[], None]]()  # pages skipped as already stored: how to write each
+        # for each page skipped because its name is stored: a function that writes the page after all
+        self._present = dict[bytes, Callable[[], None]]()
         self._entered = 0
 
     def disk_bytes(self, position: int, nbytes: int) -> int:
@@ -65,8 +66,8 @@ class PageWriter:
         return key[0] in self._names or is_stored(self._db, key[0])
 
     def take_snapshot(self, kind: SnapshotKind, position: int) -> bool:
-        """Register a snapshot that is already stored, of this ``kind`` and at the page ``position``, for this cache at
-        the next commit. Returns False if there is no such snapshot.
+        """If a snapshot of this ``kind`` at the page ``position`` is already stored, register it in the writer's cache
+        at the next commit. Returns False if there is no such snapshot.
         """
         if found := self.has_snapshot(kind, position):
             self._beside.add(position)  # otherwise it would be removed with the cache that has it now
@@ -81,8 +82,8 @@ class PageWriter:
         """Make all written pages durable, record them in the database, and register the first ``pages`` pages of the
         sequence in the cache.
 
-        If a page was skipped because it was stored, but has been removed since, it is written now. Raises StoreError if
-        the cache was removed meanwhile; nothing more of it is stored then.
+        If a page was skipped because it was stored, but has been removed since, it is written now. Raises StoreError,
+        and stores nothing, if the cache was removed meanwhile.
         """
         for file in self._files.values():
             file.sync()
@@ -104,7 +105,9 @@ class PageWriter:
         self._entered = max(self._entered, pages)
 
     def _entries(self, new: range) -> Iterator[tuple[int, bytes]]:
-        """Yields the missing cache entries (position, name) of pages at ``new`` positions and of snapshots."""
+        """Yields the entries (position, name) that the cache lacks: of the pages at the ``new`` positions, and of
+        snapshots.
+        """
         yield from ((i, self.keys[i][0]) for i in new)
         for i, kind in product({*new, *self._beside}, self._kinds):
             if self.has_snapshot(kind, i):
@@ -130,7 +133,9 @@ class PageWriter:
             file.close(named)
 
     def _append(self, key: PageKey, payload: np.ndarray, slot_bytes: int, **more: object) -> None:
-        """Append a page to the file with this slot size, unless its name is stored; ``more`` are columns of its row."""
+        """Append a page to the file with this slot size, unless a page of its name is stored. ``more`` are further
+        columns of the page's row.
+        """
         if key[0] in self._names:
             return
         if is_stored(self._db, key[0]):
@@ -139,7 +144,7 @@ class PageWriter:
             self._put(key, payload, slot_bytes, more)
 
     def _write_removed(self) -> None:
-        """Write pages that were skipped as already stored but removed before the commit."""
+        """Write the pages that were skipped because they were stored, but have been removed since."""
         removed = [put for name, put in self._present.items() if not is_stored(self._db, name)]
         for put in removed:
             put()
@@ -169,7 +174,7 @@ def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:
 
 
 def insert_pages(db: Database, file: PageFile, rows: list[dict]) -> None:
-    """Insert the rows of pages in ``file``, except those that another writer inserted meanwhile."""
+    """Insert the rows of the pages in ``file``, except rows of pages that another writer has inserted meanwhile."""
     if new := [row for row in rows if not is_stored(db, row["name"])]:
         db.table("segments").insert(file.row, ignore=True)
         db.table("pages").insert_all(new)

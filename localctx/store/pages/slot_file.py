@@ -1,4 +1,6 @@
-"""Slot files: sealed pages on disk, in slots of one size. Handles bytes only, so that the store needs no torch."""
+"""Slot files: sealed pages on disk, in slots of equal size. The module handles only bytes, so that the store does not
+need torch.
+"""
 
 import mmap
 import os
@@ -10,7 +12,7 @@ from localctx.system import BINARY
 
 
 class SlotWriter:
-    """Appends pages to a new file. Nothing is durable before ``sync``."""
+    """Appends pages to a new file. Pages are durable only after ``sync``."""
 
     def __init__(self, path: Path, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
@@ -46,7 +48,9 @@ class EmptyFile(Exception):
 
 
 class SlotFile:
-    """A finished slot file, mapped read-only. Raises OSError, or EmptyFile."""
+    """A finished slot file, mapped read-only. Raises OSError if the file cannot be mapped, or EmptyFile if it has no
+    bytes.
+    """
 
     def __init__(self, path: Path, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes

@@ -1,6 +1,7 @@
-"""StoredPages: the local PageStore. Pages are in files in a folder, and SQL tables are their index.
+"""StoredPages: the local PageStore. Pages are stored in files in a folder, and indexed by SQL tables.
 
-A page's row is inserted only after its bytes are on disk, so a crash leaves at most a file that no row names.
+A page's row is inserted only after its bytes are on disk, so a crash leaves at most a file without a row, which
+``sweep`` deletes.
 """
 
 import contextlib
@@ -33,7 +34,9 @@ def mark_as_cache(folder: Path) -> None:
 
 
 class StoredPages:
-    """The local ``PageStore`` of a data folder."""
+    """The local ``PageStore`` of a data folder. ``folder`` has the page files, and the tables in ``db`` index their
+    pages.
+    """
 
     def __init__(self, db: Database, folder: Path) -> None:
         self._db, self._folder = db, folder
@@ -108,8 +111,8 @@ class StoredPages:
     ) -> PageWriter:
         """Returns a writer for the pages of the sequence ``tokens``, and for snapshots of these ``kinds`` beside them.
 
-        Its commits register pages and snapshots in ``cache``. ``slot_bytes`` is the size in bytes of a slot in the page
-        file.
+        The writer's commits register the pages and snapshots in ``cache``. ``slot_bytes`` is the size in bytes of a
+        slot in the page file.
         """
         self.sweep()
         keys = list(page_names(fingerprint, tokens, activation))
@@ -136,7 +139,7 @@ class StoredPages:
         return sum(f.stat().st_size for f in self._folder.glob("*.kv"))
 
     def live(self) -> int:
-        """Returns the size in bytes of the pages in page files that the database refers to. The rest of the page files
+        """Returns the space in bytes that the pages with a database row take in page files. The rest of the page files
         is unused.
         """
         return sum(row["live"] for row in self._db.query(_LIVE))
@@ -157,26 +160,28 @@ class StoredPages:
         return sum(map(self._discard, segments))
 
     def compact(self, share: float = 0.0) -> int:
-        """Rewrite the page file with the most unused bytes (of pages that were removed), if these are at least the
-        ``share`` (0 to 1) of the file. Returns the number of bytes freed.
+        """Rewrite the page file with the most unused bytes, which removed pages left. At least the ``share`` (0 to 1)
+        of the file must be unused. Returns the number of bytes freed.
 
-        The old file is deleted as a whole, so that processes that have it mapped can still read it; punched holes would
-        read as zeros. If a file cannot be rewritten, the next one is tried. Returns 0 if no file has unused bytes, or
-        if the disk has no room.
+        The old file is deleted as a whole, so that processes that have mapped it can still read it. Freeing parts of
+        the file (punching holes) would make these processes read zeros. If a file cannot be rewritten, the next one is
+        tried. Returns 0 if no file has unused bytes, or if the disk has no room.
         """
         wasted = sorted(self._wasted(), reverse=True)
         freed = (self._rewrite(segment) for dead, nbytes, segment in wasted if dead and dead >= share * nbytes)
         return next(filter(None, freed), 0)
 
     def _wasted(self) -> Iterator[tuple[int, int, str]]:
-        """Yields (dead bytes, bytes, id) of each page file."""
+        """Yields (unused bytes, size in bytes, id) of each page file."""
         for row in list(self._db.query(_LIVE)):
             with contextlib.suppress(FileNotFoundError):
                 nbytes = self._path(row["segment"]).stat().st_size
                 yield nbytes - row["live"], nbytes, row["segment"]
 
     def _rewrite(self, segment: str) -> int:
-        """Copy a file's intact pages to a new file and delete it; returns bytes freed, 0 if its writer is active."""
+        """Copy the intact pages of a page file to a new file, and delete the old file. Returns the number of bytes
+        freed, 0 if a process is still writing the old file.
+        """
         before, empty = self.nbytes(), list[str]()
         with contextlib.suppress(Timeout, OSError), lock_of(self._path(segment), timeout=0):
             empty = self._copy_pages(segment, list(self._db.query(f"{SELECT_PAGES} WHERE segment = ?", [segment])))
@@ -220,8 +225,8 @@ class StoredPages:
         return self._folder / f"{segment}.kv"
 
     def sweep(self) -> None:
-        """Delete the files that crashed writers left: page files without a row, and locks. Files whose lock a writer
-        holds stay.
+        """Delete the files that crashed writers left: page files without a row, and locks. Files that a process is
+        still writing stay.
         """
         known = {r["id"] for r in self._db.query("SELECT id FROM segments")}
         files = {f.stem for f in self._folder.glob("*.kv")} - known
@@ -229,7 +234,9 @@ class StoredPages:
             self._discard(segment)
 
     def _discard(self, segment: str) -> int:
-        """Delete a file, unless its writer is active or has named pages in it meanwhile; returns the bytes freed."""
+        """Delete a page file and its lock, unless a process is still writing the file. Keeps the page file if the
+        database has a row for it. Returns the number of bytes freed.
+        """
         file, freed = self._path(segment), 0
         with contextlib.suppress(Timeout, OSError), lock_of(file, timeout=0) as lock:
             if not self._db.table("segments").count_where("id = ?", [segment]):

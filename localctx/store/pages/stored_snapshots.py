@@ -1,8 +1,9 @@
 """StoredSnapshots: stores snapshots of sequences in an engine's own format (llama.cpp's), as rows of the table of
 pages.
 
-A snapshot holds the state of some tokens and continues its parent; the first continues a fingerprint. Snapshots form a
-tree whose paths are sequences. A path may end anywhere, and sequences with a common prefix share its snapshots.
+A snapshot has the state for some tokens of a sequence, and its parent is the snapshot before them. The parent of a
+first snapshot is a fingerprint. So snapshots form a tree, and a path in the tree is a sequence. Sequences with a common
+prefix share the snapshots of that prefix.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +26,8 @@ class StoredSnapshot(NamedTuple):
     """A stored snapshot that was found for a sequence: its ``key`` (name and packed tokens), its size in bytes, and
     ``stop``, the number of tokens up to its end.
 
-    The first ``same`` tokens are the same as in the requested sequence. ``open`` is a function that maps and verifies
-    the bytes, and removes the snapshot if it is damaged.
+    The first ``same`` tokens up to there are the same as in the requested sequence. ``open`` is a function that maps
+    and verifies the bytes, and removes the snapshot if it is damaged.
     """
 
     key: PageKey
@@ -37,13 +38,16 @@ class StoredSnapshot(NamedTuple):
 
 
 class StoredSnapshots:
-    """The snapshots in a store. Their bytes are in the page files of ``folder``. ``pages`` removes unused files."""
+    """The snapshots in a store. The bytes of snapshots are in the page files of ``folder``. ``pages`` deletes unused
+    page files.
+    """
 
     def __init__(self, db: Database, folder: Path, pages: StoredPages) -> None:
         self._db, self._folder, self._pages = db, folder, pages
 
     def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int], partial: bool) -> list[StoredSnapshot]:
-        """Returns the longest chain of snapshots whose tokens are a prefix of ``tokens``. The snapshots are not read.
+        """Returns the longest chain of snapshots whose tokens are a prefix of ``tokens``. The snapshots' bytes are not
+        read.
 
         If ``partial``, one more snapshot is appended: the one that shares the most tokens with the rest of ``tokens``,
         even if its later tokens differ.
@@ -63,14 +67,16 @@ class StoredSnapshots:
         return found
 
     def writer(self, fingerprint: bytes, names: Sequence[PageKey], cache: str) -> "SnapshotWriter":
-        """Returns a writer for further snapshots of a sequence, after the snapshots with the keys ``names``. Its
-        commits register the snapshots in ``cache``.
+        """Returns a writer for further snapshots of a sequence, which begins with the stored snapshots of the keys
+        ``names``. The writer's commits register the snapshots in ``cache``.
         """
         self._pages.sweep()
         return SnapshotWriter(self._db, self._folder, fingerprint, list(names), cache)
 
     def _open(self, row: dict, reader: PageReader) -> OpenedPage:
-        """Returns a snapshot's verified bytes or its fault; removes a damaged one. The name verifies the tokens."""
+        """Returns a snapshot's verified bytes, or says what is wrong and removes the damaged snapshot. The tokens are
+        verified by the name, which is a hash of them and the parent.
+        """
         if next_name(row["parent"], row["tokens"]) == row["name"]:
             opened = reader.open(row, row["tokens"])
         else:
@@ -81,7 +87,9 @@ class StoredSnapshots:
         return opened
 
     def _deepest(self, parent: bytes, packed: bytes) -> list[dict]:
-        """Returns the rows of the path from ``parent`` that covers the most of ``packed``."""
+        """Returns the rows of the chain of snapshots after ``parent`` that matches the longest prefix of the packed
+        tokens ``packed``.
+        """
         best, paths = list[dict](), [(list[dict](), parent, 0)]
         reached = 0
         while paths:
@@ -94,7 +102,9 @@ class StoredSnapshots:
         return best
 
     def _most_alike(self, parent: bytes, packed: bytes) -> dict | None:
-        """Returns the child of ``parent`` that shares the most first tokens with ``packed``, or None."""
+        """Returns the snapshot after ``parent`` that has the longest prefix in common with the packed tokens
+        ``packed``, or None.
+        """
         rows = self._db.query(
             f"{SELECT_PAGES} WHERE parent = ? AND substr(tokens, 1, 4) = substr(?, 1, 4)", [parent, packed]
         )
@@ -112,8 +122,8 @@ class SnapshotWriter(PageWriter):
 
     @property
     def parent(self) -> bytes:
-        """The name that the next snapshot continues: that of the last snapshot or, for the first one, the
-        fingerprint.
+        """The parent of the next snapshot: the name of the last snapshot, or the fingerprint if there is no snapshot
+        yet.
         """
         return self.keys[-1][0] if self.keys else self._fingerprint
 
@@ -135,7 +145,7 @@ class SnapshotWriter(PageWriter):
 
 
 def common_tokens(packed: bytes, other: bytes) -> int:
-    """Returns the number of tokens at the beginning that the packed tokens ``packed`` and ``other`` share."""
+    """Returns the length in tokens of the longest common prefix of the packed tokens ``packed`` and ``other``."""
     count = min(len(packed), len(other)) // 4
     mine, theirs = np.frombuffer(packed, "<u4", count), np.frombuffer(other, "<u4", count)
     different = np.flatnonzero(mine != theirs)

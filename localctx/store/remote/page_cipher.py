@@ -47,7 +47,7 @@ class PageCipher:
 
     def decrypt(self, object_id: str, data: bytes) -> tuple[PageKey, OpenedPage]:
         """Decrypt an object. Returns the key of the page (name and packed tokens) and the page. If the object is
-        damaged, the page has a ``fault``. If it cannot be decrypted at all, the key is empty too.
+        damaged, the page has a ``fault``. If the object cannot be decrypted, the key is empty too.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -64,7 +64,7 @@ class PageCipher:
 
 
 def parse_key(text: str) -> bytes:
-    """Returns the 32 bytes of a key of 64 hexadecimal digits. Raises UsageError for anything else."""
+    """Returns the 32 bytes of the key that ``text`` has as 64 hexadecimal digits. Raises UsageError for other text."""
     if not _KEY.fullmatch(text.strip()):
         remedy = "set it to 64 hexadecimal digits: python -c 'import secrets; print(secrets.token_hex(32))'"
         raise UsageError("LOCALCTX_REMOTE_KEY is not a key" if text else "LOCALCTX_REMOTE_KEY is not set", remedy)
@@ -72,5 +72,7 @@ def parse_key(text: str) -> bytes:
 
 
 def _bound_to(object_id: str) -> bytes:
-    """Returns the associated data of an object, so that it cannot be decrypted under another name."""
+    """Returns the associated data (of AES-GCM) for an object. It contains the object's name, so that the object cannot
+    be decrypted under another name.
+    """
     return MAGIC + object_id.encode()

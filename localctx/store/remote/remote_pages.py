@@ -18,15 +18,18 @@ from localctx.store.remote.page_cipher import PageCipher
 
 TIMEOUT = 20.0  # seconds for one object
 READ_AHEAD = 8  # objects downloaded at once
-MAX_OBJECT = 1 << 27  # bytes; a page of the largest models has half of this, and a longer object is no page
+MAX_OBJECT = 1 << 27  # bytes; pages of the largest models have half of this, so a longer object is not a page
 _OBJECT = re.compile("[0-9a-f]{64}")
-_CHECK_ID = "0" * 64  # the object that verifies the key
+_CHECK_ID = "0" * 64  # the object that is decrypted to test the key
 _CHECK_KEY = (b"localctx key check".ljust(32), b"")
-_RENAMED = {"file", "local", "sftp", "ssh", "smb"}  # written to a temporary name: readers could see a partial file
+# written under a temporary name first, so that no reader sees a partial file
+_RENAMED = {"file", "local", "sftp", "ssh", "smb"}
 
 
 class RemotePages:
-    """A ``RemotePageStore`` below the fsspec ``url``. The transfer of one object may take ``timeout`` seconds."""
+    """A ``RemotePageStore`` in the folder at ``url`` (any fsspec URL). The transfer of one object may take ``timeout``
+    seconds.
+    """
 
     def __init__(self, url: str, cipher: PageCipher, timeout: float = TIMEOUT) -> None:
         self._url, self._cipher, self._timeout = url, cipher, timeout
@@ -39,8 +42,8 @@ class RemotePages:
                 self._wait(partial(self._write, self._cipher.object_id(key[0]), key, payload))
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """Yields the pages of ``keys``, in order. Pages are downloaded ahead of the caller, and the more pages were
-        asked for, the more requests run at once.
+        """Yields the pages of ``keys``, in order. Pages are downloaded before the caller takes them: one at first, then
+        twice as many requests at once for each page, up to READ_AHEAD.
         """
         ahead, waiting = iter(keys), deque[Future[OpenedPage]]()
         for number, _ in enumerate(keys):
@@ -53,8 +56,8 @@ class RemotePages:
             self._wait(partial(self._remove, self._cipher.object_id(name)))
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """See ``PageStore``. Damage hides the name of the page in an object, so the id of the object is returned
-        instead.
+        """Read and check every page. Returns the ids of the damaged objects, because the name of a page cannot be read
+        from a damaged object. Calls ``on_progress`` with the number of bytes read and the total number of bytes.
         """
         sizes, damaged, done = self._wait(self._list), list[bytes](), 0
         for object_id, size in sizes.items():

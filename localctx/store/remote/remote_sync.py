@@ -1,6 +1,7 @@
 """RemoteSync: downloads from a remote store the pages that the local store lacks, and uploads pages in the background.
 
-Failures never stop an answer: the remote store is not used for a while, and one note says why.
+Failures never stop an answer: after a failure, the remote store is not used for REST seconds, and one note tells the
+user why.
 """
 
 import os
@@ -19,7 +20,7 @@ from localctx.store.remote.remote_pages import RemotePages
 
 WRITE = "write"
 KEY = "LOCALCTX_REMOTE_KEY"
-UPLOAD_WAIT = 30.0  # seconds to wait at the end for what is still to be uploaded
+UPLOAD_WAIT = 30.0  # seconds to wait for unfinished uploads at the end
 REST = 60.0  # seconds without a request after a failure
 StoredPage = tuple[PageKey, Callable[[], np.ndarray | None]]
 """A page of the local store, and a function that returns its verified bytes, or None if damaged."""
@@ -34,12 +35,12 @@ class RemoteSync:
         self._pages, self._writable = pages, writable
         self._usable: bool | None = None  # None: not tried yet
         self._retry_at = 0.0
-        self._missing = set[bytes]()  # names that were missing or damaged when fetched
+        self._missing = set[bytes]()  # names of pages that were missing or damaged when fetched
         self._notes = list[str]()
         self._lock = Lock()
         self._uploader = DaemonThreads(1)
         self._uploads = list[Future[None]]()
-        self._round = 0  # uploads of earlier rounds were cancelled
+        self._round = 0  # ``finish`` starts a new round; uploads of earlier rounds are cancelled
 
     def fetch(self, keys: Sequence[PageKey]) -> Iterator[np.ndarray]:
         """Yields the verified bytes of these pages, in order, up to the first missing or damaged one."""
@@ -60,16 +61,16 @@ class RemoteSync:
     def upload(self, pages: Sequence[StoredPage]) -> None:
         """Upload consecutive pages of one sequence in the background, if the remote store is writable.
 
-        Pages are uploaded in order. If the remote store has the last page, it is assumed to have all, unless a fetch
-        missed one.
+        Pages are uploaded in order. If the remote store has the last page, it is assumed to have all pages, unless
+        ``fetch`` found one of them missing or damaged.
         """
         if self._writable and pages:
             self._uploads = [u for u in self._uploads if not u.done()]
             self._uploads.append(self._uploader.submit(partial(self._upload, pages, self._round)))
 
     def finish(self, seconds: float) -> None:
-        """Wait for uploads for at most ``seconds``, then cancel the rest. They are cancelled too if the wait is
-        interrupted.
+        """Wait at most ``seconds`` for the uploads, then cancel the unfinished ones. They are also cancelled if the
+        wait is interrupted.
         """
         deadline = time.monotonic() + seconds
         try:
@@ -145,7 +146,9 @@ def open_remote(url: str, mode: str) -> RemoteSync | None:
 
 
 def _pages_at(url: str, cipher: PageCipher) -> RemotePageStore:
-    """Returns the page store for ``url``. Register other implementations of the protocol here."""
+    """Returns the page store for ``url``. To support another kind of remote store, return its implementation of
+    RemotePageStore here.
+    """
     return RemotePages(url, cipher)
 
 
