@@ -1,1 +1,1 @@
-"""Workflows on top of the engine and the library: ask, chat, search passages, summarize."""
+"""Workflows that use the engine and the library: they ask, chat, find passages and summarize."""

@@ -1,7 +1,7 @@
-"""Checks the pages of an exported document: computes random pages again from the pages before them, and compares.
+"""Checks the pages of an exported document: computes random pages again from the pages before them, and compares both.
 
-Checksums find damage, but whoever alters a page can update its checksum. Keys and values cannot be chosen freely,
-because they follow from the text. Processors differ in the last digits, so the comparison is not bit for bit.
+Checksums find damage, but not forgery: whoever alters a page can update its checksum. Keys and values can be checked,
+because they follow from the text. Processors differ in the last digits, so the comparison allows small differences.
 """
 
 import random
@@ -21,7 +21,7 @@ from localctx.models.base import ForwardRequest
 from localctx.shape import PAGE
 from localctx.store.bundle import Bundle, BundleCache, bundle_payloads
 
-CHECKED_PAGES = 20  # if a tenth of the pages is forged, these find it with a probability of 88 %
+CHECKED_PAGES = 20  # if a tenth of the pages is forged, this many pages reveal it with a probability of 88 %
 MAX_DIFFERENCE = 0.3
 """The largest allowed distance of a token's keys or values from the recomputed ones, relative to their length."""
 
@@ -49,9 +49,9 @@ def check_pages(
     """Compute ``count`` random pages of these caches of an exported document again (None: all pages), each from the
     pages before it, and compare them.
 
-    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError if a page differs, and Cancelled. Also
-    raises DocumentError for sparse prefill: there the pages that a token skips depend on its neighbours, so an
-    unaltered page can differ.
+    Calls ``progress(pages computed, pages to compute)``. Raises Cancelled, and DocumentError if a page differs. Also
+    raises DocumentError under sparse prefill: the pages that a token then skips depend on the neighbouring tokens, so
+    even unaltered pages can differ.
     """
     if caches and runtime.paged_model.prefill_loss:
         raise DocumentError(
@@ -74,7 +74,9 @@ def check_pages(
 
 
 def _compute_each(runtime: Runtime, bundle: Bundle, stored: BundleCache, chosen: set[int]) -> Iterator[int | None]:
-    """Yields for each of the ``chosen`` pages of a cache None if it is as computed, else its number."""
+    """Compute each of the ``chosen`` pages of a cache. Yields None for each page that is equal to the stored one, and
+    the page's number for each that differs.
+    """
     model = runtime.paged_model
     plan = plan_cache(model, replace(runtime.settings, keep="full"), stored.codec, stored.tokens)
     cache = plan.new_cache(model, runtime.settings.home / "spill")
@@ -98,7 +100,7 @@ def _compute_each(runtime: Runtime, bundle: Bundle, stored: BundleCache, chosen:
 
 
 def _layers(cache: Cache, page: int) -> list[tuple[Tensor, Tensor]]:
-    """Returns the keys and values of a cache's last page, layer by layer: [kv_heads, tokens, dim]."""
+    """Returns the keys and values of ``page``, the last page of the cache, for each layer: [kv_heads, tokens, dim]."""
     found = list[tuple[Tensor, Tensor]]()
     for layer in range(len(cache.pool.shape.layers)):
         k, v = cache.open_tail(layer) if cache.tail else cache.read(layer, page, page + 1, torch.float32)
@@ -115,9 +117,10 @@ def _are_equal(computed: Sequence[tuple[Tensor, Tensor]], stored: Sequence[tuple
 
 
 def _difference(mine: Tensor, theirs: Tensor) -> float:
-    """Returns the largest distance between two vectors of a token, relative to the vector's length.
+    """Returns the largest distance between a token's vector in ``mine`` and in ``theirs``, relative to the length of
+    the vector in ``mine``.
 
-    For a short vector, as that of the first token is, it is relative to half the median length.
+    If a vector is very short, such as the first token's vector, the distance is relative to half the median length.
     """
     lengths = mine.norm(dim=-1)
     usual = lengths.median(dim=-1, keepdim=True).values

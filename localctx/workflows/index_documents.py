@@ -11,7 +11,7 @@ from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
 
-AWAITED = 2_000_000  # characters whose vectors a question waits for; for more, the words alone are searched at first
+AWAITED = 2_000_000  # characters; for more text, a question does not wait for vectors and searches the words alone
 WORDS_ALONE = "the index of so long a text is not complete yet: it is searched by its words alone"
 
 

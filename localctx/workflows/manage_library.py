@@ -21,13 +21,13 @@ from localctx.workflows.check_bundle import CHECKED_PAGES, CheckedPages, check_p
 from localctx.workflows.index_documents import index_words, make_searchable
 from localctx.workflows.read_sources import read_options
 
-INSTANT = 200_000  # characters whose words are indexed in an instant
+INSTANT = 200_000  # characters; the words of so much text are indexed in an instant
 
 
 class LibraryWorkflow:
     """Adds documents to the library of a session, and searches it. Use it inside ``Runtime.running``.
 
-    All methods raise StoreError, and Cancelled within a second of a cancel.
+    All methods raise StoreError. They raise Cancelled within a second of a cancel.
     """
 
     def __init__(self, builder: RequestBuilder) -> None:
@@ -53,8 +53,8 @@ class LibraryWorkflow:
         return self._drive(self.index_steps(documents))
 
     def index_short(self, documents: Sequence[str] | None) -> None:
-        """Index the words of those of ``documents`` (ids; None: all) that are not indexed yet. Does nothing if these
-        have more than INSTANT characters in total.
+        """Index the words of the ``documents`` (ids; None: all) that are not indexed yet. Does nothing if those
+        documents have more than INSTANT characters in total.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -78,9 +78,9 @@ class LibraryWorkflow:
     ) -> tuple[SearchResult, str | None]:
         """Returns the ``top`` passages for ``words`` in these documents (ids; None: in all), and a warning or None.
 
-        The warning names documents that were not searched, or only by their words. If ``wait``, documents that are not
-        indexed yet are indexed first, as far as a question would wait for that. Otherwise only their words are indexed,
-        and only if they are short in total.
+        The warning says that documents were not searched, or only by their words. If ``wait``, documents that are not
+        indexed yet are indexed first, but vectors are not computed for very long texts (see ``make_searchable``).
+        Otherwise only words are indexed, and only if these documents are short in total.
         """
         store, warnings = self._runtime.store, list[str | None]()
         with store_errors(store.home):
@@ -128,7 +128,7 @@ class LibraryWorkflow:
             return import_document(store, bundle, caches.__contains__, budget)
 
     def _drive(self, indexing: EngineCoroutine[Result]) -> Result:
-        """Run a coroutine of indexing to its end; reports its progress."""
+        """Run an indexing coroutine until it ends, and report the progress."""
         return consume(drive(indexing, _compute_nothing), self._runtime.on_progress)
 
 
@@ -141,7 +141,9 @@ def _search(
 
 
 def _not_searchable(documents: Sequence[Unsearchable]) -> str | None:
-    """Returns a line about documents whose index is not complete, with the share of the least complete one."""
+    """Returns a line about documents that are not completely indexed, with the share of the least complete one. Returns
+    None if there are none.
+    """
     if not documents:
         return None
     share = f"{100 * min(document.share for document in documents):.0f} %"
@@ -150,7 +152,9 @@ def _not_searchable(documents: Sequence[Unsearchable]) -> str | None:
 
 
 def _is_usable(builder: RequestBuilder, text: str, cache: BundleCache) -> bool:
-    """Returns True if the pages of an exported cache have the fingerprint, tokens and sizes of ``text`` here."""
+    """Returns True if the pages of an exported cache have the fingerprint, tokens and sizes that this session's model
+    would give for ``text``.
+    """
     if builder.model.engine != "torch":  # snapshots are not exported
         return False
     model, prompt, count = builder.runtime.paged_model, builder.prompt([text], ""), len(cache.pages)

@@ -24,15 +24,15 @@ def read_options(runtime: Runtime, source: str, ocr: str | None = None) -> ReadO
 def read_sources(runtime: Runtime, sources: Sequence[str], reuse_stored: bool = True) -> list[StoredDocument]:
     """Read ``sources``: paths of files, ``-`` for standard input, ids of stored documents. Returns the documents.
 
-    If ``reuse_stored``, a file that is unchanged since it was stored is not parsed again, because OCR takes minutes.
-    Raises DocumentError, UsageError, Cancelled.
+    If ``reuse_stored``, a file that has not changed since it was stored is not parsed again, because parsing with OCR
+    takes minutes. Raises DocumentError, UsageError, Cancelled.
     """
     documents = [_read_source(runtime, source, reuse_stored) for source in sources]
     return [StoredDocument(found.row, found.text, found.spans) for found in documents]
 
 
 def store_sources(runtime: Runtime, sources: Sequence[str]) -> list[str]:
-    """Read ``sources`` and add them to the library; returns the ids of their documents. Raises UserError, Cancelled."""
+    """Read ``sources`` and add them to the library. Returns the ids of their documents. Raises UserError, Cancelled."""
     with runtime.running():
         documents = [_read_source(runtime, source, True) for source in sources]
     with store_errors(runtime.store.home):

@@ -1,4 +1,4 @@
-"""Reads a document only up to a mark, so that nothing after the mark can enter an answer."""
+"""Reads a document only up to a mark, so that text after the mark cannot influence an answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ LAST_WORDS = 8
 
 @dataclass(frozen=True)
 class ReadUntil:
-    """Describes the part of a document before a ``mark``, up to which it is read.
+    """Describes the part of a document that is read: the text before a ``mark``.
 
     The part has the first ``characters`` of ``of_characters`` characters, which are ``tokens`` tokens, and ends with
     ``last_words``.

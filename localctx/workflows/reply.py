@@ -1,4 +1,4 @@
-"""Answers a raw conversation or continues a raw text, as OpenAI's API defines it."""
+"""Answers a raw conversation or continues a raw text, as OpenAI's API does."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def reply(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) 
     """Generate the reply that ``asked`` describes. The first event is the plan, the last one Done.
 
     Pages are reused if the conversation begins like an earlier one or like a kept document. They stay in memory for
-    later conversations; only pages of ``documents`` are persisted. Raises TooLong, OutOfKVMemory, DocumentError;
+    later conversations; only pages of ``documents`` are persisted. Raises TooLong, OutOfKVMemory, DocumentError, and
     UsageError for an unusable grammar.
     """
     runtime = builder.runtime
@@ -75,7 +75,9 @@ def _from_documents(builder: RequestBuilder, questions: AskWorkflow, asked: Repl
 
 
 def _stored(runtime: Runtime, document: str) -> StoredDocument:
-    """Returns a stored document by its full id, because a client may name no file. Raises DocumentError."""
+    """Returns the stored document with this full id. A path is not accepted, because a client must not read files.
+    Raises DocumentError.
+    """
     found = runtime.read_store(lambda store: store.documents.stored(document))
     if not found:
         raise DocumentError(f"there is no document {document!r:.80}", "GET /v1/files lists them")

@@ -30,9 +30,9 @@ class SummaryMethod:
 def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
     """Returns the method that the settings choose for a summary.
 
-    ``auto`` extracts for models whose own summaries were measured to be worse (see the catalogue). ``rewords`` names an
-    option of the task that needs other words than the document's, or is "". With such an option the model writes.
-    Raises UsageError for such an option if the settings ask for extracts.
+    ``auto`` chooses extracts for models whose own summaries were measured to be worse (see the catalogue). ``rewords``
+    names an option of the task that needs other words than the document's, or is "". With such an option the model
+    always writes the summary. Raises UsageError for such an option if the settings ask for extracts.
     """
     if settings.summaries == "extract":
         if rewords:

@@ -1,8 +1,8 @@
 """Defines the task to do on each document of a batch, and the instructions for it.
 
 Instructions are short and plain, so that models of a hundred million parameters follow them. They come after the text,
-so that ``ask`` and other tasks share the document's pages. (An instruction before the text is shorter than a page of 64
-tokens, and only whole pages can be shared.)
+so that ``ask`` and other tasks share the document's pages. (If the instruction came before the text, every page would
+depend on it, and could not be shared.)
 """
 
 import hashlib
@@ -24,7 +24,7 @@ LENGTHS = {
 }  # (words for the model, most tokens)
 MAX_WORDS = 2000
 STYLES = {"prose": "", "bullets": " Write a list of short points.", "simple": " Use simple words."}
-MAX_SECTION = 2048  # tokens; of longer ones, small models summarize only the first and last sentences
+MAX_SECTION = 2048  # tokens; of longer sections, small models summarize only the first and last sentences
 SECTION_LENGTH = ("in two or three sentences", 120)  # of a section's summary, as in LENGTHS
 
 _DOCUMENT = "Summarize the document above {length}.{style}{language}"
@@ -49,8 +49,8 @@ _GENERATION_SETTINGS = (
     "beams",
     "max_tokens",
 )
-ANSWER_VERSION = 2  # of the fields of an answer; part of the recipe
-EXTRACT_VERSION = 2  # of the sentence selection; part of the recipe
+ANSWER_VERSION = 2  # version of the fields of an answer; part of the recipe
+EXTRACT_VERSION = 2  # version of the sentence selection; part of the recipe
 _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
 
@@ -60,8 +60,8 @@ class SummaryTask:
     ``questions``.
 
     ``length`` is ``short``, ``medium``, ``long`` or a number of words. ``style`` is ``prose``, ``bullets`` or
-    ``simple``. If ``refine``, the summary of a long document is carried from section to section. Raises UsageError for
-    an unknown value.
+    ``simple``. If ``refine``, one summary of a long document is extended with each section. Raises UsageError for an
+    unknown value.
     """
 
     length: str = "medium"
@@ -96,16 +96,16 @@ class SummaryTask:
 
     @property
     def merge_instruction(self) -> str:
-        """The instruction to write one summary of the summaries of sections."""
+        """The instruction to merge the summaries of sections into one."""
         return self._format(_MERGE)
 
     @property
     def refine_instruction(self) -> str:
-        """The instruction to extend the summary so far by the next section."""
+        """The instruction to extend the summary so far with the next section."""
         return self._format(_REFINE)
 
     def adapted(self, settings: Settings) -> Settings:
-        """Returns ``settings`` with the maximum length of this task's answers.
+        """Returns ``settings`` with the maximum length of this task's summaries.
 
         Raises UsageError if the settings ask for several answers, or for extracts although the task needs other words
         than the document's.
@@ -140,13 +140,15 @@ class SummaryTask:
         if self.method(settings).extracts:
             return digest({"extract": EXTRACT_VERSION, "words": extract_words(self.length), "style": self.style})
         names = _GENERATION_SETTINGS + (_RETRIEVAL_SETTINGS if self.questions else ())
-        names += () if settings.weights == "full" else ("weights",)  # a default is left out: older hashes stay valid
+        # a default is left out, so that older hashes stay valid
+        names += () if settings.weights == "full" else ("weights",)
         names += () if settings.reading == "full" else ("reading",)  # likewise
         names += () if settings.repeats == "stop" else ("repeats",)  # likewise
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
         names += () if settings.answers == "auto" or not self.questions else ("answers",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
-        settings = replace(settings, blend="off") if settings.blend == "auto" else settings  # the default was off once
+        # the default was once ``off``
+        settings = replace(settings, blend="off") if settings.blend == "auto" else settings
         names += () if settings.engine == "auto" else ("engine",)
         wanted: dict[str, Any] = {**self._instructions, "sentences": "once"}
         if self.questions:
@@ -157,7 +159,7 @@ class SummaryTask:
 
     @property
     def _instructions(self) -> dict[str, str]:
-        """Instructions by the names under which they are hashed."""
+        """The instructions that are hashed into the recipe, by name."""
         return {
             "whole": self.document_instruction,
             "part": self.section_instruction,

@@ -1,4 +1,4 @@
-"""Estimates the time of a summary from the last summary made on this machine, or else from the model's measured
+"""Estimates how long a summary takes, from the last summary made on this machine, or else from the model's measured
 rates.
 """
 
@@ -49,13 +49,15 @@ def note_summary_seconds(builder: RequestBuilder, document: StoredDocument, seco
 
 
 def _model_seconds(builder: RequestBuilder, document: StoredDocument, read: float, write: float) -> float:
-    """Returns the seconds of a summary that the model writes: it reads the sections, and writes a summary of each."""
+    """Estimates the seconds for a summary that the model writes, from the rates ``read`` and ``write`` in tokens per
+    second. A long document is read in sections, and their summaries are merged.
+    """
     tokens = estimate_tokens(builder.model.tokenizer, [document.text], 0, builder.runtime.cancelled)
     if tokens + _LENGTH < builder.model.trained:
         return tokens / read + _LENGTH / write
     section = min(MAX_SECTION, builder.model.trained // 2)
     sections, written = -(-tokens // section), min(SECTION_LENGTH[1], section // 2)
-    again = sections * written  # the merge reads the summaries
+    again = sections * written  # to merge the summaries, the model reads them
     joined = -(-again // section)
     return (tokens + again) / read + (sections * written + joined * _LENGTH) / write
 

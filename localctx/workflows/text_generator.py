@@ -1,6 +1,6 @@
 """Defines text generators, which follow instructions about a document.
 
-``LocalGenerator`` uses this machine's model. Others with the same protocol use a server or a Ray worker.
+``LocalGenerator`` uses this machine's model. Other classes with the same protocol use a server or a Ray worker.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from localctx.library.wording.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.ask import AskWorkflow
 
-MAX_REPEATS = 2  # repeated sentences in a row that end a text
+MAX_REPEATS = 2  # a text is stopped after so many repeated sentences in a row
 
 
 def zero_token_counts() -> Counter[str]:
@@ -43,7 +43,7 @@ class GeneratedAnswer:
     """An answer to a question about a document. ``mode`` is the mode of the request's plan.
 
     ``answered`` is False if the answer is that the text does not answer the question. ``confidence`` is the probability
-    that the text answers it, None if no adapter computes it.
+    that the text answers the question; None if no adapter computes it.
     """
 
     text: str
@@ -55,7 +55,7 @@ class GeneratedAnswer:
 
 class TextGenerator(Protocol):
     """Generates text about one document with the model named ``model``. ``token_counts`` are the numbers of tokens of
-    all its prompts and texts so far.
+    all prompts and generated texts so far.
 
     Raises TooLong before generating if a text is too long. All methods raise Cancelled, OutOfKVMemory.
     """
@@ -126,7 +126,7 @@ class LocalGenerator:
         return (yield from self._follow(request))
 
     def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
-        """Answer a question about the document as ``ask`` does. The part of the prompt that several questions share is
+        """Answer a question about the document as ``ask`` does. If several questions share a part of the prompt, it is
         prefilled only for the first one. Raises NothingFound if no passage matches the question.
         """
         request = yield from self._ask.open([self._document], question, True)
@@ -139,7 +139,7 @@ class LocalGenerator:
         return (yield from self._run(request, _stop_at_repeats(request, answer_request(request, self._settings))))
 
     def _run(self, request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[str]:
-        """Run a request and count its tokens; returns the answer, trimmed to whole sentences if it was cut off."""
+        """Run a request and count its tokens. Returns the answer, trimmed to whole sentences if it was cut off."""
         yield from run_request(request, coroutine)
         if request.result.stopped == "cancelled":
             raise Cancelled
@@ -156,7 +156,9 @@ class LocalGenerator:
         return self._builder.build([self._document], texts, instruction, persist=persist, conversation=conversation)
 
     def _count_tokens(self, request: Request) -> int:
-        """Count the prefilled and generated tokens, with those of ranked passages; returns the tokens dropped."""
+        """Add the tokens of the request and of its ranked passages to ``token_counts``. Returns the number of tokens
+        that the keeper dropped.
+        """
         dropped = round(sum((e.stop - e.start) * (1 - e.kept) for e in request.result.evicted))
         self.token_counts.update(generated=sum(map(len, request.result.answers)), dropped=dropped)
         for one in {id(r): r for r in (*request.result.ranked, request)}.values():
@@ -165,12 +167,12 @@ class LocalGenerator:
 
 
 class _Repeats(Exception):
-    """The text ends in repeated sentences."""
+    """Raised when the text ends in repeated sentences."""
 
 
 def _stop_at_repeats(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``coroutine``, but end it once the text ends in MAX_REPEATS repeated sentences, because more repetitions
-    follow.
+    """Run ``coroutine``, but stop it once the text ends in MAX_REPEATS repeated sentences, because only more
+    repetitions would follow.
     """
 
     def check(event: Event) -> Iterator[Event]:
@@ -185,6 +187,6 @@ def _stop_at_repeats(request: Request, coroutine: EngineCoroutine[None]) -> Engi
 
 
 def _limited(max_tokens: int, request: Request) -> Request:
-    """Limit the request's answer to ``max_tokens``, and return it."""
+    """Limit the request's answer to ``max_tokens``, and return the request."""
     request.plan = replace(request.plan, answer_tokens=max(1, min(request.plan.answer_tokens, max_tokens)))
     return request

@@ -13,7 +13,7 @@ from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.answer.retrieval import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources, store_sources
 
-if TYPE_CHECKING:  # each is imported when first needed, because one question needs none of them
+if TYPE_CHECKING:  # imported only when first needed, because a single question needs none of these modules
     from localctx.workflows.ahead.ingest import IngestWorkflow
     from localctx.workflows.ahead.read_ahead import ReadAheadWorkflow
     from localctx.workflows.ahead.readiness import ReadinessWorkflow
@@ -48,7 +48,9 @@ class Workflows:
 
     @contextmanager
     def library(self) -> "Iterator[LibraryWorkflow]":
-        """Open the library to add files or search it. A cancel is accepted from the start of the block."""
+        """Open the library to add files or search it, while the block runs. It can be cancelled from the start of the
+        block.
+        """
         from localctx.workflows.manage_library import LibraryWorkflow
 
         with self.runtime.running(cancellable=True):
@@ -56,7 +58,9 @@ class Workflows:
 
     @contextmanager
     def watched_files(self) -> "Iterator[IngestWorkflow]":
-        """Open the library to add files of watched folders. A cancel is accepted from the start of the block."""
+        """Open the library to add files of watched folders, while the block runs. It can be cancelled from the start of
+        the block.
+        """
         from localctx.workflows.ahead.ingest import IngestWorkflow
 
         with self.library() as library:

@@ -1,1 +1,1 @@
-"""Works before anyone asks: prefills documents and suggests questions."""
+"""Work done before the user asks: prefills documents and suggests questions."""

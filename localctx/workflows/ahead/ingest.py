@@ -1,4 +1,4 @@
-"""Adds files of watched folders to the library: each is parsed once, even if it is renamed or moved."""
+"""Adds files of watched folders to the library: each file is parsed only once, even if it is renamed or moved."""
 
 import time
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class IngestedFile:
 class IngestWorkflow:
     """Adds watched files to the ``library`` of a session.
 
-    To be used inside ``Runtime.running``. All methods raise StoreError, Cancelled.
+    Use it inside ``Runtime.running``. All methods raise StoreError and Cancelled.
     """
 
     def __init__(self, runtime: Runtime, library: LibraryWorkflow) -> None:
@@ -38,8 +38,8 @@ class IngestWorkflow:
     def ingest(self, path: str, stamp: FileStamp) -> IngestedFile | None:
         """Add the file at ``path`` (a ``stored_path``) to the library and the watch list.
 
-        If a file with the same bytes was parsed before, this file is not parsed again. ``stamp`` is the size and time
-        that the caller saw. Returns None if the file has changed since.
+        If a file with the same bytes was parsed before, this file is not parsed again. ``stamp`` is the size and
+        modification time of the file when the caller looked at it. Returns None if the file has changed since then.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -67,7 +67,9 @@ class IngestWorkflow:
         return warning
 
     def _known(self, store: Store, path: str, stamp: FileStamp, content: str) -> IngestedFile | None:
-        """Returns the result for bytes that were parsed before, under this path or another; None if they were not."""
+        """Returns the result for a file whose bytes were parsed before, at this path or another. Returns None if they
+        were not parsed before.
+        """
         same = [f for f in store.watch_list.with_content(content) if store.documents.has(f.document)]
         if not same:
             return None
@@ -84,7 +86,9 @@ class IngestWorkflow:
         return IngestedFile(path, added.status, added.id, added.why, added.characters)
 
     def _enter(self, store: Store, ingested: IngestedFile, file: WatchedFile) -> None:
-        """Record a file; it inherits the status of a document with the same text."""
+        """Record a file in the watch list. If another file has the same document, its state (indexed, read ahead) is
+        copied.
+        """
         if same := next(iter(store.watch_list.of_document(file.document)), None):
             file = replace(file, indexed=same.indexed, recipe=same.recipe, note=same.note)
         with store.db.atomic():
@@ -97,7 +101,7 @@ class IngestWorkflow:
 def note_missing(store: Store, gone: WatchedFile) -> str:
     """Record that the watched file ``gone`` no longer exists. Its document stays in the library.
 
-    Returns the path of another file with the same text, or "".
+    Returns the path of another existing file with the same text, or "".
     """
     store.watch_list.note_gone([gone.path], time.time())
     others = (file.path for file in store.documents.files.of_document(gone.document) if file.path != gone.path)

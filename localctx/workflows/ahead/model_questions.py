@@ -15,8 +15,8 @@ from localctx.workflows.summary_task import digest
 from localctx.workflows.text_generator import LocalGenerator, without_text
 
 SMALL_MODEL = 1_000_000_000  # parameters; the document often does not answer questions of smaller models
-VERSION = 1  # of the instruction; part of the key of stored questions
-MAX_TOKENS = 120  # of all questions
+VERSION = 1  # version of the instruction; part of the key of stored questions
+MAX_TOKENS = 120  # of all questions together
 MAX_READ = 6_000  # first characters read of a document that is not read whole
 LENGTHS = range(12, 140)  # characters of a question
 _INSTRUCTION = (
@@ -26,15 +26,15 @@ _MARKS = re.compile(r"^[^\w¿]*(?:(?:question|q)\s*\d*\s*[:.][^\w¿]*|\d+\s*[.)]
 
 
 def able_to_ask(builder: RequestBuilder) -> bool:
-    """Returns True if the model is large enough to suggest questions that its document answers."""
+    """Returns True if the model is large enough to suggest questions about a document that the document answers."""
     return builder.model.parameters >= SMALL_MODEL
 
 
 def model_questions(
     builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument, whole: bool
 ) -> EngineCoroutine[list[str]]:
-    """Returns suggested questions about ``document``: first those of the model, then, to fill up, questions made by
-    rules.
+    """Returns suggested questions about ``document``: first questions by the model, then questions made by rules, up to
+    COUNT in all.
 
     If ``whole``, the model reads the whole document, else its beginning. The questions are generated once and stored.
     Raises Cancelled.
@@ -56,7 +56,9 @@ def model_questions(
 
 
 def parse_questions(text: str) -> list[str]:
-    """Returns the questions in ``text``, the model's reply, one a line. Numbers and list marks are removed."""
+    """Returns the questions in ``text``, the model's reply, which has one question per line. Numbers and list marks are
+    removed.
+    """
     lines = (_MARKS.sub("", line).strip().strip('*"“”') for line in text.splitlines())
     questions = dict.fromkeys(line for line in lines if line.endswith(("?", "？")) and len(line) in LENGTHS)  # noqa: RUF001
     return list(questions)[:COUNT]
@@ -73,7 +75,7 @@ def _generate(builder: RequestBuilder, ask: AskWorkflow, document: StoredDocumen
 
 
 def rule_questions(documents: Sequence[StoredDocument]) -> list[str]:
-    """Returns questions made by rules, without a model: about one document, or one or two about each of several."""
+    """Returns questions made by rules, without a model: about one document, or about several documents in turn."""
     found = [suggest_questions(document.text, document.spans) for document in documents]
     in_turn = [questions[i] for i in range(COUNT) for questions in found if i < len(questions)]
     return list(dict.fromkeys(in_turn))[:COUNT]

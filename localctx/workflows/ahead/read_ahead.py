@@ -1,7 +1,7 @@
 """Reads documents before anyone asks about them: prefills their tokens and persists the pages.
 
-The whole document is prefilled, or each of its passages if answers come from passages. Reading ahead evicts no kept
-pages. If the disk budget is used up, the remaining tokens are prefilled when a question needs them.
+The whole document is prefilled, or each passage if answers come from passages. Reading ahead never evicts kept pages.
+If the disk budget is used up, the remaining tokens are prefilled only when a question needs them.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class ReadAheadResult:
     """The result of reading one document ahead: the number of its ``tokens``, and how many of them were ``prefilled``
     now.
 
-    ``note`` says why some tokens are not kept, or is "".
+    ``note`` says why the pages of some tokens are not kept, or is "".
     """
 
     tokens: int = 0
@@ -42,12 +42,12 @@ class ReadAheadResult:
 
 
 class _NoDiskRoom(Exception):
-    """The next prefill does not fit in the disk budget."""
+    """Raised if the pages of the next prefill do not fit in the disk budget."""
 
 
 def reading_recipe(settings: Settings) -> str:
-    """Returns a hash of the model and the settings with which documents are read ahead. If it changes, documents must
-    be read ahead again.
+    """Returns a hash of the model and the settings with which documents are read ahead. If the hash changes, documents
+    must be read ahead again.
     """
     return digest(list(settings.reading_key))
 
@@ -114,8 +114,8 @@ class ReadAheadWorkflow:
         yield from self._prefill(request, done, alone=False)
 
     def _prefill(self, request: Request, done: ReadAheadResult, alone: bool = True) -> EngineCoroutine[None]:
-        """Prefill and persist the text of a request. ``alone``: no other sequence runs, so its time measures the
-        model's speed.
+        """Prefill and persist the text of a request. ``alone`` says that no other sequence runs meanwhile; only then is
+        the time taken as the model's speed.
         """
         try:
             if not self._fits(request):

@@ -24,18 +24,19 @@ from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
 
 TYPICAL_QUESTION = "What does it say about the first of these points?"
-RECENT = 50  # last answers searched for those from passages
-MAX_MEASURED = 5  # answers from passages that count
+RECENT = 50  # number of last answers among which answers from passages are searched
+MAX_MEASURED = 5  # the latest answers from passages, whose times are used
 
 
 @dataclass(frozen=True)
 class Readiness:
     """Says how ready documents are for questions.
 
-    ``whole`` is True if they are read whole, False if answers come from passages. ``starts`` is the number of seconds
-    until an answer starts, and ``saved`` is how many seconds of prefill the kept pages save; both are None if nothing
-    was measured. ``read`` is the number of seconds that prefill took now, 0 if all pages were kept. ``failed`` says why
-    pages could not be persisted, or is "". ``questions`` are suggested by the model, if it is large enough.
+    ``whole`` is True if the documents are read whole, and False if answers come from passages. ``starts`` is the number
+    of seconds until an answer starts, and ``saved`` is how many seconds of prefill the kept pages save; both are None
+    if nothing was measured. ``read`` is the number of seconds that prefill has just taken, 0 if all pages were kept
+    already. ``failed`` says why pages could not be persisted, or is "". ``questions`` are suggested by the model, if it
+    is large enough.
     """
 
     whole: bool
@@ -47,21 +48,24 @@ class Readiness:
 
 
 class ReadinessWorkflow:
-    """Prefills documents before anything is asked about them. After a cancel, finished pages are kept."""
+    """Prefills documents before the user asks about them, and suggests questions. After a cancel, finished pages are
+    kept.
+    """
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
 
     def make_ready(self, documents: Sequence[str], until: str = "") -> EngineCoroutine[Readiness]:
-        """Prefill stored documents (ids) together, as a question about them would. If they are too long to be read
-        whole, make them searchable instead.
+        """Prefill stored documents (ids) together, in the way in which a question about them would prefill them. If
+        they are too long to be read whole, make them searchable instead.
 
         ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the document. The text after
         the mark is not read. Raises UserError, Cancelled.
         """
         with self._runtime.running():
             self._runtime.load()
-            stored = read_sources(self._runtime, documents)  # after loading, which takes time: they may have changed
+            # after loading, because the documents may change while the model loads
+            stored = read_sources(self._runtime, documents)
             if until:
                 beginning, _ = read_until(self._builder.model.tokenizer, stored, until)
                 stored = [beginning]
@@ -72,7 +76,8 @@ class ReadinessWorkflow:
             return ready
 
     def suggest(self, documents: Sequence[str], until: str = "") -> list[str]:
-        """Returns questions, made by rules, that stored documents (ids) answer. No model is loaded.
+        """Returns questions that stored documents (ids) answer. The questions are made by rules, without loading a
+        model.
 
         ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the document. The text after
         the mark is not used.
@@ -105,8 +110,9 @@ class ReadinessWorkflow:
         return Readiness(True, *first, read, failed)
 
     def _first_question(self, documents: Sequence[StoredDocument]) -> tuple[float | None, float | None]:
-        """Returns the seconds until an answer starts and the seconds of prefill it avoids. Restoring is measured; the
-        prefill of the rest is predicted by a question's plan, from the measured rate.
+        """Returns the seconds until an answer starts, and the seconds of prefill that kept pages save. The time to
+        restore kept pages is measured with a typical question; the time to prefill the rest is predicted from the
+        measured rate.
         """
         started = time.perf_counter()
         conversation = with_adapter(self._runtime, NO_CONVERSATION, TYPICAL_QUESTION)
@@ -122,8 +128,8 @@ class ReadinessWorkflow:
             yield from make_searchable(self._runtime, store, [document.id for document in documents])
 
     def _measured_start(self) -> float | None:
-        """Returns the median seconds until the last answers from passages started with this model; None if there are
-        none.
+        """Returns how many seconds it took until an answer started: the median of the last answers from passages with
+        this model. Returns None if there are no such answers.
         """
         model = self._runtime.settings.model
         recent = self._runtime.read_store(lambda store: store.chats.recent_stats(RECENT)) or []

@@ -1,4 +1,4 @@
-"""Suggests questions that a document answers, by rules from its statements, headings and names.
+"""Suggests questions that a document answers. Rules make them from the document's statements, headings and names.
 
 Every question is about something in the document, in the document's language if there is a wording for it.
 """
@@ -14,10 +14,10 @@ from localctx.store.search_words import COMMON_WORDS
 from localctx.workflows.ahead.topics import find_topics, in_a_sentence
 
 COUNT = 3  # questions to suggest
-MAX_CHARACTERS = 400_000  # of the beginning of a long document
-_ASKING = frozenset(("what", "when", "does", "much", "meant", "about"))  # shared by unrelated questions
-MIN_SAID = 3  # occurrences of a speaker, name or subject to be asked about
-MIN_DEFINED = 2  # uses of a term besides its definition
+MAX_CHARACTERS = 400_000  # of a long document, only the beginning is used
+_ASKING = frozenset(("what", "when", "does", "much", "meant", "about"))  # words that unrelated questions share
+MIN_SAID = 3  # a speaker, name or subject must occur at least this often
+MIN_DEFINED = 2  # a term must be used at least this often, besides its definition
 
 _ABOUT = {
     "en": "What does it say about {}?",
@@ -74,8 +74,8 @@ _SPEAKER = re.compile(
 
 
 def suggest_questions(text: str, spans: Sequence[Span]) -> list[str]:
-    """Returns up to COUNT questions that a document with this text answers, from different parts of it; [] if
-    nothing stands out.
+    """Returns up to COUNT questions that a document with this text answers, from different parts of the text. Returns
+    [] if the rules find nothing to ask about.
     """
     text = text[:MAX_CHARACTERS]
     language = language_of(text) or "en"
@@ -95,14 +95,14 @@ def suggest_questions(text: str, spans: Sequence[Span]) -> list[str]:
 
 
 def _about(language: str, topic: str) -> str:
-    """Returns the question about a heading; a heading that is a question is used unchanged."""
+    """Returns a question about the topic of a heading. A heading that is a question already is returned unchanged."""
     if language == "en" and topic.lower().startswith("who "):
         return f"{topic[0].upper()}{topic[1:].rstrip('?')}?"
     return topic if topic.endswith("?") else _ABOUT.get(language, "{}?").format(topic)
 
 
 def _stated(sentence: str, text: str) -> Iterator[str]:
-    """Yields the questions that this English sentence answers."""
+    """Yields a question that this English sentence answers, if a rule matches the sentence."""
     sentence = " ".join(sentence.split())
     if found := _AMOUNT.match(sentence):
         yield f"How much is the {_plain(found['subject'])}?"
@@ -129,7 +129,7 @@ def _is_term(term: str, text: str) -> bool:
 
 
 def _plain(subject: str) -> str:
-    """Returns the subject of a sentence in lower case, because contracts capitalize their terms."""
+    """Returns the subject of a sentence in lower case, because contracts write defined terms with capitals."""
     return subject if subject.isupper() else subject.lower()
 
 
@@ -142,7 +142,7 @@ def _speakers(text: str) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    """Returns the most frequent names of several words inside sentences."""
+    """Returns the most frequent names inside sentences. Only names of several words count."""
     found = Counter(" ".join(name.split()) for name in _NAME.findall(text))
     return [name for name, times in found.most_common(COUNT) if times >= MIN_SAID]
 
@@ -162,7 +162,9 @@ def _spread(questions: Sequence[str], count: int) -> list[str]:
 
 
 def _without_same_words(questions: Iterable[str], count: int) -> list[str]:
-    """Returns the first ``count`` questions that share no rare word."""
+    """Returns the first ``count`` questions of which no two have a word in common, except words of up to three letters
+    and question words.
+    """
     chosen, used = list[str](), set[str]()
     for question in questions:
         words = {word for word in re.findall(r"\w{4,}", question.lower()) if word not in _ASKING}

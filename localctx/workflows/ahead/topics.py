@@ -1,13 +1,13 @@
-"""Finds the topics of a document: its headings that describe the text under them."""
+"""Finds the topics of a document: the headings that describe the text below them."""
 
 import re
 from collections.abc import Iterator, Sequence
 
 from localctx.store.documents import Span
 
-MIN_BODY = 40  # characters under a heading that make it worth a question
+MIN_BODY = 40  # characters; a heading with less text below it is not asked about
 MAX_WORDS = 7
-TITLED = 2  # headings; with more, one at the very beginning is the document's title
+TITLED = 2  # headings; if there are more, a heading at the very beginning is the document's title
 MAX_HEADING = 70  # characters
 MAX_ABBREVIATION = 4  # letters; a longer word in capitals is no abbreviation
 
@@ -41,8 +41,8 @@ _GENERAL = frozenset(_GENERAL_WORDS.split())
 
 
 def find_topics(text: str, spans: Sequence[Span]) -> list[str]:
-    """Returns the topics that the headings of ``text`` name, in order, without numbers. Headings with little text, and
-    headings that any kind of document has, are left out.
+    """Returns the topics that the headings of ``text`` name, in order, without numbers. Headings with little text below
+    them are left out, and so are headings of any kind of document, such as "Introduction".
     """
     marked = [span for span in spans if span.kind == "heading"]
     found = [(span.label, span.end - span.start - len(span.label)) for span in marked if span.start < len(text)]
@@ -54,8 +54,9 @@ def find_topics(text: str, spans: Sequence[Span]) -> list[str]:
 
 
 def _numbered_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Yields numbered titles with the number of characters up to the next one, for a text without marked headings, like
-    a PDF's. A title is a line of its own, or precedes a sentence (``1. Rent. The rent is``).
+    """Finds numbered titles in a text without marked headings, such as the text of a PDF. Yields each title with the
+    number of characters up to the next title. A title is a line of its own, or stands before a sentence (``1. Rent. The
+    rent is``).
     """
     matches = [m for m in _NUMBERED.finditer(text) if m["title"].strip()[-1:] not in ".,;:"]
     run_in = list(_RUN_IN.finditer(text))

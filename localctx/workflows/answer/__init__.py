@@ -1,1 +1,1 @@
-"""Answers a question: from whole documents or passages, checked and cited."""
+"""Answers a question from whole documents or from passages, and checks and cites the answer."""

@@ -1,7 +1,7 @@
-"""Decides whether an answer is given, or the reply that nothing in the text answers the question.
+"""Decides whether to give an answer, or to reply that the text does not answer the question.
 
-With an adapter, a calibration turns likelihoods into a probability that the text answers the question. Without one, the
-best passage must make the question likelier than it is without any text.
+With an adapter, a calibration turns likelihoods into a probability that the text answers the question. Without an
+adapter, the question must be likelier after the best passage than without any text.
 """
 
 import math
@@ -26,8 +26,8 @@ from localctx.library.wording.no_answer import is_no_answer, no_answer
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.question_likelihood import is_likelier, likelihood_alone
 
-_AROUND = ' ."'  # stripped from an answer
-_MOST = math.log(0.3)  # a reply this likely is generated, if its first token is the likeliest
+_AROUND = ' ."'  # characters stripped from both ends of an answer
+_MOST = math.log(0.3)  # a reply is taken as the model's reply if it is this likely and its first token is the likeliest
 
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 """The calibration for an adapter without one: an answer must be likelier than the adapter's "not said"."""
@@ -68,7 +68,7 @@ def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
     """Emit, as the answer, the sentence that the text does not answer the question."""
     request = case.request
     request.seconds["first_token"] = time.perf_counter() - request.started
-    own = request.not_said != NOT_SAID  # an adapter with words of its own
+    own = request.not_said != NOT_SAID  # True for an adapter that was trained to say this in other words
     yield from emit_text(request, request.not_said if own else no_answer(case.question))
     request.result.stopped = "unanswered"
 
@@ -89,7 +89,7 @@ def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineC
 
 
 def calibration_of(request: Request) -> Calibration:
-    """Returns the calibration that is stored with the request's adapter for the kind of decoding (``free`` or
+    """Returns the calibration that is stored with the request's adapter for the request's kind of decoding (``free`` or
     ``quote``). Returns UNCALIBRATED if there is none.
     """
     measured = calibrations(request.adapter) if request.adapter else {}
@@ -109,7 +109,7 @@ def is_not_said(request: Request) -> bool:
 
 
 def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
-    """Prefill the prompt; returns the evidence that does not depend on the answer."""
+    """Prefill the prompt, and compute the part of the evidence that does not depend on the answer."""
     request, (alone, tokens) = case.request, (yield from _prefill_and_rank(case))
     likelihood, tokenizer = request.result.question_likelihood, request.model.tokenizer
     assert request.logits is not None, "the prompt was prefilled"
@@ -121,8 +121,8 @@ def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
 
 
 def _prefill_and_rank(case: AnswerCase) -> EngineCoroutine[tuple[float, int]]:
-    """Prefill the prompt, rank its text unless it was ranked before, and return ``likelihood_alone``: all in the same
-    forward passes, after the text itself.
+    """Prefill the prompt, compute the likelihood of the question after the text unless it is known, and return the
+    result of ``likelihood_alone``. After the text is prefilled, all of this shares the same forward passes.
     """
     request, question = case.request, case.question
     parts = list[Callable[[], EngineCoroutine[Any]]]([partial(likelihood_alone, case.builder, question)])
@@ -139,17 +139,17 @@ def _prefill_and_rank(case: AnswerCase) -> EngineCoroutine[tuple[float, int]]:
     alone, *found = yield from gather(lambda part: part(), parts, len(parts))
     if not ranked:
         request.result.question_likelihood = found[0]
-    request.seconds["prefill"] = before + time.perf_counter() - started  # not the sum of the parts
+    # the parts run together, so the sum of their times would be too long
+    request.seconds["prefill"] = before + time.perf_counter() - started
     return alone
 
 
 def reconsider(request: Request, evidence: Evidence, calibration: Calibration) -> float:
-    """Decide whether the adapter's reply that the text does not answer the question is forbidden, so that it gives
-    another reply. It is forbidden if the adapter would give this reply, but the evidence speaks for an answer
-    (``Calibration.reconsider``).
+    """Forbid the adapter's reply that the text does not answer the question, if the adapter would give this reply
+    although the evidence reaches the threshold ``Calibration.reconsider``. The adapter then gives another reply.
 
-    Returns the log-probability, in nats, of all other replies. It must be added to the likelihood of the answer, which
-    is computed as if the forbidden reply did not exist. Returns 0 if nothing is forbidden.
+    Returns the log-probability, in nats, of all other replies. The caller must add it to the likelihood of the answer,
+    which is computed as if the forbidden reply did not exist. Returns 0 if the reply is not forbidden.
     """
     said = request.model.tokenizer.encode(request.not_said)
     assert request.logits is not None, "the prompt was prefilled"
@@ -162,7 +162,9 @@ def reconsider(request: Request, evidence: Evidence, calibration: Calibration) -
 
 
 def _answer_likelihood(request: Request) -> tuple[float, int]:
-    """Returns the log-likelihood of the answer, with its end if that was reached, and the number of tokens counted."""
+    """Returns the log-likelihood of the answer, and the number of its tokens. Both include the stop token, if the
+    answer ended with one.
+    """
     tokens = len(request.result.answers[0]) + (request.result.stopped == "eos")
     return request.result.likelihood * tokens, tokens
 

@@ -1,8 +1,8 @@
-"""Lists the strategies: how the answer to an opened request is made, and which stages its events pass.
+"""Lists the strategies, which are the ways to make an answer, and the stages, which change the answer's events.
 
-``STRATEGIES`` is read from top to bottom; the first row whose conditions all hold applies. A stage changes the events
-on their way from the model's decoding to the user; it runs if its own conditions hold, too. ``STAGES`` lists all stages
-in their order.
+``STRATEGIES`` is searched from top to bottom: the first strategy whose conditions all hold is used. A stage of the
+strategy changes the events between the model's decoding and the user; it runs if its own conditions hold, too.
+``STAGES`` lists all stages in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,18 +44,18 @@ FOCUS = Stage("focus", focus_on_passages, (Case.focuses,))
 STAGES = (
     RECORD,  # adds each generated token to the request's answer
     QUOTE,  # puts the supporting quotation first
-    CONFIDENT,  # holds the answer back, and emits only a confident one
-    LIKELIER,  # before the first token: generates only if the passages make the question likelier
-    NEAREST,  # after an answer that says that nothing answers
-    CHECK,  # after each sentence, with the passage that supports it
-    FOCUS,  # before the first token: shows the question only its passages' pages
+    CONFIDENT,  # holds the answer back until its confidence is known, and emits it only if that is high enough
+    LIKELIER,  # before the first token: generates only if the question is likelier after the passages
+    NEAREST,  # after the reply that nothing answers: names the nearest passage
+    CHECK,  # after each sentence: names the passage that supports it
+    FOCUS,  # before the first token: lets the question attend only to the pages with its passages
 )
 """All stages in the order in which an event passes them. A stage sees only the events that those before it pass on."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to make an answer, used if all ``conditions`` hold.
+    """A way to make an answer. It may be used if all ``conditions`` hold.
 
     ``run`` generates the answer and sets its citations. The events of the answer pass ``stages``, which are in the
     order of STAGES.
@@ -91,25 +91,25 @@ def choose_strategy(case: Case) -> Strategy:
 def make_answer(case: Case) -> Answering:
     """Returns the coroutine that prefills the rest of the prompt and answers.
 
-    It sets the request's citations and the sources of its sentences. Raises Cancelled, OutOfKVMemory; tokens generated
-    before remain in the request.
+    The coroutine also sets the request's citations and the sources of the answer's sentences. It raises Cancelled and
+    OutOfKVMemory; tokens generated before then remain in the request.
     """
     strategy = choose_strategy(case)
     return through_stages(case, strategy.run(case), strategy.stages)
 
 
 def answer_passage(case: Case) -> Answering:
-    """Returns the coroutine that answers from one of many passages.
+    """Returns the coroutine that answers from one passage, when every passage is asked.
 
-    Its only stage is RECORD, because the caller does the work of all other stages.
+    The only stage is RECORD, because the caller does the work of all other stages.
     """
     strategy = choose_strategy(case)
     return through_stages(case, strategy.run(case), [stage for stage in strategy.stages if stage is RECORD])
 
 
 def through_stages(case: Case, answering: Answering, stages: Sequence[Stage]) -> Answering:
-    """Pass the events of ``answering`` through those ``stages`` whose conditions hold, in order. Returns the coroutine
-    that does so.
+    """Returns a coroutine that runs ``answering`` and passes its events, in order, through the ``stages`` whose
+    conditions hold.
     """
     for stage in stages:
         if all(holds(case) for holds in stage.conditions):

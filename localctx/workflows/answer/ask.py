@@ -1,7 +1,8 @@
-"""Answers questions about documents: reads them whole if the model can use their length, else passages of them.
+"""Answers questions about documents: reads the documents whole if the model answers well from texts of this length,
+else passages of them.
 
-Questions that count, add up or compare are computed over a table, if the document is one. A question that compares
-several documents is put to each of them.
+If a document has a table, questions that count, add up or compare are computed over the table. A question that compares
+several documents is asked about each of them.
 """
 
 import time
@@ -48,9 +49,9 @@ class AskWorkflow:
         documents of the library.
 
         The last event is Done. ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the
-        document. The text after the mark is not read. If ``persist`` is False, the store is not touched. Raises
-        UserError before any work that would be wasted. If the store cannot be written, the answer is given, but no
-        pages are kept (``Done.failed``). Raises Cancelled if cancelled before prefill began.
+        document. The text after the mark is not read. If ``persist`` is False, the store is neither read nor written.
+        UserError is raised as early as possible. If the store cannot be written, the answer is given, but no pages are
+        kept (``Done.failed``). Raises Cancelled if cancelled before prefill began.
         """
         damage: StoreError | None = None
         with self._runtime.running():
@@ -69,7 +70,8 @@ class AskWorkflow:
         yield Done(request.answer_report(), request.persist_error or (str(damage) if damage else None))
 
     def prepare(self, source: str) -> EngineCoroutine[None]:
-        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended.
+        """Prefill the document ``source`` and persist its pages, so that a later question does not prefill the document
+        again.
 
         A document that is too long to be read whole is made searchable instead. The last event is Done.
         """
@@ -97,9 +99,9 @@ class AskWorkflow:
 
         If ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
         question continues. ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the
-        document. The text after the mark is not read. Raises TooLong if the documents do not fit and the mode forbids
-        passages. Raises ChatFull if the question would fit without the history, and UsageError if the document does not
-        have the mark.
+        document. The text after the mark is not read. Raises TooLong if the documents do not fit into the context
+        window and the mode forbids passages. Raises ChatFull if the question would fit without the history, and
+        UsageError if the document does not have the mark.
         """
         if until:
             beginning, told = read_until(self._builder.model.tokenizer, documents, until)
@@ -128,7 +130,7 @@ class AskWorkflow:
         """Build the request that reads documents whole. If ``question`` is None, they are only prefilled.
 
         If ``persist``, kept pages are reused and new pages are kept. ``conversation`` is the conversation that the
-        question continues. Several documents are put in the order in which most kept pages can be reused. Raises
+        question continues. Several documents are ordered so that as many kept pages as possible can be reused. Raises
         TooLong.
         """
         if question is not None and documents:
@@ -146,9 +148,9 @@ class AskWorkflow:
         return request
 
     def census(self, sources: Sequence[str], question: str, best: int = 0) -> EngineCoroutine[None]:
-        """Put ``question`` to every passage of ``sources`` (files, or ids of stored documents), the likeliest first.
-        With ``best``, only that many passages are asked. Pages and answers are kept. The last event is Done. Raises
-        UserError, and Cancelled if cancelled before the first passage was asked.
+        """Ask ``question`` about every passage of ``sources`` (files, or ids of stored documents), the likeliest
+        passages first. With ``best``, only that many passages are asked. Pages and answers are kept. The last event is
+        Done. Raises UserError, and Cancelled if cancelled before the first passage was asked.
         """
         with self._runtime.running():
             documents, seconds = self._read(sources, True, None)
@@ -161,7 +163,7 @@ class AskWorkflow:
     def open_everywhere(
         self, documents: Sequence[StoredDocument] | None, question: str, persist: bool, best: int = 0
     ) -> EngineCoroutine[Request]:
-        """Build the request that puts ``question`` to every passage of ``documents``, or of the library (None). If
+        """Build the request that asks ``question`` about every passage of ``documents`` (None: of the library). If
         ``persist``, kept pages and answers are reused, and new ones are kept. Raises NothingFound if there is no
         passage.
         """
@@ -170,10 +172,10 @@ class AskWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """Returns the coroutine that answers a request, by its strategy in ``answer_strategies``.
+        """Returns the coroutine that answers a request by the strategy that ``answer_strategies`` chooses.
 
-        ``cited`` are the citations of the beginning of a continued answer. Raises Cancelled, OutOfKVMemory; tokens
-        generated before remain in the request.
+        If an answer is continued, ``cited`` are the citations of its beginning. The coroutine raises Cancelled and
+        OutOfKVMemory; tokens generated before then remain in the request.
         """
         return make_answer(AnswerCase(self._builder, request, question, settings, cited, self.open))
 
@@ -218,8 +220,8 @@ class AskWorkflow:
     def _read(
         self, sources: Sequence[str], reuse_stored: bool, until: str | None
     ) -> tuple[list[StoredDocument], dict[str, float]]:
-        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name or mark
-        fails at once.
+        """Read the sources, check the mark, and load the model. Returns the documents, and the seconds of each phase.
+        The model is loaded last, so that a wrong file name or mark fails immediately.
         """
         start = time.perf_counter()
         documents = read_sources(self._runtime, sources, reuse_stored)

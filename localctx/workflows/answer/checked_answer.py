@@ -13,9 +13,9 @@ from localctx.workflows.answer.answer_case import AnswerCase
 
 
 def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``answering``, and emit an event SentenceChecked after each sentence of its first answer.
+    """Run ``answering``, and emit an event SentenceChecked after each sentence of the first answer.
 
-    At the end, even after a cancel or an error, the result of the request has the checked sentences.
+    At the end, even after a cancel or an error, the checked sentences are stored in the result of the request.
     """
     checker = _Checker(case.request, case.question)
     try:
@@ -25,16 +25,20 @@ def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> Engin
 
 
 class _Checker:
-    """Checks each sentence of an answer when the next one begins."""
+    """Checks each sentence of an answer when the next sentence begins."""
 
     def __init__(self, request: Request, question: str) -> None:
         self._request, self._text = request, request.prompt.begun.lstrip()
-        begun = list(sentences(self._text, 0, len(self._text)))[:-1]  # of a continued answer
-        self._told, self._end = len(begun), begun[-1][1] if begun else 0  # sentences reported, and the end of the last
+        # sentences of the beginning, if an answer is continued
+        begun = list(sentences(self._text, 0, len(self._text)))[:-1]
+        # number of sentences reported, and the end of the last one
+        self._told, self._end = len(begun), begun[-1][1] if begun else 0
         self._finder = SupportFinder([SourceText.of(*source) for source in request.prompt.sources], question)
 
     def on_event(self, event: Event) -> Iterator[Event]:
-        """Pass on every event; before a token that begins a sentence, report the sentences before it."""
+        """Pass on every event, and report the sentences that have ended. A sentence that ended before this token is
+        reported before the token.
+        """
         ended, before = list[AnswerSentence](), len(self._text.rstrip())
         if isinstance(event, Token) and not event.answer and event.text:
             self._text = (self._text + event.text).lstrip()
@@ -50,7 +54,9 @@ class _Checker:
         yield from self._tell(self.all_sentences()[self._told :])
 
     def all_sentences(self) -> list[AnswerSentence]:
-        """Returns the sentences of the request's answer, all unchecked if it says that nothing answers."""
+        """Returns the checked sentences of the request's answer. They are unchecked if the answer is that the text does
+        not answer the question.
+        """
         request, answer = self._request, self._request.texts[0]
         if is_not_said(request):
             return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]

@@ -1,6 +1,6 @@
-"""Answers a question that compares documents: puts one plain question to each of them, and compares the values.
+"""Answers a question that compares documents: asks one plain question about each document, and compares the values.
 
-Each document is asked as if it were asked alone, so that its kept pages are used. See ``workflows.comparing``.
+Each document is read alone, so that its kept pages are reused. ``workflows.comparing`` recognizes such questions.
 """
 
 import time
@@ -41,8 +41,8 @@ class ComparedWorkflow:
     def open(self, documents: Sequence[StoredDocument] | None, question: str, persist: bool) -> Request | None:
         """Build the request that compares ``documents``. Its prompt is the question alone.
 
-        With ``persist``, kept pages are reused, and new ones are kept. Returns None if the question compares nothing,
-        or for the whole library (None).
+        With ``persist``, kept pages are reused, and new ones are kept. Returns None if the question does not compare
+        documents, or if ``documents`` is None (the whole library).
         """
         given = list({document.id: document for document in documents or ()}.values())
         asked = comparing_question(question, len(given))
@@ -66,7 +66,8 @@ class ComparedWorkflow:
 
 
 def compare_documents(case: AnswerCase, make_answer: MakeAnswer) -> EngineCoroutine[None]:
-    """Ask each document, by ``make_answer``, and say what it answers. The verdict follows, where there is one.
+    """Ask the plain question about each document with ``make_answer``, and emit a line with each document's answer. A
+    line with the verdict follows, if there is one.
 
     Raises Cancelled; the answer then says how many documents were asked.
     """
@@ -95,7 +96,7 @@ class _Comparison:
         self._values, self._told = list[DocumentValue](), set[str]()
 
     def run(self) -> EngineCoroutine[None]:
-        """Ask every document, and say the verdict. Raises Cancelled."""
+        """Ask about every document, and emit the verdict. Raises Cancelled."""
         yield self._progress()
         for document, label in zip(self._documents, _labels(self._documents), strict=True):
             value = replace((yield from self._ask(document)), name=label)
@@ -107,7 +108,7 @@ class _Comparison:
         yield from self._tell(verdict_line(self._asked.order, self._values, self._wording))
 
     def tell_stopped(self) -> EngineCoroutine[None]:
-        """Say how many documents were asked, if any answered."""
+        """Emit a line that says how many documents were asked before the stop, if any."""
         if self._values:
             done, total = len(self._values), len(self._documents)
             yield from self._tell(self._wording.stopped.format(done=done, total=total))
@@ -116,7 +117,9 @@ class _Comparison:
         return Progress("comparing documents", len(self._values), len(self._documents))
 
     def _ask(self, document: StoredDocument) -> EngineCoroutine[DocumentValue]:
-        """Ask one document, in its own language; returns what it says. Raises Cancelled."""
+        """Ask about one document, in the document's language. Returns the value that the document gives. Raises
+        Cancelled.
+        """
         plain = self._asked.plain_in(language_of(document.text))
         try:
             request = yield from map_events(self._open_one(document, plain), self._note)
@@ -134,7 +137,9 @@ class _Comparison:
         return read_value(self._asked, document, request.texts[0], _citations(request))
 
     def _open_one(self, document: StoredDocument, plain: str) -> EngineCoroutine[Request]:
-        """Open the request for one document. If the store fails, this and all further ones are opened without it."""
+        """Open the request for one document. If the store fails, this request and all further ones are opened without
+        the store.
+        """
         try:
             return (yield from self._open([document], plain, self._report.persist))
         except StoreError as e:
@@ -145,14 +150,16 @@ class _Comparison:
             return (yield from self._open([document], plain, False))
 
     def _note(self, event: Event) -> Event | None:
-        """Returns a note that was not yielded before, and the progress; all else is of the single answers."""
+        """Returns the event if the user should see it: a note that was not yielded before, or progress. Returns None
+        for other events, which belong to the answers from single documents.
+        """
         if isinstance(event, Note) and not isinstance(event, WholeOffered) and event.text not in self._told:
             self._told.add(event.text)
             return event
         return event if isinstance(event, Progress) else None
 
     def _count(self, request: Request) -> None:
-        """Add the tokens and seconds of one document to those of all."""
+        """Add the tokens and seconds of one document's request to the totals."""
         totals, counts = self._request.result.token_totals, asdict(request.token_counts())
         assert totals is not None, "it is set where the request is opened"
         for name in totals:
@@ -162,7 +169,7 @@ class _Comparison:
         self._request.seconds = dict(seconds)
 
     def _tell(self, line: str, citation: Citation | None = None) -> EngineCoroutine[None]:
-        """Yield a line of the answer, and the source of what it says."""
+        """Yield a line of the answer, and the event SentenceChecked with the line's source."""
         if not line:
             return
         result, before = self._request.result, "\n" if self._request.text else ""
@@ -181,7 +188,7 @@ class _Comparison:
 
 
 def _labels(documents: Sequence[StoredDocument]) -> list[str]:
-    """Returns the names of the documents; those with the same name get numbers."""
+    """Returns the names of the documents. Documents with the same name get numbers."""
     names = [document.name for document in documents]
     return [f"{name} ({i})" if names.count(name) > 1 else name for i, name in enumerate(names, 1)]
 

@@ -1,7 +1,7 @@
-"""Computes the answer to a question about a table by a query over all of its rows; no model guesses a number.
+"""Answers a question about a table with a query over all rows, so that numbers are computed and not generated.
 
-The words of the question give the possible queries. If there are several, the model chooses one: its output follows a
-grammar of exactly these queries.
+The possible queries are derived from the words of the question. If there are several, the model chooses one: a grammar
+limits the model's output to exactly these queries.
 """
 
 import time
@@ -36,7 +36,7 @@ NOT_COMPUTED = (
 
 _MAX_CITED = 10  # rows
 _EXAMPLES = 3  # values of a column that are shown to the model
-_LONGEST = 60  # characters of such a value
+_LONGEST = 60  # characters of a value that is shown
 _MAX_QUERY = 512  # tokens
 _PROMPT = """Here is the SQLite table t:
 {columns}
@@ -71,12 +71,12 @@ class TableWorkflow:
             return None
         try:
             return self._request(found[0], table, question, possible)
-        except TooLong:  # a table of very many columns
+        except TooLong:  # the table has very many columns
             return None
 
     def _request(self, document: StoredDocument, table: DataTable, question: str, possible: Sequence[str]) -> Request:
         prompt = _PROMPT.format(columns="\n".join(_columns(table)), question=question)
-        asked = question if len(possible) == 1 else prompt  # one query needs no model
+        asked = question if len(possible) == 1 else prompt  # a single query needs no choice by the model
         conversation = Conversation(form=AS_IT_IS, max_tokens=_MAX_QUERY)
         request = self._builder.build([], [], asked, persist=False, conversation=conversation)
         request.prompt.documents, request.prompt.possible_queries = [document], possible
@@ -89,7 +89,7 @@ def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
     """Answer with the result of the likeliest query. The query is shown below the answer, and the rows that it is based
     on are cited.
 
-    Raises Cancelled, OutOfKVMemory; DocumentError if the query takes too much work.
+    Raises Cancelled, OutOfKVMemory, and DocumentError if the query takes too long.
     """
     request, (document,) = case.request, case.request.prompt.documents
     query = yield from _chosen(case)
@@ -107,12 +107,14 @@ def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
 
 
 def may_need_table(passages: Sequence[Passage], question: str) -> bool:
-    """Returns True if ``question`` asks for a computation but one of its ``passages`` is a row of a table."""
+    """Returns True if ``question`` asks for a computation, and at least one of the ``passages`` found for it is a row
+    of a table.
+    """
     return any((p.page or "").startswith("row ") for p in passages) and wanted(question).computes
 
 
 def _chosen(case: AnswerCase) -> EngineCoroutine[str]:
-    """Returns the query that the model writes, limited to the possible ones."""
+    """Returns the query that the model chooses among the possible ones."""
     request, possible = case.request, case.request.prompt.possible_queries
     if len(possible) == 1:
         return possible[0]

@@ -1,7 +1,7 @@
-"""Estimates the cost of asking every passage of documents, names the passages' caches, and offers to read documents
-whole.
+"""Helps to ask a question about every passage of documents: estimates the cost, names the passages' caches, and offers
+the user to read documents whole.
 
-The passages are those that search finds, so no text is prefilled twice.
+Search uses the same passages, so no text is prefilled twice.
 """
 
 import shlex
@@ -31,10 +31,10 @@ MAX_SAMPLE = 8  # passages that are tokenized to estimate the others
 
 @dataclass(frozen=True)
 class EverywhereCost:
-    """The cost of putting a question to every passage: the numbers of passages and of tokens, and the time.
+    """The cost of asking a question about every passage: the number of passages, the number of tokens, and the time.
 
-    ``tokens`` is the number of tokens of all prompts; ``reused`` of them have kept pages. ``seconds`` is None if
-    nothing was measured yet.
+    ``tokens`` is the number of tokens of all prompts, and ``reused`` is how many of them have kept pages. ``seconds``
+    is None if nothing was measured yet.
     """
 
     passages: int
@@ -63,7 +63,9 @@ def current_documents(store: Store) -> list[DocumentRow]:
 
 
 def part_of(passages: Sequence[Passage | ChunkRow]) -> str:
-    """Returns the name of these passages, as a part of their documents, under which their pages are kept."""
+    """Returns the name under which the pages of these passages are kept; it names a part of a document (see
+    ``cache_id``).
+    """
     return "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
 
 
@@ -75,10 +77,10 @@ def cache_ids(fingerprint: bytes, passages: Sequence[Passage | ChunkRow]) -> lis
 def estimate_cost(
     builder: RequestBuilder, store: Store, passages: Sequence[Passage | ChunkRow], sample: Sequence[str], question: str
 ) -> EverywhereCost:
-    """Estimate the cost of putting ``question`` to each of ``passages``.
+    """Estimate the cost of asking ``question`` about each of ``passages``.
 
-    The tokens of passages with kept pages are known. Those of the other passages are estimated from ``sample``, the
-    texts of some passages.
+    The tokens of passages with kept pages are known. The tokens of the other passages are estimated from ``sample``,
+    the texts of some passages.
     """
     template, fingerprint = builder.prompt([""], question, Conversation(form=RANKING)), builder.fingerprint
     asking = len(template.tokens) - template.shared + 1
@@ -101,8 +103,8 @@ def offer_whole(
     sample: Sequence[str],
     question: str,
 ) -> WholeOffered | None:
-    """Returns an offer to read the whole of ``documents`` (None: of the library) for ``question``, with the time that
-    reading would take, if known. Returns None if passages are enough for the question.
+    """Returns an offer to read ``documents`` (None: the library) completely for ``question``, with the time that this
+    would take, if known. Returns None if passages are enough for the question.
 
     ``sample`` are the texts of some passages, from which the cost is estimated.
     """
@@ -138,7 +140,9 @@ def _offer_everywhere(
 
 
 def _seconds(passages: int, unread: int, asking: int, tokens_rate: float | None, rate: float | None) -> float | None:
-    """Returns the seconds to prefill ``unread`` tokens and ask all passages, None if the rates were not measured."""
+    """Returns the seconds to prefill ``unread`` tokens and to ask about all passages. ``asking`` is the number of
+    tokens to ask about one passage. Returns None if the rates were not measured.
+    """
     if unread and not tokens_rate:
         return None
     reading = unread / tokens_rate if tokens_rate else 0.0

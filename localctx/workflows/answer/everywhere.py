@@ -1,7 +1,7 @@
-"""Asks every passage of documents one question, several passages at a time; groups and counts the answers.
+"""Asks one question about every passage of documents, several passages at a time. Groups and counts the answers.
 
 If the pages of a passage are kept, only the question is prefilled. Answers are stored as they come. So a stopped
-question resumes where it was, and the same question is answered at once when asked again.
+question resumes where it was stopped, and the same question is answered immediately when it is asked again.
 """
 
 import time
@@ -31,13 +31,13 @@ from localctx.workflows.answer.question_kind import without_instruction
 from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.index_documents import index_words
 
-MAX_SIDE_BY_SIDE = 16  # passages; a larger forward pass is not much cheaper for each
-SAVE_EVERY = 16  # answers: as many are lost if the process is killed
-MIN_RATED = 8  # passages; fewer say little about speed
+MAX_SIDE_BY_SIDE = 16  # passages in one forward pass; with more, each passage is hardly cheaper
+SAVE_EVERY = 16  # answers; up to as many are lost if the process is killed
+MIN_RATED = 8  # passages; a shorter run says little about speed
 
 
 class EverywhereWorkflow:
-    """Builds requests that put a question to every passage; ``ask_every_passage`` answers them."""
+    """Builds requests that ask a question about every passage; ``ask_every_passage`` answers them."""
 
     def __init__(self, builder: RequestBuilder) -> None:
         self._builder, self._runtime = builder, builder.runtime
@@ -45,7 +45,8 @@ class EverywhereWorkflow:
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, persist: bool, best: int = 0
     ) -> EngineCoroutine[Request]:
-        """Build the request that puts ``question`` to every passage of ``documents`` (None: of the whole library).
+        """Build the request that asks ``question`` about every passage of ``documents`` (None: of the whole library).
+        With ``best``, only that many passages are asked.
 
         If ``persist``, kept pages and answers are reused, and new ones are kept. The prompt of this request is the
         question alone. Raises NothingFound if there is no passage.
@@ -78,7 +79,7 @@ class EverywhereWorkflow:
     def _enter(
         self, store: Store, documents: Sequence[StoredDocument] | None
     ) -> EngineCoroutine[Sequence[StoredDocument]]:
-        """Store and index ``documents``, and return them; for None, returns the documents of the library."""
+        """Store and index ``documents``, and return them. For None, index and return the documents of the library."""
         rows = current_documents(store) if documents is None else [document.row for document in documents]
         for document in documents or ():
             store.documents.add(*document.whole)
@@ -89,8 +90,8 @@ class EverywhereWorkflow:
 
 
 def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> EngineCoroutine[None]:
-    """Put the question to each passage that has no stored answer, with ``answer_passage``. Yield all answers as the
-    text of one answer.
+    """Ask the question about each passage without a stored answer, with ``answer_passage``. Yield all answers together,
+    as the text of one answer.
 
     The answers are also added to the report, in groups. Raises Cancelled; the report and the store then have the
     answers given so far.
@@ -109,7 +110,7 @@ def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> Engine
 
 
 class _PassageLoop:
-    """Asks a question of every passage of a request."""
+    """Asks the question about every passage of a request."""
 
     def __init__(self, builder: RequestBuilder, request: Request, question: PassageQuestion) -> None:
         assert request.result.everywhere, "the request asks every passage"
@@ -123,7 +124,7 @@ class _PassageLoop:
         self._started = time.perf_counter()
 
     def run(self) -> EngineCoroutine[None]:
-        """Ask every passage without a stored answer. Raises Cancelled."""
+        """Ask about every passage without a stored answer. Raises Cancelled."""
         if self._report.persist:
             ids = [document.id for document in self._request.prompt.documents]
             self._answers |= self._runtime.read_store(lambda s: s.passage_answers.of(self._recipe, ids)) or {}
@@ -169,7 +170,7 @@ class _PassageLoop:
             yield self._request.result.answers[0][-1]
 
     def _ask(self, passage: Passage) -> EngineCoroutine[None]:
-        """Ask one passage, and record its answer."""
+        """Ask about one passage, and record the answer."""
         answered = yield from self._question.ask(passage, self._report.persist)
         for name, count in answered.tokens.items():
             self._report.tokens[name] += count
@@ -183,7 +184,7 @@ class _PassageLoop:
                 yield Note(note)
         if answered.answer:
             yield PassageAnswered(answered.answer.text, answered.citation.to_json())
-        self._report.asked += 1  # here, because all coroutines of one pass reach the event above first
+        self._report.asked += 1  # counted here, because all coroutines of one forward pass first reach the event above
         yield self._progress()
 
     def _progress(self) -> Progress:
@@ -203,7 +204,9 @@ class _PassageLoop:
             self._try(write)
 
     def _note_rates(self, asked: int) -> None:
-        """Store the rates for the next plan: of prefilling passages, or of asking kept ones."""
+        """Store a measured rate for the next estimate: passages per second if most pages were kept, else prefilled
+        tokens per second.
+        """
         tokens, seconds, fingerprint = self._report.tokens, self._report.seconds, self._builder.fingerprint
 
         def write(store: Store) -> None:
@@ -216,7 +219,9 @@ class _PassageLoop:
             self._try(write)
 
     def _try(self, write: Callable[[Store], None]) -> None:
-        """Write to the store, if anything is persisted. A failed write costs the stored answers, not the answer."""
+        """Call ``write`` with the store, if the request is persisted. If writing fails, nothing more is stored, but the
+        user still gets the answer.
+        """
         if not self._report.persist or self._failed:
             return
         try:
@@ -228,7 +233,7 @@ class _PassageLoop:
 
 
 def _passages_of(store: Store, documents: Sequence[StoredDocument], question: str) -> list[Passage]:
-    """Returns the passages of the parts of documents that are read, scored by the question's words."""
+    """Returns the passages of ``documents``, scored by the question's words. Text after a mark is left out."""
     by_id = {document.id: document for document in documents}
     passages = all_passages(store, list(by_id), without_instruction(question))
     by_document = groupby(passages, lambda passage: passage.document)

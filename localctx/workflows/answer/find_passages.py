@@ -1,5 +1,5 @@
-"""Finds the passages of documents that a question is about, by words and vectors, and can hide all other pages from the
-question.
+"""Finds the passages of documents that a question is about, by words and vectors. ``focus_on_passages`` hides all other
+pages from the question.
 """
 
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ class FoundPassages:
 def passage_count(runtime: Runtime) -> int:
     """Returns the number of passages that an answer is made from.
 
-    It is the setting ``passages``, else the number measured with the adapter, else the catalogue's number for the
-    model, else 1.
+    This is the setting ``passages``, or the number measured with the adapter, or the catalogue's number for the model,
+    or 1, whichever is found first.
     """
     settings, adapter = runtime.settings, runtime.adapter
     measured = adapter.measured_count("passages") if adapter else 0
@@ -62,7 +62,8 @@ def find_passages(
     def find(embedder: Embedder | None) -> list[Passage]:
         before = len(beginning.text) if beginning else None
         passages = search(store, question, embedder, list(rows), top, before).passages
-        if not passages and (documents or asks_of_the_whole(question)):  # the model finds whether they answer it
+        # the model then decides whether these passages answer the question
+        if not passages and (documents or asks_of_the_whole(question)):
             passages = all_passages(store, list(rows))[:top]
         return cut_passages(passages, beginning) if beginning else passages
 
@@ -75,12 +76,11 @@ def find_passages(
 
 
 def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Prefill the documents, then evict the pages that have none of the question's best passages, then run
-    ``answering``.
+    """Prefill the documents, evict the pages without any of the question's best passages, and run ``answering``.
 
-    Small models are distracted by text elsewhere that resembles the answer. As in Quest (arXiv:2406.10774), only few
-    pages are seen, but a search of the text chooses them, once for all layers. The other pages stay in the store for
-    later questions. If the search finds nothing, all pages are seen.
+    Small models are distracted by other text that resembles the answer. As in Quest (arXiv:2406.10774), the question
+    attends to few pages; but here a search of the text chooses these pages, once for all layers. The other pages stay
+    in the store for later questions. If the search finds nothing, all pages are seen.
     """
     request = case.request
     yield from prefill_request(request, request.prompt.boundary)
@@ -94,7 +94,7 @@ def focus_on_passages(case: AnswerCase, answering: EngineCoroutine[None]) -> Eng
 
 
 def _passages_of(case: AnswerCase) -> EngineCoroutine[list[Passage]]:
-    """Returns the passages that the question, and the one before it, are about."""
+    """Returns the passages that the question and the previous question of the chat are about."""
     request, runtime = case.request, case.builder.runtime
     asked = f"{request.prompt.asked_before} {case.question}".strip()
     with open_store(runtime, request.persister is not None) as store, store_errors(store.home):

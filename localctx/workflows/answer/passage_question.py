@@ -1,4 +1,4 @@
-"""Asks one question of single passages: decides whether a passage answers it, and generates the answer."""
+"""Asks one question about single passages: decides whether a passage answers the question, and generates the answer."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ from localctx.workflows.answer.question_likelihood import is_likelier, question_
 from localctx.workflows.summary_task import digest
 
 MAX_ANSWER = 96  # tokens of one passage's answer
-MIN_WORDS = 0.6  # share of the question's words, by weight, with which a passage needs no likelihood gain
-MIN_NOT_SAID = 0.5  # probability of an adapter's "not said" above which nothing else is likelier
-RECIPE = "everywhere 5"  # raise the number when passages are answered in another way
+MIN_WORDS = 0.6  # share of the question's words, by weight; a passage with more is asked without a likelihood test
+MIN_NOT_SAID = 0.5  # an adapter's "not said" with a greater probability is the likeliest reply
+RECIPE = "everywhere 5"  # increase the number when the way of answering from passages changes
 
 AnswerPassage = Callable[[AnswerCase], EngineCoroutine[None]]
 """A coroutine function that answers from the one passage of the case's request, and cites it."""
@@ -69,7 +69,7 @@ class PassageAnswer:
 
 
 class PassageQuestion:
-    """A question that is put to single passages, one after another. ``answer_passage`` generates the answer of a
+    """A question that is asked about many passages, each separately. ``answer_passage`` generates the answer from a
     passage.
 
     The prompt of ``case`` is the question alone, without a passage. ``likelihood`` is the log-likelihood of the
@@ -87,7 +87,7 @@ class PassageQuestion:
 
     @property
     def _decides(self) -> bool:
-        """True if passages are first tested for whether they answer."""
+        """True if each passage is first tested for whether it answers the question."""
         return self._settings.careful != "off"
 
     @property
@@ -101,7 +101,7 @@ class PassageQuestion:
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
-        """Put the question to one passage, and return its answer. If ``persist``, the pages of the passage are kept.
+        """Ask the question about one passage, and return the answer. If ``persist``, the pages of the passage are kept.
 
         Yields only notes. Raises Cancelled, OutOfKVMemory.
         """
@@ -111,7 +111,7 @@ class PassageQuestion:
             relevant = map_events(self._run(request), lambda event: event if isinstance(event, Note) else None)
             tokens = _count_tokens(request, (yield from relevant))
         finally:
-            request.prefilled = 0  # its seconds include other passages and say nothing about speed
+            request.prefilled = 0  # the request's time includes other passages, and so does not measure speed
             close_request(request)
         notes = [*request.restore_notes, *request.persist_notes, *filter(None, [request.persist_error])]
         return PassageAnswer(passage, self._answer_of(request, passage), tokens, notes)
@@ -131,8 +131,8 @@ class PassageQuestion:
         return request
 
     def _run(self, request: Request) -> EngineCoroutine[int]:
-        """Prefill the passage, and answer from it if it answers the question; returns the tokens read to decide
-        that.
+        """Prefill the passage, and generate the answer if the passage answers the question. Returns the number of
+        tokens read to decide that.
         """
         if request.restored < request.prompt.boundary:
             request.begin_persisting()
@@ -150,8 +150,9 @@ class PassageQuestion:
     def _answers_question(self, request: Request) -> EngineCoroutine[tuple[bool, int]]:
         """Returns (whether the passage may answer the question, number of tokens read to decide that).
 
-        An adapter decides by its own answer. Without one, the passage must have most of the question's words or make
-        the question likelier. (A passage that states the number of gates does not make "list all gates" likelier.)
+        An adapter decides by whether it would reply "not said". Without an adapter, the passage must have most of the
+        question's words, or make the question likelier. (The likelihood alone is not enough: a passage that states the
+        number of gates does not make "list all gates" likelier.)
         """
         if not self._decides:
             return True, 0
@@ -164,8 +165,9 @@ class PassageQuestion:
         return is_likelier(gain, question_tokens(self._alone)), _ranking_tokens(request)
 
     def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
-        """Returns the passage's answer, or None. Its quotation replaces an answer that invents a name or number. The
-        sentence nearest to the question replaces "not said" if the adapter found it likelier that the passage answers.
+        """Returns the answer from the passage, or None. An answer that invents a name or number is replaced by its
+        quotation. If the adapter first found that the passage probably answers, but then replied "not said", the
+        sentence nearest to the question is returned as an unsure answer.
         """
         text = request.texts[0]
         if says_nothing(request) and request.result.stopped != "unanswered" and request.adapter and self._decides:
@@ -194,7 +196,9 @@ def passage_key(passage: Passage) -> PassageKey:
 
 
 def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
-    """Returns the tokens of a passage's prompts; ``to_decide`` were read to decide whether it answers."""
+    """Returns the token counts of a passage. ``to_decide`` is the number of tokens read to decide whether the passage
+    answers.
+    """
     counts = asdict(request.token_counts())
     prefilled = request.prefilled if request.logits is not None else request.prompt.boundary - counts["reused"]
     prefilled += to_decide
@@ -207,13 +211,15 @@ def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
 
 
 def _ranking_tokens(request: Request) -> int:
-    """Returns the tokens read to rank a request's passage, after the persisted ones."""
+    """Returns the number of tokens read to rank a request's passage, without the tokens of the passage itself."""
     read = request.prefilled_to_rank
     return read - (request.prompt.boundary - request.plan.reused) if read else 0
 
 
 def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
-    """Returns whether the adapter is more likely than not to say that nothing answers, and the tokens read."""
+    """Returns whether the adapter would reply "not said" with a probability above one half, and the number of tokens
+    read to find out.
+    """
     tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
     words, asked = tokenizer.encode(request.not_said), len(request.prompt.tokens) - cache.length
     try:

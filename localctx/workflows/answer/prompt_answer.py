@@ -26,7 +26,8 @@ def answer_from_prompt(case: AnswerCase) -> EngineCoroutine[None]:
 def continue_answer(case: AnswerCase) -> EngineCoroutine[None]:
     """Continue the answer that begins with the text ``begun`` of the request and has the citations ``cited``.
 
-    At the end the request has the whole answer and its citations. After a cancel it has the citations of the beginning.
+    At the end, the request has the whole answer with citations. After a cancel, it has only the citations of the
+    beginning.
     """
     request = case.request
     try:
@@ -49,8 +50,8 @@ def quote_first(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCor
 def find_citations(request: Request, question: str) -> list[Citation]:
     """Returns citations of the first answer.
 
-    If the prompt has passages, they are sentences of the passages. Otherwise they are sentences of the documents: those
-    that had the model's attention, or, if attention was not recorded, those with words of the answer.
+    If the prompt has passages, they are sentences of the passages. Otherwise they are sentences of the documents: the
+    sentences with most of the model's attention or, if attention was not recorded, those with words of the answer.
     """
     if request.prompt.passages:
         return cite_passages(request.texts[0], question, request.prompt.passages)
@@ -63,13 +64,15 @@ def find_citations(request: Request, question: str) -> list[Citation]:
 
 
 class _TokenBuffer:
-    """Buffers the tokens of an answer until its quotation is found."""
+    """Buffers the tokens of an answer until a quotation that supports the answer is found."""
 
     def __init__(self, case: AnswerCase) -> None:
         self._case, self._tokens, self._first, self._quoted = case, deque[Event](), 0.0, False
 
     def on_event(self, event: Event) -> Iterator[Event]:
-        """Pass on other events at once, and release tokens once the first one has waited for MAX_WAIT."""
+        """Buffer tokens, and pass on other events immediately. Release the tokens once the first one has waited for
+        MAX_WAIT seconds.
+        """
         if not isinstance(event, Token):
             yield event
             return
@@ -79,7 +82,7 @@ class _TokenBuffer:
             yield from self.flush()
 
     def flush(self) -> Iterator[Event]:
-        """Yield the quotation, the first time, and the buffered tokens."""
+        """Yield the quotation, unless it was yielded before, and the buffered tokens."""
         if self._tokens and not self._quoted:
             self._quoted = True
             yield from filter(None, [_quotation(self._case.request, self._case.question)])
@@ -93,7 +96,7 @@ def _quotation(request: Request, question: str) -> Quoted | None:
 
 
 def _joined(first: Sequence[Citation], more: Sequence[Citation]) -> list[Citation]:
-    """Returns the citations of an answer's beginning, and those of the whole answer that cite other places."""
+    """Returns the ``first`` citations, of an answer's beginning, and those of ``more`` that cite other places."""
     return [*first, *(c for c in more if not any(_overlap(c, known) for known in first))]
 
 

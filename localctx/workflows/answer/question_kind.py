@@ -1,6 +1,6 @@
 """Guesses the kind of a question by its English words, and decides whether the model's adapter answers it.
 
-For a text that is not English every guess is False: its words may mean something else in another language.
+For a text in another language every guess is False, because the same words may have other meanings there.
 """
 
 import re
@@ -111,8 +111,8 @@ def asks_of_the_whole(question: str) -> bool:
 
 
 def asks_in_many_places(question: str) -> bool:
-    """Returns True for an instruction about a whole text, and for a question whose answer may be in many places of
-    it.
+    """Returns True for an English instruction about a whole text, and for an English question whose answer may be in
+    many places of the text.
     """
     return bool(_OVER_ALL.search(question)) and may_be_english(question)
 
@@ -123,7 +123,7 @@ def is_instruction(question: str) -> bool:
 
 
 def as_question(instruction: str) -> str:
-    """Returns an instruction to list things in the form of a question. Any other text is returned unchanged.
+    """Returns an instruction to list things, reworded as a question. Any other text is returned unchanged.
 
     Adapters are trained on questions. "List all gates' passwords." becomes "What are all gates' passwords?".
     """
@@ -136,7 +136,9 @@ def as_question(instruction: str) -> str:
 
 
 def without_instruction(question: str) -> str:
-    """Returns the question without words that only say what to do, such as "please list", for a search."""
+    """Returns the question without words that only tell the model what to do, such as "please list", because a search
+    must not match them.
+    """
     return _OF_INSTRUCTIONS.sub(" ", question) if may_be_english(question) else question
 
 
@@ -155,7 +157,8 @@ def is_small_talk(text: str) -> bool:
 def may_be_english(text: str) -> bool:
     """Returns False for a text that is in another language, or has letters that English does not use.
 
-    The language of a short text cannot be detected. For such a text it is enough that its letters are those of English.
+    The language of a short text cannot be detected. Such a text may be English if it has only letters that English
+    uses.
     """
     language = language_of(text)  # loads its model only for long texts with few common English words
     return language == "en" if language else all(c.isascii() for c in text if c.isalpha())

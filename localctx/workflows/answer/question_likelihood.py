@@ -1,7 +1,7 @@
 """Computes how likely a question is after a text, which shows whether the text answers the question.
 
-This likelihood ranks passages (arXiv:2204.07496). A text that does not make the question likelier than it is without
-the text does not answer it.
+Passages are ranked by this likelihood (arXiv:2204.07496). If the question is not likelier after a text than without it,
+the text does not answer the question.
 """
 
 import re
@@ -14,7 +14,8 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request
 
-MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller applies
+# nats by which a passage must make a question likelier; the smaller of both limits applies
+MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5
 
 
 def question_alone(builder: RequestBuilder, question: str) -> Request:
@@ -39,7 +40,7 @@ def likelihood_alone(builder: RequestBuilder, question: str) -> EngineCoroutine[
 
 def is_likelier(gain: float, tokens: int) -> bool:
     """Returns True if a passage answers a question of ``tokens`` tokens. ``gain`` is the log-likelihood of the question
-    after the passage minus that without it, in nats.
+    after the passage, minus the log-likelihood without the passage, in nats.
     """
     return gain > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
 
@@ -53,7 +54,7 @@ def question_tokens(alone: Request) -> int:
 def without_question(text: str, question: str) -> str:
     """Returns ``text`` without repetitions of ``question``.
 
-    A question is always likely after itself, which says nothing about an answer.
+    A question is always likely after its own words, even if the text does not answer it.
     """
     words = re.findall(r"\w+", question)
     return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text

@@ -1,6 +1,6 @@
-"""Answers in quotations: decoding is limited to runs of words in the documents.
+"""Answers in quotations: decoding is limited to sequences of words that occur in the documents.
 
-So an answer invents nothing, and its exact place in the text is known.
+So an answer invents no words, and the place of every word in the text is known.
 """
 
 import time
@@ -23,13 +23,13 @@ from localctx.models.base import ForwardRequest
 from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.answer_case import AnswerCase
 
-MAX_TOKENS = 64  # of a quoted answer
-MAX_RUNS = 8  # of an answer that is a list
+MAX_TOKENS = 64  # tokens of a quoted answer
+MAX_RUNS = 8  # sequences of words in an answer that is a list
 
 
 @dataclass(frozen=True)
 class QuotingStyle:
-    """Says how a model is made to answer in words of the text.
+    """The parameters by which a model answers in words of the text.
 
     The answer begins after the text ``prefix``, and each of the texts ``ends`` ends it, like a stop token. Answers are
     compared by their log-likelihood divided by ``(tokens + 1) ** length_penalty``, so a higher ``length_penalty``
@@ -46,7 +46,7 @@ UNTRAINED = QuotingStyle(BEFORE_QUOTE, ('"', '".', '",', ".", '."'), 0.25)
 
 
 class _Source(NamedTuple):
-    """A text that was read: the part of ``document`` from character ``start`` on."""
+    """A ``text`` that was read: the part of ``document`` that begins at character ``start``."""
 
     document: StoredDocument
     start: int
@@ -54,11 +54,11 @@ class _Source(NamedTuple):
 
 
 def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
-    """Emit first the sentence of the text that contains the answer, then the answer: the likeliest one that consists of
-    words of the text.
+    """Find the likeliest answer that consists of words of the text. Emit first the sentence that contains the answer,
+    then the answer.
 
-    The citations are the sentences that its words come from; for a yes or no, sentences about the question. Raises
-    Cancelled, OutOfKVMemory.
+    The citations are the sentences from which the words come. An answer of yes or no cites sentences about the
+    question. Raises Cancelled, OutOfKVMemory.
     """
     request = case.request
     if request.logits is None:
@@ -79,7 +79,9 @@ def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
 def _search(
     request: Request, sources: Sequence[_Source], style: QuotingStyle, limit: int
 ) -> EngineCoroutine[list[QuotedAnswer]]:
-    """Returns complete answers, best first, after the prompt and the style's prefix."""
+    """Search for answers in words of ``sources``, which begin after the prompt and the style's prefix. Returns complete
+    answers, best first.
+    """
     assert request.logits is not None, "the prompt was prefilled"
     tokenizer, cache, logits = request.model.tokenizer, request.cache.fork(recording=False), request.logits
     index = SpanIndex(tokenizer, [source.text for source in sources])
@@ -95,13 +97,15 @@ def _search(
 
 
 def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequence[_Source]) -> EngineCoroutine[None]:
-    """Yields the sentence that contains ``answer``, and the answer's tokens."""
+    """Yields the sentence that contains ``answer``, then the answer's tokens. Sets the answer and its citations in the
+    result.
+    """
     runs = [_best_place(places, sources, question) for places in answer.places]
     words = [" ".join(sources[place.text].text[place.start : place.end].split()) for place, _ in runs]
     between = [f"{separator} ".replace("\n ", "\n") for separator in answer.separators]
     text = "".join(part for pair in zip(words, [*between, ""], strict=True) for part in pair)
     cited = [_cite(sources[place.text], *sentence) for place, sentence in runs]
-    if clause_after(text) is not None:  # "yes" or "no" occurs anywhere: cite text about the question
+    if clause_after(text) is not None:  # "yes" or "no" occurs in many places: cite text about the question
         passages = request.prompt.passages
         about = (
             cite_passages(text, question, passages)
@@ -119,7 +123,7 @@ def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequen
 
 
 def _best_place(places: Sequence[Place], sources: Sequence[_Source], question: str) -> tuple[Place, tuple[int, int]]:
-    """Returns the place whose sentence has most of the question's words, and that sentence."""
+    """Returns the place whose sentence has the most words of the question, and the range of that sentence."""
     best = dict[int, tuple[float, Place, tuple[int, int]]]()
     for number in {place.text for place in places}:
         ranges = [(place.start, place.end) for place in places if place.text == number]

@@ -1,7 +1,7 @@
-"""Answers from passages: search finds them by words and vectors, and the model ranks them.
+"""Answers from passages: search finds passages by words and vectors, and the model ranks them.
 
 A passage is ranked by the likelihood of the question after it; the best passages are read for the answer. The pages of
-every passage are persisted, so that ranking it again prefills only the question.
+every passage are persisted, so that ranking the passage for another question prefills only the question.
 """
 
 import math
@@ -29,7 +29,7 @@ from localctx.workflows.answer.several_documents import combine, measured_blendi
 from localctx.workflows.index_documents import make_searchable
 
 MAX_RANKED = 5  # passages whose likelihood is computed
-SEARCH_WEIGHT = 20  # nats per search score of 1, so that first and fifth passage differ by about two nats
+SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class RetrievalWorkflow:
         library).
 
         If ``persist``, kept pages are reused and new pages are kept. ``why`` is the reason why the documents are not
-        read whole, which the plan shows. In a chat, the history stands between passages and question, and does not
-        influence the ranking. Raises UserError, Cancelled.
+        read whole, which the plan shows. In a chat, the history stands between the passages and the question, and does
+        not influence the ranking. Raises UserError, Cancelled.
         """
         with open_store(self._runtime, persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
@@ -133,7 +133,7 @@ class RetrievalWorkflow:
         )
 
     def _plan(self, requests: Sequence[Request], why: str) -> Planned:
-        """Returns one plan for all requests to be ranked."""
+        """Returns one plan for all requests, each of which ranks one passage."""
         plans = [request.plan for request in requests]
         seconds = [p.seconds for p in plans if p.seconds is not None]
         return replace(
@@ -150,7 +150,7 @@ class RetrievalWorkflow:
     def _best(
         self, store: Store, requests: Sequence[Request], found: FoundPassages, question: _Question
     ) -> EngineCoroutine[Request]:
-        """Rank the passages; returns the request that answers from the best ones, and closes the others."""
+        """Rank the passages. Returns the request that answers from the best passages, and closes all other requests."""
         open_requests = list(requests)
         try:
             likelihoods = yield from self._rank(requests)
@@ -188,8 +188,8 @@ class RetrievalWorkflow:
         documents: dict[str, StoredDocument],
         question: _Question,
     ) -> EngineCoroutine[Request]:
-        """Build and prefill a request with several passages, in the order of the text, so that the same passages make
-        the same prompt. Adjacent passages are joined unless their caches are blended.
+        """Build and prefill a request with several passages, in the order of the text, so that the same passages always
+        give the same prompt. Adjacent passages are joined unless their caches are blended.
         """
         passages = [passage for passage, _ in chosen]
         blending = measured_blending(self._builder)

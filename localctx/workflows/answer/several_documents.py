@@ -1,6 +1,7 @@
-"""Reads several documents whole in one prompt: chooses their order, and reuses pages of documents that were read alone.
+"""Reads several documents whole in one prompt: chooses their order, and can reuse the pages of documents that were read
+alone.
 
-Blending joins the pages of documents that were read alone, and prefills only a part of each again.
+Blending joins the pages of documents that were read alone, and prefills only some tokens of each document again.
 """
 
 from collections.abc import Sequence
@@ -17,15 +18,15 @@ from localctx.store.caches import cache_id
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
 
-MIN_SAVED = 0.1  # share of the prompt that blending must save to be used, because it is not exact
+MIN_SAVED = 0.1  # share of the prompt; blending is used only if it saves more, because it is not exact
 
 
 def measured_blending(builder: RequestBuilder) -> Blending | None:
-    """Returns the blending that the setting ``blend`` selects, given the measurements. Returns None if all documents
-    but the first are prefilled again.
+    """Returns the blending that the setting ``blend`` and the measured quality select. Returns None if there is no
+    blending: then all documents but the first are prefilled again.
 
-    It is None for a model with recurrent states or sliding windows, whose layers do not keep every token. Raises
-    UsageError if the setting demands blending for such a model.
+    There is no blending for a model with recurrent states or sliding windows, because their layers do not keep every
+    token. Raises UsageError if the setting demands blending for such a model.
     """
     runtime = builder.runtime
     if not runtime.can_blend:
@@ -43,24 +44,24 @@ def measured_blending(builder: RequestBuilder) -> Blending | None:
 def in_best_order(
     builder: RequestBuilder, documents: Sequence[StoredDocument], question: str, conversation: Conversation
 ) -> Sequence[StoredDocument]:
-    """Put documents in the order in which most kept tokens can be reused. If ``conversation`` has a history, the given
-    order stays.
+    """Returns the documents in the order in which most kept tokens can be reused. If ``conversation`` has a history,
+    the order is not changed.
 
     Raises TooLong.
     """
     if len(documents) < 2 or conversation.history:
         return documents
-    builder.prompt([document.text for document in documents], question, conversation)  # scales RoPE for the fingerprint
+    # sets the RoPE scaling, on which the fingerprint depends
+    builder.prompt([document.text for document in documents], question, conversation)
     fingerprint = builder.fingerprint
     return builder.runtime.read_store(lambda store: _order_by_kept(store, fingerprint, documents)) or documents
 
 
 def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request) -> EngineCoroutine[None]:
-    """Yield the plan of ``request``, begin to persist its pages, and blend if that is worthwhile.
+    """Yield the plan of ``request``, begin to persist the pages, and blend if that saves enough.
 
-    The plan explains the order of the ``given`` documents and what is prefilled again. If a blending is selected and
-    saves enough, the cache is filled with the pages of documents that were read alone. Raises Cancelled, with the
-    request closed.
+    The plan explains the order of the ``given`` documents and what is prefilled again. Blending fills the cache with
+    the pages of documents that were read alone. After an error, such as Cancelled, the request is closed.
     """
     alone = list[Request]()
     try:
@@ -86,8 +87,8 @@ def begin_together(builder: RequestBuilder, given: Sequence[StoredDocument], req
 def combine(
     builder: RequestBuilder, request: Request, apart: Sequence[Request], blending: Blending
 ) -> EngineCoroutine[None]:
-    """Fill the cache of ``request`` by blending: with pages from the caches of the requests ``apart``, each of which
-    read one of the documents alone. ``blending`` says which tokens are prefilled again.
+    """Fill the cache of ``request`` by blending the caches of the requests ``apart``, each of which read one document
+    (or passage) alone. ``blending`` says which tokens are prefilled again.
     """
     cached = [CachedPassage(one.prompt.tokens[: one.cache.length], one.paged_cache) for one in apart]
     cached = [passage for passage in cached if passage.tokens]
@@ -97,8 +98,8 @@ def combine(
 
 
 def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: Request, saved: int) -> None:
-    """Add to the plan which document comes first because it was read, and which are prefilled again and why. Blending
-    saves ``saved`` tokens.
+    """Explain in the plan which document comes first because it was read before, and which documents are prefilled
+    again, and why. ``saved`` is the number of tokens that blending saves.
     """
     first, *others = request.prompt.documents
     told = [] if first.id == given[0].id else [f"{first.name} comes first, because it was read before"]
@@ -122,8 +123,8 @@ def _explain(builder: RequestBuilder, given: Sequence[StoredDocument], request: 
 
 
 def _can_blend(builder: RequestBuilder, request: Request) -> bool:
-    """Returns True for several documents in the trained window, under the full keeper, on a torch model with RoPE, with
-    pages persisted.
+    """Returns True if blending is possible: there are several documents, the prompt fits the trained window, the keeper
+    is ``full``, the model runs on torch and has RoPE, and pages are persisted.
     """
     paged = builder.model.engine == "torch" and builder.runtime.paged_model.rope is not None
     plain = request.plan.window <= builder.model.trained and request.plan.keeper == "full"
@@ -131,7 +132,7 @@ def _can_blend(builder: RequestBuilder, request: Request) -> bool:
 
 
 def _saved(request: Request, alone: Sequence[Request], blending: Blending) -> int:
-    """Returns how many tokens blending saves from prefill."""
+    """Returns how many tokens need no prefill because of blending."""
     ends = [0, *request.prompt.document_ends, request.prompt.boundary]
     saved = 0
     for (start, end), one in zip(pairwise(ends), alone, strict=True):
@@ -142,7 +143,9 @@ def _saved(request: Request, alone: Sequence[Request], blending: Blending) -> in
 
 @dataclass(frozen=True)
 class _KeptSequence:
-    """Documents (ids) that were read together, in this order; ``kept`` of their ``tokens`` are stored."""
+    """A stored cache of documents (ids) that were read together, in this order. ``kept`` of its ``tokens`` are
+    stored.
+    """
 
     documents: tuple[str, ...]
     tokens: int
@@ -150,9 +153,9 @@ class _KeptSequence:
 
 
 def _order_by_kept(store: Store, fingerprint: bytes, documents: Sequence[StoredDocument]) -> list[StoredDocument]:
-    """Returns ``documents`` in the order with the longest kept prefix under ``fingerprint``.
+    """Returns ``documents`` in the order whose prompt has the longest kept prefix under ``fingerprint``.
 
-    The given order stays if no other has a longer prefix.
+    The order is not changed if no other order has a longer prefix.
     """
     given = {document.id: document for document in documents}
     sequences = _kept_sequences(store, fingerprint, list(given))
@@ -177,7 +180,7 @@ def _kept_alone(store: Store, fingerprint: bytes, document: str) -> int:
 
 
 def _kept_sequences(store: Store, fingerprint: bytes, documents: Sequence[str]) -> list[_KeptSequence]:
-    """Returns the kept sequences of these documents, alone or with others; caches of chats are left out."""
+    """Returns the kept sequences that contain any of these documents. Caches of chats are left out."""
     found = set[_KeptSequence]()
     for cache in (cache for document in documents for cache in store.caches.of_document(document) if cache.kept):
         sequence = tuple(store.caches.documents(cache.id))
@@ -187,8 +190,8 @@ def _kept_sequences(store: Store, fingerprint: bytes, documents: Sequence[str]) 
 
 
 def _kept_tokens(sequence: _KeptSequence, order: Sequence[str], lengths: dict[str, int]) -> int:
-    """Returns about how many tokens a kept sequence shares with the beginning of a prompt in this ``order``, estimated
-    by characters.
+    """Estimates how many kept tokens of a sequence can be reused for a prompt with documents in this ``order``. The
+    estimate uses the documents' ``lengths`` in characters.
     """
     pairs = zip(sequence.documents, order, strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,4 +1,4 @@
-"""Decides whether documents are read whole, or a question is answered from passages of them."""
+"""Decides whether documents are read whole, or answers come from passages of them."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,9 @@ def fits_alone(builder: RequestBuilder, documents: Sequence[StoredDocument], que
 
 
 def _why_too_long(builder: RequestBuilder, documents: Sequence[StoredDocument]) -> str | None:
-    """Returns the reason why ``documents`` are longer than the model reads well, or None if they are not."""
+    """Returns a reason if ``documents`` are longer than the text from which the model answers well. Returns None if
+    they are not.
+    """
     model, effective = builder.model, builder.runtime.effective_context
     texts = [document.text for document in documents]
     tokens = estimate_tokens(model.tokenizer, texts, effective.whole, builder.runtime.cancelled)

@@ -1,1 +1,1 @@
-"""Answers questions that build on each other."""
+"""Chats: answers questions that refer to earlier questions and answers."""

@@ -1,4 +1,4 @@
-"""Answers the questions of chats with the messages of the chat's branch as history; stores questions and answers.
+"""Answers the questions of chats, with the messages of the chat's branch as history. Stores the questions and answers.
 
 A question is stored before the model is loaded. An answer, complete or cancelled, is stored before its pages are
 persisted.
@@ -29,7 +29,7 @@ from localctx.workflows.chat.whole_document import WholeDocumentWorkflow, WholeW
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
 
-TITLE_LENGTH = 60  # characters of the first question that become the chat's title
+TITLE_LENGTH = 60  # the first characters of the first question become the chat's title
 
 FullChatAction = Literal["sink-window", "summarize", "new"]
 """What to do when a chat is full: evict its middle, replace its history by a summary, or begin a new chat."""
@@ -41,7 +41,7 @@ class ChatWorkflow:
     A chat whose settings have ``library`` is about the whole library; ``collection``, an id, adds the documents of that
     collection. ``until`` is a mark in the only document, such as ``40%``; the text after the mark is not read.
     Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit into the
-    prompt only without the history; ``make_room`` then answers the question.
+    prompt only without the history. ``make_room`` can then shorten the history and answer the question.
     """
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
@@ -76,7 +76,7 @@ class ChatWorkflow:
             yield from self._ask_next(chat, text, until)
 
     def edit(self, chat: str, text: str, message: int | None = None, until: str = "") -> EngineCoroutine[None]:
-        """Answer ``text`` in place of the question ``message`` (None: the last), on a new branch.
+        """Answer ``text`` in place of the question ``message`` (None: the last question), on a new branch.
 
         Raises ChatError.
         """
@@ -98,7 +98,8 @@ class ChatWorkflow:
     def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
         """Answer the last question again, on a new branch. Each new answer is sampled with the next seed.
 
-        ``temperature`` None stands for the setting. Raises ChatError; UsageError if the answer would be the same.
+        If ``temperature`` is None, the setting is used. Raises ChatError, and UsageError if the answer would be the
+        same.
         """
         with self._runtime.running():
             yield from self._regenerate(chat, temperature, until)
@@ -107,7 +108,7 @@ class ChatWorkflow:
         """Answer the last question again, on a new branch, from the chat's documents as a whole. ``way`` is
         ``summarize`` (write a summary), ``extract`` (extract key sentences) or ``everywhere`` (ask every passage).
 
-        Raises ChatError; UsageError if this way is not possible.
+        Raises ChatError, and UsageError if this way is not possible.
         """
         with self._runtime.running():
             self._documents_asked(chat)
@@ -132,7 +133,8 @@ class ChatWorkflow:
     def summarize(self, chat: str) -> EngineCoroutine[None]:
         """Generate a summary that replaces the history in later prompts; the messages stay in the chat.
 
-        While the history alone does not fit, its older half is left out, with a note. Raises Cancelled.
+        If the history does not fit into the prompt, the older half is left out, as often as necessary, with a note.
+        Raises Cancelled.
         """
         with self._runtime.running():
             yield from self._summarize(chat)
@@ -146,7 +148,7 @@ class ChatWorkflow:
         if until:
             locate_mark(documents, until)  # before the question is stored
         with store_errors(self._runtime.store.home):
-            before = self._chats.messages(chat)  # an unanswered question stays; the history leaves it out
+            before = self._chats.messages(chat)  # an unanswered question stays in the chat, but not in the history
             if not before and self._chats.get(chat).title == UNTITLED:
                 self._chats.rename(chat, text[:TITLE_LENGTH])
             question = self._chats.append(chat, before[-1].id if before else None, "user", text)
@@ -261,7 +263,7 @@ class ChatWorkflow:
         return request
 
     def _keep_order(self, chat: Chat, request: Request) -> None:
-        """Store the document order of this request, so that the chat's later questions use it."""
+        """Store the order of documents in this request, so that later questions of the chat use the same order."""
         places = {document.id: place for place, document in enumerate(request.prompt.documents)}
         with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
             named = [d.id for d in self._chats.get(chat.id).documents if not d.removed]  # read again: some may be new
@@ -281,7 +283,9 @@ class ChatWorkflow:
             return None if found.settings.get("library") else self._documents(found)
 
     def _documents(self, chat: Chat) -> list[StoredDocument]:
-        """Returns the documents of a chat: those it names, then those now in its collection. Raises ChatError."""
+        """Returns the documents of a chat: the chat's own documents, then the current documents of its collection.
+        Raises ChatError if the collection is empty or was deleted, and the chat has no other document.
+        """
         documents, collection = self._runtime.store.documents, chat.settings.get("collection")
         names = {d.id: d.name for d in chat.documents if not d.removed}
         ids = [*names]

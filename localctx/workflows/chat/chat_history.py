@@ -17,7 +17,8 @@ def answered(messages: Sequence[Message]) -> list[Message]:
 def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
     """Returns (messages before a question, the question).
 
-    The question is ``message`` or, for None, the last one of the current branch. Raises ChatError.
+    The question is ``message``, or the last question of the current branch (None). Raises ChatError if nothing was
+    asked.
     """
     messages = chats.messages(chat, message)
     while messages and messages[-1].role != "user":
@@ -28,10 +29,10 @@ def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[
 
 
 def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
-    """Returns those messages of a branch that depend only on the first ``end`` characters of the document.
+    """Returns only the messages of a branch that depend on no more than the first ``end`` characters of the document.
 
-    Questions whose answers read more of the document are left out with their answers, and so are summaries of such
-    answers. Small talk stays, because nothing was read for it.
+    If more of the document was read for an answer, the answer and its question are left out, and so are later
+    summaries. Small talk stays, because no document was read for it.
     """
     known, question, further = list[Message](), list[Message](), False
     for message in messages:
@@ -54,7 +55,7 @@ def history(messages: Sequence[Message], about_documents: bool = False) -> list[
     """Returns the earlier questions and answers of a branch that the prompt includes, as pairs.
 
     A summary replaces everything before it. In a chat ``about_documents``, small talk is left out, because it was
-    answered separately.
+    answered without the documents.
     """
     exchanges, question = list[Exchange](), ""
     for message in messages:

@@ -1,4 +1,4 @@
-"""Stores the answers of a chat, as a new message or as the continuation of one."""
+"""Stores an answer of a chat as a new message, or as the continuation of an earlier answer."""
 
 from dataclasses import dataclass
 
@@ -23,8 +23,8 @@ class StoreOutcome:
 
 
 def citations_of(answer: Message | None) -> list[Citation]:
-    """Returns the citations of a stored answer, [] for None. The citations of a summary are SummaryCitations, which
-    also have the place of the cited sentence in the summary.
+    """Returns the citations of a stored answer ([] for None). The citations of a summary are SummaryCitations, which
+    also say where the sentence with the citation is in the summary.
     """
     stored = answer.citations if answer else ()
     return [(SummaryCitation if "at" in c else Citation).from_json(c) for c in stored]
@@ -52,7 +52,7 @@ def answer_and_store(
 
 
 def _store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
-    """Store the answer to ``question``, or the continuation of the answer ``begun``, then its pages.
+    """Store the answer to ``question``, or the continuation of the answer ``begun``, and then the answer's pages.
 
     Returns the message's id, or None if nothing was generated. Raises StoreError, ChatError.
     """

@@ -1,4 +1,4 @@
-"""Answers from the whole of long documents in a chat, by summarizing all sections or by asking every passage."""
+"""Answers a chat's questions about long documents as a whole: summarizes the documents, or asks about every passage."""
 
 import time
 from collections.abc import Sequence
@@ -66,8 +66,8 @@ class WholeDocumentWorkflow:
     def answer(
         self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
     ) -> EngineCoroutine[None]:
-        """Answer ``request``, which ``open`` or any other workflow has built. ``cited`` are the citations of the
-        beginning of a continued answer.
+        """Answer ``request``, which ``open`` or another workflow has built. If an answer is continued, ``cited`` are
+        the citations of its beginning.
 
         Raises Cancelled, OutOfKVMemory.
         """
@@ -77,8 +77,9 @@ class WholeDocumentWorkflow:
             yield from self._ask.answer(request, question, settings, cited)
 
     def way_of(self, documents: Sequence[StoredDocument] | None, question: str) -> WholeWay | None:
-        """Returns the way to answer ``question`` if it asks for a summary of ``documents``: ``summarize`` if a summary
-        can be written in at most a minute, else ``extract``. Returns None for other questions.
+        """Returns the way to answer ``question`` if it asks for a summary of ``documents``; None for other questions.
+        The way is ``summarize`` if that takes at most a minute, or if the settings already choose extracted summaries;
+        otherwise ``extract``.
         """
         task = _task_of(question)
         if not documents or not task or self._runtime.settings.mode == "everywhere":
@@ -107,7 +108,7 @@ class WholeDocumentWorkflow:
         return request
 
     def _offer_written(self, request: Request) -> WholeOffered:
-        """Returns the offer to write the summary whose key sentences are extracted."""
+        """Returns the offer to write a summary with the model, in addition to the extracted key sentences."""
         seconds = estimate_summary_seconds(self._builder, request.prompt.documents)
         request.result.offered = {"summarize": seconds}
         time = f" (about {format_seconds(seconds)})" if seconds is not None else ""
@@ -116,7 +117,8 @@ class WholeDocumentWorkflow:
         )
 
     def _summarize(self, request: Request, task: SummaryTask) -> EngineCoroutine[None]:
-        """Summarize one document after the other. Sections done before a stop are stored, and not done again.
+        """Summarize one document after the other. Sections that were summarized before a stop are stored, and not
+        summarized again.
 
         Raises Cancelled.
         """
@@ -133,14 +135,18 @@ class WholeDocumentWorkflow:
         request.result.stopped = "eos"
 
     def _was_computed(self, document: StoredDocument, task: SummaryTask, result: dict[str, Any]) -> bool:
-        """Returns True if most of the summary was computed now: stored parts say nothing of the time of another one."""
+        """Returns True if most of the summary was computed now. Otherwise, its time must not be used to predict the
+        time of other summaries, because stored parts took no time.
+        """
         if task.method(self._runtime.settings).extracts:
             return True
         tokens = estimate_tokens(self._builder.model.tokenizer, [document.text], 0, self._runtime.cancelled)
         return 2 * result["tokens"]["prefilled"] >= tokens
 
     def _tell(self, request: Request, document: StoredDocument, result: dict[str, Any]) -> EngineCoroutine[None]:
-        """Yields the summary of a document, under its name if there are several, and cite it."""
+        """Yields the summary of a document, below the document's name if there are several, and adds the summary's
+        citations to the result.
+        """
         before = f"{document.name}\n" if len(request.prompt.documents) > 1 else ""
         before = ("\n\n" if request.text else "") + before
         at = len(request.text) + len(before)
@@ -168,6 +174,6 @@ _REASONS = {
 
 
 def _task_of(question: str) -> SummaryTask | None:
-    """Returns the summary of whole documents that a question asks for, or None."""
+    """Returns the task for a question that asks for a summary of whole documents, or None for another question."""
     asked = summary_of_all(question)
     return SummaryTask(length=asked[0], style=asked[1]) if asked else None

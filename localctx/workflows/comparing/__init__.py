@@ -1,1 +1,1 @@
-"""Recognizes questions that compare documents, and compares the values that each document gives."""
+"""Recognizes questions that compare documents, and compares the values that the documents give."""

@@ -1,4 +1,6 @@
-"""Recognizes questions that compare documents, by rules in five languages; anything else is left as it is."""
+"""Recognizes questions that compare documents, by rules in five languages. A question that no rule matches is not
+treated as a comparison.
+"""
 
 from localctx.workflows.comparing.chinese import CHINESE
 from localctx.workflows.comparing.english import ENGLISH
@@ -17,7 +19,7 @@ _PLAIN = str.maketrans({"’": "'", "？": "?", "，": ","})  # noqa: RUF001
 
 
 def comparing_question(question: str, documents: int) -> ComparingQuestion | None:
-    """Returns what ``question`` compares if this number of ``documents`` is asked, None if no rule matches it."""
+    """Returns ``question`` as a ComparingQuestion for this number of ``documents``, or None if no rule matches it."""
     if not FEWEST <= documents <= MOST or len(question) > _MOST_CHARACTERS:
         return None
     words = " ".join(question.translate(_PLAIN).strip(_AROUND).split())

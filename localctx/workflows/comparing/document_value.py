@@ -1,4 +1,4 @@
-"""Reads what one document answers to a plain question: a value that a quotation of it holds, a text, or nothing."""
+"""Reads one document's answer to a plain question: a value that a quotation contains, a text, or nothing."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,9 +28,12 @@ _CLAUSE_ENDS = re.compile(r"[,;，；]|\b(?:and|und|et|y)\b")  # noqa: RUF001
 
 @dataclass(frozen=True)
 class DocumentValue:
-    """What a document answers. ``said``: ``text``, which ``citation`` supports; ``quantity`` is its value, if it has
-    one, and ``several`` is True if the quotation has another value that may be meant. ``missing``: the document does
-    not say. ``unsure``: the model answered, but no quotation about the subject holds the answer.
+    """The answer of one document. If ``state`` is ``said``, the answer is ``text``, which ``citation`` supports.
+    ``quantity`` is the value in it, if there is one, and ``several`` is True if the quotation has another value that
+    may be meant.
+
+    The state is ``missing`` if the document does not answer, and ``unsure`` if the model answered, but no quotation
+    about the subject contains the answer.
     """
 
     document: str
@@ -69,17 +72,18 @@ class _Reader:
 
 
 def missing(document: StoredDocument) -> DocumentValue:
-    """Returns the value of a document that does not say."""
+    """Returns the DocumentValue of a document that does not answer."""
     return DocumentValue(document.id, document.name, "missing")
 
 
 def read_value(
     asked: ComparingQuestion, document: StoredDocument, answer: str, citations: Sequence[Citation]
 ) -> DocumentValue:
-    """Returns what ``document`` says by the model's ``answer`` and its ``citations``, best first.
+    """Returns the value that ``document`` gives, according to the model's ``answer`` and the answer's ``citations``,
+    best first.
 
-    A value must be in a citation about the subject or, if the citations are of something else, in a sentence about it.
-    A text, as an answer to "what is the purpose of the two papers", need not name its subject.
+    A value must be in a citation about the subject, or else in a sentence of the document about the subject. An answer
+    without a value, as to "what is the purpose of the two papers", need not name the subject.
     """
     reader = _Reader(asked, language_of(document.text) or asked.language, day_comes_first(document.text))
     is_text = asked.subject.kind is None and asked.order == "none"
@@ -106,13 +110,17 @@ def _sentences_about(asked: ComparingQuestion, document: StoredDocument) -> Iter
 
 
 def _with_label(document: StoredDocument, start: int, end: int) -> str:
-    """Returns a sentence with the few words before it, if they are its label: "3. Rent." or a line of its own."""
+    """Returns a sentence, with the label before it if there is one: a few words such as "3. Rent.", or a line of its
+    own.
+    """
     label = _LABEL.search(document.text[max(0, start - _LONGEST_LABEL) : start])
     return f"{label[1] if label else ''} {document.text[start:end]}"
 
 
 def _held(reader: _Reader, document: StoredDocument, answer: str, citation: Citation) -> DocumentValue | None:
-    """Returns the value that the quotation has and the answer names, None if there is none."""
+    """Returns the DocumentValue for a value that both the quotation ``citation`` and the answer have, or None if there
+    is no such value.
+    """
     named, quoted = reader.all_in(answer), reader.wanted_in(citation.quote)
     held = [q for q in quoted if any(q.is_same(n) for n in named)]
     wanted = reader.wanted_in(answer)
@@ -134,14 +142,18 @@ def _rivals(other: Quantity, value: Quantity) -> bool:
 
 
 def _clause(quote: str, quoted: Sequence[Quantity], value: Quantity) -> str:
-    """Returns the words around a value: those after the value before it, and those up to the next clause."""
+    """Returns the words around a value: from the previous value of the quotation to the value, and from there to the
+    end of the clause.
+    """
     before = max((q.end for q in quoted if q.end <= value.start), default=0)
     after = min((q.start for q in quoted if q.start >= value.end), default=len(quote))
     return f"{quote[before : value.start]} {_CLAUSE_ENDS.split(quote[value.end : after])[0]}"
 
 
 def _shown(reader: _Reader, answer: str, quote: str, value: Quantity) -> str:
-    """Returns the answer, if the quotation has the same words with the same period; else the quotation's own words."""
+    """Returns the text to show: the answer, if the quotation has the same words and the value has the same period, else
+    the value in the quotation's words.
+    """
     words, said = (" ".join(text.split()).casefold() for text in (quote, answer.strip(_AROUND)))
     if said in words and any(n.kind == value.kind and n.period == value.period for n in reader.wanted_in(answer)):
         return answer.strip(_AROUND)

@@ -56,7 +56,9 @@ _WAYS = {"money": "Wie hoch", "duration": "Wie lang", "number": "Wie hoch"}
 
 
 def _ask(noun: str, found: Found, subject: Subject) -> str:
-    """Returns the question with the article of the noun in the nominative, in the plural if no order is asked for."""
+    """Returns the plain question about a noun. The article is in the nominative; noun and verb are in the plural if no
+    order is asked for.
+    """
     written = found.get("article", "").lower()
     article = _ARTICLES.get(written, written) if "more" in found else "die"
     way = _WAYS.get(subject.kind or "", "Was")

@@ -1,4 +1,6 @@
-"""Defines the rules of a language for comparing questions, and what they find in a question."""
+"""Defines the class for a language's rules about comparing questions, and the class for a question that they
+recognize.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +22,15 @@ _ORDERS_OF: Mapping[QuantityKind, tuple[Order, ...]] = {
     "duration": ("longer", "shorter", "lower", "higher", "none"),
     "date": ("earlier", "later", "none"),
 }
-_MOST_WORDS = 6  # of a noun phrase
+_MOST_WORDS = 6  # words of a noun phrase
 
 
 @dataclass(frozen=True)
 class ComparingQuestion:
-    """A question that compares documents, as the ``plain`` question that is put to each of them.
+    """A question that compares documents. ``plain`` is the question that is asked about each document.
 
-    ``subject`` is what the answers must be about, and ``language`` the language of the question (ISO 639-1).
+    The answers must be about ``subject``. ``order`` says which value wins, such as ``lower``, and ``language`` is the
+    question's language (ISO 639-1).
     """
 
     language: str
@@ -36,22 +39,26 @@ class ComparingQuestion:
     subject: Subject
 
     def plain_in(self, language: str | None) -> str:
-        """Returns the plain question for a document in ``language``: in that language, if its words are known."""
+        """Returns the plain question for a document in ``language``: in that language, if the wording is known, else in
+        the question's language.
+        """
         return self.plain if language == self.language else self.subject.plain.get(language or "", self.plain)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of one language. A pattern matches a whole question, without the punctuation around it.
+    """The rules that recognize comparing questions in one language. Each pattern matches a whole question, without the
+    punctuation around it.
 
-    ``by_noun`` compares what a ``noun`` names ("which lease has the lower rent"), in the order of the word ``more``;
-    ``by_known_noun`` does not name documents, so its noun must be known ("which rent is lower").
-    ``by_adjective`` has an ``adjective`` alone ("which is cheaper"), and ``by_verb`` a ``verb`` with ``more`` ("which
-    ends later"). ``side_by_side`` has a ``noun`` and no order ("compare the rents"); it must name ``docs``, or a noun
-    that is known. A group that begins with ``count`` has the number of documents. ``orders`` say what ``more`` means.
+    The patterns differ in their groups. ``by_noun`` has the groups ``noun`` and ``more`` ("which lease has the lower
+    rent"). ``by_known_noun`` has the same groups, but names no documents, so the noun must be a known subject ("which
+    rent is lower"). ``by_adjective`` has only ``adjective`` ("which is cheaper"), and ``by_verb`` has ``verb`` and
+    ``more`` ("which ends later"). ``side_by_side`` has a ``noun`` and no order ("compare the rents"); it must have the
+    group ``docs``, or a noun that is a known subject. A group that begins with ``count`` has the number of documents.
+    ``orders`` maps the words of ``more`` to orders.
 
-    ``ask`` makes the plain question about a noun. ``no_noun`` matches what is no noun of a document, such as the
-    documents themselves. ``adjectives`` and ``verbs`` name the subject that is compared.
+    ``ask`` makes the plain question about a noun. ``no_noun`` matches nouns that are no subject, such as the documents
+    themselves. ``adjectives`` and ``verbs`` map words to the subject that they compare.
     """
 
     language: str
@@ -68,7 +75,7 @@ class Rules:
     ask: Callable[[str, Found, Subject], str]
 
     def read(self, question: str, documents: int) -> ComparingQuestion | None:
-        """Returns what ``question`` compares about this number of ``documents``, None if no rule matches."""
+        """Returns ``question`` as a ComparingQuestion for this number of ``documents``, or None if no rule matches."""
         readers = (
             (self.by_noun, self._of_noun),
             (self.by_known_noun, self._of_known_noun),
@@ -86,7 +93,7 @@ class Rules:
         return None
 
     def _counts(self, found: Found, documents: int) -> bool:
-        """Returns True unless the question names another number of documents."""
+        """Returns False if the question names a number that differs from the number of documents."""
         counts = [text.lower() for name, text in found.items() if name.startswith("count")]
         return all(documents == (int(count) if count.isdecimal() else self.counts[count]) for count in counts)
 
@@ -108,7 +115,7 @@ class Rules:
     def _of_verb(self, found: Found) -> ComparingQuestion:
         order = self._order(found)
         _, subject = next(row for row in self.verbs if _is(row[0], found["verb"]))
-        ends = subject == "term" and order in ("earlier", "later")  # "läuft früher ab"
+        ends = subject == "term" and order in ("earlier", "later")  # such as "läuft früher ab" (expires earlier)
         return self._of_subject(SUBJECTS["end" if ends else subject], order)
 
     def _of_several(self, found: Found) -> ComparingQuestion | None:
@@ -135,7 +142,7 @@ class Rules:
 
 
 def either(rows: Sequence[tuple[str, ...] | tuple[str, Order]]) -> str:
-    """Returns a pattern of what any row of a table begins with."""
+    """Returns a pattern that matches the first item of any row of a table."""
     return "|".join(row[0] for row in rows)
 
 

@@ -10,9 +10,11 @@ from localctx.library.wording.quantities import QuantityKind
 
 @dataclass(frozen=True)
 class SubjectWords:
-    """A subject's words: the ``nouns`` that questions name it by, and ``further`` words of documents, as patterns.
+    """The words for a known subject, as patterns: ``nouns`` are its names in questions, and ``further`` words also
+    occur in documents about it.
 
-    ``kind`` is the kind of its values. ``plain`` asks one document for it, by language.
+    ``kind`` is the kind of the subject's values, such as money. ``plain`` is the question that asks one document about
+    the subject, by language.
     """
 
     kind: QuantityKind

@@ -1,4 +1,6 @@
-"""Subjects of comparisons: what a noun such as "rent" means in several languages, and whether a text is about it."""
+"""Subjects of comparisons: finds the subject that a noun such as "rent" names in any of several languages, and tests
+whether a text is about a subject.
+"""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +10,7 @@ from localctx.library.wording.quantities import QuantityKind
 from localctx.library.wording.word_forms import word_forms
 from localctx.workflows.comparing.subject_words import GENERIC, KINDS, SUBJECT_WORDS
 
-SHARED = 5  # letters with which two words begin that are of one family, such as terminate and termination
+SHARED = 5  # words with the same first letters, at least this many, are taken as related: terminate, termination
 
 _CJK = r"\u3400-\u9fff"
 _DISTINCT = ("rent", "deposit", "salary", "interest", "notice", "start", "end", "area")
@@ -21,10 +23,11 @@ _AFTER = r"(?:\s(?:mensuel(?:le)?s?|annuel(?:le)?s?|mensual(?:es)?|anual(?:es)?)
 
 @dataclass(frozen=True)
 class Subject:
-    """What is asked of each document: a ``pattern`` of its words or, without one, all of the ``words``.
+    """The subject that documents are compared in. A text is about the subject if it matches ``pattern`` or, if that is
+    None, if it has all of the ``words``.
 
-    ``kind`` is the kind of its values, None if it can have any. ``plain`` asks one document for it, by language: {} if
-    its words are not known in others.
+    ``kind`` is the kind of the subject's values (None: any kind). ``plain`` is the question that asks one document
+    about the subject, by language; {} if the wording in other languages is not known.
     """
 
     kind: QuantityKind | None = None
@@ -41,7 +44,7 @@ class Subject:
 
 
 def names_another(text: str, subject: Subject) -> bool:
-    """Returns True if ``text`` names a subject of its own, such as the deposit, and not the ``subject`` asked for."""
+    """Returns True if ``text`` is about another distinct subject, such as the deposit, and not about ``subject``."""
     others = (SUBJECTS[name] for name in _DISTINCT if SUBJECTS[name] is not subject)
     return not subject.is_in(text) and any(other.is_in(text) for other in others)
 
@@ -56,7 +59,7 @@ def subject_of(noun: str) -> Subject:
 
 
 def named_subject(noun: str) -> Subject | None:
-    """Returns the subject of SUBJECTS that a noun phrase names, None if it names another one."""
+    """Returns the subject in SUBJECTS that a noun phrase names, or None if the phrase names none of them."""
     for name, found in SUBJECT_WORDS.items():
         if re.fullmatch(rf"{_MODIFIERS}(?:{found.nouns}){_AFTER}", noun, re.IGNORECASE):
             return SUBJECTS[name]
@@ -64,12 +67,12 @@ def named_subject(noun: str) -> Subject | None:
 
 
 def has_content(noun: str) -> bool:
-    """Returns True if a noun phrase has a word that says something."""
+    """Returns True if a noun phrase has at least one content word."""
     return any(word.is_content for word in word_forms(noun))
 
 
 def _any_of(words: str) -> re.Pattern[str]:
-    """Returns a pattern of whole words; Chinese ones match anywhere."""
+    """Returns a pattern that matches any of ``words`` as a whole word. Chinese words match anywhere."""
     return re.compile(rf"(?<![^\W\d_{_CJK}])(?:{words})(?![^\W\d_{_CJK}])", re.IGNORECASE)
 
 

@@ -1,4 +1,6 @@
-"""Compares the values of documents, and words what each says. There is a verdict only where it is safe."""
+"""Compares the values of documents, and puts the results into sentences. Gives a verdict only if all values can be
+compared.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,7 +14,7 @@ _LEAST = ("lower", "shorter", "earlier")
 
 
 def line_of(value: DocumentValue, wording: Wording) -> str:
-    """Returns the sentence that says what one document answers."""
+    """Returns the sentence with the answer of one document."""
     form = {"said": wording.said, "missing": wording.missing, "unsure": wording.unsure}[value.state]
     return form.format(name=value.name, value=value.text)
 
@@ -20,8 +22,8 @@ def line_of(value: DocumentValue, wording: Wording) -> str:
 def winners(order: Order, values: Sequence[DocumentValue]) -> list[DocumentValue]:
     """Returns the documents with the value that ``order`` asks for: all of them if their values are equal.
 
-    Returns none if a document gives no value or several, if two values cannot be compared, or if no order is asked for
-    and the values are not equal.
+    The result is empty if a document gives no value or several, if two values cannot be compared, or if no order is
+    asked for and the values are not equal.
     """
     quantities = _quantities(values)
     if len(quantities) < len(values) or any(value.several for value in values):
@@ -36,7 +38,9 @@ def winners(order: Order, values: Sequence[DocumentValue]) -> list[DocumentValue
 
 
 def verdict_line(order: Order, values: Sequence[DocumentValue], wording: Wording) -> str:
-    """Returns the sentence with the verdict, or why there is none; "" if no document's value was to be compared."""
+    """Returns the sentence with the verdict, or the reason why there is none. Returns "" if a document gives no value,
+    or if no order was asked for and the values differ.
+    """
     best = winners(order, values)
     if len(best) == len(values):
         return wording.equal if len(values) == 2 else wording.all_equal

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 class Wording:
     """The words of an answer in one language; ``{name}``, ``{value}``, ``{done}`` and ``{total}`` are filled in.
 
-    ``verdicts`` has for each order the word for two documents, and the one for more. ``periods`` follow an amount.
+    ``verdicts`` has two words for each order: for two documents ("Lower") and for more ("Lowest"). ``periods`` are the
+    words for a period after an amount, such as " a month".
     """
 
     said: str

@@ -1,4 +1,4 @@
-"""Extracts a summary: the document's own sentences in order, each with its place."""
+"""Extracts a summary, which consists of sentences of the document, in order and with their places."""
 
 import time
 from dataclasses import asdict

@@ -1,9 +1,9 @@
-"""Makes a summary of one document with citations, or answers to questions about it, as an engine coroutine.
+"""Summarizes one document with citations, or answers questions about it, as an engine coroutine.
 
-The method ``extract`` returns sentences of the document and loads no model. The method ``write`` reads a document that
-fits whole, and cuts a longer one into sections. The summaries of the sections are summarized until one is left. With
-``refine``, the summary is carried from section to section instead. The summary of a section stays linked to the
-section.
+The method ``extract`` returns sentences of the document and loads no model. With the method ``write``, the model reads
+a document whole if it fits, and otherwise in sections. The summaries of the sections are merged until one is left. With
+``refine``, the model instead extends one summary with each section. Every summary of a section stays linked to its
+section, for citations.
 """
 
 import time
@@ -33,7 +33,8 @@ from localctx.workflows.summary_task import MAX_SECTION, SECTION_LENGTH, Summary
 from localctx.workflows.text_generator import GeneratedAnswer, TextGenerator
 
 MIN_SECTION = 64  # tokens; a document that needs shorter sections cannot be summarized
-MIN_SUPPORT = 0.3  # share of a sentence's words, by weight, that its source must have: a summary rewords
+# share of a sentence's words, by weight, that its source must have; it is low because a summary uses other words
+MIN_SUPPORT = 0.3
 MAX_SOURCES = 2  # sections searched for the support of a sentence
 
 
@@ -75,14 +76,14 @@ def _answers_result(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class _PartialResults:
-    """Stores intermediate texts, so that a killed run continues where it was."""
+    """Stores intermediate texts, so that a run that was killed continues from there."""
 
     def __init__(self, runtime: Runtime, document: StoredDocument, task: SummaryTask) -> None:
         self._runtime, self._document, self._task = runtime, document, task
         self._recipe = task.recipe(runtime.settings)
 
     def once(self, key: list[str], generate: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
-        """Returns the text stored under ``key``; generates and stores it if there is none. Raises StoreError."""
+        """Returns the text stored under ``key``. If there is none, generates and stores it. Raises StoreError."""
         document, recipe = self._document, part_of(self._recipe, digest(key))
         if found := self._runtime.read_store(lambda store: store.results.get(document.id, recipe)):
             return found["said"]
@@ -93,8 +94,8 @@ class _PartialResults:
     def answer(
         self, question: str, generate: Callable[[], EngineCoroutine[dict[str, Any]]]
     ) -> EngineCoroutine[dict[str, Any]]:
-        """Returns the stored result of this one question, also of another batch; computes and stores it if there is
-        none. Raises StoreError.
+        """Returns the stored result for this question alone, even if another batch stored it. If there is none,
+        computes and stores it. Raises StoreError.
         """
         recipe = self._task.of_question(question).recipe(self._runtime.settings)
         if found := self._runtime.read_store(lambda store: store.results.get(self._document.id, recipe)):
@@ -111,7 +112,7 @@ class _PartialResults:
 
 
 class _DocumentSummary:
-    """A task on one document."""
+    """Does a task for one document: summarizes it, or answers questions about it."""
 
     def __init__(
         self, generator: TextGenerator, document: StoredDocument, task: SummaryTask, stored: _PartialResults
@@ -129,11 +130,11 @@ class _DocumentSummary:
         return _answers_result(answers)
 
     def _answer(self, question: str) -> EngineCoroutine[dict[str, Any]]:
-        """Returns the result of a batch that asks this question alone."""
+        """Answer one question. Returns the same result as a batch that asks only this question."""
         start, before = time.perf_counter(), Counter(self._generator.token_counts)
         try:
             answer = yield from self._generator.answer(question)
-        except NothingFound as e:  # the other questions may find something
+        except NothingFound as e:  # goes on, because passages may match the other questions
             found: dict[str, Any] = {"answer": "", "mode": "retrieve", "citations": [], "sentences": [], "why": str(e)}
             found |= {"answered": False, "confidence": None}
         else:
@@ -154,7 +155,7 @@ class _DocumentSummary:
         return [sentence.to_json() for sentence in checked]
 
     def summary(self, persist: bool) -> EngineCoroutine[dict[str, Any]]:
-        """Summarize the document; returns JSON with the summaries of its sections and the summary's citations."""
+        """Summarize the document. Returns JSON with the summary, the summaries of the sections, and the citations."""
         (_, text, spans), task = self._document, self._task
         try:
             written = yield from self._generator.generate_from_whole(task.document_instruction, task.tokens, persist)
@@ -170,7 +171,9 @@ class _DocumentSummary:
         return {"summary": summary, "answers": [], "sections": listed, "citations": citations, "mode": mode}
 
     def _in_sections(self) -> EngineCoroutine[list[_SectionSummary]]:
-        """Returns the summary of each section; if one is too long after all, tries sections of half the length."""
+        """Returns the summary of each section. If a prompt turns out to be too long, tries again with sections of half
+        the length.
+        """
         self._section_tokens = min(MAX_SECTION, self._generator.window // 2)
         while True:
             found = self._cut()
@@ -200,7 +203,9 @@ class _DocumentSummary:
         return parts
 
     def _merge(self, summaries: list[str]) -> EngineCoroutine[str]:
-        """Merge summaries into one. Each level reads together as many as fit, at least two."""
+        """Merge summaries into one. In each round, as many summaries as fit into a section, but at least two, are
+        merged by one prompt.
+        """
         while len(summaries) > 1:
             groups, summaries = self._groups(summaries), []
             for i, group in enumerate(groups):
@@ -222,7 +227,9 @@ class _DocumentSummary:
         return groups
 
     def _cut(self) -> list[Section]:
-        """Returns sections whose longest fits the window and the memory. Raises TooLong if no length does."""
+        """Divide the document into sections, of which the longest fits into the window and the memory. Raises TooLong
+        if even the shortest allowed sections do not fit.
+        """
         row, text, spans = self._document
         while True:
             found = sections(text, spans, self._generator.count, self._section_tokens, is_line_based(row.name))
@@ -240,7 +247,9 @@ class _DocumentSummary:
         self._section_tokens //= 2
 
     def _generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
-        """Generate a text of at most ``max_tokens``, and of half a section, so that two of them fit in one prompt."""
+        """Generate a text of at most ``max_tokens`` and at most half the tokens of a section, so that two such texts
+        fit in one prompt. A stored text is reused.
+        """
         tokens = min(max_tokens, self._section_tokens // 2)
 
         def generate() -> EngineCoroutine[str]:
@@ -253,8 +262,8 @@ def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_Sectio
     """Returns citations for the sentences of a ``summary``, as JSON. ``parts`` are the summaries of the sections.
 
     A citation has the words of the document that support a sentence best; ``at`` is the end of the sentence in the
-    summary. A sentence leads to the sections whose summaries have its words, and from there to their text and its page.
-    (A small model that had to carry page numbers along would garble them.)
+    summary. To find the words, the sections whose summaries resemble the sentence are searched. (Page numbers are not
+    asked of the model, because a small model would garble them.)
     """
     citations = list[dict[str, Any]]()
     summaries = [_passage(str(i), document.name, 0, part.summary) for i, part in enumerate(parts)]
