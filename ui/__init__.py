@@ -1,1 +1,1 @@
-"""The window: Gradio pages over a Session."""
+"""The window of localctx: Gradio pages that use a Session."""

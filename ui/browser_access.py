@@ -1,7 +1,7 @@
 """Controls access to the window's HTTP port: only its owner's browser may use it.
 
-The first request has the key in its URL, later ones in a cookie (as in Jupyter). Checking the Host header stops DNS
-rebinding; checking the origin stops cross-site requests.
+The first request has the key in the URL, and later requests have it in a cookie (as in Jupyter). Checking the Host
+header prevents DNS rebinding; checking the origin prevents cross-site requests.
 """
 
 import re
@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from localctx.serving.http import App, Receive, Send, host_name
 
 YEAR = 365 * 24 * 3600
-POLICY = (  # gradio evaluates the `js=` of events; inline scripts of the page are allowed by their hashes
+POLICY = (  # unsafe-eval: gradio evaluates the `js=` of events; the page's inline scripts are allowed by hash
     "default-src 'self'; script-src 'self' 'unsafe-eval'{hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; media-src 'self' blob:; connect-src 'self' data: blob:; "
     "worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
@@ -33,14 +33,15 @@ HEADERS = {
 }
 
 _API = "/gradio_api/"
-ALLOWED_PATHS = (  # those the page needs; gradio also has proxies, recordings, an editor of its own source
+ALLOWED_PATHS = (  # the paths that the page needs; gradio also has proxies, recordings, and an editor of its source
     *("/assets/", "/static/", "/theme.css", "/favicon.ico", "/manifest.json", "/config"),
     *(f"{_API}{name}" for name in ("run/predict", "queue/", "heartbeat/", "upload", "file=", "cancel", "reset")),
     *(f"{_API}{name}" for name in ("theme.css", "startup-events", "component_server")),
-    f"{_API}app_id",  # polled until a lost connection is back
+    f"{_API}app_id",  # polled after the connection was lost, until it is restored
     "/documents/",  # pages of documents by id and number (document_routes)
 )
-REMOTE_FILES = (f"{_API}file=http:", f"{_API}file=https:")  # gradio would fetch them from another server
+# refused, because gradio would fetch these files from another server
+REMOTE_FILES = (f"{_API}file=http:", f"{_API}file=https:")
 _MANIFEST = b'<link rel="manifest"'
 _SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
@@ -50,12 +51,13 @@ Scope = Mapping[str, Any]
 class BrowserAccess:
     """ASGI middleware: rejects requests without the ``key``, with another Host header, or from another site.
 
-    ``hosts`` are the accepted host names. ``port`` is in the name of the cookie.
+    ``hosts`` are the accepted host names. ``port`` becomes part of the cookie's name.
     """
 
     def __init__(self, app: App, hosts: tuple[str, ...], key: str, port: int) -> None:
         self._app, self._hosts, self._key = app, hosts, key
-        self._cookie = f"localctx-{port}"  # browsers share cookies between the ports of a host
+        # named after the port, because browsers share cookies between the ports of a host
+        self._cookie = f"localctx-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the wrapped application, or answer it with an error or a redirect."""
@@ -89,14 +91,16 @@ class BrowserAccess:
         return None
 
     def _set_cookie(self, query: Mapping[str, str]) -> RedirectResponse:
-        """Redirect to the page without the key, so that it stays out of the browser's history."""
+        """Set the cookie with the key, and redirect to the URL without the key, so that the key is not in the browser's
+        history.
+        """
         response = RedirectResponse(f"/?{urlencode(query)}" if query else "/", 303)
         response.set_cookie(self._cookie, self._key, max_age=YEAR, httponly=True, samesite="lax")
         return response
 
 
 def _same_site(headers: Headers, host: str) -> bool:
-    """True if a request comes from a page of this window, or from no page at all."""
+    """True if a request comes from a page of this window, or from no page (such as a typed address)."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
@@ -109,7 +113,9 @@ def _cookie(headers: Headers, name: str) -> str:
 
 
 def _with_headers(send: Send, page: bool) -> Send:
-    """Wrap ``send`` to add HEADERS. A ``page`` is buffered whole, because the policy hashes its scripts."""
+    """Wrap ``send`` to add HEADERS. If the response is a ``page``, it is buffered completely, because the content
+    security policy has hashes of its scripts.
+    """
     buffered: list[Any] = []
 
     async def send_with_headers(message: Any) -> None:
@@ -127,9 +133,10 @@ def _with_headers(send: Send, page: bool) -> Send:
 
 
 def _with_cookies_for_manifest(messages: Sequence[Any], page: bytes) -> list[Any]:
-    """Returns the ``messages`` with a ``page`` that makes the browser request the manifest with the cookie.
+    """Returns the ``messages`` with the ``page`` changed, so that the browser sends the cookie when it requests the
+    manifest.
 
-    Without ``crossorigin="use-credentials"`` browsers leave the cookie out.
+    Browsers do not send cookies for a manifest without ``crossorigin="use-credentials"``.
     """
     changed = page.replace(_MANIFEST, _MANIFEST + b' crossorigin="use-credentials"')
     others = [m for m in messages if m["type"] != "http.response.body"]
@@ -149,7 +156,7 @@ def _policy(page: bytes) -> str:
 
 
 def open_browser(url: str) -> bool:
-    """Open ``url`` in the default browser. Returns False if there is none."""
+    """Open ``url`` in the default browser. Returns False if there is no browser."""
     with suppress(webbrowser.Error):
         return webbrowser.open(url)
     return False

@@ -1,4 +1,4 @@
-"""Adds the window to the desktop's menu: an entry and an icon in the user's folders.
+"""Adds the window to the desktop's menu, by a desktop entry and an icon in the user's folders.
 
 Follows freedesktop.org's specifications of desktop entries (1.5), icon themes and base directories.
 """
@@ -26,20 +26,23 @@ Terminal=true
 Categories=Office;Utility;
 Keywords=document;question;summary;PDF;
 """
-_SPECIAL = '"`$\\'  # characters to escape inside quotes of an Exec key
+_SPECIAL = '"`$\\'  # characters that must be escaped inside the quotes of an Exec key
 
 
 def entry_files() -> tuple[Path, Path]:
-    """Returns the paths of the entry and the icon. Raises UserError on Windows and macOS, which have no entries."""
+    """Returns the paths of the entry and the icon. Raises UserError on Windows and macOS, which have no desktop
+    entries.
+    """
     if sys.platform in ("win32", "darwin"):
         raise UserError("this system has no desktop entries", "open the window with: localctx ui")
     named = Path(os.environ.get("XDG_DATA_HOME", ""))
-    data = named if named.is_absolute() else Path.home() / ".local" / "share"  # relative paths must be ignored
+    # the specification says that relative paths must be ignored
+    data = named if named.is_absolute() else Path.home() / ".local" / "share"
     return data / "applications" / f"{NAME}.desktop", data / "icons" / "hicolor" / "scalable" / "apps" / f"{NAME}.svg"
 
 
 def install_entry() -> list[Path]:
-    """Write the entry, which runs this installation, and the icon; return both paths. Raises UserError, OSError."""
+    """Write the icon, and the entry, which starts this installation. Returns both paths. Raises UserError, OSError."""
     entry, icon = entry_files()
     for file in (entry, icon):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +53,7 @@ def install_entry() -> list[Path]:
 
 
 def remove_entry() -> list[Path]:
-    """Delete the entry and the icon; return the files that existed. Raises UserError, OSError."""
+    """Delete the entry and the icon. Returns the deleted files. Raises UserError, OSError."""
     found = [file for file in entry_files() if file.exists()]
     for file in found:
         file.unlink()
@@ -59,7 +62,9 @@ def remove_entry() -> list[Path]:
 
 
 def _command() -> list[str]:
-    """Returns the command of this installation; it may be missing from the desktop's PATH."""
+    """Returns the command that starts this installation, with its full path, because the desktop's PATH may lack its
+    folder.
+    """
     script = Path(sys.executable).with_name(NAME)
     return [str(script)] if script.is_file() else [sys.executable, "-m", NAME]
 
@@ -74,7 +79,7 @@ def _quoted(command: list[str]) -> str:
 
 
 def _refresh(folder: Path) -> None:
-    """Run ``update-desktop-database`` if it is installed; other desktops notice the change by themselves."""
+    """Run ``update-desktop-database`` if it is installed. Desktops without it notice the change by themselves."""
     if (update := shutil.which("update-desktop-database")) and folder.is_dir():
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run([update, folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10)

@@ -11,7 +11,7 @@ from localctx.ui.malformed_requests import NOT_UNDERSTOOD, note_misread
 
 
 def tell_in_one_line(page: gr.Blocks) -> None:
-    """Show one line for each failed event of the ``page``, whether preprocessing or its handler fails.
+    """Show one line for each event of the ``page`` that fails, whether in gradio's preprocessing or in the handler.
 
     Unexpected errors are logged. Call this while the page is being built.
     """
@@ -21,7 +21,7 @@ def tell_in_one_line(page: gr.Blocks) -> None:
     async def preprocess_data(*args: Any, **kwargs: Any) -> Any:
         try:
             return await preprocess(*args, **kwargs)
-        except Exception as e:  # components raise any exception for values they never send
+        except Exception as e:  # components may raise any exception for values that they never send themselves
             log_error(e)
             note_misread()
             raise gr.Error(NOT_UNDERSTOOD, print_exception=False) from None

@@ -1,4 +1,4 @@
-"""Translates the engine's reports into everyday words: phases, amounts of text, and remedies of errors."""
+"""Rewords the engine's reports for users: phases of work, amounts of text, and remedies of errors."""
 
 import re
 
@@ -30,7 +30,7 @@ _PHASES = {
 _PAGES_OF = re.compile(r"pages of (?:.*[/\\])?(.+)", re.DOTALL)
 _VALUES = {value for field in FIELDS for value in field.labels}
 _VALUES |= {"none", "cpu", "sink-window", "snapkv", "select", "h2o"}
-_IN_THE_CHAT = {"until": "“Read only up to”"}  # options whose fields are beside the chat
+_IN_THE_CHAT = {"until": "“Read only up to”"}  # command-line options that have a field beside the chat
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:[ =]([a-z][\w.:/-]*))?")
 _TOKENS = re.compile(r"(?:about )?(?<![\d.,])(\d[\d,]*(?:\.\d+)?) tokens( a second)?")
 _PHRASES = (
@@ -51,7 +51,7 @@ _PHRASES = (
 
 
 def words(tokens: float) -> str:
-    """Returns the length of ``tokens`` tokens as a rounded number of words, such as ``about 6,100 words``."""
+    """Returns the length of a text of ``tokens`` tokens as a rounded number of words, such as ``about 6,100 words``."""
     return about_words(tokens * WORDS_OF_A_TOKEN)
 
 
@@ -68,13 +68,13 @@ def phase_name(phase: str) -> str:
     first, _, rest = phase.partition(" ")
     if first == "downloading":
         return f"Downloading {rest}".strip()
-    if "/" in phase:  # a file before its pages are counted
+    if "/" in phase:  # the name of a file, before its pages are counted
         return f"Reading {phase.rpartition('/')[2]}"
     return _PHASES.get(first, phase[:1].upper() + phase[1:])
 
 
 def in_everyday_words(text: str) -> str:
-    """Returns a line of the engine reworded for the window.
+    """Rewords a line of the engine for users of the window.
 
     Settings are named by their labels, tokens are given as words, and commands are left out.
     """

@@ -1,6 +1,6 @@
 """Imports gradio without its type stubs and analytics. Import this module before gradio is imported anywhere.
 
-Gradio rewrites type stubs in its own package folder on every import, which takes half of the import's time. It skips
+On every import, gradio rewrites type stubs in its package folder, which takes half of the import's time. Gradio skips
 classes without a source file, so this module makes the lookup of source files fail during the import.
 """
 
@@ -9,7 +9,7 @@ import os
 from typing import Any
 from unittest.mock import patch
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # gradio reads this variable when it is imported
 
 
 def _no_source_file(value: Any) -> str:

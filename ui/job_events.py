@@ -1,4 +1,4 @@
-"""Renders a job's events as HTML lines, redrawn at a limited rate, and its errors as text."""
+"""Renders the events of a job as HTML lines, at a limited rate, and errors as text."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ REDRAW_INTERVAL = 0.1  # seconds between two updates sent to the browser
 def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[None]:
     """Pass each of ``events`` to ``handle``, and yield when the page should be redrawn.
 
-    It yields at most once in REDRAW_INTERVAL seconds. Raises the errors that ``events`` raise.
+    Yields at most once in REDRAW_INTERVAL seconds. Raises the errors that ``events`` raises.
     """
     drawn = 0.0
     for event in events:
@@ -28,7 +28,7 @@ def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[No
 
 
 def progress_lines(stream: EventStream) -> Iterator[str]:
-    """Yields a job's progress as HTML, and at the end its result: the text of its last Note, or its error."""
+    """Yields a job's progress as HTML, and at the end the job's result: the text of its last Note, or the error."""
     result, line = render.note("Done", "done"), ""
 
     def handle(event: Any) -> None:

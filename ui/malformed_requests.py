@@ -1,4 +1,4 @@
-"""Refuses requests that gradio's own page never sends, and on which gradio would fail."""
+"""Refuses requests that gradio's own page never sends and that would make gradio fail."""
 
 import json
 from collections.abc import Iterator
@@ -13,14 +13,16 @@ from localctx.serving.http import App, Receive, Send
 
 PREFIX = "/gradio_api/"
 EVENTS = (f"{PREFIX}run/", f"{PREFIX}queue/join")
-MAX_BODY = 64 << 20  # bytes of an event: the page's values and a long pasted text
-MAX_NAME = 255  # longest path segment in bytes, and longest content type: libraries fail on longer ones
+MAX_BODY = 64 << 20  # bytes; an event has the page's values, and may have a long pasted text
+MAX_NAME = 255  # bytes of a path segment, and characters of a content type; libraries fail on longer ones
 NOT_UNDERSTOOD = "localctx does not understand this request; load the page again"
 _misread = ContextVar[list[bool] | None]("_misread", default=None)
 
 
 def note_misread() -> None:
-    """Record that the values in the current request do not fit its event, so that it is answered with 422."""
+    """Record that the current request has values that do not fit its event, so that the request is answered with status
+    422.
+    """
     if (notes := _misread.get()) is not None:
         notes.append(True)
 
@@ -28,7 +30,7 @@ def note_misread() -> None:
 class RequestCheck:
     """ASGI middleware: refuses requests to gradio that gradio cannot handle.
 
-    JSON must be an object, and an event must be one of the ``page``.
+    A body must be a JSON object, and an event must be defined in the ``page``.
     """
 
     def __init__(self, app: App, page: gr.Blocks) -> None:
@@ -71,7 +73,7 @@ class RequestCheck:
             _misread.reset(token)
 
     def _is_fine(self, path: str, body: bytes) -> bool:
-        """True if gradio can handle the body. An empty body is fine except for events."""
+        """True if gradio can handle the body of the request. An empty body is allowed, except for events."""
         if not body:
             return not path.startswith(EVENTS)
         try:
@@ -100,7 +102,7 @@ def _replayed(messages: list[Any], receive: Receive) -> Receive:
 
 
 def _with_status(send: Send, notes: list[bool]) -> Send:
-    """Wrap ``send`` to answer 422 instead of 500 if the request was misread."""
+    """Wrap ``send``, so that the status is 422 instead of 500 if ``note_misread`` was called."""
 
     async def send_with_status(message: Any) -> None:
         if message["type"] == "http.response.start" and message["status"] == 500 and notes:

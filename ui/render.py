@@ -1,4 +1,4 @@
-"""Renders figures and texts as HTML. Every text is escaped, so that no document or model output becomes markup."""
+"""Renders numbers and texts as HTML. Every text is escaped, so that no document or model output becomes markup."""
 
 import html
 from typing import Any
@@ -21,7 +21,7 @@ _ENDED = {
     "repeated": "The answer repeated itself and was ended there: a larger model helps",
     "length": "It reached the length limit (Settings: Longest answer)",
 }
-_TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills templates
+_TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills in templates
 
 
 def escape(text: object) -> str:
@@ -30,18 +30,24 @@ def escape(text: object) -> str:
 
 
 def without_templates(markup: str) -> str:
-    """Returns ``markup`` (HTML) with the characters of templates escaped, so that gradio does not fill them in."""
+    """Returns ``markup`` (HTML) with the special characters of gradio's templates escaped, so that gradio does not fill
+    them in.
+    """
     return markup.translate(_TEMPLATE)
 
 
 def opener(document: str, name: str, start: int = 0, end: int = 0) -> str:
-    """Returns the HTML attributes of an element that opens a document at characters ``start..end``; see viewer.js."""
+    """Returns the HTML attributes by which an element opens a document at the characters ``start..end``; see
+    viewer.js.
+    """
     where = f'data-document="{escape(document)}" data-start="{start}" data-end="{end}"'
     return f'class="lc-open-source" {where} data-name="{escape(name)}"'
 
 
 def plan_line(p: Planned) -> str:
-    """Returns the HTML of a plan: what will be read and for how long, with figures and the reason folded below."""
+    """Returns a plan as HTML: a line that says how much will be read and for how long. Numbers and the reason can be
+    expanded below the line.
+    """
     what = _READS.get(p.mode, "Reading the passages that fit the question")
     seconds = f"about {duration(p.seconds)}" if p.seconds and p.seconds >= 1 else ""
     share = f"{_share(p.reused, p.tokens)} already read" if p.reused else ""
@@ -52,7 +58,9 @@ def plan_line(p: Planned) -> str:
 
 
 def progress_bar(p: Progress) -> str:
-    """Returns a progress bar with the amount done and the time left; without a total, only the phase's name."""
+    """Returns a progress bar with the amount done and the time left. If the total is unknown, returns only the name of
+    the phase.
+    """
     name = escape(phase_name(p.phase))
     if not p.total:
         return f'<div class="lc-status" role="status">{name} …</div>'
@@ -63,14 +71,14 @@ def progress_bar(p: Progress) -> str:
 
 
 def phase_share(p: Progress) -> str:
-    """Returns the name of a phase with the amount done, as text."""
+    """Returns text with the name of a phase and the amount done."""
     return phase_name(p.phase) + (f": {_done(p)}" if p.total else " …")
 
 
 def bar(done: float, total: float, name: str, kind: str = "") -> str:
     """Returns a progress bar without text.
 
-    The ``kind`` ``failing`` colours it red. ``name`` is escaped HTML for screen readers.
+    If ``kind`` is ``failing``, the bar is red. ``name`` is escaped HTML for screen readers.
     """
     css = f' class="lc-{kind}"' if kind else ""
     return f'<progress{css} max="{total}" value="{done}" aria-label="{name}"></progress>'
@@ -86,7 +94,7 @@ def _done(p: Progress) -> str:
 
 
 def _share(part: float, whole: float) -> str:
-    """Returns a percentage: 100 % only for the whole, 0 % only for nothing."""
+    """Returns a rounded percentage. It is 100 % only if everything is done, and 0 % only if nothing is done."""
     percent = 100 * part / whole if whole else 0.0
     return f"{min(99, max(1, round(percent))) if 0 < percent < 100 else round(percent)} %"
 
@@ -99,7 +107,9 @@ def duration(seconds: float) -> str:
 
 
 def folded(line: str, details: str, kind: str) -> str:
-    """Returns a status line as HTML, with ``details`` that open below it. The ``kind`` is in its CSS class."""
+    """Returns a status line as HTML, with ``details`` that can be expanded below the line. ``kind`` becomes part of the
+    CSS class.
+    """
     return (
         f'<div class="lc-status lc-{kind}" role="status">{escape(line)} '
         f"<details><summary>Details</summary> <small>{escape(details)}</small></details></div>"
@@ -113,7 +123,9 @@ def note(text: str, kind: str = "note") -> str:
 
 
 def answer_details(stats: dict[str, Any]) -> list[str]:
-    """Returns sentences for the user about an answer: its time, what it read and did not see, why it ended early."""
+    """Returns sentences for the user about an answer: the time, how much was read, how much was left out, and why the
+    answer ended early.
+    """
     tokens, seconds = stats["tokens"], stats["seconds"]
     first, read = seconds.get("first_token"), f"{_share(tokens['reused'], tokens['prompt'])} already read"
     lines = [f"Started after {duration(first)}, {read}" if first else read.capitalize()]

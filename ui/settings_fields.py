@@ -11,12 +11,13 @@ from localctx.settings import SETTINGS
 from localctx.settings.declaration import Group, Setting, Shown
 from localctx.settings.kinds import Choice, Number, Text
 
-MOST_BUTTONS = 5  # a choice of more values is a list that opens
-GENERAL, *ADVANCED, ON_MEMORY_PAGE = get_args(Group)  # of these, the last is chosen beside measurements
+MOST_BUTTONS = 5  # values; a choice with more values is a dropdown
+# the last one has its field on the memory page, beside measurements
+GENERAL, *ADVANCED, ON_MEMORY_PAGE = get_args(Group)
 
 
 class Field:
-    """The field of one setting: its label, the line below it, and its component."""
+    """The field of one setting: the label, the line below the label, and the gradio component."""
 
     def __init__(self, name: str, setting: Setting, shown: Shown) -> None:
         self.name, self.group, self.label, self.info = name, shown.group, shown.label, shown.info
@@ -24,12 +25,12 @@ class Field:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The names of the values of a choice by value; {} for other kinds of settings."""
+        """The label of each value, by value, if the setting is a choice; {} for other kinds of settings."""
         return dict(self._kind.labels) if isinstance(self._kind, Choice) else {}
 
     @property
     def choices(self) -> list[tuple[str, str]]:
-        """(name, value) for each value of a choice, or for each example of a text."""
+        """(label, value) of each value of a choice, or of each example of a text setting."""
         return [(label, value) for value, label in self.labels.items()] or [(text, text) for text in self._examples()]
 
     def build(self, visible: bool = True) -> Any:
@@ -45,7 +46,7 @@ class Field:
         return gr.Textbox(max_lines=1, **options)
 
     def _examples(self) -> list[str]:
-        """Returns values to choose from, where others may be typed."""
+        """Returns values to choose from, for a setting whose value can also be typed."""
         if self.name == "adapter":
             return ["auto", "none", *sorted({entry.reader for entry in load_catalog().values()} - {""})]
         known = {"keep": list(KEEPERS), "embedder": ["none"]}  # the page offers the installed embedders
@@ -63,5 +64,5 @@ FIELDS = tuple(_fields())
 
 
 def fields_of(group: str) -> list[Field]:
-    """Returns the fields of a group."""
+    """Returns the fields of the settings in this group."""
     return [field for field in FIELDS if field.group == group]

@@ -10,7 +10,7 @@ MONO = ("ui-monospace", "Consolas", "monospace")
 Values = dict[str, str | tuple[str, str]]
 """Values of a theme by name: one for both the light and the dark theme, or one for each ("": gradio's own)."""
 
-EDGE, EDGE_DARK = "#7d8b9f", "#74849b"  # borders of inputs and checkboxes: contrast at least 3 : 1
+EDGE, EDGE_DARK = "#7d8b9f", "#74849b"  # borders of inputs and checkboxes; the contrast is at least 3 : 1
 
 
 def window_theme() -> gr.themes.Base:
@@ -71,7 +71,8 @@ def _inputs() -> Values:
         "checkbox_label_border_width": "1px",
         "checkbox_label_border_color": (EDGE, EDGE_DARK),
         "checkbox_label_shadow": ("none", ""),
-        "checkbox_label_background_fill_selected": "*primary_700",  # white text on it has a contrast of 4.5 : 1
+        # white text on this colour has a contrast of 4.5 : 1
+        "checkbox_label_background_fill_selected": "*primary_700",
         "checkbox_label_text_color_selected": "white",
     }
 

@@ -1,4 +1,4 @@
-"""Builds the undo of deletions: a line that names the last deletion, and a list of recent ones."""
+"""Builds the components that undo deletions: a line about the last deletion, and a list of recent deletions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,12 +12,14 @@ from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.window import QUIET, AppWindow, Updates
 
-MAX_NAMES = 3  # deleted items listed by name; the rest are counted
+MAX_NAMES = 3  # deleted items that are listed by name; the others are counted
 HOW_LONG = f"{TRASH_DAYS} days"
 
 
 class UndoLine:
-    """A line that names the last deletion on a page, with an Undo button. It stays until the page's next action."""
+    """A line that names the last deletion on a page, with an Undo button. The line stays until the next action on the
+    page.
+    """
 
     def __init__(self, elem_id: str) -> None:
         self._id = elem_id
@@ -36,13 +38,13 @@ class UndoLine:
 
     @property
     def hidden(self) -> Updates:
-        """Updates that hide the line."""
+        """The updates that hide the line."""
         return {self.row: gr.update(visible=False), self.line: "", self.deletions: ""}
 
     def show(self, deletions: Sequence[Deletion], stays: str) -> Updates:
         """Returns updates that show the line for these ``deletions``.
 
-        ``stays`` is a sentence that says what is not deleted.
+        ``stays`` is a sentence for the user about the data that is kept.
         """
         return {
             self.row: gr.update(visible=True),
@@ -58,7 +60,7 @@ class RecentlyDeleted:
         self._window = window
 
     def build(self) -> None:
-        """Build the closed list, and the buttons that act on its chosen rows."""
+        """Build the list, collapsed at first, and the buttons that act on the chosen rows."""
         with gr.Accordion("Recently deleted", open=False, elem_id="recently-deleted") as self.box:
             gr.HTML(
                 f"<p>What is deleted, here or by a command, can be brought back for {HOW_LONG}; then it is gone "
@@ -73,7 +75,7 @@ class RecentlyDeleted:
             self.status = gr.HTML("", elem_id="restored")
 
     def wire(self, tab: gr.Tab, refresh: Callable[[Any], Any]) -> None:
-        """Connect the components. ``refresh`` receives each event that changes the documents or chats."""
+        """Connect the components. ``refresh`` is called with each event that changes the documents or chats."""
         both = [self.chosen, self.status]
         for event in (tab.select, self.box.expand):
             event(self.relisted, self.chosen, self.chosen, **QUIET)
@@ -81,13 +83,14 @@ class RecentlyDeleted:
         self.forget.click(self._forget, self.chosen, both, **QUIET)
 
     def listed(self) -> Any:
-        """Returns an update of the list with the stored deletions, and nothing chosen."""
+        """Returns an update that lists the stored deletions and chooses none of them."""
         return gr.update(choices=self._rows(), value=[])
 
     def relisted(self, chosen: list[int]) -> Any:
-        """Returns an update of the list with the stored deletions. ``chosen`` ones that are gone are dropped.
+        """Returns an update that lists the stored deletions. Deletions in ``chosen`` that are no longer stored are
+        removed from the choice.
 
-        Otherwise the choice is not updated: the user may have chosen more meanwhile.
+        If all of them are stored, the choice is not updated, because the user may have chosen more meanwhile.
         """
         choices = self._rows()
         there = [key for _, key in choices if key in chosen]
@@ -110,7 +113,9 @@ class RecentlyDeleted:
 
 
 def restored_line(store: Store, deletions: Sequence[int]) -> str:
-    """Restore these deletions (ids). Returns HTML that names the restored items and the error, if one failed."""
+    """Restore these deletions (ids). Returns HTML that names the restored items, and the error if one could not be
+    restored.
+    """
     back, failed = list[Deletion](), ""
     for deletion in sorted(deletions, reverse=True):
         try:

@@ -1,4 +1,4 @@
-"""Manages uploaded files: their maximum size, their folder, and how long they are kept."""
+"""Manages uploaded files: the maximum size, the folder, and how long files are kept."""
 
 import os
 import shutil
@@ -8,11 +8,12 @@ from contextlib import suppress
 from localctx.ui.window import AppWindow
 
 MAX_UPLOAD = "2gb"  # per file; gradio refuses larger ones (documents are limited by read_document.MAX_BYTES)
-KEPT_SECONDS = 3600  # uploaded files are then deleted; the text read from them is kept
+KEPT_SECONDS = 3600  # afterwards, uploaded files are deleted; the text read from them is kept
 
 
 def make_upload_folder(window: AppWindow) -> None:
-    """Make the upload folder, delete old files that a killed window left, and set it as gradio's temporary folder.
+    """Make the upload folder, and set it as gradio's temporary folder. Delete old files that a killed window left
+    there.
 
     Files younger than KEPT_SECONDS stay, because another window may be using them.
     """

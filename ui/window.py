@@ -26,7 +26,7 @@ from localctx.ui.running.tab_readings import TabReadings
 if TYPE_CHECKING:
     import gradio as gr
 
-MAX_PARALLEL = 8  # questions answered at a time, as memory allows; each slows the others a little
+MAX_PARALLEL = 8  # questions answered at the same time, if memory allows; each slows the others a little
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 """Arguments of an event without a spinner over its outputs, which programs cannot call."""
@@ -39,9 +39,9 @@ class AppWindow:
     """The state of one running window.
 
     ``answer_worker`` answers questions, ``library_worker`` reads files into the library, and ``upkeep_worker`` checks
-    or deletes stored data. ``batches`` holds the current batch, ``answers`` the running answers of chats, ``readings``
-    the read-ahead of each tab, ``downloads`` the model downloads. ``watcher``, once started, reads the files of watched
-    folders, and ``indexer`` makes documents searchable.
+    or deletes stored data. ``batches`` runs the current batch, ``answers`` the running answers of chats, ``readings``
+    the reading ahead of each tab, and ``downloads`` the downloads of models. ``watcher``, once started, reads the files
+    of watched folders, and ``indexer`` makes documents searchable.
     """
 
     def __init__(self, settings: Settings, max_parallel: int = MAX_PARALLEL) -> None:
@@ -101,7 +101,7 @@ class AppWindow:
         return stream
 
     def run_promptly(self, tab: str, job: SessionJob, worker: EngineWorker | None = None) -> Iterator[Any]:
-        """Yields the events of a job, which it submits for a tab.
+        """Submits a job for a tab, and yields the job's events.
 
         Raises Cancelled soon after a stop, even if the job itself still runs.
         """
@@ -114,7 +114,7 @@ class AppWindow:
             raise Cancelled
 
     def has_job(self, tab: str) -> bool:
-        """True if a tab has submitted a job and not stopped it."""
+        """True if a job was submitted for the tab, and was not stopped."""
         return tab in self._streams
 
     def stop(self, tab: str) -> None:
@@ -123,7 +123,8 @@ class AppWindow:
             stream.cancel()
 
     def save_settings(self, changes: Mapping[str, Any]) -> None:
-        """Write these settings to the file and use them for new jobs; None restores a default.
+        """Write these settings to the settings file, and use them for new jobs. The value None restores a setting's
+        default.
 
         Settings that the environment overrides are written too, but not used. Raises UserError and changes nothing if a
         value is invalid or the model is unknown.

@@ -1,1 +1,1 @@
-"""Conversations and answers as HTML: cards with their evidence, actions and versions."""
+"""Renders conversations and answers as HTML. An answer is a card with its evidence, actions and versions."""

@@ -1,7 +1,7 @@
 """Builds the card of one answer as HTML: the answer, then its evidence, then one row of actions.
 
-The state of a card is ``found``, ``unsure`` (nothing that was read says this, or only a word was found), ``missing``
-(nothing answers the question) or ``plain`` (there is nothing to check).
+The state of a card is ``found`` (the answer has support), ``unsure`` (no passage supports the answer, or only a single
+word was quoted), ``missing`` (nothing answers the question) or ``plain`` (there is nothing to check).
 """
 
 import re
@@ -26,8 +26,8 @@ from localctx.ui.answers.markdown import UNSUPPORTED, answer_html
 from localctx.ui.render import escape
 
 State = Literal["found", "unsure", "missing", "plain"]
-SHORT = 140  # characters up to which an answer is set large
-MAX_QUOTED = 3  # numbered sources that are quoted below an answer; the numbers in it lead to the others
+SHORT = 140  # characters; answers up to this length are shown in large letters
+MAX_QUOTED = 3  # numbered sources quoted below an answer; the numbers in the answer open the other sources
 NOT_SURE = "I am not sure."
 CLOSEST = "The closest passage:"
 EXTRACTED = "Key sentences from the document"
@@ -39,9 +39,11 @@ OUTDATED = "No longer holds, because the file has changed"
 
 @dataclass(frozen=True)
 class CardContext:
-    """The chat around a card: a function to the texts of its documents, and their name in words, ``about``.
+    """The facts about a chat that its cards need. ``text_of`` returns the text of a document, and ``about`` names the
+    chat's documents in words.
 
-    ``outdated`` has what newer versions of the documents changed, in lines, by the ids of the answers that cite it.
+    ``outdated`` maps the id of an answer to lines about the cited text that newer versions of the documents have
+    changed.
     """
 
     text_of: TextOf
@@ -52,8 +54,8 @@ class CardContext:
 def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False, question: str = "") -> str:
     """Returns the card of an answer to a ``question``.
 
-    ``versions`` are the ids of all answers to the question; with several, the card lets the user choose. The ``last``
-    answer of a chat has more actions.
+    ``versions`` are the ids of all answers to the question; if there are several, the user can switch between them. The
+    ``last`` answer of a chat has more actions.
     """
     text = trim_to_sentence(m.text.strip()) if m.stopped == "length" else m.text.strip()
     checked, (nearest, cited) = [s for s in checked_sentences(m) if s.end <= len(text)], _nearest(m)
@@ -80,7 +82,8 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
 def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest: bool) -> State:
     """Returns the state of an answer's card.
 
-    ``cited`` says whether it has citations, ``nearest`` whether it has a nearest passage.
+    ``cited`` says whether the answer has citations, and ``nearest`` whether a nearest passage is shown instead of an
+    answer.
     """
     if nearest or m.stopped == "unanswered" or _not_said(m.text):
         return "missing"
@@ -88,12 +91,14 @@ def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest
     if "supported" not in supports and "unsupported" in supports:
         return "unsure"
     if any(c["source"] == "quote" for c in m.citations) and not claims_something(m.text):
-        return "unsure"  # one small word, such as the "no" of "no more than"
+        return "unsure"  # a single word is quoted, such as the "no" of "no more than"
     return "found" if cited or "supported" in supports else "plain"
 
 
 def _not_said(text: str, languages: Iterable[str] = NO_ANSWER) -> bool:
-    """Returns True for an answer that only says that the document does not say, also after a "No," of the model."""
+    """Returns True for an answer that only says that the document does not answer the question, even if the model wrote
+    "No," before it.
+    """
     said = "|".join(re.escape(NO_ANSWER[language].strip(".。")) for language in languages)
     return bool(re.fullmatch(rf"(?:\w+, )?(?:{said}|not stated)[.。]?", text.strip(), re.IGNORECASE))
 
@@ -101,7 +106,7 @@ def _not_said(text: str, languages: Iterable[str] = NO_ANSWER) -> bool:
 def checked_sentences(m: Message) -> list[AnswerSentence]:
     """Returns the sentences of an answer with their sources.
 
-    Old answers were stored without them; their sentences are checked against the citations.
+    Older answers were stored without checked sentences, so their sentences are checked against the citations.
     """
     if m.role != "assistant" or (m.stats and m.stats.get("mode") == "everywhere"):
         return []
@@ -113,7 +118,7 @@ def checked_sentences(m: Message) -> list[AnswerSentence]:
 
 
 def _is_summary(m: Message) -> bool:
-    """Returns True for a summary of documents; its citations have the ends of its sentences."""
+    """Returns True for a summary of documents whose citations say at which sentence they belong."""
     return m.stats.get("mode") in ("summarize", "extract") and all("at" in c for c in m.citations)
 
 
@@ -130,7 +135,9 @@ def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
 def _places(
     checked: Sequence[AnswerSentence], cited: Sequence[dict[str, Any]], text_of: TextOf
 ) -> tuple[dict[int, EvidencePlace], list[EvidencePlace]]:
-    """Returns the places of the numbered sentences by number, and the other places, each of them once."""
+    """Returns the places of the numbered sources, by number, and the places of all other citations. Overlapping places
+    are returned once.
+    """
     numbered = {n: place_of(asdict(source), text_of) for n, source in enumerate(numbered_sources(checked), 1)}
     rest = list[EvidencePlace]()
     for place in (place_of(c, text_of) for c in cited):
@@ -156,7 +163,9 @@ def _unsure(text: str, checked: Sequence[AnswerSentence], places: Sequence[Evide
 
 
 def summary_body(text: str, citations: Sequence[dict[str, Any]], text_of: TextOf) -> str:
-    """Returns a summary as HTML. Each sentence with one of its ``citations`` has a number that opens the place."""
+    """Returns a summary as HTML. Each sentence that has a citation in ``citations`` gets a number that opens the cited
+    place.
+    """
     checked = checked_summary(text, citations)
     return _summary(text, checked, _places(checked, (), text_of)[0])
 
@@ -205,7 +214,7 @@ def _within(said: str, quote: str) -> bool:
 def _plain(
     text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
 ) -> str:
-    """Returns the text that is copied for an answer: the answer with the numbers of its sources, and the sources."""
+    """Returns an answer as plain text, for copying: the answer with the numbers of its sources, then the sources."""
     said, at = "", 0
     for sentence in checked:
         said += text[at : sentence.end] + (f" [{sentence.number}]" if sentence.number else "")
@@ -216,7 +225,7 @@ def _plain(
 
 
 def _of(text: str, checked: Sequence[AnswerSentence], number: int | None) -> str:
-    """Returns the sentences of an answer that a source supports, else the whole answer."""
+    """Returns the sentences of an answer that the source ``number`` supports, or the whole answer if there are none."""
     return "\n".join(text[s.start : s.end] for s in checked if s.number == number and number) or text
 
 
@@ -230,7 +239,7 @@ def _numbered(text: str, checked: Sequence[AnswerSentence], places: dict[int, Ev
 
 
 def _number(sentence: AnswerSentence, places: dict[int, EvidencePlace]) -> str:
-    """Returns the link behind a supported sentence to the words that support it."""
+    """Returns the number after a supported sentence, as a button that opens the words that support the sentence."""
     if not sentence.number or sentence.number not in places:
         return ""
     place = places[sentence.number]

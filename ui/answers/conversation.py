@@ -31,8 +31,8 @@ from localctx.ui.job_events import progress_line
 class StreamingAnswer:
     """An answer that is being generated, as a tab shows it.
 
-    ``before`` is the HTML above it, with the question. ``quoted`` are the places of its quotations. While every passage
-    is asked, ``found`` has the answers of passages.
+    ``before`` is the HTML above the answer, with the question. ``quoted`` are the places of the answer's quotations.
+    While every passage is asked, ``found`` has the answers from passages.
     """
 
     chat: str
@@ -47,13 +47,13 @@ class StreamingAnswer:
 
     @property
     def status_lines(self) -> str:
-        """The HTML of the plan with a button that stops it, the current status, and the notes."""
+        """The HTML of the plan, the current status, the button that stops the answer, and the notes."""
         notes = "".join(render.note(in_everyday_words(note)) for note in self.notes)
         return self.plan + self.status + message_actions.STOP * bool(self.plan) + notes
 
     @property
     def html(self) -> str:
-        """The HTML of the answer so far: its text, and below it the answers of passages and the quotations."""
+        """The HTML of the answer so far: the text, and below it the answers from passages and the quotations."""
         said = f'<div class="lc-said">{to_html(self.text.strip())}</div>' if self.text.strip() else ""
         found = "".join(f"<li>{render.escape(answer)} {place.link}</li>" for answer, place in self.found)
         found = f'<ul class="lc-passages">{found}</ul>' if found else ""
@@ -69,7 +69,7 @@ class StreamingAnswer:
             case Planned():
                 self.plan = render.plan_line(event)
             case WholeOffered():
-                pass  # buttons offer it after the answer
+                pass  # buttons below the finished answer offer it
             case Note():
                 self.notes.append(event.text)
             case Evicted():
@@ -77,15 +77,16 @@ class StreamingAnswer:
             case Quoted():
                 self.quoted.append(_as_cited(event.citation))
             case NearestPassage():
-                self.quoted = []  # the card of the stored answer offers it
+                self.quoted = []  # the card of the stored answer shows the nearest passage
             case PassageAnswered():
                 self.found.append((" ".join(event.answer.split()), _as_cited(event.citation)))
             case Token():
-                self.found = []  # the report groups the passages' answers
+                self.found = []  # the text that follows has the answers from passages in groups
                 self.text, self.status = self.text + event.text, render.note("Answering …")
             case Done():
                 report = event.report.to_json()
-                self.chat, self.plan, self.status = report["chat"], "", ""  # the stored message shows the cost
+                # the card of the stored answer shows time and tokens
+                self.chat, self.plan, self.status = report["chat"], "", ""
                 self.notes += [event.failed] if event.failed else []
 
 
@@ -98,7 +99,8 @@ def message_html(
 ) -> str:
     """Returns the HTML of a message: a question, or the answer to a ``question``.
 
-    With several ``versions`` (ids of messages) one can be chosen. The ``last`` answer of a chat can be continued.
+    If there are several ``versions`` (ids of messages), the user can switch between them. The ``last`` answer of a chat
+    can be continued.
     """
     if m.role == "user":
         return question_html(m.text, message_actions.question_row(m, versions), m.id)

@@ -1,4 +1,4 @@
-"""Renders the evidence of an answer as HTML: its quoted sentences, each with a link to its place."""
+"""Renders the evidence of an answer as HTML: the quoted sentences, each with a link to its place in the document."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +11,9 @@ from localctx.library.citations.excerpt import reflowed, words_to_mark
 from localctx.ui.render import escape, opener
 
 MAX_QUOTE = 600  # characters of a quotation
-MAX_PLACES = 8  # further places that are linked
-NEAR = 1000  # characters before and after a citation searched for the ends of its sentences
-LONG = 20_000  # characters of a text from which on a place without a page is told as a share of it
+MAX_PLACES = 8  # links to further places
+NEAR = 1000  # characters before and after a citation in which the ends of its sentences are searched
+LONG = 20_000  # characters; in longer texts, a place without a page is named as a percentage of the text
 
 TextOf = Callable[[str], str | None]
 """A function that returns the text of a document by the document's id, or None if the document was deleted."""
@@ -21,7 +21,8 @@ TextOf = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class EvidencePlace:
-    """The place of a citation, widened to whole sentences: characters ``start..end`` of a document, and their text.
+    """The place of a citation, extended to whole sentences: the characters ``start..end`` of a document, and their
+    ``text``.
 
     ``where`` names the page or heading in a few words; it is "" if there is none.
     """
@@ -54,7 +55,7 @@ class EvidencePlace:
 
     @property
     def short_link(self) -> str:
-        """The HTML of such a button without the document's name, for a list that has named it."""
+        """The HTML of a button that opens the document at this place, labelled without the document's name."""
         return self._button(self.where)
 
     def _button(self, text: str) -> str:
@@ -64,7 +65,7 @@ class EvidencePlace:
 def place_of(c: dict[str, Any], text_of: TextOf) -> EvidencePlace:
     """Returns the place of a citation, given as JSON.
 
-    If the document was deleted or its text has changed, the place is the citation itself.
+    If the document was deleted or its text has changed, the place is not extended to whole sentences.
     """
     text, start, end = text_of(c["document"]), c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:
@@ -87,7 +88,9 @@ def _where(c: dict[str, Any], text: str | None) -> str:
 
 
 class Quotation(NamedTuple):
-    """A quoted place. Words that the answer ``said`` uses are bold, unless all are; ``number`` is the source's."""
+    """A place whose text is quoted. Words that the answer ``said`` also uses are bold, unless that is the whole text.
+    ``number`` is the number of the source.
+    """
 
     place: EvidencePlace
     said: str = ""
@@ -95,12 +98,12 @@ class Quotation(NamedTuple):
 
 
 def quotation(place: EvidencePlace, said: str = "", css: str = "") -> str:
-    """Returns a place's words as a quotation in HTML. ``css`` is a further class."""
+    """Returns a place's words as a quotation in HTML. ``css`` is a further CSS class."""
     return _figure([Quotation(place, said)], css)
 
 
 def quotations(quoted: Sequence[Quotation]) -> str:
-    """Returns quotations in HTML. Those with the same label, as of one page, are together above one link."""
+    """Returns quotations in HTML. Quotations from the same page (with the same label) are grouped above one link."""
     labels = dict.fromkeys(quote.place.label for quote in quoted)
     return "".join(_figure([quote for quote in quoted if quote.place.label == label]) for label in labels)
 
@@ -120,7 +123,7 @@ def _quoted(quote: Quotation) -> str:
 
 
 def _bold(words: str, said: str) -> str:
-    """Returns ``words`` as HTML, in which the words of ``said`` are bold."""
+    """Returns ``words`` as HTML, in which words that ``said`` also has are bold."""
     shown, html, at = reflowed(words), "", 0
     for a, b in _ranges(words, said):
         html += f"{escape(shown[at:a])}<strong>{escape(shown[a:b])}</strong>"
@@ -138,12 +141,16 @@ def _ranges(words: str, said: str) -> Sequence[tuple[int, int]]:
 
 
 def squeezed(text: str) -> str:
-    """Returns ``text`` in a form for comparisons: lower case, single spaces, no punctuation at its ends."""
+    """Returns ``text`` normalized for comparisons: in lower case, with single spaces, without punctuation at both
+    ends.
+    """
     return " ".join(text.casefold().split()).strip(" .,;:!?\"'“”‘’*")  # noqa: RUF001
 
 
 def links(places: Sequence[EvidencePlace], above: Sequence[EvidencePlace] = ()) -> str:
-    """Returns a list of links by document: one for each page or heading that no link ``above`` leads to."""
+    """Returns a list of links, grouped by document. Each page or heading has one link; those of the places ``above``
+    are left out.
+    """
     linked = {place.label for place in above}
     by_label = {place.label: place for place in reversed(places) if place.label not in linked}
     found = sorted(by_label.values(), key=places.index)
@@ -156,7 +163,9 @@ def links(places: Sequence[EvidencePlace], above: Sequence[EvidencePlace] = ()) 
 
 
 def _lines(places: Sequence[EvidencePlace]) -> Iterator[str]:
-    """Yields the links to the places of each document, of which only the first has its name."""
+    """Yields a line for each document, with the links to its places. Only the first link of a line names the
+    document.
+    """
     for document in dict.fromkeys(place.document for place in places):
         first, *others = (place for place in places if place.document == document)
         yield " ".join([first.link, *(place.short_link for place in others if place.where)])

@@ -1,4 +1,5 @@
-"""Renders the Markdown of answers as HTML: headings, lists, tables, code. HTML, links and pictures stay plain text.
+"""Renders the Markdown of answers as HTML: headings, lists, tables, code. HTML, links and pictures in the Markdown are
+shown as plain text.
 
 The sentences of an answer are marked by single characters of Unicode's private use area, which survive the rendering.
 """
@@ -14,16 +15,17 @@ from localctx.ui.render import without_templates
 UNSUPPORTED = "No passage says this"
 _BEGIN, _END, _NUMBER = "\ue000", "\ue001", "\ue002"
 _MARKS = re.compile(f"[{_BEGIN}{_END}{_NUMBER}]")
-_DIMMED = re.compile(f"{_BEGIN}([^{_BEGIN}{_END}<]*){_END}")  # a sentence without markup of its own
+_DIMMED = re.compile(f"{_BEGIN}([^{_BEGIN}{_END}<]*){_END}")  # a sentence without markup inside
 _LIST_WITHOUT_GAP = re.compile(r"(?<=\S)\n(?=(?:[-*+]|\d{1,3}[.)]) )")
-_LAST_CELL = re.compile(r"\s*\|\s*(?:\n[-|: ]+)?\Z")  # the end of the last row that is no line below a heading
+# the end of the last row of a table, except the line below the headings
+_LAST_CELL = re.compile(r"\s*\|\s*(?:\n[-|: ]+)?\Z")
 _parser = MarkdownIt("commonmark", {"html": False, "breaks": True})
 _parser.enable(["table", "strikethrough"]).disable(["link", "image", "autolink", "html_inline", "html_block"])
 _parser.disable(["reference", "entity"])
 
 
 def to_html(text: str) -> str:
-    """Returns the Markdown ``text`` as HTML. Everything in it that is not Markdown is escaped."""
+    """Returns the Markdown ``text`` as HTML. HTML in the text is escaped."""
     return without_templates(_parser.render(_LIST_WITHOUT_GAP.sub("\n\n", _MARKS.sub("", text))))
 
 
@@ -44,7 +46,9 @@ def answer_html(text: str, checked: Sequence[AnswerSentence], link: Callable[[An
 
 
 def _marked(sentence: AnswerSentence, said: str) -> str:
-    """Returns the words ``said`` by a sentence with its marks. In rows of a table, they are in the last cell."""
+    """Returns ``said``, the text of a sentence, with the marks for its support. In rows of a table, the mark is in the
+    last cell.
+    """
     number = _NUMBER if sentence.number else ""
     if said.startswith("|"):
         return _LAST_CELL.sub(lambda row: number + row[0], said, count=1)

@@ -20,7 +20,7 @@ _PARTIAL = "Based on the passages that fit the question, not on all of the text.
 
 
 def question_row(m: Message, versions: Sequence[int]) -> str:
-    """Returns the actions of a question: copy, edit, choose one of its ``versions`` (ids, in order)."""
+    """Returns the actions of a question: copy, edit, and switch between its ``versions`` (ids, in order)."""
     edit = f'<button type="button" data-do="edit" data-message="{m.id}" aria-label="Edit" title="Edit">{_EDIT}</button>'
     return f'<div class="lc-actions">{_choice(m, versions)}{_copy(m.text)}{edit}</div>'
 
@@ -28,8 +28,8 @@ def question_row(m: Message, versions: Sequence[int]) -> str:
 def answer_row(m: Message, versions: Sequence[int], last: bool, state: str, copied: str) -> str:
     """Returns the actions of an answer: offers, and one row with copy, retry, versions and details.
 
-    ``state`` is the state of its card, ``copied`` the text that is copied. Only the ``last`` answer has offers and
-    retry.
+    ``state`` is the state of the answer's card, and ``copied`` the text to copy. Only the ``last`` answer has offers
+    and retry.
     """
     again = _button(_AGAIN, "retry", f"retry-{m.parent}", RETRY) if last else ""
     row = _copy(copied) + again + _choice(m, versions) + _details(m)
@@ -37,13 +37,17 @@ def answer_row(m: Message, versions: Sequence[int], last: bool, state: str, copi
 
 
 def retry_offer(m: Message, last: bool) -> str:
-    """Returns the HTML in place of an answer that is missing. The ``last`` question of a chat can be tried again."""
+    """Returns the HTML that is shown in place of a missing answer. The ``last`` question of a chat can be tried
+    again.
+    """
     again = f'<p class="lc-offers">{_button("Try again", "retry", f"retry-{m.id}", RETRY)}</p>' if last else ""
     return f'<div class="lc-answer lc-stopped" data-testid="bot"><p class="lc-told">Stopped.</p>{again}</div>'
 
 
 def _offers(m: Message, state: str) -> str:
-    """Returns buttons with ways to go on after the last answer of a chat."""
+    """Returns buttons that offer further actions after the last answer of a chat, such as a summary or continuing the
+    answer.
+    """
     offered = dict(m.stats.get("offered", {}))
     if state == "missing" and m.stats.get("mode") != "everywhere":
         offered.setdefault("everywhere", None)
@@ -59,7 +63,7 @@ def _offer(way: str, seconds: float | None) -> str:
 
 
 def _details(m: Message) -> str:
-    """Returns the button with three dots, which opens the time of an answer and how much was read for it."""
+    """Returns the button with three dots. It shows the time of an answer, and how much was read for it."""
     if not m.stats or "tokens" not in m.stats:
         return ""
     told = render.answer_details(m.stats | {"stopped": m.stopped})

@@ -1,4 +1,6 @@
-"""Makes the updates of a browser tab about the answer in its chat, whichever tab asked the question."""
+"""Makes the updates that show the answer in a chat in every browser tab that shows this chat, whichever tab asked the
+question.
+"""
 
 import time
 from collections.abc import Iterator
@@ -12,9 +14,9 @@ from localctx.ui.job_events import REDRAW_INTERVAL
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 from localctx.ui.window import AppWindow, Updates, tab_id
 
-POLL_INTERVAL = 0.2  # seconds between two checks for other tabs' actions
-SLOWER_FROM = 5000  # length in letters at which an answer is redrawn half as often as a short one
-KEEP_ALIVE = 10.0  # seconds after which a tab without news gets an update anyway
+POLL_INTERVAL = 0.2  # seconds between two checks for answers that other tabs started
+SLOWER_FROM = 5000  # letters; an answer of this length is redrawn half as often as a short one
+KEEP_ALIVE = 10.0  # seconds; a tab gets an update at least this often, even without news
 
 
 def redraw_interval(text: str) -> float:
@@ -38,18 +40,20 @@ class AnswerPage(Protocol):
         """Show the result. ``unsent`` is the question if it was not stored in the chat."""
 
     def stored_chat(self, chat: str) -> Updates:
-        """Show a chat as stored."""
+        """Show a chat as it is stored."""
 
 
 class AnswerUpdates:
-    """Makes the updates of all tabs. ``views`` knows the chat that each tab shows."""
+    """Makes the updates of all tabs. ``views`` records the chat that each tab shows."""
 
     def __init__(self, window: AppWindow, shown: ShownChat, views: ChatViews, page: AnswerPage) -> None:
         self._answers, self._shown, self._views, self._page = window.answers, shown, views, page
 
     def follow(self, request: gr.Request) -> Iterator[Updates]:
-        """Yields updates for the growing answer in a tab's chat, then for the whole chat at its end."""
-        yield gr.skip()  # a generator without a value would clear all its outputs
+        """Yields updates that show the growing answer in a tab's chat. When the answer has ended, yields an update that
+        shows the whole chat.
+        """
+        yield gr.skip()  # gradio clears all outputs of a generator that yields nothing
         tab = tab_id(request)
         with self._views.following(tab) as view:
             if not view:
@@ -57,13 +61,14 @@ class AnswerUpdates:
             known, view.begun = view.begun, self._answers.begun(view.chat)
             if answer := self._answers.of(view.chat):
                 yield from self._follow_answer(answer, view, tab)
-            elif known != view.begun:  # the chat was answered meanwhile
+            elif known != view.begun:  # an answer has started and ended meanwhile
                 yield self._page.stored_chat(view.chat)
 
     def watch(self, request: gr.Request) -> Iterator[tuple[Any, str]]:
-        """Yields (state of the tab's chat, chats with a running answer) while the tab is open.
+        """Yields pairs while the tab is open: the state of the tab's chat, and the chats with a running answer. A pair
+        is yielded when it changes.
 
-        The state gets a new name when another tab starts an answer in the chat.
+        The state is a text that changes when another tab starts an answer in the chat.
         """
         tab, state, told, idle = tab_id(request), "", None, 0.0
         while self._views.get(tab):
@@ -75,7 +80,7 @@ class AnswerUpdates:
             idle += POLL_INTERVAL
 
     def _news(self, tab: str) -> str:
-        """Returns a new name for the state of a tab's chat if the tab does not know that state, else ""."""
+        """Returns the state of a tab's chat as text if the tab does not show that state yet, else ""."""
         view = self._views.get(tab)
         begun = self._answers.begun(view.chat) if view else 0
         return f"{view.number}/{begun}" if view and begun != view.begun and not self._views.is_followed(tab) else ""
@@ -97,9 +102,10 @@ class AnswerUpdates:
             yield self._page.show_result(answer, unsent)
 
     def _unsent(self, answer: RunningAnswer, tab: str) -> TypedQuestion | None:
-        """Returns the question if it was not stored in the chat and this tab should show it again.
+        """Returns the typed question if it was not stored in the chat and this tab should show it in the question box
+        again; else None.
 
-        That is the tab where it was typed; any tab, if that one no longer shows the chat.
+        The tab where the question was typed shows it again. If that tab no longer shows the chat, any tab does.
         """
         typed = answer.typed
         if not typed or not answer.failed or self._shown.was_asked(answer.shown.chat, typed.text, answer.known):

@@ -1,4 +1,6 @@
-"""Starts answers in a chat: to a question, to an edited question, or again. An answer runs on if its page is closed."""
+"""Starts answers in a chat: to a new or an edited question, or to the last question again. An answer continues when its
+page is closed.
+"""
 
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.workflows.chat.whole_document import WholeWay
 
 STARTING = note("Starting …")
-RETRY_TEMPERATURE = 0.8  # temperature for another answer to the same question
+RETRY_TEMPERATURE = 0.8  # temperature of another answer to the same question
 
 
 class Asking:
@@ -35,7 +37,8 @@ class Asking:
             return store.chats.create("", documents, {"model": self._window.settings.model}).id
 
     def ask(self, typed: TypedQuestion, chat: str, documents: Sequence[str], library: str, until: str | None) -> None:
-        """Read the dropped files into the library, then answer in a chat about them and these documents (ids).
+        """Read the dropped files into the library, then answer the question in a chat about these files and
+        ``documents`` (ids).
 
         The library worker reads the files, so that answers in other chats do not wait.
         """

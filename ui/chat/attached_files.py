@@ -1,4 +1,4 @@
-"""Reads the files attached to a question, and names those that cannot be read with the reason."""
+"""Reads the files attached to a question, and reports the files that cannot be read, with the reason."""
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 def read_attached(session: "Session", files: Sequence[str]) -> Generator[Note, None, list[str]]:
     """Read files into the library and return the ids of their documents. Yields a Note for each unreadable file.
 
-    Raises the last one's DocumentError if no file can be read. Errors name files without their folders.
+    If no file can be read, raises the DocumentError of the last file. Errors name files without their folders.
     """
     documents, bad = list[str](), list[DocumentError]()
     for file in files:

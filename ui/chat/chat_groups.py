@@ -1,4 +1,4 @@
-"""Renders the list of chats as HTML, grouped by the day of their last use, and the chats that a search found."""
+"""Renders two lists as HTML: all chats, grouped by the day of their last use, and the chats that a search found."""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime, timedelta
@@ -35,7 +35,7 @@ element.addEventListener('click', event => {
     if (action === 'rename') rename(row)
     else trigger(kind, { index: 0, value: `${action} ${row.dataset.row}` })
 })
-"""  # an element's data-does names the event of the component, and the action that the event's value begins with
+"""  # data-does of an element has two words: the event to trigger, and the action at the start of its value
 _MENU = {"edit rename": "Rename", "download Markdown": "Export as Markdown", "download JSON": "Export as JSON"}
 _SUMMARIZE, _DELETE = {"apply summarize": "Summarize its documents"}, {"edit delete": "Delete"}
 
@@ -44,7 +44,7 @@ def chat_list(chats: Sequence[Chat], current: str | None, answering: Collection[
     """Returns a button for each chat, under headings such as Today.
 
     ``chats`` are sorted by last use, latest first. ``current`` is the id of the open chat. Chats in ``answering`` (ids)
-    are marked as being answered.
+    are marked, because they have a running answer.
     """
     days = _Days(date.today())
     groups = groupby(chats, lambda chat: days.group(chat.used))
@@ -83,7 +83,7 @@ def _menu(chat: Chat) -> str:
 
 
 class _Days:
-    """Names of groups of days, relative to ``today``."""
+    """Assigns times to named groups of days, such as Yesterday. The groups are relative to ``today``."""
 
     def __init__(self, today: date) -> None:
         self._first = (
@@ -93,6 +93,6 @@ class _Days:
         )
 
     def group(self, used: float) -> str:
-        """Returns the group of a time in seconds since 1970, in local time."""
+        """Returns the name of the group for ``used``, a time in seconds since 1970. Days are in local time."""
         day = datetime.fromtimestamp(used).date()
         return next((name for first, name in self._first if day >= first), "Older")

@@ -1,4 +1,4 @@
-"""Builds the sidebar of the chat page: the list of chats, each with a menu."""
+"""Builds the sidebar of the chat page: the search for chats, and the list of chats, each with a menu."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +21,7 @@ _CLICK_DOWNLOAD = "file => { if (file) document.querySelector('#chat-file').clic
 
 
 class ChatList:
-    """The sidebar, built inside a gr.Blocks.
+    """The sidebar with the list of chats, built inside a gr.Blocks.
 
     ``open_chat`` returns updates that show the chat with an id, or a new chat for "".
     """
@@ -34,7 +34,7 @@ class ChatList:
     def build(self) -> None:
         """Build the search and the list."""
         self.new = gr.Button("New chat", elem_id="new-chat")
-        gr.HTML("", elem_id="tabs-place")  # the tabs stand here, put there by frame.css
+        gr.HTML("", elem_id="tabs-place")  # frame.css places the tabs here
         self.undo.build()
         self.search = gr.Textbox(
             "",
@@ -47,7 +47,7 @@ class ChatList:
         self.found = gr.HTML("", elem_id="chats-found", js_on_load=chat_groups.ON_CLICK)
         self.chats = gr.HTML("", elem_id="chats", js_on_load=chat_groups.ON_CLICK)
         self.answering = gr.Textbox("", visible=False)  # changes when an answer begins or ends
-        self.download = gr.DownloadButton("The file", elem_id="chat-file")  # invisible: a script clicks it
+        self.download = gr.DownloadButton("The file", elem_id="chat-file")  # invisible; a script clicks this button
 
     @property
     def outputs(self) -> list[Any]:
@@ -55,9 +55,9 @@ class ChatList:
         return [self.chats, *self.undo.outputs]
 
     def wire(self, chat: gr.Textbox, quick: dict[str, Any]) -> None:
-        """Connect the components.
+        """Connect the components to their events.
 
-        ``chat`` has the id of the open chat; ``quick`` has arguments for events whose outputs are all components of the
+        ``chat`` has the id of the open chat. ``quick`` has the arguments for events that update every component of the
         page.
         """
         self.opened = [self.new.click(lambda: self._open_chat(""), None, **quick)]
@@ -73,7 +73,7 @@ class ChatList:
         self.undo.button.click(self._restore, [self.undo.deletions], **quick)
 
     def show(self, store: Store, opened: Chat | None) -> Updates:
-        """Returns updates that show the stored list with this chat open."""
+        """Returns updates that show the list of stored chats, with ``opened`` marked as open (None: no chat)."""
         return {
             self.chats: chat_groups.chat_list(
                 store.chats.all(), opened.id if opened else None, self._window.answers.chats
@@ -119,12 +119,12 @@ class ChatList:
         return self._open_chat(chat) | {self.download: None}
 
     def _edit(self, opened: str, chosen: gr.SelectData) -> Updates:
-        """Rename or delete a chat, and show the open one."""
+        """Rename or delete a chat, and show the open chat again."""
         action, _, rest = str(chosen.value).partition(" ")
         chat, _, title = rest.partition("\n")
         if action == "delete":
             return self._delete(opened, chat)
-        with self._window.store() as store, suppress(ChatError):  # it was deleted in another tab
+        with self._window.store() as store, suppress(ChatError):  # the chat was deleted in another tab
             store.chats.rename(chat, title)
         return self._open_chat(opened)
 
@@ -132,7 +132,7 @@ class ChatList:
         shown = "" if chat == opened else opened
         try:
             deletions = self._window.delete("chat", [chat])
-        except StoreError:  # it was deleted in another tab
+        except StoreError:  # the chat was deleted in another tab
             return self._open_chat(shown)
         return self._open_chat(shown) | self.undo.show(deletions, STAYS)
 
@@ -140,6 +140,6 @@ class ChatList:
         with self._window.store() as store:
             items = [d.item for d in store.deletions.all() if str(d.id) in deletions.split()]
             line = restored_line(store, list(map(int, deletions.split())))
-        if not items:  # it was deleted for good meanwhile
+        if not items:  # the chat was deleted for good meanwhile
             return {self.undo.line: line}
         return self._open_chat(items[0])

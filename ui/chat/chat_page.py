@@ -40,7 +40,7 @@ _CHAT_TO_URL = (
 
 
 class ChatPage:
-    """The page, built inside a gr.Blocks."""
+    """The chat page, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._shown, self._views = window, ShownChat(window), ChatViews()
@@ -69,7 +69,7 @@ class ChatPage:
         with gr.Column(elem_id="conversation"):
             self.conversation = gr.HTML(empty_chat.WELCOME, elem_id="said", js_on_load=_SCRIPT, apply_default_css=False)
             self.growing = gr.HTML("", elem_id="growing", apply_default_css=False)
-            self.status = gr.HTML("", elem_id="status")  # below the question: where the answer will be
+            self.status = gr.HTML("", elem_id="status")  # below the question, where the answer will appear
         self.notice = gr.HTML("", elem_id="notice")
         self.go_on = gr.Button("Continue without it", size="sm", elem_id="go-on", visible=False)
         with gr.Row(visible=False) as self.full_row:
@@ -93,7 +93,7 @@ class ChatPage:
             *self.about.shown,
         ]
         quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
-        slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
+        slow = quick | {"concurrency_limit": None}  # no limit here, because the worker has its own queue
         question, until = [self.question, self.chat, *self.about.outputs], self.about.until
         self.question.submit(self._ask, question, **slow)
         self.conversation.select(self._act, [self.chat, until], **slow)
@@ -117,7 +117,9 @@ class ChatPage:
         self._wire_drafts(opened)
 
     def _wire_drafts(self, opened: Any) -> None:
-        """Keep the typed question of each chat in the browser, and show it again with its chat; see page.js."""
+        """Keep the question that is typed in each chat in the browser, and show it when the chat is opened again; see
+        page.js.
+        """
         draft: dict[str, Any] = {"fn": None, "inputs": [self.chat, self.question]}
         self.question.change(**draft, outputs=None, js="(...draft) => window.lcDrafts.keep(...draft)")
         show = draft | {"outputs": self.question}
@@ -153,8 +155,10 @@ class ChatPage:
         return self._messages.act(chat, until, chosen)
 
     def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:
-        """Begin an answer and show the chat with ``more`` updates, or with the error if it cannot be answered now."""
-        self._window.stop(current_tab())  # stop loading the model: the answer's job loads it
+        """Begin an answer, and show the chat with ``more`` updates. If no answer can begin now, show the chat with the
+        error.
+        """
+        self._window.stop(current_tab())  # stop loading the model, because the answer's job loads it
         try:
             begin()
         except UsageError as e:
@@ -167,7 +171,7 @@ class ChatPage:
     # Running answers
 
     def show_running(self, answer: RunningAnswer) -> Updates:
-        """Returns updates that show a running answer, and hide the components of an ended one."""
+        """Returns updates that show a running answer, and hide components that belong to an answer that has ended."""
         hidden = gr.update(visible=False)
         return {
             **self.show_answer(answer),
@@ -177,8 +181,8 @@ class ChatPage:
     def show_answer(self, answer: RunningAnswer) -> Updates:
         """Returns updates that show the text of an answer so far, and the button that stops it.
 
-        The button is updated every time: gradio loses updates of components that are not drawn yet, as in a page that
-        is just opening.
+        The button is updated every time, because gradio loses updates of components that are not drawn yet, for example
+        while the page is opening.
         """
         a = answer.shown
         return {
@@ -192,7 +196,7 @@ class ChatPage:
     def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
         """Returns updates that show the stored chat after an answer ended.
 
-        A question that was not stored in the chat, ``unsent``, comes back to the question box.
+        ``unsent`` is the question if it was not stored in the chat; it is put into the question box again.
         """
         a = answer.shown
         empty = unsent and self._shown.exists(a.chat) and not self._shown.messages(a.chat)
@@ -215,7 +219,9 @@ class ChatPage:
         self._views.close(tab_id(request))
 
     def _show_deleted(self, typed: TypedQuestion, documents: Sequence[str]) -> Updates:
-        """Returns updates that show a new chat about the same documents, with a question typed in a deleted chat."""
+        """Returns updates for a question that was typed in a deleted chat: they show a new chat about the same
+        documents, with the question in the question box.
+        """
         draft = {"text": typed.text, "files": list(typed.files)}
         return self.new_chat_about(documents) | {
             self.notice: shown_chat.unsent_notice(),
@@ -229,7 +235,7 @@ class ChatPage:
 
     def _load_model(self, chat: str, request: gr.Request) -> Iterator[Updates]:
         yield gr.skip()
-        if not self._window.answers.is_running(chat):  # a running answer's job loads the model
+        if not self._window.answers.is_running(chat):  # otherwise the job of the running answer loads the model
             yield from load_model(self._window, self.status, request)
 
     # Showing chats
@@ -254,7 +260,7 @@ class ChatPage:
     def _show_chat(self, chat: str) -> Updates:
         """Returns updates that show a stored chat and its running answer in the current tab.
 
-        Shows no chat if it was deleted.
+        If the chat was deleted, an empty chat is shown.
         """
         answers = self._window.answers
         view = self._views.show(current_tab(), chat, answers.begun(chat))
@@ -264,7 +270,9 @@ class ChatPage:
         return shown
 
     def stored_chat(self, chat: str) -> Updates:
-        """Returns updates that show the chat with this id as it is stored; no chat if it was deleted."""
+        """Returns updates that show the chat with this id as it is stored. If it was deleted, an empty chat is
+        shown.
+        """
         with self._window.store() as store:
             opened = next((c for c in store.chats.all() if c.id == chat), None)
             messages = store.chats.messages(opened.id) if opened else []

@@ -1,4 +1,4 @@
-"""Records which chat each browser tab shows, so that a tab gets no updates of an earlier chat."""
+"""Records which chat each browser tab shows, so that a tab gets no updates about a chat that it showed earlier."""
 
 import threading
 from collections.abc import Iterator
@@ -9,14 +9,16 @@ from gradio.context import LocalContext
 
 from localctx.ui.window import tab_id
 
-MAX_WAIT = 2.0  # longest wait in seconds for a tab's earlier updates to end; those of a closed tab never end
+MAX_WAIT = 2.0  # most seconds to wait until a tab's earlier updates end; the updates of a closed tab never end
 
 
 @dataclass(eq=False)
 class ChatView:
-    """A period in which a tab shows a chat: it begins when the chat is opened or asked, and ends with the next one.
+    """A period in which a tab shows a chat. It begins when the chat is opened or a question is asked, and ends when the
+    tab's next view begins.
 
-    ``number`` is different for each view. ``begun`` is the number of the chat's answers that the tab knows of.
+    ``number`` is different for each view. ``begun`` is how many answers had begun in the chat when the tab was last
+    updated.
     """
 
     chat: str
@@ -27,7 +29,7 @@ class ChatView:
 class ChatViews:
     """The current view of each tab.
 
-    Updates follow one view of a tab; after a new view began, no update of the earlier one comes.
+    Updates belong to one view of a tab. Once a new view has begun, the tab gets no updates of the earlier view.
     """
 
     def __init__(self) -> None:
@@ -61,13 +63,13 @@ class ChatViews:
 
     @contextmanager
     def following(self, tab: str) -> Iterator[ChatView | None]:
-        """Follow a tab's view inside the ``with`` block.
+        """Mark a tab's view as followed by updates while the ``with`` block runs.
 
-        The value is the view, or None if the tab has no view or it is already followed.
+        Yields the view, or None if the tab has no view or the view is already followed.
         """
         with self._changed:
             view = self._views.get(tab)
-            view = None if self._followed.get(tab) is view else view  # any other follower is of an earlier view
+            view = None if self._followed.get(tab) is view else view  # another follower belongs to an earlier view
             if view:
                 self._followed[tab] = view
         try:
@@ -79,12 +81,12 @@ class ChatViews:
                     self._changed.notify_all()
 
     def is_followed(self, tab: str) -> bool:
-        """True if updates follow a view of the tab."""
+        """True if a ``following`` block runs for the tab."""
         with self._changed:
             return tab in self._followed
 
     def wait(self, tab: str, view: ChatView, seconds: float) -> bool:
-        """Wait ``seconds``, or until the tab shows another view. Returns True if it still shows ``view``."""
+        """Wait ``seconds``, or until the tab shows another view. Returns True if the tab still shows ``view``."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._views.get(tab) is not view, seconds)
 

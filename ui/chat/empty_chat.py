@@ -1,11 +1,11 @@
-"""Provides the HTML of an empty chat: a place to drop a document, and a sample."""
+"""Provides the HTML of an empty chat: a place to drop a document, and a link that asks a sample question."""
 
 from pathlib import Path
 from typing import Any
 
 SAMPLE_FILE = str(Path(__file__).parents[1] / "sample.md")
 SAMPLE_QUESTION = "Who lights the lamp of the harbour?"
-SAMPLE = "sample"  # the action of the link
+SAMPLE = "sample"  # the action of the link to the sample
 _ICON = (
     '<svg viewBox="0 0 48 48" aria-hidden="true"><path d="M14 6h14l8 8v28H14z"/><path d="M28 6v8h8"/>'
     '<path d="M25 20v14M19 28l6 6 6-6"/></svg>'
@@ -19,5 +19,5 @@ WELCOME = f"""<section class="lc-empty">
 
 
 def sample_question() -> dict[str, Any]:
-    """Returns the sample's question and file in the form of a value of gr.MultimodalTextbox."""
+    """Returns the question and the file of the sample, as a value of gr.MultimodalTextbox."""
     return {"text": SAMPLE_QUESTION, "files": [SAMPLE_FILE]}

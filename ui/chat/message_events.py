@@ -1,4 +1,6 @@
-"""Handles the events of a chat's messages: edited questions, other answers, versions, answers from the whole."""
+"""Handles the events of a chat's messages: edited questions, repeated and continued answers, other versions, and
+answers from whole documents.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +15,7 @@ from localctx.ui.window import AppWindow, Updates
 
 
 class MessageEvents:
-    """Handles the events of a chat's messages. The question box keeps its content.
+    """Handles the events of a chat's messages. The content of the question box is not changed.
 
     ``show_chat`` returns updates that show a chat or report its deletion. ``begin`` starts an answer in a chat and
     returns updates that show it.
@@ -31,7 +33,7 @@ class MessageEvents:
         self._show_chat, self._begin = show_chat, begin
 
     def act(self, chat: str, until: str, chosen: gr.SelectData) -> Updates:
-        """Do the action of a clicked button at a message, and return updates that show the chat."""
+        """Do the action of the button that was clicked at a message. Returns updates that show the chat."""
         action, _, rest = str(chosen.value).partition(" ")
         match action:
             case "edit":
@@ -61,7 +63,7 @@ class MessageEvents:
     def again(self, begin: Callable[[str, str], None]) -> Callable[[str, str], Updates]:
         """Returns a handler that answers the last question of a chat again.
 
-        It calls ``begin`` with the chat and the mark to read up to.
+        The handler calls ``begin`` with the chat and the mark up to which the document is read.
         """
 
         def run(chat: str, until: str) -> Updates:

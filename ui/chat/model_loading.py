@@ -21,7 +21,9 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 
 def _ready_line(session: "Session") -> str:
-    """Returns the line for a loaded model: its longest prompt, and advice if it is the demonstration model."""
+    """Returns the line that is shown when the model is loaded: the longest possible prompt, and advice if it is the
+    demonstration model.
+    """
     from localctx.engine.planning.cache_plan import longest_prompt
 
     advice = " It is a demonstration, often wrong: choose a larger one above." * (session.settings.model == FALLBACK)

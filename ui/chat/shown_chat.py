@@ -18,12 +18,12 @@ from localctx.ui.answers.message_actions import retry_offer
 from localctx.ui.window import AppWindow
 
 DELETED = "This chat was deleted, maybe in another tab."
-RECENT = 30  # messages shown at first: all shown messages are drawn with every update
+RECENT = 30  # messages shown at first; it is limited, because every update draws all shown messages again
 EARLIER = 100  # further messages shown by each click on "Show earlier messages"
 
 
 class ShownChat:
-    """Reads chats from the store of a window."""
+    """Reads the chats in the window's store and renders their messages."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
@@ -40,15 +40,15 @@ class ShownChat:
             return []
 
     def exists(self, chat: str) -> bool:
-        """True unless a chat was deleted."""
+        """True if the chat is stored, False if it was deleted."""
         with self._window.store() as store:
             return any(c.id == chat for c in store.chats.all())
 
     def html(self, messages: Sequence[Message], store: Store | None = None, whole: bool = False) -> str:
         """Returns the HTML of messages of one chat.
 
-        ``whole`` is True if they include the chat's last one, which then has more actions. If a question has no answer,
-        an offer to try again is in its place.
+        ``whole`` is True if ``messages`` include the chat's last message, which then has more actions. In place of a
+        missing answer, the HTML says that it was stopped, and offers to try again.
         """
         if store is None:
             with self._window.store() as store:
@@ -66,8 +66,8 @@ class ShownChat:
         return "".join(parts)
 
     def _outdated(self, store: Store, messages: Sequence[Message]) -> dict[int, list[str]]:
-        """Returns what newer versions of the cited documents changed, by the ids of the messages that cite it. The
-        versions are compared once.
+        """Maps the id of a message to lines about the cited text that newer versions of its documents have changed. The
+        last result is kept, so that the same versions are not compared again.
         """
         cited = {c["document"] for m in messages for c in m.citations}
         newer = {(id, row.superseded) for id in cited if (row := store.documents.get(id)) and row.superseded}
@@ -99,7 +99,7 @@ def _text(store: Store, document: str) -> str | None:
 def first_shown(messages: Sequence[Message], count: int = RECENT) -> int:
     """Returns the index of the first message to show, so that about the last ``count`` are shown.
 
-    It is the index of a question, or 0.
+    The index is always that of a question, or 0.
     """
     first = max(0, len(messages) - count)
     return next((i for i in range(first, -1, -1) if messages[i].role == "user"), 0) if messages else 0
@@ -111,7 +111,9 @@ def earlier_button(first: int) -> Any:
 
 
 def chat_notice(chat: str, opened: Chat | None) -> str:
-    """Returns a warning as HTML if a ``chat`` was deleted (``opened`` is None) or lost documents; else ""."""
+    """Returns a warning as HTML if the chat with the id ``chat`` was deleted (``opened`` is None), or if its documents
+    were removed from the library. Returns "" otherwise.
+    """
     if chat and not opened:
         return render.note(DELETED, "error")
     names = opened.removed_documents if opened else ""
@@ -120,5 +122,5 @@ def chat_notice(chat: str, opened: Chat | None) -> str:
 
 
 def unsent_notice() -> str:
-    """Returns the HTML notice that a chat was deleted before its question was asked."""
+    """Returns a notice as HTML, which says that a chat was deleted before the question was asked."""
     return render.note(f"{DELETED} Your question is still below: ask it in a new chat.", "error")

@@ -1,1 +1,1 @@
-"""The library page: documents, collections and watched folders."""
+"""The library page: the documents, collections and watched folders of the library."""

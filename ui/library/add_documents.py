@@ -22,16 +22,20 @@ from localctx.ui.window import AppWindow, Updates, tab_id
 if TYPE_CHECKING:
     from localctx.session import Session
 
-MAX_IGNORED_LINES = 5  # ignored files listed by name
+MAX_IGNORED_LINES = 5  # ignored files that are listed by name
 
 
 def absolute_path(typed: str) -> str:
-    """Returns a typed path as an absolute one. ``-`` means a file of that name, not the server's standard input."""
+    """Returns a typed path as an absolute one. ``-`` means a file of that name; it never means the server's standard
+    input.
+    """
     return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
 
 
 class IgnoredFiles:
-    """Collects the files that were ignored in a folder, with the reasons. It is called with each of them."""
+    """Collects the files that were ignored in a folder, with the reasons. An instance is called with each ignored
+    file.
+    """
 
     def __init__(self) -> None:
         self._ignored = list[IgnoredFile]()
@@ -90,12 +94,15 @@ class AddingPanel:
         yield from self._read([IncomingFile(f, f) for f in files], ignored.lines, request)
 
     def _read(self, entries: list[IncomingFile], notes: list[str], request: gr.Request) -> Iterator[Updates]:
-        """Read files and show their progress. Each file is its own job, so that other tabs' jobs run in between."""
+        """Read files and show their progress. Each file is a job of its own, so that jobs of other tabs can run in
+        between.
+        """
         if not entries:
             yield {self.queue: "".join(map(render.note, [*notes, "There is no document at that place."]))}
             return
 
-        def progress(more: str = "") -> Updates:  # all outputs each time: a busy page may drop all updates but the last
+        # all outputs each time, because a busy page may drop all updates except the last one
+        def progress(more: str = "") -> Updates:
             buttons = {self.cancel: gr.update(visible=True), self.drop: gr.update(interactive=False)}
             return {self.queue: library_table.queue(entries) + more, self.path: gr.update(interactive=False), **buttons}
 

@@ -1,4 +1,4 @@
-"""Builds the part of the library page for collections: show, fill, ask and delete them."""
+"""Builds the part of the library page in which collections are shown, filled, asked and deleted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,12 @@ from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.window import QUIET, AppWindow, Updates
 
-EVERYTHING = ""  # the value of the choice that shows all documents
+EVERYTHING = ""  # the value of the choice "All documents"
 CHOOSE_FIRST = "Choose documents in the table first."
 
 
 class CollectionsPanel:
-    """The choice of a collection and its buttons, built inside a gr.Blocks.
+    """The choice of a collection, and the buttons that act on the collection, built inside a gr.Blocks.
 
     ``ticks`` is a JavaScript expression for the ids of the ticked documents.
     """
@@ -24,13 +24,13 @@ class CollectionsPanel:
         self._window, self._ticks = window, ticks
 
     def build_choice(self) -> None:
-        """Build the choice of the collection that the table shows."""
+        """Build the dropdown that chooses which collection the table of documents shows."""
         self.shown = gr.Dropdown(
             [("All documents", EVERYTHING)], value=EVERYTHING, label="Collection", elem_id="collection"
         )
 
     def build_tools(self) -> None:
-        """Build the buttons for the collection shown, and the line with the result of an action."""
+        """Build the buttons that act on the shown collection, and the line with the result of an action."""
         small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
         with gr.Row(visible=False) as self.tools:
             self.ask = gr.Button("Ask this collection", elem_id="collection-ask", **small)
@@ -39,7 +39,7 @@ class CollectionsPanel:
         self.message = gr.HTML("", elem_id="collection-said")
 
     def build_adding(self) -> None:
-        """Build the closed field that adds ticked documents to a collection."""
+        """Build the section, collapsed at first, in which the ticked documents are added to a collection."""
         with gr.Accordion("Add to a collection", open=False, elem_id="collections"), gr.Row():
             self.name = gr.Dropdown(
                 [],
@@ -52,9 +52,9 @@ class CollectionsPanel:
             self.put = gr.Button("Add", size="sm", min_width=80, scale=0, elem_id="collection-put")
 
     def wire(self, ticked: gr.Textbox, refresh: Callable[[Any], Any], ask: Callable[..., Any]) -> None:
-        """Connect the event handlers. ``refresh`` receives events after which the table is redrawn.
+        """Connect the event handlers. ``refresh`` is called with each event after which the table must be redrawn.
 
-        ``ask`` receives the button that begins a chat, and the choice of the collection.
+        ``ask`` is called with the button that begins a chat, and the dropdown that chooses the collection.
         """
         outputs = [*self.choosing, self.message]
         shown_ticked = f"(shown, _) => [shown, {self._ticks}]"
@@ -74,9 +74,9 @@ class CollectionsPanel:
         return [self.shown, self.name, self.tools]
 
     def choices(self, shown: str | None) -> Updates:
-        """Returns updates of the choices, with the collection ``shown`` (its id as text) chosen.
+        """Returns updates of the lists of collections. ``shown`` is the id, as text, of the collection that is chosen.
 
-        If that was deleted, all documents are shown. Values that the user typed or chose meanwhile stay.
+        If this collection was deleted, all documents are shown. Values that the user typed or chose meanwhile stay.
         """
         with self._window.store() as store:
             collections = store.collections.all()

@@ -1,4 +1,6 @@
-"""Builds the library page: add, list, read ahead, pin, delete, export, import and search documents."""
+"""Builds the library page, where documents are added, listed, read ahead, pinned, deleted, exported, imported and
+searched.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +27,7 @@ from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
 from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
 
 TAB = "Library"
-REFRESH_INTERVAL = 1.0  # seconds between two refreshes of what changes by itself
+REFRESH_INTERVAL = 1.0  # seconds between two refreshes of the parts that change without a click
 STAYS = "Your own files are not touched."
 _TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box => box.value).join(' ')"
 _TICKS = f"() => [{_TICKED}]"
@@ -51,7 +53,8 @@ document.addEventListener('click', event => {  // what is deleted fades at once
 
 
 class LibraryPage:
-    """The page, built inside a gr.Blocks. Questions go to the ``chat`` page, one of the ``tabs``.
+    """The library page, built inside a gr.Blocks. Questions about documents are asked on the ``chat`` page, which is
+    one of the ``tabs``.
 
     Only the browser knows which documents are ticked: each action sends their ids, and a redrawn table keeps the ticks.
     """
@@ -76,7 +79,7 @@ class LibraryPage:
                 self._watched.build()
                 self.bundle = gr.UploadButton("Import an exported document (.lctx)", size="sm", elem_id="import")
 
-        self.timer = gr.Timer(REFRESH_INTERVAL, active=False)  # runs while this page is shown
+        self.timer = gr.Timer(REFRESH_INTERVAL, active=False)  # the timer runs while this page is shown
 
     def _build_documents(self) -> None:
         self.ticked = gr.Textbox("", visible=False)
@@ -85,7 +88,7 @@ class LibraryPage:
             self.collections.build_choice()
         self.collections.build_tools()
         self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
-        with gr.Column(elem_id="library-actions"):  # style.css shows it while documents are ticked
+        with gr.Column(elem_id="library-actions"):  # style.css shows this row while documents are ticked
             with gr.Row():
                 small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
                 self.ask = gr.Button("Ask", variant="primary", elem_id="ask-about", **small)
@@ -104,7 +107,7 @@ class LibraryPage:
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
         """Connect the components with their event handlers. ``tab`` is the tab of this page."""
         ticked = QUIET | {"js": _TICKS}
-        slow = QUIET | {"concurrency_limit": None}  # the workers have queues of their own
+        slow = QUIET | {"concurrency_limit": None}  # no limit here, because the workers have their own queues
         outputs = [self.status, *self.undo.outputs, self.cancel]
         self._adding.wire(self._refresh)
         self._watched.wire(self._refresh)
@@ -136,12 +139,12 @@ class LibraryPage:
         return gr.Timer(active=selected.value == TAB)
 
     def _show_news(self, shown: int) -> Updates:
-        """Returns updates of what changes by itself: watched folders, the search index, summaries."""
+        """Returns updates of the parts that change without a click: watched folders, the search index and summaries."""
         return self._watched.show() | self._search.show() | self.summaries.news(shown)
 
     @property
     def _listing(self) -> dict[str, Any]:
-        """Arguments of an event that redraws the table of documents."""
+        """The arguments for an event that redraws the table of documents."""
         return {"fn": self._list, "inputs": [self.filter, self.collections.shown], "outputs": self.documents, **QUIET}
 
     def _refresh(self, event: Any) -> None:

@@ -21,8 +21,9 @@ from localctx.ui.render import bar, escape, note
 from localctx.ui.viewer.document_viewer import open_link
 
 AROUND = 800  # characters shown before and after a passage
-SNIPPET = 160  # characters of a passage shown while it is closed
-MAX_LINES = 60  # files listed during reading; beyond that, only failed files and those near the current one
+SNIPPET = 160  # characters of a passage shown while its text is collapsed
+# files listed while they are read; of more files, only failed ones and those near the current one are listed
+MAX_LINES = 60
 _HEADS = ("Name", "Length", "State", "Last used")
 _EMPTY = (
     "The library is empty. Drop documents into the field beside this, or type the path of a folder on this computer. "
@@ -34,10 +35,10 @@ _EMPTY = (
 
 
 def documents(store: Store, model: str, text: str, collection: int | None = None) -> str:
-    """Returns a table of the documents with ``text`` in their names. A row has a checkbox and says whether ``model``
-    has read the document.
+    """Returns a table of the documents whose names contain ``text``. Each row has a checkbox, and says whether
+    ``model`` has read the document.
 
-    With ``collection`` (an id), only documents of that collection are in it.
+    With ``collection`` (an id), the table has only the documents of that collection.
     """
     rows, names, files = store.documents.all(), store.collections.names(), store.documents.files.all()
     if collection is not None:
@@ -76,13 +77,15 @@ def _row(
 
 
 def _copy_name(copy: DocumentFile, d: DocumentRow) -> str:
-    """Returns the name of another file with the text of ``d``, with its folder if both have the same name."""
+    """Returns the name of ``copy``, another file with the text of ``d``. If both have the same name, the folder is
+    added.
+    """
     path = Path(copy.path)
     return f"{path.parent.name}/{copy.name}" if copy.name == d.name else copy.name
 
 
 def _day(day: date) -> str:
-    """Returns a day as text: "today", or the date, with the year unless it is the current one."""
+    """Returns a day as text: "today", or the date. The year is left out if it is the current year."""
     today = date.today()
     return "today" if day == today else f"{day:%d %b}" if day.year == today.year else f"{day:%d %b %Y}"
 
@@ -94,7 +97,7 @@ def _day(day: date) -> str:
 class IncomingFile:
     """A file that is being read into the library, shown as ``name``.
 
-    ``id`` is the id of its document once it is read.
+    ``id`` is the id of the file's document once the file is read.
     """
 
     path: str
@@ -123,7 +126,7 @@ class IncomingFile:
                     self.fail(event.why)
 
     def fail(self, why: str) -> None:
-        """Mark the file as failed. The reason shows the file's name instead of an upload's path."""
+        """Mark the file as failed. In the reason, the path of the file is replaced by its name."""
         self.status, self.detail = "failed", why.replace(self.path, self.name)
 
     def stop(self) -> None:
@@ -161,7 +164,8 @@ def _line(e: IncomingFile) -> str:
 
 
 def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
-    """Returns passages with the words marked. Each opens to the text around it.
+    """Returns the passages found as HTML, with the words marked. Each passage can be expanded to show the text around
+    it.
 
     ``text_of`` returns a document's text by its id.
     """
@@ -186,7 +190,7 @@ def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) ->
 
 
 def _places(p: Passage, pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Returns where the document has the words that were searched for."""
+    """Returns the ranges of the document, inside the passage, that have the words searched for."""
     found = pattern.finditer(p.text) if pattern else ()
     return [(p.start + match.start(), p.start + match.end()) for match in found]
 
@@ -196,7 +200,7 @@ def _open_text(page: str | None) -> str:
 
 
 def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:
-    """Returns a line of the passage that starts shortly before the first match."""
+    """Returns a short piece of the passage as one line. The piece begins shortly before the first match."""
     first = pattern.search(text) if pattern else None
     start = max(0, first.start() - SNIPPET // 4) if first else 0
     line = " ".join(text[start : start + SNIPPET].split())

@@ -1,4 +1,6 @@
-"""Builds the search in all documents of the library, with a line that shows how far they are searchable."""
+"""Builds the panel that searches all documents of the library. A line shows how many documents are searchable
+already.
+"""
 
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -23,13 +25,17 @@ PAUSED = "Paused: not all documents are searchable yet."
 
 
 class SearchPanel:
-    """The search, built inside a gr.Blocks. ``ticks`` is a JavaScript expression for the ids of ticked documents."""
+    """The panel with the search field and the results, built inside a gr.Blocks. ``ticks`` is a JavaScript expression
+    for the ids of ticked documents.
+    """
 
     def __init__(self, window: AppWindow, ticks: str) -> None:
         self._window, self._ticks = window, ticks
 
     def build(self) -> None:
-        """Build the field, the line about the index, which is empty while there is nothing to index, and the hits."""
+        """Build the search field, the line about the index (empty while there is nothing to index), and the list of
+        passages found.
+        """
         self.words = gr.Textbox(
             "",
             label="Search in all documents",
@@ -51,12 +57,13 @@ class SearchPanel:
     def wire(self, ticked: gr.Textbox) -> None:
         """Connect the event handlers."""
         sent = f"(words, only, _) => [words, only, {self._ticks}]"
-        inputs, many = [self.words, self.only, ticked], {"concurrency_limit": None}  # the worker has a queue of its own
+        # no limit here, because the worker has its own queue
+        inputs, many = [self.words, self.only, ticked], {"concurrency_limit": None}
         self.words.submit(self._search, inputs, self.hits, js=sent, **QUIET | many)
         self.button.click(self._press, None, self.outputs, **QUIET)
 
     def show(self) -> Updates:
-        """Returns updates that show how far the documents are searchable."""
+        """Returns updates that show how much of the library is searchable already."""
         status = self._window.indexer.status
         label, visible = "Resume" if status.stopped else "Pause", bool(status.progress) or status.stopped
         return {self.line: status_line(status), self.button: gr.update(value=label, visible=visible)}
@@ -73,7 +80,7 @@ class SearchPanel:
         return self.show()
 
     def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
-        """Search the documents, as far as they are indexed. Yields the progress, then the passages found."""
+        """Search the documents, as far as they are indexed already. Yields the progress, then the passages found."""
         results, notes, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
@@ -104,7 +111,7 @@ class SearchPanel:
 
 
 def status_line(status: IndexStatus) -> str:
-    """Returns the HTML of a status of the indexer; "" if there is nothing to index."""
+    """Returns the indexer's ``status`` as HTML; "" if there is nothing to index."""
     if status.problem:
         return render.note(in_everyday_words(status.problem), "error")
     if status.stopped:

@@ -1,4 +1,4 @@
-"""Renders the summaries of library documents as HTML: how far they are, and a card for each document."""
+"""Renders a batch of summaries as HTML: the progress of the batch, and a card for each document."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from localctx.ui.render import bar, duration, escape, note
 from localctx.ui.running.batch_runs import FINISHED, STATES, BatchItem, BatchRuns
 from localctx.ui.viewer.document_viewer import open_link
 
-MAX_CARDS = 40  # beyond that, only cards near the documents in progress are shown
+MAX_CARDS = 40  # of more cards, only those near the documents in progress are shown
 
 
 def progress(batches: BatchRuns) -> str:
     """Returns a progress bar with the number of finished documents and the time left; "" if there is nothing to show.
 
-    If an error stopped the work, it is shown below.
+    If an error stopped the batch, the error is shown below the bar.
     """
     items = batches.items
     if not items:
@@ -34,7 +34,7 @@ def progress(batches: BatchRuns) -> str:
 
 
 def cards(items: Sequence[BatchItem], text_of: TextOf) -> str:
-    """Returns a card for each document: its summary with its sources, or its state."""
+    """Returns a card for each document: the summary with its sources, or the state of the document."""
     finished = sum(item.state in FINISHED for item in items)
     first = max(0, min(finished - MAX_CARDS // 2, len(items) - MAX_CARDS))
     shown = items[first : first + MAX_CARDS]

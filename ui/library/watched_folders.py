@@ -1,4 +1,6 @@
-"""Builds the panel of watched folders, whose documents are read ahead, with the number of ready files."""
+"""Builds the panel of watched folders, whose documents are read ahead. The panel shows how many files of each folder
+are ready.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +15,7 @@ from localctx.ui.job_events import error_text
 from localctx.ui.library.add_documents import absolute_path
 from localctx.ui.window import QUIET, AppWindow, Updates
 
-MAX_FAILED = 20  # failed files listed by name
+MAX_FAILED = 20  # failed files that are listed by name
 WHEN = (("When this computer is idle", "auto"), ("Always", "always"), ("Never", "off"))
 _ON_CLICK = """
 element.addEventListener('click', event => {
@@ -56,7 +58,7 @@ class WatchedFoldersPanel:
         return [self.list, self.when]
 
     def wire(self, refresh: Callable[[Any], Any]) -> None:
-        """Connect the event handlers. ``refresh`` receives each event that may change the library's documents."""
+        """Connect the event handlers. ``refresh`` is called with each event that may change the library's documents."""
         self.path.submit(self._watch, self.path, [self.path, self.message, *self.outputs], **QUIET)
         self.list.select(self._change, None, [self.message, *self.outputs], **QUIET)
         self.when.input(self._set_when, self.when, [self.message, *self.outputs], **QUIET)
@@ -71,7 +73,7 @@ class WatchedFoldersPanel:
         }
 
     def _status(self) -> WatchStatus:
-        """Returns the watcher's status, restricted to the folders that are watched now."""
+        """Returns the watcher's status, without folders that are no longer watched."""
         status = self._window.watcher.status
         told = {one.folder.path: one for one in status.folders}
         with self._window.store() as store:

@@ -1,1 +1,1 @@
-"""The model picker of the window: the choice of a model, its download, and the models' descriptions."""
+"""The model picker of the window: chooses, downloads and describes models."""

@@ -1,4 +1,4 @@
-"""Chooses models: lists those for this machine, and switches from one to another. It has no components."""
+"""Lists the models for this machine, and switches from one model to another. The module has no gradio components."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
 class ModelChoice:
     """Lists and switches the models of one window.
 
-    A method may take a second, because the machine is measured once.
+    The first call of a method may take a second, because the machine is measured.
     """
 
     def __init__(self, window: AppWindow) -> None:
@@ -45,7 +45,8 @@ class ModelChoice:
 
         The memory of the loaded model counts as free, because another model would replace it.
         """
-        from localctx.engine.model_speeds import measured_speeds  # imports torch: show the page first
+        # imported late, because it imports torch, and the page is shown first
+        from localctx.engine.model_speeds import measured_speeds
         from localctx.models.choice.model_advice import advise
 
         used = self._window.answer_worker.in_use
@@ -55,7 +56,7 @@ class ModelChoice:
         return advise(replace(self._window.settings, weights="full"), own_bytes=own, measured=measured)
 
     def models(self, advice: "Advice") -> "list[ListedModel]":
-        """Returns the models to choose from, with typed ones at the end."""
+        """Returns the models to choose from. Models that the user typed are at the end."""
         from localctx.models.choice.model_list import list_models
 
         listed = list_models(self._window.settings, advice)
@@ -63,9 +64,9 @@ class ModelChoice:
         return [*listed, *(m for m in self._named.values() if m.name not in names)]
 
     def find(self, name: str) -> "ListedModel":
-        """Returns the model with a typed name or path, and lists it from now on.
+        """Returns the model with a typed name or path. From then on, ``models`` lists it too.
 
-        Raises ModelError if it cannot be used.
+        Raises ModelError if the model cannot be used.
         """
         from localctx.models.choice.model_list import find_model
 
@@ -93,7 +94,7 @@ class ModelChoice:
         return lines
 
     def change_job(self, model: "ListedModel") -> SessionJob:
-        """Returns a job that loads a model and then saves the choice. It must run alone. Raises ModelError."""
+        """Returns a job that loads a model and then saves the choice. The job must run alone. Raises ModelError."""
         window, changes = self._window, self._changes(model)
         wanted = with_changes(window.settings, changes)
 
@@ -115,7 +116,8 @@ class ModelChoice:
         self._window.save_settings({"model": FALLBACK})
 
     def _changes(self, model: "ListedModel") -> Mapping[str, Any]:
-        """Returns the settings to change for a model: its name, weight precision, and the engine if it cannot run it.
+        """Returns the settings to change for a model: the name, the weight precision, and the engine if the current
+        engine cannot run the model.
 
         Raises ModelError if the environment sets the model.
         """

@@ -1,4 +1,6 @@
-"""Builds the line of a model's download: its progress, and buttons to cancel, resume, or use the model."""
+"""Builds the line of a model's download: the progress, and buttons to cancel or resume the download, or to use the
+model.
+"""
 
 from typing import Any
 
@@ -12,9 +14,9 @@ _NEXT = {"failed": "Try again", "cancelled": "Resume download"}
 
 
 class ModelDownloadBar:
-    """The line of a download, built inside a gr.Blocks.
+    """The line that shows a download, built inside a gr.Blocks.
 
-    It shows the current one of ``downloads``, the same in every tab.
+    It shows the current download in ``downloads``, which is the same in every tab.
     """
 
     def __init__(self, downloads: ModelDownloads) -> None:
@@ -41,7 +43,7 @@ class ModelDownloadBar:
 
     @property
     def last(self) -> ModelDownload | None:
-        """The first download that runs or waits, else the last one that ended, or None."""
+        """The first download that runs or waits. If there is none, the last download that ended, or None."""
         downloads = self._downloads.all
         return next((d for d in downloads if d.active), downloads[-1] if downloads else None)
 
@@ -49,7 +51,8 @@ class ModelDownloadBar:
         """Returns updates that show the current state of the download."""
         if not (shown := self.last):
             return {self.row: gr.update(visible=False), self.timer: gr.update(active=False)}
-        from localctx.ui.models.model_rows import progress  # imports torch: show the page first
+        # imported late, because it imports torch, and the page is shown first
+        from localctx.ui.models.model_rows import progress
 
         following = f"Use {shown.title}" if shown.state == "done" else _NEXT.get(shown.state, "")
         return {

@@ -1,6 +1,7 @@
-"""Builds the model picker above the conversation: the model's name, the models for this machine, and downloads.
+"""Builds the model picker above the conversation. It shows the name of the model, a list of models for this machine,
+and downloads.
 
-It also shows a card at the first run.
+At the first run, it shows a card that recommends a model.
 """
 
 import time
@@ -23,7 +24,7 @@ from localctx.ui.window import AppWindow, Updates, tab_id
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.models.choice.model_list import ListedModel
 
-QUIET = 20  # longest wait in seconds for the model to load before the machine is measured
+QUIET = 20  # most seconds to wait until the model is loaded, before the machine is measured
 _ON_CLICK = """
 element.addEventListener('click', event => {
     const button = event.target.closest('[data-do]')
@@ -42,7 +43,7 @@ _LOOKING = "Looking at what this computer can run ..."
 
 
 class ModelPicker:
-    """The bar and the panel below it, built inside a gr.Blocks."""
+    """The bar with the model's name and the panel with the models, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._choice = window, ModelChoice(window)
@@ -112,7 +113,7 @@ class ModelPicker:
 
     def _open_page(self, request: gr.Request) -> Updates:
         first = self._choice.is_first_run and not request.query_params.get("chat")
-        # A new page has a closed panel: closing it again would undo an earlier click.
+        # A new page has a closed panel. Closing it again would undo a click that came first.
         return (self._show_panel("first") if first else {self.button: self._label(False)}) | self.download.show()
 
     def _chat_changed(self, chat: str, mode: str) -> Updates:
@@ -123,7 +124,9 @@ class ModelPicker:
         return self._show_panel(wanted) | (self._filled(wanted) if wanted else {})
 
     def _show_panel(self, mode: str) -> Updates:
-        """Open the panel as the card of a first run or with all models, or close it (""). It is filled later."""
+        """Open the panel in the ``mode`` ``first`` (the card of a first run) or ``all`` (all models), or close it ("").
+        The panel is filled later.
+        """
         return {
             self.mode: mode,
             self.pending: "",
@@ -137,7 +140,9 @@ class ModelPicker:
         }
 
     def _fill_first(self, mode: str) -> Iterator[Updates]:
-        """Fill the card of a first run once the model is loaded: during loading, the machine would seem slow."""
+        """Fill the card of a first run once the model is loaded, because the machine is measured for it and would seem
+        slow during loading.
+        """
         yield gr.skip()
         worker, end = self._window.answer_worker, time.monotonic() + QUIET
         while mode and is_complete(self._window.settings.models / FALLBACK) and time.monotonic() < end:
@@ -173,7 +178,7 @@ class ModelPicker:
 
     def _toggle(self, mode: str) -> Iterator[Updates]:
         yield self._show_panel("" if mode == "all" else "all") | {self.said: ""}
-        if mode != "all":  # open it again: gradio loses updates of a column that is not drawn yet
+        if mode != "all":  # open the panel again, because gradio loses updates of a column that is not drawn yet
             yield self._filled("all") | {self.panel: gr.update(visible=True, elem_classes="")}
 
     def _show_all(self) -> Iterator[Updates]:
@@ -196,11 +201,11 @@ class ModelPicker:
                 yield self._start(name, mode)
             else:
                 yield from self._use(name, request)
-        except UserError as e:  # such as a missing device in the settings
+        except UserError as e:  # for example, the settings name a missing device
             yield {self.said: render.note(error_text(e), "error")}
 
     def _use(self, name: str, request: gr.Request) -> Iterator[Updates]:
-        """Switch to a model, after a confirmation if that has a cost."""
+        """Switch to a model. If the switch has a cost, ask the user for confirmation first."""
         listed = self._listed(name)
         if listed is None:
             yield {self.said: render.note("This model is no longer there. Open the list again.", "error")}
@@ -268,7 +273,7 @@ class ModelPicker:
         return {self.said: ""} | self.download.show() | (self._filled(mode) if mode else {})
 
     def _tick(self, mode: str) -> Updates:
-        """Show the progress, and update an open list once no download is active."""
+        """Show the progress of the download. Once no download is active, update the list of models if it is open."""
         shown = self.download.show()
         return shown | (self._filled(mode) if mode and not self._window.downloads.busy else {})
 
@@ -283,7 +288,9 @@ class ModelPicker:
 
 
 def _loading_line(events: list[Any], title: str) -> str:
-    """Returns the HTML of the last progress, or a line that says that the job waits or that the model is loading."""
+    """Returns HTML with the last progress among the ``events``, or a line that says that the job waits or that the
+    model is loading.
+    """
     last = next((e for e in reversed(events) if isinstance(e, Progress)), None)
     if last and (last.total or last.phase == PREPARING):
         return render.progress_bar(last)

@@ -1,4 +1,6 @@
-"""Describes models in everyday words: their speed and needs on this machine, and the cost of a switch."""
+"""Describes models in everyday words: their speed and memory needs on this machine, and the cost of switching to
+them.
+"""
 
 from collections.abc import Sequence
 
@@ -11,8 +13,8 @@ from localctx.ui.everyday import WORDS_OF_A_TOKEN
 from localctx.ui.render import bar, duration, escape, note
 from localctx.ui.running.model_downloads import ModelDownload
 
-PAGES = 20  # pages of the example document for reading speeds
-TOKENS_PER_PAGE = 530  # 400 words
+PAGES = 20  # pages of a typical document, by which reading speeds are described
+TOKENS_PER_PAGE = 530  # of 400 words
 CHARACTERS_PER_TOKEN = 4.2  # in English prose
 _PHASES = {
     "waiting": "Waiting: another localctx downloads",
@@ -25,7 +27,9 @@ _PHASES = {
 
 
 def speed(e: ModelEstimate) -> str:
-    """Returns a model's reading and answering speeds in words, with whether they were measured here."""
+    """Returns a sentence with a model's reading and answering speeds. It says whether they were measured on this
+    machine.
+    """
     if not (e.prefill_per_second and e.decode_per_second):
         return "How fast it is here is not known"
     reading = duration(max(1, PAGES * TOKENS_PER_PAGE / e.prefill_per_second))
@@ -43,7 +47,7 @@ def fit(e: ModelEstimate, machine: Machine) -> str:
 
 
 def runs(m: ListedModel, machine: Machine) -> bool:
-    """Returns False for a model that cannot be used, or that needs more memory than this machine has in all."""
+    """Returns False for a model that cannot be used, or that needs more memory than this machine has in total."""
     return not m.problem and not (m.estimate and m.estimate.needed > machine.total)
 
 
@@ -159,10 +163,10 @@ def _figures(d: ModelDownload) -> str:
 
 
 def consequences(before: str, after: ListedModel, ready: dict[str, int], ready_after: dict[str, int]) -> list[str]:
-    """Returns sentences about the documents that the current model has read, if another model is chosen.
+    """Returns sentences that tell the user which documents must be read again after a switch to another model.
 
-    ``ready`` has the documents read by the model ``before``, ``ready_after`` those read by ``after``: their number of
-    characters by id. Returns [] if ``ready`` is empty.
+    ``ready`` has the documents that the model ``before`` has read, and ``ready_after`` those that ``after`` has read:
+    the number of characters by the document's id. Returns [] if ``ready`` is empty.
     """
     if not ready:
         return []

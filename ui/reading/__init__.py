@@ -1,1 +1,1 @@
-"""The documents of a chat, their chips and sources, and how far they are read."""
+"""Shows the documents of a chat: the panel of sources, and how far each document is read."""

@@ -14,7 +14,7 @@ from localctx.store.chats import Chat
 from localctx.ui.reading import source_list
 from localctx.ui.window import QUIET, AppWindow, Updates
 
-LIBRARY = "library"  # a scope; the others are "" for the chat's documents, and ids of collections
+LIBRARY = "library"  # the scope of the whole library; other scopes are "" (the chat's documents) and ids of collections
 
 _TOGGLE = "() => document.querySelector('#add-sources').classList.toggle('lc-open')"
 _THESE, _ALL = ("The ticked documents", ""), ("The whole library", LIBRARY)
@@ -26,19 +26,20 @@ def chat_scope(chosen: str) -> dict[str, Any]:
 
 
 class ChatDocuments:
-    """The panel of the sources of a chat, built inside a gr.Blocks."""
+    """The panel that shows and chooses the sources of a chat, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
 
     def build(self) -> None:
-        """Build the checklist. Closed below it are further documents, the scope and the place to read up to."""
-        with gr.Accordion("Sources", elem_id="chat-about"):  # closable on narrow screens only
-            self.listed = gr.State([])  # the chat, then the documents in its checklist, ticked or not
+        """Build the checklist and, hidden at first, the fields for further documents, the scope and the mark."""
+        with gr.Accordion("Sources", elem_id="chat-about"):  # can be closed only on narrow screens
+            self.listed = gr.State([])  # the id of the chat, then the documents in its checklist, ticked or not
             self.list = gr.HTML("", elem_id="sources", js_on_load=source_list.ON_CHANGE)
-            self.attached = gr.HTML("", elem_id="attached")  # files of the question box; the ready card fills it
+            self.attached = gr.HTML("", elem_id="attached")  # files in the question box; ReadyCard fills this
             self.more = gr.Button("+ Add", size="sm", elem_id="more-sources")
-            with gr.Column(elem_id="add-sources") as self.add:  # hidden by style.css: a closed accordion loses events
+            # hidden by style.css, because a closed accordion loses events
+            with gr.Column(elem_id="add-sources") as self.add:
                 self.documents = gr.Dropdown([], value=[], multiselect=True, label="From the library", elem_id="about")
                 self.library = gr.Dropdown(
                     [_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False
@@ -53,7 +54,7 @@ class ChatDocuments:
 
     @property
     def outputs(self) -> list[Any]:
-        """The components with the choice, in the order of ``save``."""
+        """The components that hold the choice, in the order of the parameters of ``save``."""
         return [self.documents, self.library, self.until]
 
     @property
@@ -79,7 +80,7 @@ class ChatDocuments:
         )
 
     def show(self, opened: Chat | None) -> Updates:
-        """Returns updates that show the sources of the open chat, or none for a new chat (None)."""
+        """Returns updates that show the sources of the open chat, or no sources for a new chat (None)."""
         settings = opened.settings if opened else {}
         scope, until = self._scope(settings), settings.get("until", "")
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
@@ -87,7 +88,7 @@ class ChatDocuments:
             self.documents: gr.update(choices=self._window.document_choices(chosen), value=chosen),
             self.library: gr.update(choices=self._scopes(), value=scope),
             self.until: until,
-            self.add: _opened(scope or until),  # what differs from the checklist is in sight
+            self.add: _opened(scope or until),  # opened if a scope or mark is set, so that the user sees it
         }
 
     def read_until(self, until: str) -> Updates:
@@ -107,7 +108,9 @@ class ChatDocuments:
         }
 
     def _list(self, chat: str, chosen: list[str] | None, listed: Sequence[str]) -> tuple[str, list[str]]:
-        """Returns the checklist: the documents ``chosen`` now, which are ticked, and those ``listed`` in this chat."""
+        """Returns the checklist as HTML, and the new value of ``listed``. The ``chosen`` documents are ticked;
+        documents that were ``listed`` before stay in the list.
+        """
         before = listed[1:] if [*listed[:1]] == [chat] else ()
         ids = list(dict.fromkeys([*before, *(chosen or ())]))
         with self._window.store() as store:
@@ -115,7 +118,7 @@ class ChatDocuments:
         return shown, [chat, *ids]
 
     def _tick(self, chosen: list[str] | None, clicked: gr.SelectData) -> list[str]:
-        """Returns the chosen documents after one was ticked or no longer is."""
+        """Returns the chosen documents after the user ticked or unticked one."""
         document, others = str(clicked.value), [d for d in chosen or () if d != clicked.value]
         return others if document in (chosen or ()) else [*others, document]
 
@@ -134,7 +137,7 @@ class ChatDocuments:
         return gr.update(choices=self._window.document_choices(chosen or ()))
 
     def save(self, chat: str, documents: list[str], library: str, until: str) -> None:
-        """Store the sources of the chat with this id. Does nothing for "", when no chat is open yet."""
+        """Store the sources of the chat with this id. Does nothing if the id is "", because no chat is open yet."""
         if chat:
             with self._window.store() as store, suppress(ChatError):  # showing the chat reports its deletion
                 store.chats.set_documents(chat, documents)

@@ -1,4 +1,4 @@
-"""Builds the card above the question: the state of each document, which is read ahead, and suggested questions.
+"""Builds the card above the question box. It shows how far each document is read ahead, and suggests questions.
 
 Documents are read as soon as they are dropped or chosen.
 """
@@ -14,17 +14,17 @@ from localctx.ui.running.tab_reading import ReadingState, TabReading, Wanted
 from localctx.ui.window import AppWindow, Updates, tab_id
 
 SUGGESTIONS = 3
-FAST, SLOW = 0.4, 3.0  # seconds between two refreshes while documents are read, and afterwards
+FAST, SLOW = 0.4, 3.0  # seconds between two refreshes: while documents are read, and afterwards
 _WANTED = """(question, chat, documents, scope, until) => [JSON.stringify(
     [(question?.files ?? []).map(file => file.path), chat, documents, scope, until])]"""
 
 
 class ReadyCard:
-    """The card, built inside a gr.Blocks. Attached files are also listed among the sources, ``about``."""
+    """The card, built inside a gr.Blocks. Attached files are also listed in ``about``, the panel of sources."""
 
     def __init__(self, window: AppWindow, about: ChatDocuments) -> None:
         self._window, self._about = window, about
-        self._sent: dict[str, str] = {}  # the card shown, by tab
+        self._sent: dict[str, str] = {}  # the content that each tab shows, by tab
 
     def build(self) -> None:
         """Build the card, its button to cancel, and the buttons with suggested questions."""
@@ -49,7 +49,7 @@ class ReadyCard:
         chat: gr.Textbox,
         ask: Callable[[Any], Any],
     ) -> None:
-        """Connect the components. ``ask`` receives each event after which the ``question`` box is submitted."""
+        """Connect the components. ``ask`` is called with each event after which the ``question`` box is submitted."""
         how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
         about = self._about
         sources = [question, chat, *about.outputs]
@@ -94,7 +94,9 @@ class ReadyCard:
         return self._window.readings.of(tab_id(request))
 
     def _show(self, state: ReadingState, request: gr.Request, changed_only: bool = False) -> Updates:
-        """Returns updates that show the card. With ``changed_only``, returns {} if the tab already shows it."""
+        """Returns updates that show the card. With ``changed_only``, returns {} if the tab already shows the same
+        card.
+        """
         html, busy = ready_text.card(state), state.busy
         asked = [] if state.wanted.begun and not state.wanted.files else self._not_asked(state)[:SUGGESTIONS]
         shown = "\n".join([html, *asked])
@@ -116,12 +118,14 @@ class ReadyCard:
         }
 
     def _attached(self, state: ReadingState) -> list[tuple[str, str, str]]:
-        """Returns the name, the document's id once it is stored, and the facts of each file in the question box."""
+        """Returns (name, id of the document, facts) of each file in the question box. The id is "" until the document
+        is stored.
+        """
         files = [d for d in state.documents if d.source in state.wanted.files]
         return [(d.name, d.document, ready_text.facts(d, state)) for d in files]
 
     def _not_asked(self, state: ReadingState) -> list[str]:
-        """Returns the suggested questions that no message of the documents' chats asked before."""
+        """Returns the suggested questions that were not asked yet in any chat about these documents."""
         if not state.wanted.begun:
             return list(state.questions)
         ids = {d.document for d in state.documents}
@@ -132,5 +136,5 @@ class ReadyCard:
 
 
 def _fill(suggestion: str, question: dict[str, Any]) -> dict[str, Any]:
-    """Put a suggested question into the question box and keep the files there."""
+    """Put a suggested question into the question box. The files in the box stay."""
     return {"text": suggestion, "files": (question or {}).get("files") or []}

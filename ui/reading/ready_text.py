@@ -1,4 +1,6 @@
-"""Renders the documents above the question as HTML: a chip with the state of each, and one line below them."""
+"""Renders the documents above the question box as HTML: a chip with the state of each document, and one line below the
+chips.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +14,7 @@ from localctx.ui.running.tab_reading import ReadDocument, ReadingState
 if TYPE_CHECKING:
     from localctx.workflows.ahead.readiness import Readiness
 
-MAX_CHIPS = 6  # documents with a chip of their own
+MAX_CHIPS = 6  # documents that are shown as chips; the others are counted
 MAY_ASK = "You can ask already."
 STOPPED = "Not read ahead. It is read when you ask."
 NO_MODEL = "It is read as soon as there is a model that can: choose one above."
@@ -20,7 +22,7 @@ READ = "Read on this computer"
 
 
 def card(state: ReadingState) -> str:
-    """Returns the chips of the documents and the line below them; "" if the chat has no documents."""
+    """Returns the chips of the documents, and the line below the chips; "" if the chat has no documents."""
     if not state.documents:
         return ""
     chips = "".join(_chip(i, d, state) for i, d in enumerate(state.documents[:MAX_CHIPS]))
@@ -44,7 +46,7 @@ def facts(d: ReadDocument, state: ReadingState) -> str:
 
 
 def _chip(index: int, d: ReadDocument, state: ReadingState) -> str:
-    """Returns a document's chip: it opens the document, and a file of the question box can be taken out again."""
+    """Returns a document's chip. A click opens the document; a file in the question box can be removed by the chip."""
     name = render.escape(d.name or "…")
     sign, told = _sign(d, state)
     told = ". ".join(filter(None, [d.name, _length(d), told]))
@@ -71,7 +73,7 @@ def _sign(d: ReadDocument, state: ReadingState) -> tuple[str, str]:
 
 
 def _line(state: ReadingState) -> str:
-    """Returns the line below the chips: only errors, once the chat has messages and no new file."""
+    """Returns the line below the chips. If the chat has messages and no new file, only errors are shown."""
     if state.phase == "failed" and state.error:
         return render.note(in_everyday_words(state.error), "error")
     if state.ready and state.ready.failed:
@@ -97,7 +99,7 @@ def _reading(state: ReadingState) -> str:
 
 
 def _amount(documents: Sequence[ReadDocument]) -> str:
-    """Returns how much is read in all."""
+    """Returns the total length of the documents in words for the user."""
     kinds = {d.part for d in documents if d.parts}
     if len(kinds) == 1 and all(d.parts for d in documents if not d.error):
         return count_parts(kinds.pop(), sum(d.parts for d in documents))

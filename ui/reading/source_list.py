@@ -1,4 +1,4 @@
-"""Renders the documents of a chat as a checklist in HTML: tick, name, length and state of each."""
+"""Renders the documents of a chat as a checklist in HTML: each has a checkbox, a name, a length and a state."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,14 +11,14 @@ from localctx.ui.render import escape, opener
 ON_CHANGE = """
 element.addEventListener('change', event => trigger('select', { index: 0, value: event.target.value }))
 """
-CHARACTERS_OF_A_WORD = 6  # rough average for English text, with the space
+CHARACTERS_OF_A_WORD = 6  # rough average for English text, including the space
 _EMPTY = "<p>Drop a document anywhere on this page, or add one from the library.</p>"
 
 
 def sources(store: Store, documents: Sequence[str], ticked: Collection[str], model: str) -> str:
-    """Returns the checklist of ``documents`` (ids).
+    """Returns the checklist of ``documents`` (ids); those in ``ticked`` are ticked.
 
-    Documents that ``model`` has read are marked as starting at once.
+    If ``model`` has read a document, the list says that it starts at once.
     """
     rows, read = list(filter(None, map(store.documents.get, documents))), store.caches.prepared_documents(model)
     items = "".join(_source(row, _facts(store, row, read), row.id in ticked) for row in rows)
@@ -26,13 +26,15 @@ def sources(store: Store, documents: Sequence[str], ticked: Collection[str], mod
 
 
 def attached(files: Sequence[tuple[str, str, str]]) -> str:
-    """Returns the list of the files in the question box, given by name, document's id ("" if unknown) and facts."""
+    """Returns the list of the files in the question box. Each of ``files`` is (name, id of the document or "",
+    facts).
+    """
     items = "".join(_item(document, name, escape(facts), " checked disabled") for name, document, facts in files)
     return f'<ul class="lc-source-list">{items}</ul>' if items else ""
 
 
 def file_kind(name: str) -> str:
-    """Returns the sign for a kind of file: the suffix of its name, or ``text`` if it has no short suffix."""
+    """Returns the label for a kind of file: the suffix of the ``name``, or ``text`` if there is no short suffix."""
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     return suffix if 0 < len(suffix) <= 4 and suffix.isalnum() else "text"
 

@@ -1,4 +1,4 @@
-"""Runs jobs of the library page: imports an exported document, and words the result of reading one ahead."""
+"""Jobs of the library page: imports an exported document, and describes the result of reading a document ahead."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]:
-    """Import an exported document. Only its text is imported if its pages are unusable for the current model.
+    """Import an exported document. If the current model cannot use the pages, only the text is imported.
 
     Yields a Note with the result.
     """
@@ -38,7 +38,7 @@ def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]
 def prepared_line(r: dict[str, Any]) -> str:
     """Returns a line for the user about a document that was read ahead, from the report ``r``.
 
-    It has the stored share, its size in bytes, and the time of prefill.
+    The line says how much of the document is stored, the size in bytes, and the time of prefill.
     """
     tokens, kept = r["tokens"], r["kept"]
     share = f"{100 * kept['tokens'] / tokens['prompt']:.0f} %" if tokens["prompt"] else "nothing"

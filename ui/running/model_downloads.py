@@ -30,7 +30,7 @@ class ModelDownload:
     done: int = 0
     total: int = 0
     why: str = ""
-    _since: tuple[float, int] = (0.0, 0)  # start time of the phase, and the amount done by then
+    _since: tuple[float, int] = (0.0, 0)  # when the phase began, and the amount done at that time
 
     @property
     def title(self) -> str:
@@ -44,7 +44,9 @@ class ModelDownload:
 
     @property
     def per_second(self) -> float:
-        """The number of bytes, or units of another phase, per second since the phase began; 0 in its first second."""
+        """The rate since the phase began, in bytes (or the units of another phase) per second. It is 0 in the first
+        second.
+        """
         began, before = self._since
         seconds = time.monotonic() - began
         return (self.done - before) / seconds if seconds >= 1 else 0.0
@@ -59,7 +61,9 @@ class ModelDownload:
 
 
 class ModelDownloads:
-    """Runs downloads in its own thread. ``pull`` defaults to ``localctx.models.hub.resolve.pull``."""
+    """Runs downloads in a thread of its own. ``pull`` is the function that downloads a model (default:
+    ``localctx.models.hub.resolve.pull``).
+    """
 
     def __init__(self, pull: Pull | None = None) -> None:
         self._pull, self._changed = pull, threading.Condition()
@@ -69,7 +73,7 @@ class ModelDownloads:
 
     @property
     def all(self) -> list[ModelDownload]:
-        """All downloads since the window started: the last one of each model, in the order of their start."""
+        """The last download of each model since the window started, in the order in which the downloads started."""
         with self._changed:
             return list(self._downloads.values())
 
@@ -95,7 +99,9 @@ class ModelDownloads:
                 self._thread.start()
 
     def cancel(self, name: str) -> None:
-        """Stop a download. The received part stays on disk, and the next try resumes from it."""
+        """Stop a download. The part that was received stays on disk, and the next download of the model resumes
+        there.
+        """
         with self._changed:
             if (download := self._downloads.get(name)) and download.active:
                 download.state = "cancelled"
@@ -116,7 +122,7 @@ class ModelDownloads:
             thread.join()
 
     def _run(self, models: Path) -> None:
-        """Run waiting downloads in the thread until none is left."""
+        """Run the waiting downloads, one after the other, until none is left. This runs in the thread."""
         while download := self._next():
             self._download(download, models)
 

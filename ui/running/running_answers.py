@@ -24,11 +24,11 @@ class TypedQuestion:
 
 @dataclass
 class RunningAnswer:
-    """An answer that is being generated in a ``chat``. ``shown`` is its state as pages show it.
+    """An answer that is being generated in a ``chat``. ``shown`` is the state that pages show.
 
-    ``typed`` is its question if that was typed in a question box, else None. ``known`` are the ids of the chat's
-    earlier messages. ``version`` is incremented on every change. ``failed`` is True while the answer runs, and if it
-    was stopped or ended with an error.
+    ``typed`` is the question if it was typed in a question box, else None. ``known`` are the ids of the chat's earlier
+    messages. ``version`` is incremented on every change. ``failed`` is False only once the answer has ended without a
+    stop or an error.
     """
 
     chat: str
@@ -43,7 +43,9 @@ class RunningAnswer:
     _stopped: bool = False
 
     def stop(self) -> None:
-        """Stop the answer, also between two jobs. The text generated so far is stored."""
+        """Stop the answer. If no job is running at the moment, the next one does not start. The text generated so far
+        is stored.
+        """
         with self._lock:
             self._stopped, stream = True, self._stream
         if stream:
@@ -76,7 +78,7 @@ class RunningAnswer:
 
 
 class RunningAnswers:
-    """The running answers, one per chat, and those that ended while no page showed them."""
+    """The running answers, at most one per chat, and answers that ended before a page showed their result."""
 
     def __init__(self) -> None:
         self._answers: dict[str, RunningAnswer] = {}  # by chat
@@ -85,7 +87,7 @@ class RunningAnswers:
         self._lock = threading.Lock()
 
     def begin(self, answer: RunningAnswer, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> None:
-        """Generate an answer by running ``jobs`` in a thread. Raises UsageError if its chat has a running answer."""
+        """Generate an answer by running ``jobs`` in a thread. Raises UsageError if the chat has a running answer."""
         with self._lock:
             if self._is_running(answer.chat):
                 raise UsageError("this chat is being answered", "stop that, or wait for its end")
@@ -130,7 +132,7 @@ class RunningAnswers:
             answer.stop()
 
     def stop_and_wait(self, chat: str, seconds: float = 3.0) -> None:
-        """Stop a chat's running answer, if it has one, and wait for its end, at most ``seconds``."""
+        """Stop a chat's running answer, if it has one, and wait at most ``seconds`` until it has ended."""
         self.stop(chat)
         end = time.monotonic() + seconds
         while self.is_running(chat) and time.monotonic() < end:

@@ -1,7 +1,7 @@
-"""Reads ahead for one tab: the documents of its chat, and the files in its question box.
+"""Reads documents ahead for one browser tab: the documents of the tab's chat, and the files in its question box.
 
-The library worker parses files as ordinary jobs. Prefilling gives way to questions: it is cancelled when another job
-arrives, keeps its pages, and continues afterwards.
+The library worker parses files as ordinary jobs. Questions come before prefilling: when another job arrives, prefilling
+is cancelled and its pages are kept; afterwards it continues.
 """
 
 import threading
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
     from localctx.workflows.ahead.readiness import Readiness
 
-MAX_PASSAGES_READ = 150_000  # characters of all documents up to which their passages are read ahead too
+MAX_PASSAGES_READ = 150_000  # characters of all documents together; with more, passages are not read ahead
 _SHARES = {"pages": (0, 30), "reading": (30, 99), "indexing": (30, 99), "embedding": (30, 99)}
 """The percentages of the whole work at which a phase begins and ends, by the first word of its name."""
 MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed yet
@@ -31,11 +31,11 @@ MODEL_CHECKS = 1.0  # seconds between two checks whether the model is installed 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a tab wants to have read ahead: uploaded ``files``, the chat's ``documents`` (ids), and the mark to read up
-    to.
+    """The target of a tab's reading: uploaded ``files``, the chat's ``documents`` (ids), and ``until``, the mark up to
+    which they are read.
 
-    ``begun`` is True if the chat has messages. ``settings`` are the values of the settings whose change makes reading
-    again necessary.
+    ``begun`` is True if the chat has messages. ``settings`` are the values of those settings that make reading again
+    necessary when they change.
     """
 
     files: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ReadyEvent:
-    """The event that reports that the documents are ready, and how."""
+    """The event that reports that the documents are ready for questions. ``ready`` says how ready they are."""
 
     ready: "Readiness"
 
@@ -56,8 +56,8 @@ class ReadyEvent:
 class ReadDocument:
     """A document of the chat, or a file in the question box.
 
-    ``document`` is its id once it is stored, else "". ``parts`` is the number of its parts of the kind ``part``, such
-    as pages. ``error`` says why it could not be parsed, or is "".
+    ``document`` is the id of the document once it is stored, else "". ``parts`` is the number of its parts, and
+    ``part`` their kind, such as page. ``error`` says why it could not be parsed, or is "".
     """
 
     source: str
@@ -71,11 +71,11 @@ class ReadDocument:
 
 @dataclass
 class ReadingState:
-    """The state of reading ahead that one tab shows.
+    """The state of reading ahead, as one tab shows it.
 
-    ``phase`` is ``parsing``, ``no model`` (it waits for one), ``reading``, ``ready``, ``stopped``, ``failed``, or "" if
-    there is nothing to read. ``percent`` is the share that is read; it never falls. ``questions`` are suggested
-    questions.
+    ``phase`` is ``parsing``, ``no model`` (waiting for a model), ``reading``, ``ready``, ``stopped``, ``failed``, or ""
+    if there is nothing to read. ``percent`` is how much of the work is done; it never decreases. ``questions`` are
+    suggested questions.
     """
 
     wanted: Wanted = Wanted()
@@ -88,7 +88,7 @@ class ReadingState:
     percent: int = 0
 
     def advance(self, progress: Progress) -> None:
-        """Record the progress of a phase."""
+        """Record the progress of a phase, and update ``percent``."""
         self.progress = progress
         first, last = _SHARES.get(progress.phase.partition(" ")[0], (0, 0))
         share = min(1.0, progress.done / progress.total) if progress.total else 0.0
@@ -96,12 +96,14 @@ class ReadingState:
 
     @property
     def busy(self) -> bool:
-        """True while reading goes on, or waits for a model."""
+        """True while files are parsed or documents are read, and while reading waits for a model."""
         return self.phase in ("parsing", "no model", "reading")
 
 
 class TabReading:
-    """Reads ahead for one tab, in its own thread while there is work. ``on_end`` is called when the thread ends."""
+    """Reads documents ahead for one tab, in a thread that runs while there is work. ``on_end`` is called when the
+    thread ends.
+    """
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class TabReading:
         self.state = ReadingState()
 
     def want(self, wanted: Wanted) -> None:
-        """Set a new target. Documents that were already parsed are not parsed again."""
+        """Set a new target to read ahead. Documents that were already parsed are not parsed again."""
         wanted = _under(wanted, self._settings())
         with self._changed:
             if wanted == self.state.wanted:
@@ -144,7 +146,7 @@ class TabReading:
             self._changed.notify_all()
 
     def _work(self) -> None:
-        with at_work(self._settings().home):  # watched folders wait meanwhile
+        with at_work(self._settings().home):  # meanwhile, watched folders are not read
             while state := self._busy_state():
                 try:
                     self._advance(state)
@@ -162,7 +164,7 @@ class TabReading:
             return self.state
 
     def _advance(self, state: ReadingState) -> None:
-        """Do the next step: parse a file, describe the documents, wait for a model, or read all documents."""
+        """Do the next step: parse a file, find facts about the documents, wait for a model, or read all documents."""
         if new := next((d for d in state.documents if not d.document and not d.error), None):
             self._parse(new)
         elif not (ids := list(dict.fromkeys(d.document for d in state.documents if d.document))):
@@ -191,7 +193,7 @@ class TabReading:
                 new.part, new.parts, new.characters = event.part, event.pages, event.characters
 
     def _describe(self, state: ReadingState, ids: Sequence[str]) -> None:
-        """Find the names and lengths of the documents, and questions that they answer."""
+        """Find the names and lengths of the documents, and suggest questions that the documents answer."""
         for event in self._events(_describing(ids, state.wanted.until), self._library_worker, lambda: _is(self, state)):
             if isinstance(event, ReadDocument):
                 for document in (d for d in state.documents if d.document == event.document):
@@ -202,7 +204,9 @@ class TabReading:
         self._enter(state, "reading")
 
     def _make_ready(self, state: ReadingState, ids: Sequence[str]) -> None:
-        """Make the documents ready. For texts of moderate length, then read their passages ahead too."""
+        """Make the documents ready for questions. If they are not read whole and not too long, then read their passages
+        ahead too.
+        """
         self._enter(state, "reading")
         more = sum(document.characters for document in state.documents) <= MAX_PASSAGES_READ
         job = _making_ready(ids, state.wanted.until, more)
@@ -223,7 +227,9 @@ class TabReading:
     def _events(
         self, job: SessionJob, worker: EngineWorker, is_wanted: Callable[[], bool], yielding: bool = False
     ) -> Iterator[Any]:
-        """Run a job and yield its events. Raises Cancelled once it is no longer wanted, or a question came."""
+        """Run a job and yield its events. Raises Cancelled once the job is no longer wanted, or when a question
+        arrives.
+        """
         self.state.progress = None
         stream = worker.submit(job, yielding=yielding)
         for event in stream:
@@ -236,12 +242,12 @@ class TabReading:
 
 
 def _unread(source: str, document: str) -> ReadDocument:
-    """Returns a document that was not described yet; a file has its name at once."""
+    """Returns the ReadDocument of a source about which nothing is known yet. A file already has its name."""
     return ReadDocument(source, "" if document else Path(source).name, document)
 
 
 def _is(reading: TabReading, state: ReadingState) -> bool:
-    """True while ``state`` is the current target's and reading was not stopped."""
+    """True while ``state`` belongs to the current target, and reading has not ended or been stopped."""
     return reading.state is state and state.busy
 
 

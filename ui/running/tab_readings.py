@@ -1,4 +1,4 @@
-"""Holds the read-ahead of each tab of the window."""
+"""Holds the TabReading of each tab of the window."""
 
 import threading
 from collections.abc import Callable

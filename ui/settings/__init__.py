@@ -1,1 +1,1 @@
-"""The settings page and, in it, the memory page."""
+"""The settings page, which includes the memory page."""

@@ -1,4 +1,4 @@
-"""Renders the memory bars and the page map of an answer as HTML."""
+"""Renders memory bars, and the page map of an answer (where its KV pages are), as HTML."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class BarPart(NamedTuple):
 
 
 def bar(title: str, parts: Sequence[BarPart], note: str = "") -> str:
-    """Returns a bar of all ``parts`` with a legend of their sizes."""
+    """Returns a bar that shows all ``parts``, with a legend of their sizes."""
     parts = [part._replace(nbytes=max(0, part.nbytes)) for part in parts]
     total = sum(part.nbytes for part in parts) or 1
     pieces = "".join(f'<i class="lc-{p.kind}" style="width:{100 * p.nbytes / total:.2f}%"></i>' for p in parts)
@@ -45,10 +45,10 @@ def page_cells(report: dict[str, Any], title: str) -> str:
     page_map = report["kv"]["map"]
     where, reused = page_map["where"], page_map["reused"]
     mass = [*page_map["looks"], *[0.0] * len(where)][: len(where)]
-    mass[:SINK_PAGES] = [0.0] * len(mass[:SINK_PAGES])  # sinks get attention whatever their text
+    mass[:SINK_PAGES] = [0.0] * len(mass[:SINK_PAGES])  # sinks always get much attention, whatever their text is
     group = max(1, ceil(len(where) / MAX_CELLS))
     starts = range(0, len(where), group)
-    max_mass = max((sum(mass[i : i + group]) for i in starts), default=0.0)  # 0 where attention was not recorded
+    max_mass = max((sum(mass[i : i + group]) for i in starts), default=0.0)  # 0 if attention was not recorded
     cells = "".join(_cell(where, mass, reused, i, group, max_mass) for i in starts)
     text = summary(where, mass, reused, title)
     if report["kv"].get("engine") == "llama.cpp":
@@ -60,8 +60,8 @@ def page_cells(report: dict[str, Any], title: str) -> str:
 def summary(where: str, mass: Sequence[float], reused: int, title: str) -> str:
     """Returns the page map as text.
 
-    ``where`` has a letter for each page, for its tier; ``mass`` has the attention mass of each page. The first
-    ``reused`` pages were kept from before.
+    ``where`` has one letter for each page, which names the page's tier. ``mass`` has the attention mass of each page.
+    The first ``reused`` pages were kept from before.
     """
     counts = Counter(where)
     tiers = {"d": "on the device", "h": "in RAM beside it", "s": "on disk", "p": "kept in part", "x": "dropped"}

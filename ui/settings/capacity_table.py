@@ -1,4 +1,4 @@
-"""Renders the longest context that fits into memory, for each precision of the KV cache, as a table."""
+"""Renders a table with the longest context that fits into memory, for each precision of the KV cache."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ from localctx.ui.render import escape
 
 
 def table(report: dict[str, Any]) -> str:
-    """Returns a table of codecs: bytes per token, size of the reported context, and the longest context that fits."""
+    """Returns a table with a row for each codec: bytes per token, the size of the context in the ``report``, and the
+    longest context that fits.
+    """
     head = ("precision", "bytes per token", f"{report['context']:,} tokens", "longest context in memory")
     rows = [
         (

@@ -26,9 +26,8 @@ Choices = list[tuple[str, str]]
 
 
 def engine_of(settings: Settings) -> EngineName:
-    """Returns the engine of the settings' model, or torch if the model cannot be read.
-
-    In that case its plan shows the error.
+    """Returns the engine of the model in the settings. If the model cannot be read, returns torch; the memory page then
+    shows the error when it plans with torch.
     """
     try:
         return choose_engine(settings.model, settings.engine)
@@ -37,9 +36,10 @@ def engine_of(settings: Settings) -> EngineName:
 
 
 def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Returns (label, name) of each codec of an engine, and of the ``chosen`` one if the engine lacks it.
+    """Returns (label, name) of each codec of an engine. If the engine does not have the ``chosen`` codec, it is added
+    at the end.
 
-    ``results`` has measured quality by codec.
+    ``results`` has the measured quality, by codec.
     """
     if engine == "torch":
         codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
@@ -55,13 +55,15 @@ def codec_choices(engine: EngineName, chosen: str, results: Mapping[str, dict[st
 
 
 def keeper_choices(engine: EngineName, results: Mapping[str, dict[str, Any]]) -> Choices:
-    """Returns (label, name) of each keeper (eviction policy) of an engine. ``results`` has measured quality."""
+    """Returns (label, name) of each keeper (eviction policy) of an engine. ``results`` has the measured quality, by
+    codec and keeper.
+    """
     offered = [keep for keep in KEEPER_LABELS if engine == "torch" or keep.partition(":")[0] in LLAMA_KEEPERS]
     return [(f"{keep}: {KEEPER_LABELS[keep]}{_keeper_quality(results, keep)}", keep) for keep in offered]
 
 
 def _quality(measured: dict[str, Any] | None) -> str:
-    """Returns a measured quality as one line."""
+    """Returns a measured quality in a few words."""
     if not measured:
         return "not measured on this computer"
     marks = [mark for needles in measured["needles"].values() for mark in needles.values()]
@@ -73,7 +75,7 @@ def _quality(measured: dict[str, Any] | None) -> str:
 
 
 def _keeper_quality(results: Mapping[str, dict[str, Any]], keep: str) -> str:
-    """Returns the last measured quality of a keeper, whatever its codec was."""
+    """Returns the last measured quality of a keeper, with any codec."""
     measurements = [(m["measured"], name, m) for name, m in results.items() if name.endswith(f" {keep}")]
     if keep == "full":
         return ""

@@ -1,4 +1,6 @@
-"""Builds the memory part of the settings: memory in use, the page map of a conversation, codec and keeper, capacity."""
+"""Builds the memory page, a part of the settings. It shows the memory in use, the page map of an answer, the choice of
+codec and keeper, and the capacity.
+"""
 
 import time
 from collections.abc import Generator, Iterator
@@ -24,9 +26,9 @@ from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
 if TYPE_CHECKING:
     from localctx.session import Session
 
-OUTER_TAB, TAB = "Settings", "Advanced"  # the page is a part of the settings
+OUTER_TAB, TAB = "Settings", "Advanced"  # this page is a part of the settings page
 REFRESH_INTERVAL = 2  # seconds between two measurements of memory
-DEFAULT_VARIANTS = ["int8", "k8v4", "int4"]  # measured unless others are chosen
+DEFAULT_VARIANTS = ["int8", "k8v4", "int4"]  # these are measured unless the user chooses others
 
 
 class MemoryPage:
@@ -39,7 +41,7 @@ class MemoryPage:
         """Build the bars, the page map, the choice of codec and keeper, and the capacity table."""
         self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
         self.page = gr.State("")  # the last selected page of the settings
-        self.map_key = gr.State(None)  # chat and message of the report whose map is shown
+        self.map_key = gr.State(None)  # chat and message of the answer whose page map is shown
         gr.Markdown("### Memory")
         self.bars = gr.HTML("", elem_id="bars")
         gr.Markdown("### This conversation in memory")
@@ -48,7 +50,8 @@ class MemoryPage:
         self.message = gr.HTML("", elem_id="memory-said")
         with gr.Row(equal_height=False):
             with gr.Column(min_width=320):
-                settings = self._window.settings  # gradio may lose updates of hidden components
+                # visible from the start, because gradio may lose updates of hidden components
+                settings = self._window.settings
                 codecs = codec_choices(engine_of(settings), settings.kv, {})
                 self.codec = gr.Radio(codecs, value=settings.kv, label="Memory precision", elem_id="codec")
             with gr.Column(min_width=320):
@@ -116,14 +119,14 @@ class MemoryPage:
         return gr.Timer(active=_is_shown(inner, selected))
 
     def _tab_selected(self, chat: str, inner: str, selected: gr.SelectData) -> Iterator[Updates]:
-        yield gr.skip()  # a generator without a value would clear all its outputs
+        yield gr.skip()  # gradio clears all outputs of a generator that yields nothing
         if _is_shown(inner, selected):
             yield self._live(chat, None)
             yield self._choices()
             yield self._plan()
 
     def _live(self, chat: str, map_key: Any) -> Updates:
-        """Returns updates of the bars, and of the page map if it changed."""
+        """Returns updates of the memory bars, and of the page map if there is a newer answer."""
         updates: Updates = {self.bars: self._bars()}
         report = self._window.answer_worker.last_report(chat)
         key = (report["chat"], report["message"]) if report else ("", None)
@@ -162,9 +165,10 @@ class MemoryPage:
         return f'<div class="lc-bars">{"".join(drawn)}{self._disk()}</div>'
 
     def _kv_note(self) -> str:
-        """Returns the note below the RAM bar: the sizes of KV mapped from the store and of KV spilled to disk.
+        """Returns the note below the RAM bar: the size of the KV that is mapped from the store, and of the KV that is
+        spilled to disk.
 
-        Without either, it is the size of the last answer's KV.
+        If there is neither, the note gives the KV size of the last answer.
         """
         kv, last = self._window.answer_worker.in_use.kv, self._window.answer_worker.last_report()
         places = [(kv.get("kept", 0), "of the cache used from disk"), (kv.get("disk", 0), "spilled to disk")]
@@ -190,7 +194,9 @@ class MemoryPage:
     # Codec and keeper
 
     def _choices(self) -> Updates:
-        """Returns updates of the codecs and keepers with their measured quality, and of the documents."""
+        """Returns updates of the lists to choose from: the codecs and keepers, with their measured quality, and the
+        documents.
+        """
         s, over, engine = self._window.settings, overrides(), engine_of(self._window.settings)
         results = self._results()
         return {
@@ -203,12 +209,13 @@ class MemoryPage:
                 info=KEEPER_INFO[engine],
                 interactive="keep" not in over,
             ),
-            self.gate: gr.update(visible=engine == "torch"),  # measuring needs torch's pages
+            self.gate: gr.update(visible=engine == "torch"),  # quality can be measured only with the torch engine
             self.document: gr.update(choices=self._window.document_choices()),
         }
 
     def _plan(self) -> Updates:
-        from localctx.engine.planning.capacity import plan_memory  # imports torch: show the page first
+        # imported late, because it imports torch, and the page is shown first
+        from localctx.engine.planning.capacity import plan_memory
 
         results = self._results()
         try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from localctx.session import Session
 
 TAB, ADVANCED_TAB = "Settings", "Advanced"
-CONFIRMATION = "delete everything"  # the user must type this
+CONFIRMATION = "delete everything"  # the user must type these words before everything is deleted
 _SET_APPEARANCE = """(how) => {
   const system = matchMedia('(prefers-color-scheme: dark)').matches
   const inUrl = new URLSearchParams(location.search).has('__theme')
@@ -32,18 +32,18 @@ _RELOAD = "() => location.assign(location.pathname)"
 
 
 class SettingsPage:
-    """The page, built inside a gr.Blocks."""
+    """The settings page, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
 
     def build(self, build_memory: Callable[[], None] | None = None) -> None:
-        """Build a page with the common settings and the data folder, and a page with all others.
+        """Build two pages: one with the common settings and the data folder, and one with all other settings.
 
         ``build_memory`` builds the memory part of the second page.
         """
         self.fields: dict[str, Any] = {}
-        self.shown = gr.State(None)  # the values last written to the fields
+        self.shown = gr.State(None)  # the values that were last shown in the fields
         with gr.Tabs(elem_id="settings-pages") as self.pages:
             with gr.Tab("General"):
                 self._build_general()
@@ -94,7 +94,7 @@ class SettingsPage:
 
         ``saved_elsewhere`` are events of other pages that change settings.
         """
-        slow = QUIET | {"concurrency_limit": None}  # the worker has a queue of its own
+        slow = QUIET | {"concurrency_limit": None}  # no limit here, because the worker has its own queue
         fields = list(self.fields.values())
         appearance = self.fields["appearance"]
         everything = [*fields, self.data, self.shown]
@@ -117,7 +117,9 @@ class SettingsPage:
         return self._show(shown) if selected.value == TAB else gr.skip()
 
     def _show(self, shown: dict[str, Any] | None = None) -> Updates:
-        """Returns updates of the data folder and of fields that differ from ``shown``. Text typed elsewhere stays."""
+        """Returns updates of the data folder, and of the fields whose values differ from ``shown``. Text typed in other
+        fields stays.
+        """
         settings, over = vars(self._window.settings), overrides()
         changed = [f for f in FIELDS if shown is None or settings[f.name] != shown[f.name]]
         updates = {self.fields[f.name]: self._field(f, settings[f.name], f.name in over) for f in changed}
@@ -184,7 +186,7 @@ class SettingsPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Progress("deleting", 0, 0)
             window.batches.forget()
-            for download in window.downloads.all if models else ():  # a running one holds its folder
+            for download in window.downloads.all if models else ():  # a running download uses its folder of models
                 window.downloads.cancel(download.name)
             with window.answer_worker.drained(), window.library_worker.drained():
                 window.answer_worker.clear_reports()
@@ -205,7 +207,7 @@ class SettingsPage:
 
 
 def _embedders(folder: Path) -> list[tuple[str, str]]:
-    """Returns labels, with size and licence, and names of the embedders to choose from."""
+    """Returns (label, name) of the embedders to choose from. The labels have the size and the licence."""
     local = {m.name: m for m in list_installed(folder) if m.state == "ready"}
     choices = [("none", "none")]
     for e in load_catalog().values():

@@ -1,1 +1,1 @@
-"""The document viewer beside the chat, which shows the pages of the file."""
+"""The document viewer beside the chat, which shows the pages of a document."""

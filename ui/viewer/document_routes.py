@@ -1,6 +1,7 @@
 """Answers the viewer's HTTP requests: a page or section as JSON, a page as an image, a search for words.
 
-A request names a document by its id and a page by its number, never a file. Responses forbid browsers to store them.
+A request names a document by its id and a page by its number; it cannot name a file. Responses tell browsers not to
+store them.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ def add_routes(app: FastAPI, window: AppWindow) -> None:
 
 
 class ViewerPages:
-    """Answers the viewer's HTTP requests from the store of a window. For an unknown document, the answer is 404."""
+    """Answers the viewer's HTTP requests from the store of a window. For an unknown document, the status is 404."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window, self._drawn = window, DrawnPages()
@@ -45,8 +46,9 @@ class ViewerPages:
     def part(self, document: str, at: int = 0, number: int = 0, label: str | None = None) -> Response:
         """Returns one page or section as JSON, with its text and word boxes.
 
-        It is the one with ``label`` if given, else number ``number`` (from 1), else the one with the character ``at``.
-        A word box has the word's start and end in the text, and its edges in 65,535ths of the page's width and height.
+        Chooses the part with the ``label`` if it is given, else the part with the ``number`` (from 1), else the part
+        that has the character ``at``. A word box has the word's start and end in the text, and its edges in 65,535ths
+        of the page's width and height.
         """
         try:
             with self._window.store() as store:
@@ -63,7 +65,7 @@ class ViewerPages:
             return Response(status_code=503, headers=_UNSTORED)
 
     def search(self, document: str, words: str = "") -> Response:
-        """Returns the places of ``words`` in the document's text: start and end of each hit."""
+        """Returns, as JSON, where ``words`` occur in the document's text: the start and end of each hit."""
         try:
             with self._window.store() as store:
                 stored = store.documents.stored(document)
@@ -74,7 +76,7 @@ class ViewerPages:
         return JSONResponse({"hits": viewer_parts.find_words(stored.text, words)}, headers=_UNSTORED)
 
     def image(self, document: str, number: int) -> Response:
-        """Returns page ``number``, from 1, of a PDF as a PNG."""
+        """Returns the page ``number`` (from 1) of a PDF as a PNG image."""
         try:
             with self._window.store() as store:
                 if not (stored := store.documents.stored(document)) or not page_source.has_pages(stored.row):
@@ -89,7 +91,9 @@ class ViewerPages:
         return Response(drawing.png, media_type="image/png", headers=_UNSTORED)
 
     def _look(self, store: Store, shown: "_ShownPart") -> "tuple[_Look, str]":
-        """Returns the page's size and word boxes (empty if it cannot be drawn), and a notice that says why."""
+        """Returns the size and the word boxes of the page. If the page cannot be drawn, both are empty, and a notice
+        that says why is also returned.
+        """
         document, index = shown.document, shown.index
         if not page_source.has_pages(document.row):
             return _Look(), ""
@@ -128,7 +132,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _ShownPart:
-    """A part of a document, with its index among ``total`` parts."""
+    """The part of a document that the viewer shows. ``index`` is its index among the ``total`` parts."""
 
     document: StoredDocument
     part: DocumentPart
@@ -136,7 +140,7 @@ class _ShownPart:
     total: int
 
     def json(self, look: _Look, notice: str) -> dict[str, Any]:
-        """Returns the JSON that the viewer shows."""
+        """Returns the JSON from which viewer.js shows the part."""
         part = self.part
         return {
             "document": self.document.id,

@@ -15,7 +15,7 @@ from localctx.ui import render
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.window import QUIET, AppWindow, Updates
 
-MAX_QUOTED = 2_000  # characters of a selection that are put into the question
+MAX_QUOTED = 2_000  # most characters of a selection that are put into the question
 _WITH_REQUEST = "(_, ...others) => [document.querySelector('#viewer').dataset.request, ...others]"
 _TO_QUESTION = """() => setTimeout(() => {
     const box = document.querySelector('#question textarea')
@@ -29,7 +29,8 @@ def open_link(
 ) -> str:
     """Returns a button that opens the document with this id at characters ``start..end``.
 
-    Its label is ``text``, or ``name`` if that is "". With ``marked`` ranges, only these are marked in the document.
+    The label of the button is ``text``, or ``name`` if ``text`` is "". If ``marked`` ranges are given, only these are
+    marked in the document.
     """
     marks = " ".join(f"{a}-{b}" for a, b in marked)
     opens = f'{render.opener(document, name, start, end)} data-marks="{marks}"'
@@ -37,7 +38,7 @@ def open_link(
 
 
 class DocumentViewer:
-    """Handles the requests of the viewer, built inside a gr.Blocks."""
+    """Handles the requests of the viewer. Its components are built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow, about: ChatDocuments) -> None:
         self._window, self._about = window, about
@@ -60,7 +61,9 @@ class DocumentViewer:
         asked.then(about.save, [chat, *about.outputs], None, api_visibility="private").then(js=_TO_QUESTION)
 
     def _use(self, request: str, question: dict[str, Any], documents: list[str], library: str, until: str) -> Updates:
-        """Put a selection into the question, or make the chat read a document only up to it."""
+        """Put the words selected in the viewer into the question, or make the chat read the document only up to the
+        selection.
+        """
         wanted = json.loads(request)
         with self._window.store() as store:
             stored = store.documents.stored(wanted["document"])
@@ -74,7 +77,9 @@ class DocumentViewer:
         return self._updates(documents, library, until) | {self._question: gr.update(value=value)}
 
     def _updates(self, documents: Sequence[str], library: str, until: str) -> Updates:
-        """Returns updates that show the chat, about these documents, read up to ``until``."""
+        """Returns updates that show the chat page with these documents as sources, which are read up to the mark
+        ``until``.
+        """
         about = self._about
         chosen = {about.library: library, self._tabs: gr.update(selected="chat")}
         return about.choose(documents) | about.read_until(until) | chosen

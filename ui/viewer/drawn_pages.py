@@ -1,4 +1,6 @@
-"""Caches in memory the PDF pages drawn for the viewer: the most recently used ones, up to MAX_BYTES."""
+"""Caches in memory the PDF pages that were drawn for the viewer. The most recently used pages are kept, up to
+MAX_BYTES.
+"""
 
 import threading
 import time
@@ -9,11 +11,14 @@ from localctx.errors import DocumentError
 from localctx.library.parsers.sandbox import PageDrawing
 
 MAX_BYTES = 48 << 20
-RETRY_SECONDS = 30  # until a page that could not be drawn is tried again: the machine may have been busy
+# seconds until a page that could not be drawn is tried again, because the machine may have been busy
+RETRY_SECONDS = 30
 
 
 class DrawnPages:
-    """Caches drawings by document and page. One page is drawn at a time, because drawing keeps a processor busy."""
+    """Caches drawn pages by document and page number. Only one page is drawn at a time, because drawing keeps a
+    processor busy.
+    """
 
     def __init__(self) -> None:
         self._lock, self._drawn = threading.Lock(), OrderedDict[tuple[str, int], PageDrawing]()
@@ -22,7 +27,8 @@ class DrawnPages:
     def get(self, document: str, number: int, draw: Callable[[], PageDrawing]) -> PageDrawing:
         """Returns page ``number`` of a document from the cache, or calls ``draw()`` to draw it.
 
-        Raises DocumentError. A failure is raised again for RETRY_SECONDS without another try.
+        Raises DocumentError if the page cannot be drawn. For RETRY_SECONDS after a failure, the same error is raised
+        without another attempt.
         """
         with self._lock:
             key = document, number

@@ -10,14 +10,16 @@ from localctx.store.documents import StoredDocument
 
 SECTION = 6_000  # most characters of a section
 _SHORTEST = SECTION // 2
-_BREAKS = ("\n\n", "\n", " ")  # where a section may end, best first
+_BREAKS = ("\n\n", "\n", " ")  # texts after which a section may end, best first
 _SHEET = re.compile(r"\bsheet\s+(\d{1,9})\)?$")
 MAX_HITS = 1_000
 
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """A page or section: characters ``start..end`` of a document, its ``label``, and its ``heading`` or ""."""
+    """A page or section of a document: the characters ``start..end``. ``heading`` is the heading above the text, or
+    "".
+    """
 
     start: int
     end: int
@@ -28,8 +30,8 @@ class DocumentPart:
 def divide(document: StoredDocument) -> list[DocumentPart]:
     """Returns the pages of a PDF, or the sections of any other document.
 
-    A section begins at a span, such as a heading, row or slide, if one is near enough, else after a paragraph, line or
-    word.
+    A section begins at the start of a span, such as a heading, row or slide, if one is near enough. Otherwise it begins
+    after a paragraph, a line or a word.
     """
     pages = [span for span in document.spans if span.kind == "page"]
     if pages and has_pages(document.row):
@@ -53,9 +55,10 @@ def _sections(text: str, starts: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _end(text: str, at: int, starts: Sequence[int]) -> int:
-    """Returns the end of the section that begins ``at``, at most SECTION characters long.
+    """Returns the end of the section that begins at ``at`` and has at most SECTION characters.
 
-    It is the last of ``starts`` in its second half, else after a paragraph, a line or a word there.
+    The section ends at the last of ``starts`` in its second half or, if there is none, after a paragraph, a line or a
+    word there.
     """
     first, last = at + _SHORTEST, at + SECTION
     before = bisect_right(starts, last)
@@ -66,14 +69,17 @@ def _end(text: str, at: int, starts: Sequence[int]) -> int:
 
 
 def part_at(parts: Sequence[DocumentPart], position: int) -> int:
-    """Returns the index of the part with the character at ``position``; the last one if empty pages start there."""
+    """Returns the index of the part with the character at ``position``; if empty pages start there too, the last of
+    these parts.
+    """
     return max(0, bisect_right([part.start for part in parts], position) - 1)
 
 
 def part_called(parts: Sequence[DocumentPart], label: str) -> int | None:
-    """Returns the index of the part with this label, else with this number (from 1), or None.
+    """Returns the index of the part with this label. If no part has the label and it is a number, returns the index of
+    the part with this number (from 1). Returns None if there is no such part.
 
-    ``sheet 6``, also at the end of a label, is the sixth part.
+    A label that is or ends with ``sheet 6`` names the sixth part.
     """
     wanted = label.strip().casefold()
     if sheet := _SHEET.search(wanted):
