@@ -1,4 +1,7 @@
-"""File names as text. A name may contain bytes that are not UTF-8, which Python represents as lone surrogates."""
+"""Converts file names to text that can be printed or stored, and back.
+
+A name may contain bytes that are not UTF-8. Python represents them as lone surrogates, which cannot be encoded.
+"""
 
 import os
 import re

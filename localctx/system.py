@@ -132,8 +132,8 @@ def link(path: Path, target: Path) -> None:
 
 
 def limit_process(seconds: int, memory: int) -> None:
-    """Limit this process to ``seconds`` of processor time since its start and ``memory`` bytes of address space,
-    without core files and without writing to files. Limits that the system lacks are skipped: all of them on Windows,
+    """Limit this process to ``seconds`` of processor time since its start and ``memory`` bytes of address space. It may
+    write no core files and no other files. Limits that the system lacks are skipped: all of them on Windows,
     some on macOS.
 
     ``child_process.ChildWatch`` checks time and memory on all systems.

@@ -39,8 +39,8 @@ class LoraLinear(nn.Module):
         self.b = nn.ParameterList(nn.Parameter(torch.zeros(len(w), rank)) for w in weights)
 
     def forward(self, x: Tensor, adapted: bool) -> Tensor:
-        """Returns the outputs of all layers, concatenated: [T, out] for x [T, in]. The adapters apply if ``adapted`` is
-        True.
+        """Returns the outputs of the linear layers joined here (such as q, k and v), concatenated: [T, out] for their
+        input x [T, in]. The adapters apply if ``adapted`` is True.
         """
         out = functional.linear(x, self.weight, self.bias)
         if not adapted:

@@ -128,5 +128,5 @@ class Bench:
 
 
 def extra_tokens(repeat: int) -> int:
-    """Returns the greatest number of tokens that are read after a context."""
+    """Returns the number of tokens that the longest measurement reads after its context."""
     return max(QUESTION_TOKENS, 1 + repeat * (DECODE_TOKENS + 1))

@@ -32,8 +32,8 @@ class PersistablePeer(Protocol):
         """Write the engine's state after reading ``tokens`` to ``path``. Returns False if this fails."""
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Restore the engine's state after reading ``tokens`` from ``path``. If ``path`` does not have this state,
-        resets the engine and returns False.
+        """Restore the state that the engine had after it read ``tokens``; the file ``path`` has it. If the file has
+        another state, resets the engine and returns False.
         """
 
 

@@ -26,7 +26,7 @@ def reading(label: str, stop: int, start: int = 0, repeated: bool = False) -> Be
 
 
 def decoding(label: str, context: int) -> BenchStep:
-    """Returns a step of decoding after ``context`` tokens."""
+    """Returns the step in which the benchmark decodes after a context of ``context`` tokens."""
     return BenchStep(f"{label} decoding", _DECODE_UNITS * (1 + context / _ATTENTION_TOKENS))
 
 

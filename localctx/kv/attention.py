@@ -48,7 +48,7 @@ class _AttentionCall:
 
     @property
     def observes_page_mass(self) -> bool:
-        """True if the keeper observes the mass of each page."""
+        """True if the keeper observes the attention mass of each page."""
         return self.observation is Observation.PAGE_MASS
 
     @property

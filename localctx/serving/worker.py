@@ -165,7 +165,7 @@ class EngineWorker:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Two numbers: of waiting jobs, and of running jobs."""
+        """The number of waiting jobs, and the number of running jobs."""
         with self._changed:
             return len(self._queue), len(self._running)
 

@@ -149,7 +149,7 @@ def paths_meant(query: str) -> tuple[str, str]:
 
 
 def fill_files(db: Database) -> None:
-    """Add missing rows to the table of files: each current document without a file gets a file with the document's
+    """Add missing rows to the table of files: each current document without a file gets a row with the document's
     path, unless that path has another document.
     """
     db.execute(

@@ -48,7 +48,7 @@ class ListedModel:
 
     @property
     def name(self) -> str:
-        """The value of the setting ``model``."""
+        """The value of the setting ``model`` that chooses this model."""
         return self.entry.name
 
 

@@ -106,7 +106,7 @@ def first_shown(messages: Sequence[Message], count: int = RECENT) -> int:
 
 
 def earlier_button(first: int) -> Any:
-    """Returns an update of the button that shows earlier messages. The ``first`` messages are hidden."""
+    """Returns an update of the button that shows earlier messages. ``first`` is the number of hidden messages."""
     return gr.update(visible=first > 0, value=f"Show earlier messages ({first:,})")
 
 

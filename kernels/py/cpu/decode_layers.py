@@ -102,9 +102,9 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
     The LayerChanges apply to the tokens whose indices are ``changed``. ``eps``, ``cos`` and ``sin`` are those of
     ``enter``, and ``pages`` are LayerPages.
 
-    Returns four arrays. The new keys [layers, n, H, D] and values [layers, n, H, Dv] are also written to the open
-    pages. Then come the indices of the selected pages [selecting layers, H, count], and the share of attention of each
-    page that was seen [recorded layers, Hq, pages].
+    Returns four arrays: the new keys [layers, n, H, D]; the new values [layers, n, H, Dv]; the indices of the selected
+    pages [selecting layers, H, count]; and the share of its attention that each query head gave to each page [recorded
+    layers, Hq, pages]. The new keys and values are also written to the open pages.
     """
     layers, n = len(weights), len(x)
     sealed, tails, y, biases, selection, recorded = pages

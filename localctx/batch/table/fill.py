@@ -1,4 +1,4 @@
-"""Fills a table with this computer's model."""
+"""Fills a table of answers: the local model answers the question of each column about each document."""
 
 from collections.abc import Sequence
 

@@ -53,8 +53,8 @@ def find_outdated(store: "Store", documents: Sequence[str] = ()) -> "list[Outdat
 
 
 def count_outdated(store: "Store", newest: Collection[str]) -> str:
-    """Returns a line that counts the stored texts that the new versions ``newest`` (ids) made outdated, or "" if there
-    are none.
+    """Returns a line that counts outdated stored answers and summaries, or "" if there are none. They rest on older
+    versions of the documents ``newest`` (ids), and on sentences that have changed.
     """
     from localctx.library.compare.outdated import older_versions, outdated_texts
 

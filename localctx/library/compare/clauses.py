@@ -78,7 +78,9 @@ class _Side:
                 yield self._after(cut)
 
     def parts(self, contexts: set[tuple[str, ...]]) -> list[list[Word]]:
-        """Returns the words of each clause. The text is cut wherever the words around are one of ``contexts``."""
+        """Cut the text into clauses, and return the words of each. A cut is made between two words if the words
+        around it, or those after it, are in ``contexts``.
+        """
         inside = (i for i in range(1, len(self._words)) if self._context(i) in contexts or self._after(i) in contexts)
         parts = [self._words[a:b] for a, b in pairwise((0, *inside, len(self._words)))]
         return [part for part in parts if any(word.key not in _MARKS for word in part)]

@@ -46,7 +46,8 @@ class ClauseVersion:
     """A clause in one of the two versions: the characters ``start..end`` of the document's text, which are ``text``.
 
     ``page`` is the label of the clause's page, or a name such as ``slide 3`` or ``row 12``. ``heading`` is the heading
-    above the clause. Both may be None; ``paragraph`` then says where the clause is, as a number of lines with text.
+    above the clause. If both are None, ``paragraph`` says where the clause is: the number of its line, not counting
+    empty lines.
     ``number`` is the clause's own number, or "".
     """
 

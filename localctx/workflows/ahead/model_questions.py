@@ -1,4 +1,4 @@
-"""Suggests questions about a document with the model, if it is large enough, and stores them with the document."""
+"""Has the model suggest questions about a document, and stores them with it. Small models are not used for this."""
 
 import re
 from collections.abc import Sequence

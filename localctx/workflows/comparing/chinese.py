@@ -1,4 +1,4 @@
-"""The rules for comparing questions in Chinese."""
+"""The rules that recognize Chinese questions that compare documents."""
 
 # ruff: noqa: RUF001
 

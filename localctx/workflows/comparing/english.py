@@ -1,4 +1,4 @@
-"""The rules for comparing questions in English."""
+"""The rules that recognize English questions that compare documents."""
 
 from localctx.workflows.comparing.rules import Found, Order, Rules, either
 from localctx.workflows.comparing.subjects import Subject, named_subject

@@ -1,4 +1,4 @@
-"""The rules for comparing questions in French."""
+"""The rules that recognize French questions that compare documents."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The rules for comparing questions in German."""
+"""The rules that recognize German questions that compare documents."""
 
 from localctx.workflows.comparing.rules import Found, Order, Rules, either
 from localctx.workflows.comparing.subjects import Subject
