@@ -106,10 +106,12 @@ class RecentlyDeleted:
         return self.listed(), line
 
     def _forget(self, chosen: list[int]) -> tuple[Any, str]:
+        if not chosen:
+            return self.listed(), ""
         with self._window.store() as store:
             store.forget_deleted(only=chosen)
             store.erase()
-        return self.listed(), render.note("Deleted for good", "done") if chosen else ""
+        return self.listed(), render.note("Deleted for good", "done")
 
 
 def restored_line(store: Store, deletions: Sequence[int]) -> str:

@@ -105,13 +105,13 @@ def ask_side_by_side(
 ) -> Iterator[tuple[Asked, dict[str, Any]]]:
     """Yield each question with its report, as answers are complete: several are generated in one forward pass.
 
-    If ``persist``, the texts are kept, so that each is read once.
+    If ``persist``, the texts are kept, and questions are asked one by one, so that each text is read once.
     """
     scheduler, waiting, running = Scheduler(session.forward_each), list(asked)[::-1], {}
     session.model  # noqa: B018 (loaded before the first question)
     with tempfile.TemporaryDirectory() as folder:
         while waiting or running:
-            while waiting and len(running) < PARALLEL:
+            while waiting and len(running) < (1 if persist else PARALLEL):
                 one = waiting.pop()
                 file = Path(folder) / f"{len(waiting)}.txt"
                 file.write_text(one.paragraph, encoding="utf-8")
