@@ -104,6 +104,7 @@ def run(settings: Settings, host: str, port: int, max_parallel: int, on_ready: C
     window = AppWindow(settings, max_parallel)
     uploads.make_upload_folder(window)
     window.watcher.start()
+    window.table.start()
     window.indexer.wake()
     try:
         pages = BrowserAccess(mount(window, host, port), (*LOOPBACK, name), key, port)

@@ -22,6 +22,7 @@ from localctx.ui.running.batch_runs import BatchRuns
 from localctx.ui.running.model_downloads import ModelDownloads
 from localctx.ui.running.running_answers import RunningAnswers
 from localctx.ui.running.tab_readings import TabReadings
+from localctx.ui.running.table_keeper import TableKeeper
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -39,9 +40,9 @@ class AppWindow:
     """The state of one running window.
 
     ``answer_worker`` answers questions, ``library_worker`` reads files into the library, and ``upkeep_worker`` checks
-    or deletes stored data. ``batches`` runs the current batch, ``answers`` the running answers of chats, ``readings``
-    the reading ahead of each tab, and ``downloads`` the downloads of models. ``watcher``, once started, reads the files
-    of watched folders, and ``indexer`` makes documents searchable.
+    or deletes stored data. ``batches`` holds the current batch, ``answers`` the running answers of chats, ``readings``
+    the read-ahead of each tab, ``downloads`` the model downloads. ``watcher``, once started, reads the files of watched
+    folders, ``table`` keeps a table current, and ``indexer`` makes documents searchable.
     """
 
     def __init__(self, settings: Settings, max_parallel: int = MAX_PARALLEL) -> None:
@@ -56,6 +57,7 @@ class AppWindow:
             lambda: self.settings, self.library_worker, self.answer_worker, lambda: self.indexer.wake()
         )
         self.watcher = FolderWatcher(lambda: self.settings, self.library_worker, self.answer_worker)
+        self.table = TableKeeper(lambda: self.settings, self.store, self.batches, lambda: self.watcher.why_not_read())
         self.indexer = BackgroundIndexer(lambda: self.settings, self.library_worker)
         self._streams: dict[str, EventStream] = {}  # by tab
 
@@ -72,7 +74,7 @@ class AppWindow:
         """
         for item in items:
             self.answers.stop_and_wait(item)
-        with self.indexer.leaving_out(items), self.store() as store:
+        with self.table.leaving_out(items), self.indexer.leaving_out(items), self.store() as store:
             return [store.delete(kind, item) for item in items]
 
     def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
@@ -145,6 +147,7 @@ class AppWindow:
     def close(self) -> None:
         """Cancel all jobs and end the workers."""
         self.downloads.close()
+        self.table.close()
         self.batches.close()
         self.readings.close()
         self.answers.close()

@@ -163,12 +163,22 @@ class FolderWatcher:
 
     def _why_not(self, task: Task | None, running: bool) -> str:
         """Returns why a task must not start, or must stop if it is ``running``. Empty if it may run."""
-        settings, now = self._settings(), time.monotonic()
-        if is_at_work(settings.home):
-            self._worked = now
-            return "a question is being answered"
-        if task is None or not task.reads:
+        return self.why_not_read(running) if task and task.reads else self._who_works()
+
+    def _who_works(self) -> str:
+        """Returns that a question is being answered, or ""."""
+        if not is_at_work(self._settings().home):
             return ""
+        self._worked = time.monotonic()
+        return "a question is being answered"
+
+    def why_not_read(self, running: bool = False) -> str:
+        """Returns why no document must be read ahead now, or why that must stop if it is ``running``. Empty if it may
+        run.
+        """
+        if why_not := self._who_works():
+            return why_not
+        settings, now = self._settings(), time.monotonic()
         if now - self._worked < self._quiet:
             return "a question was just answered"
         return "" if settings.read_ahead == "always" else self._read_machine().why_not(running)

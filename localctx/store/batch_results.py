@@ -91,6 +91,12 @@ class BatchResults:
             for row in rows:
                 self.note_written(_row_name(table, row["path"]), row["document"], json.dumps(row))
 
+    def forget_table(self, table: str) -> None:
+        """Remove what ``note_written`` and ``note_rows`` recorded of the output table ``table``."""
+        start = _row_name(table, "")
+        where = "DELETE FROM written WHERE file = ? OR substr(file, 1, ?) = ?"
+        self._db.execute(where, [table, len(start), start])
+
     def tables(self) -> set[str]:
         """Returns the paths of the output tables whose rows ``note_rows`` recorded."""
         found = self._db.query("SELECT DISTINCT substr(file, 1, instr(file, char(10)) - 1) AS name FROM written")

@@ -195,6 +195,7 @@ class Store:
         self.watch_list.clear()
         with store_errors(self.home):
             self.collections.clear()
+            self.results.remove_document("")  # records of no document, such as a table that is kept current
         self.erase()
         return freed + before - self.file.stat().st_size
 

@@ -1,46 +1,39 @@
 """Renders the table of answers about library documents as HTML: a row for each document, a column for each question."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from localctx.batch.table.cells import AnswerCell, AnswerRow
 from localctx.batch.table.columns import TableColumn
+from localctx.batch.table.kept_table import news_line
+from localctx.batch.table.row_changes import RowChange
 from localctx.document_parts import tell_part
-from localctx.store.store import Store
 from localctx.ui.render import escape, opener
 from localctx.ui.running.batch_runs import STATES, BatchItem
 from localctx.ui.viewer.document_viewer import open_link
 
-if TYPE_CHECKING:  # importing torch takes seconds
-    from localctx.batch.table.cells import AnswerCell, AnswerRow
-
+MAX_NEWS = 10  # changes that are told; of more, only the number
 _TABLE = """<div class="lc-answers" tabindex="0" role="region" aria-label="Table"><table class="lc-table">
 <thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>
 <p class="lc-quiet">Click a value to see its sentence. Marked: no sentence holds the answer. Empty: not said.</p>"""
 
 
-def filled_rows(store: Store, columns: Sequence[TableColumn], items: Sequence[BatchItem]) -> "list[AnswerRow]":
-    """Returns the rows of the documents that have ended, with the values that a person corrected."""
-    from localctx.batch.table.corrections import all_corrections
-    from localctx.batch.table.table_file import AnswerTable
-
-    rows = AnswerTable(columns, lambda: all_corrections(store))
-    for item in items:
-        if item.entry:
-            rows.write(item.entry)
-        elif item.state == "failed":
-            rows.fail(item.job, item.detail)
-    return rows.in_order(item.job.path for item in items)
-
-
-def table_html(store: Store, columns: Sequence[TableColumn], items: Sequence[BatchItem]) -> str:
-    """Returns the table. Documents that have not ended have a row with their state."""
-    rows = {row.path: row for row in filled_rows(store, columns, items)}
+def table_html(columns: Sequence[TableColumn], items: Sequence[BatchItem], rows: Mapping[str, AnswerRow]) -> str:
+    """Returns the table with these ``rows`` (by path). Documents that have not ended have a row with their state."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("Document", *(c.name for c in columns)))
     body = "".join(_row(columns, item, rows.get(item.job.path)) for item in items)
     return _TABLE.format(heads=heads, body=body)
 
 
-def _row(columns: Sequence[TableColumn], item: BatchItem, row: "AnswerRow | None") -> str:
+def news_html(changes: Sequence[RowChange], items: Sequence[BatchItem]) -> str:
+    """Returns the changes of a table as a list, of which the first MAX_NEWS are shown; "" without changes."""
+    names = {item.job.path: item.name for item in items}
+    lines = [news_line(change, names) for change in changes[:MAX_NEWS]]
+    lines += [f"and {more:,} more"] if (more := len(changes) - MAX_NEWS) > 0 else []
+    listed = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<ul class="lc-news" role="status" aria-label="New in the table">{listed}</ul>' if lines else ""
+
+
+def _row(columns: Sequence[TableColumn], item: BatchItem, row: AnswerRow | None) -> str:
     head = f'<th scope="row">{open_link(item.job.source, item.name)}</th>'
     if not row or row.why:
         why = row.why if row else item.detail or STATES[item.state]
@@ -49,12 +42,12 @@ def _row(columns: Sequence[TableColumn], item: BatchItem, row: "AnswerRow | None
     return f"<tr>{head}{''.join(_cell(row, cell, kinds[cell.column]) for cell in row.cells)}</tr>"
 
 
-def _cell(row: "AnswerRow", cell: "AnswerCell", kind: str) -> str:
+def _cell(row: AnswerRow, cell: AnswerCell, kind: str) -> str:
     css = " lc-figure" * (kind in ("number", "money")) + " lc-doubtful" * (cell.state == "unsure")
     return f'<td class="lc-value{css}" data-of="{escape(cell.column)}">{_value(row, cell)}</td>'
 
 
-def _value(row: "AnswerRow", cell: "AnswerCell") -> str:
+def _value(row: AnswerRow, cell: AnswerCell) -> str:
     if cell.state == "unsure":
         return f'<span title="No sentence of the document holds this">{escape(cell.printed)}?</span>'
     if not cell.quote:

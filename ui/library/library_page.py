@@ -120,7 +120,7 @@ class LibraryPage:
         collections = self.collections
         tab.select(collections.choices, collections.shown, collections.choosing, **QUIET)
         collections.wire(self.ticked, self._refresh, self._wire_asking)
-        self.summaries.wire(self.summarize, self.ticked, _WITH_OPTIONS, self._chat.sidebar.chats)
+        self.summaries.wire(self.summarize, self.ticked, _WITH_OPTIONS, self._chat.sidebar.chats, collections.shown)
         self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **slow, js=_TICKS))
         self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))
         self._refresh(self.unpin.click(self._guarded(self._pinner(False)), self.ticked, outputs, **ticked))

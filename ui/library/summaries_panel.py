@@ -10,11 +10,12 @@ from localctx.batch.jobs import DocumentJob
 from localctx.batch.markdown import SummaryTemplate
 from localctx.batch.outputs import file_name
 from localctx.batch.table.columns import TableColumn, parse_column
+from localctx.batch.table.row_changes import RowChange
 from localctx.errors import UserError
 from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.library import summary_cards
-from localctx.ui.library.answer_table import filled_rows, table_html
+from localctx.ui.library.answer_table import news_html, table_html
 from localctx.ui.running.batch_runs import FINISHED, BatchItem
 from localctx.ui.window import QUIET, AppWindow, Updates
 from localctx.workflows.summary_task import LENGTHS, STYLES, SummaryTask
@@ -43,11 +44,17 @@ class SummariesPanel:
         with gr.Column(elem_id="summaries"):
             with gr.Row(elem_id="summaries-head"):
                 self.progress = gr.HTML("", elem_id="summaries-progress")
+                self.kept = gr.Checkbox(
+                    label="Keep current", elem_id="table-kept", visible=False, min_width=80, scale=0
+                )
                 small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0, "visible": False}
                 self.pause = gr.Button("Pause", elem_id="summaries-pause", **small)
                 self.again = gr.Button("Try again", elem_id="summaries-again", **small)
                 self.save = gr.Button("Export all", elem_id="summaries-save", **small)
                 self.close = gr.Button("Close", elem_id="summaries-close", **small)
+            with gr.Row(elem_id="summaries-news", visible=False) as self.news_row:
+                self.changes, self.news_list = gr.State(()), gr.HTML("")  # the changes that this tab shows
+                self.seen = gr.Button("Seen", elem_id="summaries-seen", size="sm", min_width=80, scale=0)
             self.cards = gr.HTML("", elem_id="summaries-cards")
         self.file = gr.DownloadButton("The file", elem_id="summaries-file", visible="hidden")
 
@@ -73,25 +80,34 @@ class SummariesPanel:
                 lines=3,
                 elem_id="table-columns",
             )
+            self.keep = gr.Checkbox(
+                label="Keep this table current",
+                info="with all documents of the library, or of the collection that is shown",
+                elem_id="table-keep",
+            )
             self.make = gr.Button("Fill the table", size="sm", elem_id="table-make")
 
     @property
     def outputs(self) -> list[Any]:
         """The components that ``show`` updates."""
-        return [self.shown, self.progress, self.pause, self.again, self.save, self.close, self.cards]
+        buttons = [self.kept, self.pause, self.again, self.save, self.close]
+        return [self.shown, self.progress, *buttons, self.news_row, self.news_list, self.changes, self.cards]
 
-    def wire(self, begin: gr.Button, ticked: gr.Textbox, ticks: str, chats: gr.HTML) -> None:
+    def wire(self, begin: gr.Button, ticked: gr.Textbox, ticks: str, chats: gr.HTML, collection: gr.Dropdown) -> None:
         """Connect the event handlers.
 
         The button ``begin`` summarizes the ``ticked`` documents; the JavaScript function ``ticks`` returns their ids.
-        The menus in the list of ``chats`` summarize the documents of a chat.
+        The menus in the list of ``chats`` summarize the documents of a chat. ``collection`` is the one that is shown.
         """
         outputs = self.outputs
         options = [self.length, self.style, self.language]
         begin.click(self._begin, [ticked, *options], outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
-        self.make.click(self._fill, [ticked, self.columns], outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
+        table = [ticked, self.columns, self.keep, collection]
+        self.make.click(self._fill, table, outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
+        self.kept.input(self._keep, [self.kept, collection], outputs, **QUIET)
+        self.seen.click(self._note_seen, self.changes, outputs, **QUIET)
         chats.apply(self._summarize_chat, None, outputs, **QUIET).then(None, js=_SHOW_PAGE)
-        for button, change in ((self.again, self._batches.retry), (self.close, self._batches.forget)):
+        for button, change in ((self.again, self._batches.retry), (self.close, self._close)):
             button.click(self._changer(change), None, outputs, **QUIET)
         self.pause.click(self._changer(self._pause_or_resume), None, outputs, **QUIET)
         self.save.click(self._export, None, self.file, **QUIET).then(None, js=_CLICK_DOWNLOAD)
@@ -105,14 +121,29 @@ class SummariesPanel:
         summary = lambda: (SummaryTask(str(length).strip(), style, " ".join(language.split())), ())  # noqa: E731
         return self._run(ticked.split(), summary)
 
-    def _fill(self, ticked: str, given: str) -> Updates:
+    def _fill(self, ticked: str, given: str, keep: bool, collection: str) -> Updates:
         from localctx.batch.table.fill import questions_of
 
         def table() -> Work:
             columns = [parse_column(line) for line in given.splitlines() if line.strip()]
             return questions_of(columns), columns
 
+        if keep:
+            return self._guarded(lambda: self._window.table.turn_on(table()[1], int(collection or 0)))
         return self._run(ticked.split(), table)
+
+    def _keep(self, keep: bool, collection: str) -> Updates:
+        """Keep the table that is shown current, or stop that."""
+        table, columns = self._window.table, self._batches.columns
+        return self._guarded(lambda: table.turn_on(columns, int(collection or 0)) if keep else table.turn_off())
+
+    def _note_seen(self, changes: Sequence[RowChange]) -> Updates:
+        return self._guarded(lambda: self._window.table.note_seen(changes))
+
+    def _close(self) -> None:
+        if self._batches.kept:
+            self._window.table.turn_off()
+        self._batches.forget()
 
     def _summarize_chat(self, chosen: gr.SelectData) -> Updates:
         """Summarize the documents of the chat whose menu was used."""
@@ -123,8 +154,12 @@ class SummariesPanel:
 
     def _run(self, documents: Sequence[str], work: Callable[[], Work]) -> Updates:
         """Begin ``work`` on these documents (ids), and show it or the error."""
+        return self._guarded(lambda: self._batches.begin(list(self._items(documents)), *work()))
+
+    def _guarded(self, action: Callable[[], None]) -> Updates:
+        """Run ``action``, and show the batch and the error of the action."""
         try:
-            self._batches.begin(list(self._items(documents)), *work())
+            action()
         except UserError as e:
             shown = self.show()
             return shown | {self.progress: shown[self.progress] + render.note(error_text(e), "error")}
@@ -136,18 +171,26 @@ class SummariesPanel:
         version, states = batches.version, {item.state for item in batches.items}
         with self._window.store() as store:
             has, text = store.documents.has, store.documents.text
+            rows = batches.rows(store) if batches.columns else {}
+            changes = self._window.table.news(store, rows)
             if batches.columns and batches.items:
-                cards = table_html(store, batches.columns, batches.items)
+                cards = table_html(batches.columns, batches.items, rows)
             else:
                 cards = summary_cards.cards(batches.items, lambda d: text(d) if has(d) else None)
         unfinished, visible = not states <= {*FINISHED}, lambda shown: gr.update(visible=bool(shown))
+        closes = bool(states or batches.kept) and not batches.running
+        go_on = "Resume" if batches.paused else "Read now"
         return {
             self.shown: version,
-            self.progress: summary_cards.progress(batches),
-            self.pause: gr.update(value="Pause" if batches.running else "Resume", visible=unfinished),
+            self.progress: summary_cards.progress(batches, len(changes)),
+            self.kept: gr.update(value=bool(batches.kept), visible=bool(batches.columns)),
+            self.pause: gr.update(value="Pause" if batches.running else go_on, visible=unfinished),
             self.again: visible("failed" in states and not batches.running),
             self.save: visible(states & {"done", "skipped"}),
-            self.close: visible(states and not batches.running),
+            self.close: gr.update(value="Stop and close" if batches.kept else "Close", visible=closes),
+            self.news_row: visible(changes),
+            self.news_list: news_html(changes, batches.items),
+            self.changes: changes,
             self.cards: cards,
         }
 
@@ -177,7 +220,7 @@ class SummariesPanel:
 
         file = self._window.download_path("table.xlsx")
         with self._window.store() as store:
-            rows = filled_rows(store, self._batches.columns, self._batches.items)
+            rows = list(self._batches.rows(store).values())
         file.write_bytes(workbook(self._batches.columns, rows))
         return str(file)
 

@@ -13,24 +13,26 @@ from localctx.ui.viewer.document_viewer import open_link
 MAX_CARDS = 40  # of more cards, only those near the documents in progress are shown
 
 
-def progress(batches: BatchRuns) -> str:
+def progress(batches: BatchRuns, news: int = 0) -> str:
     """Returns a progress bar with the number of finished documents and the time left; "" if there is nothing to show.
 
-    If an error stopped the batch, the error is shown below the bar.
+    ``news`` is the number of changes that the user has not seen. If an error stopped the work, it is shown below.
     """
     items = batches.items
-    if not items:
+    if not items and not batches.kept:
         return ""
     finished, failed = (sum(item.state in states for item in items) for states in (FINISHED, ("failed",)))
     parts = [f"{finished:,} of {len(items):,} documents done"]
     parts += [f"{failed:,} failed"] if failed else []
     parts += [f"about {duration(left)} left"] if (left := batches.seconds_left) is not None else []
-    parts += ["paused"] if not batches.running and finished < len(items) else []
+    parts += ["paused"] if batches.paused else []
+    parts += [f"kept current with {escape(batches.kept)}"] if batches.kept else []
     shown = (
         bar(finished - failed, len(items), "documents", "failing" if failed else "") if finished < len(items) else ""
     )
+    new = f' <b class="lc-sign">{news:,} new</b>' if news else ""
     stopped = note(batches.why, "error") if batches.why else ""
-    return f'<div class="lc-status" role="status">{", ".join(parts)}{shown}</div>{stopped}'
+    return f'<div class="lc-status" role="status">{", ".join(parts)}{new}{shown}</div>{stopped}'
 
 
 def cards(items: Sequence[BatchItem], text_of: TextOf) -> str:

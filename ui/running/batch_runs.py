@@ -2,15 +2,17 @@
 
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from localctx.batch.jobs import DocumentJob
+from localctx.batch.table.cells import AnswerRow
 from localctx.batch.table.columns import TableColumn
 from localctx.engine.events import Progress, Token
 from localctx.errors import Cancelled, UsageError, UserError
 from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
+from localctx.store.store import Store
 from localctx.ui.everyday import words
 from localctx.ui.job_events import error_text
 from localctx.ui.render import phase_share
@@ -21,17 +23,20 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
 
 FINISHED = ("done", "skipped", "failed")
-STATES = {"waiting": "Waiting", "queued": "Waiting", "running": "Reading", "failed": "Failed"}
+_LATER = "Waits until this computer is idle"
+STATES = {"later": _LATER, "waiting": "Waiting", "queued": "Waiting", "running": "Reading", "failed": "Failed"}
 """The states of a document that has no result yet, in words."""
 
 _ACTIVE = ("queued", "running")
+_PENDING = ("waiting", *_ACTIVE)
 
 
 @dataclass
 class BatchItem:
     """A document of a batch, shown as ``name``. The source of its ``job`` is its id.
 
-    ``state`` is waiting, queued, running, or one of FINISHED. ``detail`` is its progress, or the reason why it failed.
+    ``state`` is later, waiting, queued, running, or one of FINISHED. ``detail`` is its progress, or the reason why it
+    failed.
     """
 
     job: DocumentJob
@@ -70,19 +75,19 @@ class BatchRuns:
     """Runs one batch at a time.
 
     Each document is a background job of ``worker``, which runs up to ``max_parallel`` of them at a time and lets
-    questions overtake them.
+    questions overtake them. ``kept`` says in words with which documents the table is kept current; "" if it is not.
     """
 
     def __init__(self, worker: EngineWorker, max_parallel: int) -> None:
         self._worker, self._max_parallel = worker, max_parallel
         self._changed = threading.Condition()
         self._threads = list[threading.Thread]()
-        self._streams = set[EventStream]()
+        self._streams = dict[EventStream, BatchItem]()
         self._open = True
         self._runs = 0  # number of starts and resumes
         self._resumed_at, self._bytes_before = 0.0, 0  # time of the last one, and the bytes done by then
         self.items: Sequence[BatchItem] = []
-        self.task, self.columns = SummaryTask(), tuple[TableColumn, ...]()
+        self.task, self.columns, self.kept = SummaryTask(), tuple[TableColumn, ...](), ""
         self.running = False
         self.why = ""  # the error that stopped the batch, if any
         self.version = 0  # incremented on every change
@@ -94,13 +99,44 @@ class BatchRuns:
         with self._changed:
             if self.running:
                 raise UsageError("other documents are being summarized", "pause that first, or wait for its end")
-            self.items, self.task, self.columns = list(items), task, tuple(columns)
+            self.items, self.task, self.columns, self.kept = list(items), task, tuple(columns), ""
         self.resume()
 
-    def resume(self) -> None:
-        """Continue with the unfinished documents."""
+    def follow(self, items: Sequence[BatchItem], task: SummaryTask, columns: Sequence[TableColumn], kept: str) -> None:
+        """Make ``items`` the documents of a table that is kept current, unless another batch is shown. Documents that
+        it had already stay as they are, and a pause goes on.
+        """
         with self._changed:
-            self.running, self.why = any(item.state not in FINISHED for item in self.items), ""
+            before = {item.job: item for item in self.items}
+            items = [before.get(item.job, item) for item in items]
+            same = len(items) == len(before) and all(item is before.get(item.job) for item in items)
+            if same if self.kept else self.items:
+                return
+            paused = self.paused
+            self.items, self.task, self.columns, self.kept = items, task, tuple(columns), kept
+            self._notify()
+        if not paused:
+            self._go_on()
+
+    def release(self) -> None:
+        """Run the next documents that wait until the machine is idle, unless others run or are paused."""
+        with self._changed:
+            if self.running or self.paused:
+                return
+            for item in [item for item in self.items if item.state == "later"][: self._max_parallel]:
+                item.state = "waiting"
+        self._go_on()
+
+    def resume(self) -> None:
+        """Continue with all unfinished documents, also those that wait until the machine is idle."""
+        with self._changed:
+            for item in self.items:
+                item.state = "waiting" if item.state == "later" else item.state
+        self._go_on()
+
+    def _go_on(self) -> None:
+        with self._changed:
+            self.running, self.why = self._is_pending, ""
             self._runs += 1
             self._resumed_at, self._bytes_before = time.monotonic(), self._bytes("done")
             self._notify()
@@ -124,12 +160,39 @@ class BatchRuns:
         for stream in streams:
             stream.cancel()
 
+    def leave_out(self, documents: Collection[str]) -> None:
+        """Stop unfinished ones of these documents (ids), because they are deleted, and wait until they have ended."""
+        with self._changed:
+            self.items = [i for i in self.items if i.state in FINISHED or i.job.source not in documents]
+            streams = [stream for stream, item in self._streams.items() if item.job.source in documents]
+            self.running = self.running and self._is_pending
+            self._notify()
+        for stream in streams:
+            stream.cancel()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._streams.keys() & streams)
+
     def forget(self) -> None:
         """Stop and drop the list of documents. Results stay in the store."""
         self.pause()
         with self._changed:
-            self.items = []
+            self.items, self.columns, self.kept = [], (), ""
             self._notify()
+
+    def rows(self, store: Store) -> dict[str, AnswerRow]:
+        """Returns the table's rows of the documents that have ended, by path, with the values that a person
+        corrected.
+        """
+        from localctx.batch.table.corrections import all_corrections
+        from localctx.batch.table.table_file import AnswerTable
+
+        rows = AnswerTable(self.columns, lambda: all_corrections(store))
+        for item in self.items:
+            if item.entry:
+                rows.write(item.entry)
+            elif item.state == "failed":
+                rows.fail(item.job, item.detail)
+        return {row.path: row for row in rows.in_order(item.job.path for item in self.items)}
 
     def close(self) -> None:
         """Stop and wait for the threads to end."""
@@ -144,6 +207,15 @@ class BatchRuns:
         return self.running or any(item.state in _ACTIVE for item in self.items)
 
     @property
+    def paused(self) -> bool:
+        """True if the batch is stopped although documents were to run."""
+        return not self.running and self._is_pending
+
+    @property
+    def _is_pending(self) -> bool:
+        return any(item.state in _PENDING for item in self.items)
+
+    @property
     def seconds_left(self) -> float | None:
         """The estimated number of seconds left, or None while it cannot be estimated.
 
@@ -153,7 +225,7 @@ class BatchRuns:
         done, half = self._bytes("done") - self._bytes_before, self._bytes("running") / 2
         if not self.running or not done:
             return None
-        rest = half + self._bytes("waiting", "queued")
+        rest = half + self._bytes("waiting", "queued", "later")
         return (time.monotonic() - self._resumed_at) / (done + half) * rest
 
     def _bytes(self, *states: str) -> int:
@@ -179,7 +251,7 @@ class BatchRuns:
             except Exception as e:
                 self._fail(item, e, run)
             with self._changed:
-                self.running = self.running and any(other.state not in FINISHED for other in self.items)
+                self.running = self.running and self._is_pending
                 self._notify()
 
     def _take(self) -> BatchItem | None:
@@ -223,10 +295,10 @@ class BatchRuns:
     def _run(self, item: BatchItem, job: SessionJob) -> None:
         """Run a job and update the item with its events. Raises the job's error, Cancelled."""
         with self._changed:
-            if not self.running:
+            if not self.running or not any(item is other for other in self.items):  # paused, or left out
                 raise Cancelled
             stream = self._worker.submit(job, background=True)
-            self._streams.add(stream)
+            self._streams[stream] = item
         try:
             for event in stream:
                 before = item.state, item.detail
@@ -234,4 +306,5 @@ class BatchRuns:
                 self.version += (item.state, item.detail) != before
         finally:
             with self._changed:
-                self._streams.discard(stream)
+                del self._streams[stream]
+                self._changed.notify_all()

@@ -185,6 +185,7 @@ class SettingsPage:
 
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Progress("deleting", 0, 0)
+            window.table.turn_off()
             window.batches.forget()
             for download in window.downloads.all if models else ():  # a running download uses its folder of models
                 window.downloads.cancel(download.name)
