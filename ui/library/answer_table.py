@@ -29,14 +29,14 @@ def news_html(changes: Sequence[RowChange], items: Sequence[BatchItem]) -> str:
     names = {item.job.path: item.name for item in items}
     lines = [news_line(change, names) for change in changes[:MAX_NEWS]]
     lines += [f"and {more:,} more"] if (more := len(changes) - MAX_NEWS) > 0 else []
-    listed = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f'<ul class="lc-news" role="status" aria-label="New in the table">{listed}</ul>' if lines else ""
+    listed = "".join(f"<li>{escape(line)}</li>" for line in lines).replace(" -&gt; ", " → ")  # no line ends in it
+    return f'<div role="status"><ul class="lc-news" aria-label="New in the table">{listed}</ul></div>' if lines else ""
 
 
 def _row(columns: Sequence[TableColumn], item: BatchItem, row: AnswerRow | None) -> str:
     head = f'<th scope="row">{open_link(item.job.source, item.name)}</th>'
     if not row or row.why:
-        why = row.why if row else item.detail or STATES[item.state]
+        why = row.why if row else item.detail or STATES.get(item.state, "")  # "": it has just ended
         return f'<tr>{head}<td class="lc-quiet" colspan="{len(columns)}">{escape(why)}</td></tr>'
     kinds = {column.name: column.kind for column in columns}
     return f"<tr>{head}{''.join(_cell(row, cell, kinds[cell.column]) for cell in row.cells)}</tr>"
