@@ -17,7 +17,8 @@ from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.store.documents import text_id
 from localctx.ui.library import summary_cards
-from localctx.ui.running.batch_runs import BatchItem, BatchRuns
+from localctx.ui.running.batch_item import BatchItem
+from localctx.ui.running.batch_runs import BatchRuns
 from localctx.workflows.summary_task import SummaryTask
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from localctx.batch.table.kept_table import news_line
 from localctx.batch.table.row_changes import RowChange
 from localctx.document_parts import tell_part
 from localctx.ui.render import escape, opener
-from localctx.ui.running.batch_runs import STATES, BatchItem
+from localctx.ui.running.batch_item import STATES, BatchItem
 from localctx.ui.viewer.document_viewer import open_link
 
 MAX_NEWS = 10  # changes that are told; of more, only the number

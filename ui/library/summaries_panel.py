@@ -16,7 +16,7 @@ from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.library import summary_cards
 from localctx.ui.library.answer_table import news_html, table_html
-from localctx.ui.running.batch_runs import FINISHED, BatchItem
+from localctx.ui.running.batch_item import FINISHED, BatchItem
 from localctx.ui.window import QUIET, AppWindow, Updates
 from localctx.workflows.summary_task import LENGTHS, STYLES, SummaryTask
 

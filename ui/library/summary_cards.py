@@ -7,7 +7,8 @@ from localctx.document_parts import tell_part
 from localctx.ui.answers.answer_card import summary_body
 from localctx.ui.answers.evidence import TextOf
 from localctx.ui.render import bar, duration, escape, note
-from localctx.ui.running.batch_runs import FINISHED, STATES, BatchItem, BatchRuns
+from localctx.ui.running.batch_item import FINISHED, STATES, BatchItem
+from localctx.ui.running.batch_runs import BatchRuns
 from localctx.ui.viewer.document_viewer import open_link
 
 MAX_CARDS = 40  # of more cards, only those near the documents in progress are shown

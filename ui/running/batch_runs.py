@@ -3,72 +3,19 @@
 import threading
 import time
 from collections.abc import Collection, Generator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from localctx.batch.jobs import DocumentJob
 from localctx.batch.table.cells import AnswerRow
 from localctx.batch.table.columns import TableColumn
-from localctx.engine.events import Progress, Token
 from localctx.errors import Cancelled, UsageError, UserError
-from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
+from localctx.serving.worker import EngineWorker, EventStream, SessionJob
 from localctx.store.store import Store
-from localctx.ui.everyday import words
 from localctx.ui.job_events import error_text
-from localctx.ui.render import phase_share
+from localctx.ui.running.batch_item import ACTIVE, FINISHED, PENDING, BatchItem
 from localctx.workflows.summary_task import SummaryTask
 
 if TYPE_CHECKING:  # importing torch takes seconds
-    from localctx.batch.run_batch import Outcome
     from localctx.session import Session
-
-FINISHED = ("done", "skipped", "failed")
-_LATER = "Waits until this computer is idle"
-STATES = {"later": _LATER, "waiting": "Waiting", "queued": "Waiting", "running": "Reading", "failed": "Failed"}
-"""The states of a document that has no result yet, in words."""
-
-_ACTIVE = ("queued", "running")
-_PENDING = ("waiting", *_ACTIVE)
-
-
-@dataclass
-class BatchItem:
-    """A document of a batch, shown as ``name``. The source of its ``job`` is its id.
-
-    ``state`` is later, waiting, queued, running, or one of FINISHED. ``detail`` is its progress, or the reason why it
-    failed.
-    """
-
-    job: DocumentJob
-    name: str
-    state: str = "waiting"
-    detail: str = ""
-    written: int = 0
-    outcome: "Outcome | None" = None
-
-    @property
-    def entry(self) -> dict[str, Any]:
-        """The result in the form that outputs contain; {} if there is none."""
-        return dict(self.outcome.entry) if self.outcome else {}
-
-    def handle(self, event: Any) -> None:
-        """Update the state and detail from an event of the document's job."""
-        if self.state == "queued" and not (isinstance(event, Queued) and event.position):
-            self.state = "running"
-        match event:
-            case Progress():
-                self.detail = phase_share(event)
-            case Token():
-                self.written += 1
-                self.detail = f"{words(self.written)} written"
-
-    def set_state(self, state: str, detail: str = "") -> None:
-        """Set the state and its ``detail``, in which the name replaces the id."""
-        self.state, self.detail = state, detail.replace(self.job.source, self.name)
-
-    def reset(self) -> None:
-        """Forget the result and set the state to waiting."""
-        self.state, self.detail, self.written, self.outcome = "waiting", "", 0, None
 
 
 class BatchRuns:
@@ -204,7 +151,7 @@ class BatchRuns:
     @property
     def busy(self) -> bool:
         """True if the batch runs, or a document of a paused batch is still being stopped."""
-        return self.running or any(item.state in _ACTIVE for item in self.items)
+        return self.running or any(item.state in ACTIVE for item in self.items)
 
     @property
     def paused(self) -> bool:
@@ -213,7 +160,7 @@ class BatchRuns:
 
     @property
     def _is_pending(self) -> bool:
-        return any(item.state in _PENDING for item in self.items)
+        return any(item.state in PENDING for item in self.items)
 
     @property
     def seconds_left(self) -> float | None:

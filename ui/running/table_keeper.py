@@ -14,7 +14,8 @@ from localctx.errors import UsageError, UserError
 from localctx.settings import Settings
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
-from localctx.ui.running.batch_runs import FINISHED, BatchItem, BatchRuns
+from localctx.ui.running.batch_item import FINISHED, BatchItem
+from localctx.ui.running.batch_runs import BatchRuns
 
 POLL = 1.0  # seconds between checks of the library
 
