@@ -74,7 +74,7 @@ def test_only_the_likeliest_passages_are_asked_if_one_says_how_many(command, riv
 
 def test_stopped_again_and_again_it_ends_as_if_it_had_not_been(home, sharp_model, rivers, monkeypatch):
     monkeypatch.setattr(everywhere, "MAX_SIDE_BY_SIDE", 1)
-    monkeypatch.setattr(everywhere, "SAVE_EVERY", 1)
+    monkeypatch.setattr(everywhere, "SAVE_EVERY", 0.0)
     files = [str(rivers / f"{name}.txt") for name in RIVERS]
     with session(home.with_name("other"), sharp_model, **HOW) as s:
         ids = read(s, files)

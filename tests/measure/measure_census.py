@@ -123,6 +123,9 @@ def told(report: dict[str, Any], planted: dict[str, str]) -> str:
     counts = (
         f"{c['passages']} passages, {c['answered']} answered, {c['unsure']} unsure, {c['silent']} without an answer"
     )
+    for name, amount in planted.items():
+        if amount not in dict(sure).get(name, ""):
+            print(f"{name}: {amount} expected, got {dict(sure).get(name)}, unsure: {name in unsure}")
     return (
         f"found {found} of {len(planted)}, {sum(name in planted for name in unsure)} more unsure; "
         f"named though they ask for nothing: {len(others)}, {len(unsure) - sum(n in planted for n in unsure)} unsure; "

@@ -32,7 +32,7 @@ from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.index_documents import index_words
 
 MAX_SIDE_BY_SIDE = 16  # passages in one forward pass; with more, each passage is hardly cheaper
-SAVE_EVERY = 16  # answers; up to as many are lost if the process is killed
+SAVE_EVERY = 1.0  # seconds; the answers of up to as many are lost if the process is killed
 MIN_RATED = 8  # passages; a shorter run says little about speed
 
 
@@ -121,7 +121,7 @@ class _PassageLoop:
         self._unsaved = list[PassageAnswer]()
         self._told = set[str]()  # notes already yielded
         self._failed = ""  # why answers could not be stored
-        self._started = time.perf_counter()
+        self._started = self._saved = time.perf_counter()
 
     def run(self) -> EngineCoroutine[None]:
         """Ask about every passage without a stored answer. Raises Cancelled."""
@@ -176,7 +176,7 @@ class _PassageLoop:
             self._report.tokens[name] += count
         self._answers[answered.key] = answered.answer
         self._unsaved.append(answered)
-        if len(self._unsaved) >= SAVE_EVERY:
+        if time.perf_counter() - self._saved >= SAVE_EVERY:
             self._save()
         for note in answered.notes:
             if note not in self._told:  # yield each note once
@@ -193,7 +193,7 @@ class _PassageLoop:
         return Progress("asking passages", done, total, reused, rate or None, (total - done) / rate if rate else None)
 
     def _save(self) -> None:
-        unsaved, self._unsaved = self._unsaved, []
+        unsaved, self._unsaved, self._saved = self._unsaved, [], time.perf_counter()
         used = cache_ids(self._builder.fingerprint, [one.passage for one in unsaved])
 
         def write(store: Store) -> None:
