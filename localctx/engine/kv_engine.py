@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from localctx.engine.events import Planned
+from localctx.engine.persistence.memory_prefixes import Sharing
 from localctx.engine.persistence.persister import CacheIdentity, Persister
-from localctx.engine.persistence.prompt_sharing import Sharing
 from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import Prompt
 from localctx.engine.request_report import KVReport

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from localctx.budget import measure_device, measure_ram
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
+from localctx.engine.persistence.memory_prefixes import LlamaSharing
 from localctx.engine.persistence.page_map import PageMap
 from localctx.engine.persistence.persister import CacheIdentity
-from localctx.engine.persistence.prompt_sharing import LlamaSharing
 from localctx.engine.persistence.snapshot_persister import SnapshotPersister
 from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import Prompt

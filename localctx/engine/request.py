@@ -13,8 +13,8 @@ from localctx.engine.decoding.drafting import PromptLookup
 from localctx.engine.decoding.repetition import Repetition
 from localctx.engine.events import Planned, Token
 from localctx.engine.kv_engine import KVEngine
+from localctx.engine.persistence.memory_prefixes import Sharing
 from localctx.engine.persistence.persister import Persister
-from localctx.engine.persistence.prompt_sharing import Sharing
 from localctx.engine.planning.cache_plan import OomRecovery
 from localctx.engine.prompt import Prompt
 from localctx.engine.prompt_wording import NOT_SAID

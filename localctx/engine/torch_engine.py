@@ -8,10 +8,10 @@ from dataclasses import asdict
 from localctx.budget import measure_device
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
+from localctx.engine.persistence.memory_prefixes import PromptSharing, pass_ends, sharing_root
 from localctx.engine.persistence.page_map import page_map
 from localctx.engine.persistence.page_persister import PagePersister
 from localctx.engine.persistence.persister import CacheIdentity
-from localctx.engine.persistence.prompt_sharing import PromptSharing, pass_ends, sharing_root
 from localctx.engine.planning.cache_plan import CachePlan, OomRecovery, choose_codec, plan_cache, smaller_codec
 from localctx.engine.planning.plan import plan
 from localctx.engine.request_report import KVReport

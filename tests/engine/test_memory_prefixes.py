@@ -11,7 +11,7 @@ from required_extras import needs_llama
 from tiny_ggufs import write_tiny_gguf
 
 from localctx.engine.events import Done, Planned
-from localctx.engine.persistence.prompt_sharing import pass_ends
+from localctx.engine.persistence.memory_prefixes import pass_ends
 from localctx.kv.retained_pages import RetainedPages
 from localctx.session import Session
 from localctx.shape import PAGE
