@@ -30,27 +30,44 @@ class MachineReading:
         return ""
 
 
+class LoadMonitor:
+    """Measures how many cores of this machine are free for this process. They are measured over at least ``sample``
+    seconds; until the first measurement, ``unknown`` (a share of all cores) are free.
+    """
+
+    def __init__(self, sample: float, unknown: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._least, self._clock = sample, clock
+        self.cores = psutil.cpu_count() or 1
+        self._free = unknown * self.cores
+        self._sample = clock(), *_processor_seconds()
+
+    @property
+    def free(self) -> float:
+        """The number of cores that other programs left free recently. It is measured again if the last measurement
+        began long enough ago.
+        """
+        since, busy_before, own_before = self._sample
+        if (passed := self._clock() - since) >= self._least:
+            busy, own = _processor_seconds()
+            others = (busy - busy_before - (own - own_before)) / passed
+            self._free = self.cores - min(self.cores, max(0.0, others))
+            self._sample = self._clock(), busy, own
+        return self._free
+
+
 class MachineMonitor:
     """Measures the power source and the load of this machine. The first load is known after MIN_SAMPLE seconds; until
     then, the machine counts as busy.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._sample = clock(), *_processor_seconds()
-        self._load = 1.0
+        self._load = LoadMonitor(MIN_SAMPLE, 0.0, clock)
 
     def read(self) -> MachineReading:
         """Returns the power source and the load now. The load is measured again if the last measurement began at least
         MIN_SAMPLE seconds ago.
         """
-        since, busy_before, own_before = self._sample
-        if (passed := self._clock() - since) >= MIN_SAMPLE:
-            busy, own = _processor_seconds()
-            others = busy - busy_before - (own - own_before)
-            self._load = min(1.0, max(0.0, others / passed / (psutil.cpu_count() or 1)))
-            self._sample = self._clock(), busy, own
-        return MachineReading(on_mains(), self._load)
+        return MachineReading(on_mains(), 1.0 - self._load.free / self._load.cores)
 
 
 def on_mains() -> bool:

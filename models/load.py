@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localctx.kernels.cpu.decode import set_threads
+from localctx.kernels.cpu.threads import set_threads
 from localctx.kernels.cpu.warmup import warm, warm_experts
 from localctx.models.architecture.decoder_config import NATIVE_PRECISIONS, DecoderConfig, read_native_config
 from localctx.models.choice.device_choice import pick_device, pick_dtype

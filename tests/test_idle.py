@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from localctx import idle
-from localctx.idle import MachineMonitor, MachineReading
+from localctx.idle import LoadMonitor, MachineMonitor, MachineReading
 
 
 @pytest.fixture
@@ -29,6 +29,17 @@ def test_the_load_is_that_of_other_programs(machine):
     assert advance(machine, 2, busy=8, own=8) == 0
     assert advance(machine, 2, busy=6, own=4) == 0.25
     assert advance(machine, 2, busy=0, own=1) == 0
+
+
+def test_cores_are_free_until_others_are_seen_to_use_them(machine):
+    monitor = LoadMonitor(0.5, 1.0, lambda: machine.now)
+    assert monitor.free == 4
+    machine.now, machine.busy, machine.own = machine.now + 0.4, machine.busy + 1.6, machine.own + 0.4
+    assert monitor.free == 4
+    machine.now, machine.busy, machine.own = machine.now + 0.4, machine.busy + 1.6, machine.own + 0.4
+    assert monitor.free == pytest.approx(1)
+    machine.now, machine.busy, machine.own = machine.now + 1, machine.busy + 2, machine.own + 3
+    assert monitor.free == 4
 
 
 def test_nothing_is_known_before_the_first_sample_so_it_counts_as_busy(machine):

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from localctx.errors import Cancelled, UsageError
+from localctx.idle import LoadMonitor
+from localctx.kernels.cpu.threads import use_free_cores
 from localctx.kv.backends.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.models.adapter import Adapter
@@ -23,6 +25,7 @@ from localctx.models.quantized.weight_formats import arithmetic_of
 from localctx.models.tokenizer.chat_tokenizer import ChatTokenizer
 from localctx.settings import EngineName
 
+_LOAD = LoadMonitor(sample=0.5, unknown=1.0)
 _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: no result depends on them
 
 
@@ -129,6 +132,8 @@ class LocalModel(ABC):
     def forward_each(
         self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
+        if self.device.type == "cpu":
+            use_free_cores(_LOAD.free)
         groups = self._groups(requests)
         batches = [ForwardBatch([requests[i] for i in group], self.layers, cancelled) for group in groups]
         logits: list[Tensor] = [torch.empty(0)] * len(requests)

@@ -59,7 +59,7 @@ def session(home: Path, model: Path, **settings) -> Iterator:
     """A session with one thread, which it gives back."""
     import torch
 
-    from localctx.kernels.cpu.decode import set_threads
+    from localctx.kernels.cpu.threads import set_threads
     from localctx.session import Session
     from localctx.settings import load_settings
 

@@ -14,6 +14,7 @@ from localctx.kernels.cpu import decode as decode_cpu
 from localctx.kernels.cpu import decode_batch as decode_batch_cpu
 from localctx.kernels.cpu.key_bias import KeyBias
 from localctx.kernels.cpu.prefill import attend_chunk
+from localctx.kernels.cpu.threads import set_threads
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of
 from localctx.shape import FORMATS, PAGE, LayerShape
@@ -186,9 +187,9 @@ def test_attend_pages_does_not_depend_on_threads():
     _records, where, _ = stored("int8", shape, 70)
     q = rand(heads, shape.k_dim).numpy()
     many = decode_batch_cpu.attend_pages(q, *where, 0.2)
-    decode_cpu.set_threads(1)
+    set_threads(1)
     one = decode_batch_cpu.attend_pages(q, *where, 0.2)
-    decode_cpu.set_threads(64)
+    set_threads(64)
     assert all(np.array_equal(a, b) for a, b in zip(many, one, strict=True))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from localctx.kernels.cpu import decode_batch as decode_batch_cpu
-from localctx.kernels.cpu.decode import set_threads
+from localctx.kernels.cpu.threads import set_threads
 from localctx.kernels.llvm.processor import INSTRUCTIONS
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of

@@ -6,7 +6,6 @@ Records are given by address. They may be in any mix of allocations and mapped f
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numba import carray, njit, prange
 
@@ -31,7 +30,6 @@ from localctx.kernels.quant import PAGE
 
 HIDDEN = np.float32(-1e30)  # the score of a hidden key
 SPLIT = 16  # pages per task; fixed, so that results do not depend on the number of threads
-_STARTED_WITH = numba.get_num_threads()
 
 
 class LayerLayout(NamedTuple):
@@ -248,8 +246,3 @@ def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout
     v = np.empty((layout.heads, tokens, layout.v_dim), np.float32)
     _unpack(addresses, formats, layout, k, v)
     return k, v
-
-
-def set_threads(n: int) -> None:
-    """Let kernels use ``n`` threads, or as many as numba started with if that is fewer."""
-    numba.set_num_threads(max(1, min(n, _STARTED_WITH)))

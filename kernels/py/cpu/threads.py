@@ -1,0 +1,28 @@
+"""Sets the number of threads that the CPU kernels use.
+
+The threads of a kernel wait for each other at the end of every loop. If another program takes the core of one thread,
+all of them wait until the system gives the core back. So kernels leave cores to other programs. No result depends on
+the number of threads.
+"""
+
+import numba
+
+_ROUNDING = 0.4  # a core counts as free if other programs use at most this share of it
+_STARTED_WITH = numba.get_num_threads()
+_most = _STARTED_WITH
+
+
+def set_threads(n: int) -> None:
+    """Let kernels use at most ``n`` threads, or as many as numba started with if that is fewer."""
+    global _most
+    _most = max(1, min(n, _STARTED_WITH))
+    numba.set_num_threads(_most)
+
+
+def use_free_cores(free: float) -> int:
+    """Let kernels that this thread calls use as many threads as cores are ``free``, but at least half of all threads
+    and at most all. Returns the number.
+    """
+    threads = max((_most + 1) // 2, min(_most, int(free + _ROUNDING)))
+    numba.set_num_threads(threads)
+    return threads
