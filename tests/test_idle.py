@@ -40,6 +40,8 @@ def test_cores_are_free_until_others_are_seen_to_use_them(machine):
     assert monitor.free == pytest.approx(1)
     machine.now, machine.busy, machine.own = machine.now + 1, machine.busy + 2, machine.own + 3
     assert monitor.free == 4
+    machine.now, machine.busy = machine.now + 60, machine.busy + 200  # nobody asked for a minute
+    assert monitor.free == 4
 
 
 def test_nothing_is_known_before_the_first_sample_so_it_counts_as_busy(machine):

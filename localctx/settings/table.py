@@ -388,7 +388,7 @@ class Settings:
     threads: int = declare(
         0,
         Number(0, 1024),
-        "Most processor threads; 0: torch chooses. Cores that other programs use are left to them",
+        "Processor threads; 0: torch chooses",
         "Engine",
         "load",
         shown=Shown("Model", "Processor threads", "0: localctx chooses"),

@@ -84,6 +84,12 @@ class Store:
         """Returns True if the folder ``home`` has a store."""
         return (home / "library.db").exists()
 
+    @staticmethod
+    def state_at(home: Path) -> tuple[int, int]:
+        """Returns the time and the size of the store in ``home``, which differ after each write. Raises OSError."""
+        found = (home / "library.db").stat()
+        return found.st_mtime_ns, found.st_size
+
     def close(self) -> None:
         """Close the database."""
         self.db.close()

@@ -7,7 +7,7 @@ from stored_documents import add, row
 
 from localctx.batch.table.cells import AnswerCell, AnswerRow
 from localctx.batch.table.columns import parse_column
-from localctx.batch.table.kept_table import NAME, KeptTable, forget, news_line, news_of, note_seen
+from localctx.batch.table.kept_table import NAME, KeptTable, forget, news_line, news_of, note_seen, note_told
 from localctx.batch.table.row_changes import RowChange
 
 TABLE = KeptTable((parse_column("rent (money)"), parse_column("state (choice: paid, open)")))
@@ -25,7 +25,7 @@ def news(store, *rows: AnswerRow, pending: tuple[str, ...] = ()) -> list[str]:
 
 
 def see(store, *rows: AnswerRow) -> None:
-    note_seen(store, rows, [r.path for r in rows])
+    note_seen(store, rows)
 
 
 def test_it_is_found_again_until_it_is_forgotten(store):
@@ -84,9 +84,20 @@ def test_a_row_in_the_making_is_no_news(store):
 
 
 def test_only_what_was_told_counts_as_seen(store):
-    see(store, rent("a", 1))
-    note_seen(store, [rent("a", 2)], ["/f/a", "/f/b"])
-    assert news(store, rent("a", 2), rent("b", 3)) == ["b: added, rent 3 EUR"]
+    see(store, rent("a", 1), rent("gone", 4), rent("later", 5))
+    first = {r.path: r for r in (rent("a", 2), rent("later", 5))}
+    told = news_of(store, first, list(first))
+    now = rent("a", 2), rent("b", 3)  # by the time that the user says so
+    note_told(store, {r.path: r for r in now}, told)
+    assert news(store, *now) == ["b: added, rent 3 EUR", "later: removed"]
+
+
+def test_a_move_that_was_not_told_stays_no_news_once_others_were_seen(store):
+    see(store, rent("old/a", 1, "1"), rent("b", 2))
+    now = rent("new/a", 1, "1"), rent("b", 3, "newer")
+    rows = {r.path: r for r in now}
+    note_told(store, rows, news_of(store, rows, list(rows)))
+    assert news(store, *now) == []
 
 
 def test_a_file_that_moved_is_news_only_under_another_name(store):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import Tab, Watch, served
-from clock import wait_until
+from clock import PATIENCE, wait_until
 from lease_answers import COLUMNS, RENT, answer_about_rents, write_lease
 from window_checks import barriers
 from window_in_process import opened, served_in_process
@@ -15,10 +15,13 @@ from window_in_process import opened, served_in_process
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.table.columns import parse_column
 from localctx.errors import UsageError
+from localctx.serving.worker import EventStream
 from localctx.store.store import Store
 from localctx.ui.library.answer_table import MAX_NEWS, news_html, table_html
 from localctx.ui.library.summaries_panel import SummariesPanel
+from localctx.ui.running import table_keeper
 from localctx.ui.running.batch_item import BatchItem
+from localctx.ui.running.batch_runs import BatchRuns
 from localctx.workflows.summary_task import SummaryTask
 
 pytestmark = pytest.mark.slow
@@ -168,6 +171,46 @@ def test_it_belongs_to_a_collection_and_ends_with_it(window, folder, asked):
     wait_until(lambda: not window.batches.kept)
     assert rents(window) == {"hart.txt": "1200.00 EUR"}
     assert asked == ["hart.txt"]
+
+
+def test_a_collection_that_was_deleted_is_no_whole_library(window, folder, asked):
+    add(window, write_lease(folder, "hart.txt", "EUR 1,200"))
+    with pytest.raises(UsageError, match="this collection was deleted"):
+        window.table.turn_on(COLUMNS, 77)
+    assert (window.batches.kept, asked) == ("", [])
+
+
+def test_after_an_error_it_is_tried_again(window, folder, asked, monkeypatch):
+    add(window, write_lease(folder, "hart.txt", "EUR 1,200"))
+    with window.answer_worker.drained():
+        window.table.turn_on(COLUMNS, None)
+        window.batches.pause("the disk is full")
+    window.table.update()
+    assert window.batches.paused
+    monkeypatch.setattr(table_keeper, "RETRY", 0.0)
+    wait_for(window, hart="1200.00 EUR")
+
+
+def test_a_document_that_waits_in_the_queue_is_left_out_at_once():
+    class Full:  # a worker without a free place
+        submitted = threading.Event()
+
+        def submit(self, job, background):
+            self.submitted.set()
+            return EventStream(job, self, False, background, False)
+
+        def cancel(self, stream):
+            pass
+
+        def queue_position(self, stream):
+            return 1
+
+    runs, job = BatchRuns(Full(), 1), DocumentJob("/f/hart.txt", "hart", 1)
+    runs.begin([BatchItem(job, "hart.txt")], SummaryTask())
+    assert Full.submitted.wait(PATIENCE)
+    runs.leave_out([job.source])
+    assert (runs.items, runs.running) == ([], False)
+    runs.close()
 
 
 def test_it_is_turned_off_for_good(home, window, folder, asked):

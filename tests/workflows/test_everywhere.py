@@ -154,7 +154,7 @@ def test_stopped_in_the_middle_it_goes_on(open_session, lands, monkeypatch):
     assert f"Stopped after {cancelled['everywhere']['asked']} of 12 passages." in cancelled["answer"]
 
 
-def test_killed_it_has_lost_the_answers_of_the_last_second_only(open_session, lands, monkeypatch):
+def test_killed_it_has_lost_no_answer_that_was_saved(open_session, lands, monkeypatch):
     monkeypatch.setattr(everywhere, "MAX_SIDE_BY_SIDE", 1)
     monkeypatch.setattr(everywhere, "SAVE_EVERY", 0.0)
     with open_session() as s:

@@ -12,6 +12,7 @@ from localctx.ui.running.batch_item import STATES, BatchItem
 from localctx.ui.viewer.document_viewer import open_link
 
 MAX_NEWS = 10  # changes that are told; of more, only the number
+MAX_ROWS = 300  # documents that are drawn; a table is drawn anew each second while it grows
 _TABLE = """<div class="lc-answers" tabindex="0" role="region" aria-label="Table"><table class="lc-table">
 <thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>
 <p class="lc-quiet">Click a value to see its sentence. Marked: no sentence holds the answer. Empty: not said.</p>"""
@@ -20,8 +21,13 @@ _TABLE = """<div class="lc-answers" tabindex="0" role="region" aria-label="Table
 def table_html(columns: Sequence[TableColumn], items: Sequence[BatchItem], rows: Mapping[str, AnswerRow]) -> str:
     """Returns the table with these ``rows`` (by path). Documents that have not ended have a row with their state."""
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in ("Document", *(c.name for c in columns)))
-    body = "".join(_row(columns, item, rows.get(item.job.path)) for item in items)
-    return _TABLE.format(heads=heads, body=body)
+    body = "".join(_row(columns, item, rows.get(item.job.path)) for item in items[:MAX_ROWS])
+    more = (
+        f'<p class="lc-quiet">And {left:,} more: “Export all” has them.</p>'
+        if (left := len(items) - MAX_ROWS) > 0
+        else ""
+    )
+    return _TABLE.format(heads=heads, body=body) + more
 
 
 def news_html(changes: Sequence[RowChange], items: Sequence[BatchItem]) -> str:
@@ -29,7 +35,9 @@ def news_html(changes: Sequence[RowChange], items: Sequence[BatchItem]) -> str:
     names = {item.job.path: item.name for item in items}
     lines = [news_line(change, names) for change in changes[:MAX_NEWS]]
     lines += [f"and {more:,} more"] if (more := len(changes) - MAX_NEWS) > 0 else []
-    listed = "".join(f"<li>{escape(line)}</li>" for line in lines).replace(" -&gt; ", " → ")  # no line ends in it
+    listed = "".join(f"<li>{escape(line)}</li>" for line in lines).replace(
+        " -&gt; ", " → "
+    )  # "->" would be broken in two on a phone
     return f'<div role="status"><ul class="lc-news" aria-label="New in the table">{listed}</ul></div>' if lines else ""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from localctx.batch.table.cells import AnswerRow
 from localctx.batch.table.columns import TableColumn
 from localctx.errors import Cancelled, UsageError, UserError
-from localctx.serving.worker import EngineWorker, EventStream, SessionJob
+from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
 from localctx.store.store import Store
 from localctx.ui.job_events import error_text
 from localctx.ui.running.batch_item import ACTIVE, FINISHED, PENDING, BatchItem
@@ -37,12 +37,15 @@ class BatchRuns:
         self.task, self.columns, self.kept = SummaryTask(), tuple[TableColumn, ...](), ""
         self.running = False
         self.why = ""  # the error that stopped the batch, if any
+        self.stopped_at = 0.0  # when it was stopped last
         self.version = 0  # incremented on every change
 
     def begin(self, items: Sequence[BatchItem], task: SummaryTask, columns: Sequence[TableColumn] = ()) -> None:
         """Run ``task`` on these documents and replace the previous batch. Its answers fill a table of ``columns``, if
-        there are any. Raises UsageError while a batch runs.
+        there are any. Raises UsageError while another batch runs; a table that is kept current waits until this ends.
         """
+        if self.kept:
+            self.pause()
         with self._changed:
             if self.running:
                 raise UsageError("other documents are being summarized", "pause that first, or wait for its end")
@@ -63,7 +66,7 @@ class BatchRuns:
             self.items, self.task, self.columns, self.kept = items, task, tuple(columns), kept
             self._notify()
         if not paused:
-            self._go_on()
+            self.go_on()
 
     def release(self) -> None:
         """Run the next documents that wait until the machine is idle, unless others run or are paused."""
@@ -72,16 +75,17 @@ class BatchRuns:
                 return
             for item in [item for item in self.items if item.state == "later"][: self._max_parallel]:
                 item.state = "waiting"
-        self._go_on()
+        self.go_on()
 
     def resume(self) -> None:
         """Continue with all unfinished documents, also those that wait until the machine is idle."""
         with self._changed:
             for item in self.items:
                 item.state = "waiting" if item.state == "later" else item.state
-        self._go_on()
+        self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Continue with the unfinished documents that do not wait until the machine is idle."""
         with self._changed:
             self.running, self.why = self._is_pending, ""
             self._runs += 1
@@ -101,7 +105,7 @@ class BatchRuns:
     def pause(self, why: str = "") -> None:
         """Stop. Documents in progress start again after ``resume``."""
         with self._changed:
-            self.running, self.why = False, why
+            self.running, self.why, self.stopped_at = False, why, time.monotonic()
             streams = list(self._streams)
             self._notify()
         for stream in streams:
@@ -248,6 +252,8 @@ class BatchRuns:
             self._streams[stream] = item
         try:
             for event in stream:
+                if stream.cancelled.is_set() and isinstance(event, Queued) and event.position:
+                    raise Cancelled  # a cancelled job ends by itself only once it is admitted
                 before = item.state, item.detail
                 item.handle(event)
                 self.version += (item.state, item.detail) != before

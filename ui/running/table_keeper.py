@@ -1,14 +1,16 @@
 """Keeps the window's table current without a page too: new documents are asked while the machine is idle."""
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.table.cells import AnswerRow
 from localctx.batch.table.columns import TableColumn
-from localctx.batch.table.kept_table import KeptTable, forget, news_of, note_seen
+from localctx.batch.table.kept_table import KeptTable, forget, news_of, note_seen, note_told
 from localctx.batch.table.row_changes import RowChange
 from localctx.errors import UsageError, UserError
 from localctx.settings import Settings
@@ -18,6 +20,7 @@ from localctx.ui.running.batch_item import FINISHED, BatchItem
 from localctx.ui.running.batch_runs import BatchRuns
 
 POLL = 1.0  # seconds between checks of the library
+RETRY = 30.0  # seconds after an error that would also hit the next document
 
 
 class TableKeeper:
@@ -36,17 +39,14 @@ class TableKeeper:
     ) -> None:
         self._settings, self._open_store, self._batches, self._why_not = settings, open_store, batches, why_not
         self._lock, self._closed = threading.RLock(), threading.Event()
-        self._thread = threading.Thread()
+        self._thread = threading.Thread(target=self._run, name="table", daemon=True)
         self._table: KeptTable | None = None
+        self._loaded = False  # True once the store said whether there is a table
+        self._followed: Any = None  # the state of the store, settings and batch that were compared last
 
     def start(self) -> None:
-        """Continue with the table that the store records, in a thread; the thread ends if there is none."""
-        if Store.is_at(self._settings().home):
-            with self._lock, self._open_store() as store:
-                self._table = KeptTable.load(store)
-        if self._table and not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="table", daemon=True)
-            self._thread.start()
+        """Start the thread. It continues with the table that the store records."""
+        self._thread.start()
 
     def turn_on(self, columns: Sequence[TableColumn], collection: int | None) -> None:
         """Keep a table of ``columns`` current with a collection (None: with the whole library), instead of the previous
@@ -58,11 +58,11 @@ class TableKeeper:
         if self._batches.running:
             raise UsageError("other documents are being read", "pause that first, or wait for its end")
         with self._lock, self._open_store() as store:
+            name = _name_of(store, collection)
             self.turn_off()
             self._batches.forget()
-            name = next((c.name for c in store.collections.all() if c.id == collection), "")
-            KeptTable(tuple(columns), name).save(store)
-            self.start()
+            self._table, self._loaded, self._followed = KeptTable(tuple(columns), name), True, None
+            self._table.save(store)
             self.update()
 
     def turn_off(self) -> None:
@@ -80,16 +80,36 @@ class TableKeeper:
         StoreError.
         """
         with self._lock:
-            if not self._table:
+            if self._table and (self._batches.kept or not self._batches.items):
+                self._follow_library(self._table)
+                self._run_more()
+
+    def _follow_library(self, table: KeptTable) -> None:
+        state = self._state()
+        if state == self._followed:
+            return
+        with self._open_store() as store:
+            if table.is_gone(store):
+                self.turn_off()
                 return
-            with self._open_store() as store:
-                if self._table.is_gone(store):
-                    self.turn_off()
-                    return
-                self._follow(store, self._table)
-                self._note_filled(store, self._table)
-        if any(item.state == "later" for item in self._batches.items) and not self._why_not():
-            self._batches.release()
+            self._follow(store, table)
+            self._note_filled(store, table)
+        self._followed = state
+
+    def _state(self) -> Any:
+        """Returns a value that differs after each change of the store, of the settings, and of the batch."""
+        settings = self._settings()
+        return Store.state_at(settings.home), settings, self._batches.version
+
+    def _run_more(self) -> None:
+        """While the machine is idle, run documents that wait for that, and try again some time after an error."""
+        batches = self._batches
+        failed = batches.why and time.monotonic() - batches.stopped_at >= RETRY
+        if (failed or any(item.state == "later" for item in batches.items)) and not self._why_not():
+            if failed:
+                batches.go_on()
+            else:
+                batches.release()
 
     def news(self, store: Store, rows: Mapping[str, AnswerRow]) -> list[RowChange]:
         """Returns what is new in ``rows`` (by path) since the user last said to have seen them. Raises StoreError."""
@@ -99,10 +119,9 @@ class TableKeeper:
 
     def note_seen(self, changes: Collection[RowChange]) -> None:
         """Record that the user has seen these ``changes``. Raises StoreError."""
-        told, batches = {(change.path, change.document) for change in changes}, self._batches
+        batches = self._batches
         with self._lock, self._open_store() as store:
-            rows = [row for row in batches.rows(store).values() if (row.path, row.document) in told]
-            note_seen(store, rows, [item.job.path for item in batches.items])
+            note_told(store, batches.rows(store), changes)
             batches.version += 1  # pages show it
 
     @contextmanager
@@ -119,9 +138,20 @@ class TableKeeper:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._closed.wait(POLL):
-            with suppress(UserError):  # the store may be in use, or the disk full: the next try is soon
+        while True:
+            with suppress(UserError, OSError):  # the store may be in use, or the disk full: the next try is soon
+                if not self._loaded:
+                    self._load()
                 self.update()
+            if self._closed.wait(POLL):
+                return
+
+    def _load(self) -> None:
+        with self._lock:
+            if Store.is_at(self._settings().home):
+                with self._open_store() as store:
+                    self._table = KeptTable.load(store)
+            self._loaded = True
 
     def _follow(self, store: Store, table: KeptTable) -> None:
         from localctx.batch.table.fill import questions_of
@@ -140,6 +170,14 @@ class TableKeeper:
         """Once the first documents have rows, record that the user has seen these."""
         batches = self._batches
         if batches.kept and not table.filled and all(item.state in FINISHED for item in batches.items):
-            note_seen(store, [*batches.rows(store).values()], [item.job.path for item in batches.items])
+            note_seen(store, [*batches.rows(store).values()])
             self._table = replace(table, filled=True)
             self._table.save(store)
+
+
+def _name_of(store: Store, collection: int | None) -> str:
+    """Returns the name of a collection, "" for None or 0. Raises UsageError if it was deleted."""
+    names = {one.id: one.name for one in store.collections.all()}
+    if collection and collection not in names:
+        raise UsageError("this collection was deleted", "choose another one, or all documents")
+    return names[collection] if collection else ""

@@ -1,7 +1,7 @@
 """The table that the window keeps current: its columns and documents in the store, and what is new in it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -70,12 +70,28 @@ def news_of(store: Store, rows: Mapping[str, AnswerRow], paths: Sequence[str]) -
     """
     seen = _seen(store)
     now = [row for path in paths if (row := rows.get(path) or seen.get(path))]
-    return [c for c in row_changes(seen, now) if c.news != "renamed" or Path(c.path).name != Path(c.why).name]
+    return [change for change in row_changes(seen, now) if not _is_move(change)]
 
 
-def note_seen(store: Store, rows: Sequence[AnswerRow], paths: Sequence[str]) -> None:
-    """Record that the user has seen these ``rows``, and that the table has no others than those of ``paths``."""
-    store.results.note_rows(NAME, [row.to_json() for row in rows], _seen(store).keys() - set(paths))
+def note_seen(store: Store, rows: Sequence[AnswerRow]) -> None:
+    """Record that the user has seen these ``rows``, and that the table has no others."""
+    store.results.note_rows(NAME, [row.to_json() for row in rows], _seen(store).keys() - {row.path for row in rows})
+
+
+def note_told(store: Store, rows: Mapping[str, AnswerRow], changes: Collection[RowChange]) -> None:
+    """Record that the user has seen these ``changes`` of ``rows`` (by path), unless they have changed again. Files that
+    were moved and kept their names are recorded too.
+    """
+    seen = _seen(store)
+    told = [*changes, *filter(_is_move, row_changes(seen, list(rows.values())))]
+    named = {(change.path, change.document) for change in told}
+    now = [row.to_json() for row in rows.values() if (row.path, row.document) in named]
+    gone = {c.why if c.news == "renamed" else c.path for c in told if c.news in ("renamed", "removed")}
+    store.results.note_rows(NAME, now, (gone & seen.keys()) - rows.keys())
+
+
+def _is_move(change: RowChange) -> bool:
+    return change.news == "renamed" and Path(change.path).name == Path(change.why).name
 
 
 def news_line(change: RowChange, names: Mapping[str, str]) -> str:

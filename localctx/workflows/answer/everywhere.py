@@ -32,7 +32,7 @@ from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.index_documents import index_words
 
 MAX_SIDE_BY_SIDE = 16  # passages in one forward pass; with more, each passage is hardly cheaper
-SAVE_EVERY = 1.0  # seconds; the answers of up to as many are lost if the process is killed
+SAVE_EVERY = 1.0  # seconds between saves of answers
 MIN_RATED = 8  # passages; a shorter run says little about speed
 
 
@@ -171,13 +171,13 @@ class _PassageLoop:
 
     def _ask(self, passage: Passage) -> EngineCoroutine[None]:
         """Ask about one passage, and record the answer."""
+        self._save_if_due()  # answers of one forward pass come together: the first of them saved itself only
         answered = yield from self._question.ask(passage, self._report.persist)
         for name, count in answered.tokens.items():
             self._report.tokens[name] += count
         self._answers[answered.key] = answered.answer
         self._unsaved.append(answered)
-        if time.perf_counter() - self._saved >= SAVE_EVERY:
-            self._save()
+        self._save_if_due()
         for note in answered.notes:
             if note not in self._told:  # yield each note once
                 self._told.add(note)
@@ -191,6 +191,10 @@ class _PassageLoop:
         done, total, reused = self._report.asked, self._report.passages, self._report.reused_answers
         rate = (done - reused) / (time.perf_counter() - self._started)
         return Progress("asking passages", done, total, reused, rate or None, (total - done) / rate if rate else None)
+
+    def _save_if_due(self) -> None:
+        if time.perf_counter() - self._saved >= SAVE_EVERY:
+            self._save()
 
     def _save(self) -> None:
         unsaved, self._unsaved, self._saved = self._unsaved, [], time.perf_counter()
