@@ -45,9 +45,12 @@
   const full = (value) => ({ text: value?.text ?? "", files: value?.files ?? [] })
   // The chat of the last draft; a new chat has no id until its first question is asked.
   const inAddress = () => new URLSearchParams(location.search).get("chat") ?? ""
+  const toAddress = (chat) =>
+    history.replaceState(null, "", chat ? `?chat=${encodeURIComponent(chat)}` : location.pathname)
   let typedIn = inAddress()
   let inBox = EMPTY, left = null  // left: what was in the box when another chat was clicked
   window.lcDrafts = {
+    toAddress,
     leave() {
       const now = left = inBox
       setTimeout(() => { if (left === now) left = null }, 20000)  // the server did not answer
@@ -67,6 +70,7 @@
       const since = left ? enteredSince(left, inBox) : EMPTY
       left = null
       typedIn = chat
+      toAddress(chat)
       return [isEmpty(since) ? kept(chat) ?? EMPTY : since]
     },
   }
@@ -75,7 +79,7 @@
   // Gradio may empty the box of a new chat before it gives the chat its id: the address has the id by now.
   document.addEventListener("input", (event) => {
     if (event.target.matches?.("#question textarea"))
-      window.lcDrafts.keep(inAddress(), { ...inBox, text: event.target.value })
+      window.lcDrafts.keep(typedIn || inAddress(), { ...inBox, text: event.target.value })
   })
 
   // A small menu closes when something else is clicked.

@@ -34,9 +34,7 @@ FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
     ("Start a new chat", "new"),
 )
 _SCRIPT = (Path(__file__).parents[1] / "conversation.js").read_text("utf-8")
-_CHAT_TO_URL = (
-    "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
-)
+_CHAT_TO_URL = "(chat) => { window.lcDrafts.toAddress(chat) }"
 
 
 class ChatPage:
