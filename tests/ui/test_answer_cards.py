@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from browser import Served, Tab, Watch, save_saying_model, served
+from clock import wait_until
 from stored_documents import add
 from window_checks import normal
 
@@ -278,7 +279,7 @@ def test_on_a_phone_fingers_hit_everything_and_the_question_stays_in_reach(opene
     source = cited(window, "The tenant pays a deposit of 1,840 euros before moving in.")
     sentences = [supported(said, "You pay it before you move in.", 1, source)]
     tab = opened(("When?", said, [source], {"sentences": sentences}, "eos"), width=390)
-    assert tab.page.evaluate(_SMALL) == []
+    wait_until(lambda: tab.page.evaluate(_SMALL) == [], "large enough for fingers")  # a chat's title comes last
     tab.page.locator("#chat-about > button").click()
     tab.page.locator("#sources li").wait_for()
     box = tab.box.bounding_box()
