@@ -287,8 +287,8 @@ def _eviction_notes(r: dict[str, Any]) -> Iterator[str]:
         prompt = r["tokens"]["prompt"]
         dropped = dropped_tokens(kv["evicted"], prompt)
         if kv["keeper"] == "full":
-            seen = f"{prompt - dropped:,} of {prompt:,} tokens"
-            yield f"the answer saw {seen}: the passages most like the question; --mode full shows it all"
+            seen = f"{prompt - dropped:,}, those of the passages most like the question"
+            yield f"all {prompt:,} tokens were read, and the answer saw {seen}; --mode full shows it all"
             return
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
