@@ -10,7 +10,7 @@ import psutil
 MAX_LOAD_TO_BEGIN = 0.25  # share of all cores used by other programs
 MAX_LOAD_TO_GO_ON = 0.4  # higher, because other programs look busier while they compete with us
 MIN_SAMPLE = 1.0  # seconds over which the load is measured
-MAX_STRETCH = 4  # samples that take so many times longer are dropped
+MAX_SAMPLE = 120.0  # seconds; a longer sample says little about now. A forward pass is shorter
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ class MachineReading:
 
 
 class LoadMonitor:
-    """Measures how many cores of this machine are free for this process, over ``sample`` seconds or a little more. If
-    the last seconds were not measured, ``unknown`` (a share of all cores) are free.
+    """Measures how many cores of this machine are free for this process, from one reading of
+    ``free`` to the next, if that is at least ``sample`` seconds. If nothing recent was measured, ``unknown`` (a share of
+    all cores) are free.
     """
 
     def __init__(self, sample: float, unknown: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -44,15 +45,15 @@ class LoadMonitor:
 
     @property
     def free(self) -> float:
-        """The number of cores that other programs left free recently. A sample that became too long, because nobody
-        asked meanwhile, says nothing about the last seconds, and a new one begins.
+        """The number of cores that other programs left free recently. A sample that became too long, because nothing
+        was computed meanwhile, is dropped, and a new one begins.
         """
         since, busy_before, own_before = self._sample
         if (passed := self._clock() - since) >= self._least:
             busy, own = _processor_seconds()
             others = (busy - busy_before - (own - own_before)) / passed
             measured = self.cores - min(self.cores, max(0.0, others))
-            self._free = measured if passed <= MAX_STRETCH * self._least else self._unknown
+            self._free = measured if passed <= MAX_SAMPLE else self._unknown
             self._sample = self._clock(), busy, own
         return self._free
 

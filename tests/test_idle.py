@@ -40,7 +40,9 @@ def test_cores_are_free_until_others_are_seen_to_use_them(machine):
     assert monitor.free == pytest.approx(1)
     machine.now, machine.busy, machine.own = machine.now + 1, machine.busy + 2, machine.own + 3
     assert monitor.free == 4
-    machine.now, machine.busy = machine.now + 60, machine.busy + 200  # nobody asked for a minute
+    machine.now, machine.busy = machine.now + 30, machine.busy + 30  # a long forward pass
+    assert monitor.free == 3
+    machine.now, machine.busy = machine.now + 300, machine.busy + 900  # nothing was computed for minutes
     assert monitor.free == 4
 
 
