@@ -32,9 +32,8 @@ class MachineReading:
 
 
 class LoadMonitor:
-    """Measures how many cores of this machine are free for this process, from one reading of
-    ``free`` to the next, if that is at least ``sample`` seconds. If nothing recent was measured, ``unknown`` (a share of
-    all cores) are free.
+    """Measures how many cores of this machine are free for this process, from one reading of ``free`` to the next, if
+    that is at least ``sample`` seconds. If nothing recent was measured, ``unknown`` (a share of all cores) are free.
     """
 
     def __init__(self, sample: float, unknown: float, clock: Callable[[], float] = time.monotonic) -> None:
