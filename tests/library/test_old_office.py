@@ -25,6 +25,8 @@ def old(tmp_path_factory):
     for name, kind in (("a.docx", "doc"), ("b.pptx", "ppt")):
         command = [OFFICE, profile, "--headless", "--convert-to", kind, "--outdir", folder, folder / name]
         subprocess.run(command, capture_output=True, timeout=100, check=True)
+    if not {"a.doc", "b.ppt"} <= {file.name for file in folder.iterdir()}:
+        pytest.skip("LibreOffice is installed without Writer or Impress")  # it ends well and writes nothing
     return folder
 
 

@@ -22,6 +22,7 @@ CONVERTED = {"doc": "docx", "ppt": "pptx"}
 """The kinds that are converted, and the kind that each becomes."""
 
 _NAMES = {"doc": "Word", "ppt": "PowerPoint"}
+_PARTS = {"doc": "Writer", "ppt": "Impress"}  # LibreOffice without the part ends well and writes nothing
 _SECONDS = 120  # of processor time; by the clock, at most twice as long
 _MEMORY = 8 << 30  # bytes of address space, of which LibreOffice uses a tenth
 _FILE = 512 << 20  # bytes of the largest file that it may write
@@ -70,7 +71,8 @@ def convert(data: bytes, kind: str, cancelled: Callable[[], bool] = lambda: Fals
         _write_profile(Path(folder))
         _run(_command(office, Path(folder), source), Path(folder), cancelled)
         if not made.is_file():
-            raise DocumentError(f"{name} that LibreOffice cannot convert", f"save it as .{CONVERTED[kind]}")
+            remedy = f"save it as .{CONVERTED[kind]}, or check that LibreOffice {_PARTS[kind]} is installed"
+            raise DocumentError(f"{name} that LibreOffice cannot convert", remedy)
         return made.read_bytes()
 
 
