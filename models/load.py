@@ -15,10 +15,12 @@ from localctx.models.choice.sizing import decoder_parameters, sizing_of, stored_
 from localctx.models.decoder.local_model import LocalModel
 from localctx.models.decoder.native_decoder import NativeDecoder, NativeWeights
 from localctx.models.decoder.transformers_model import TransformersModel, load_module, load_tokenizer, loading
+from localctx.models.files.block_file import BlockFile, read_blocks, source_files, write_blocks
 from localctx.models.files.config_limits import check_config
 from localctx.models.files.gguf_blocks import GgufBlocks
 from localctx.models.files.safetensors_files import check_headers, open_weights
 from localctx.models.fingerprint import hash_weights
+from localctx.models.hub.installed import source_kind
 from localctx.models.quantized.bitsandbytes_layers import bitsandbytes_options, is_packed
 from localctx.models.quantized.blocked_linear import block_linears
 from localctx.models.quantized.fused_experts import packed_experts
@@ -56,18 +58,16 @@ def load_model(
         set_threads(threads)
     with ThreadPoolExecutor() as pool:  # works while this thread imports or blocks weights
         warmed = pool.submit(warm if torch_device.type == "cpu" else lambda: None)
-        hashes = pool.submit(hash_weights, folder)
         if not packed and (native := _native_parts(folder, torch_device, precision)):
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
-                published = GgufBlocks(folder if weights != "full" else None)
-                blocked = NativeWeights(config, tensors, weights, published)
+                blocked, hashed = _native_weights(folder, config, tensors, weights)
             warmed.result()
-            hashed = hashes.result() | published.hashes
             return NativeDecoder(
                 config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope
             )
+        hashes = pool.submit(hash_weights, folder)
         module, tokenizer = load_module(folder, torch_device, precision, weights)
         warmed.result()
         rows = block_linears(module, weights) if torch_device.type == "cpu" and not packed else None
@@ -103,6 +103,25 @@ def _native_parts(
         return None
     tied_twice = config.tie_word_embeddings and "lm_head.weight" in tensors
     return (config, tensors) if "model.embed_tokens.weight" in tensors and not tied_twice else None
+
+
+def _native_weights(
+    folder: Path, config: DecoderConfig, tensors: Mapping[str, Tensor], stored: str
+) -> tuple[NativeWeights, Mapping[str, str]]:
+    """Returns the weights, and the content hashes of their files. Quantized weights of an installed model are made once
+    and kept in a file.
+    """
+    quantized = stored != "full"
+    if made := read_blocks(folder, stored) if quantized else None:
+        return NativeWeights(config, tensors, stored, made=made.blocks), made.hashes
+    sources, published = source_files(folder), GgufBlocks(folder if quantized else None)
+    with ThreadPoolExecutor(1) as pool:
+        hashes = pool.submit(hash_weights, folder)
+        weights = NativeWeights(config, tensors, stored, published)
+    hashed = hashes.result() | published.hashes
+    if quantized and source_kind(folder):
+        write_blocks(folder, stored, sources, BlockFile(weights.blocks, hashed))
+    return weights, hashed
 
 
 def _tokenizer(folder: Path, config: DecoderConfig) -> ChatTokenizer:

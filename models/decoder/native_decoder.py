@@ -2,7 +2,7 @@
 importing and calling transformers would cost more than the arithmetic.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -137,7 +137,8 @@ class NativeWeights:
 
     ``published`` holds the quantized matrices of the GGUF that the model was converted from. Those in the format
     ``stored`` are used unchanged. Matrices that a 4-bit GGUF stores with more bits use 8 bits. The embedding always has
-    full precision, the output layer at least 8 bits. Raises ValueError for a missing tensor or a wrong shape.
+    full precision, the output layer at least 8 bits. Matrices in ``made`` are used unchanged (see ``block_file``).
+    ``blocks`` are all matrices by name. Raises ValueError for a missing tensor or a wrong shape.
     """
 
     def __init__(
@@ -146,17 +147,19 @@ class NativeWeights:
         tensors: Mapping[str, Tensor],
         stored: str = "full",
         published: GgufBlocks | None = None,
+        made: Mapping[str, Blocks] | None = None,
     ) -> None:
         self.stored = stored
         self._config, self._tensors, self._published = config, tensors, published or GgufBlocks()
+        self.blocks = dict(made or {})
         hidden, vocabulary = config.hidden_size, config.vocab_size
         self.heads = config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads
         with _side_by_side() as pool:
             layers = [pool.submit(self._layer, f"model.layers.{i}") for i in range(config.num_hidden_layers)]
             name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
             same = config.tie_word_embeddings and stored == "full"
-            head = None if same else pool.submit(self._blocks, (name, vocabulary, hidden), kind=OUTPUT_KIND)
-            self.embedding = exact_blocks(get_tensor(tensors, "model.embed_tokens.weight", vocabulary, hidden).detach())
+            head = None if same else pool.submit(self._blocks, "head", (name, vocabulary, hidden), kind=OUTPUT_KIND)
+            self.embedding = self._exact("embedding", ("model.embed_tokens", vocabulary, hidden))
             self.layers = [layer.result() for layer in layers]
             self.head = head.result() if head else self.embedding
         self.arguments = arguments_of(self.layers)
@@ -196,23 +199,41 @@ class NativeWeights:
             for c in "qk"
         ]
         entry = EntryWeights(
-            self._floats(f"{at}.input_layernorm.weight", hidden), self._blocks(*parts), np.concatenate(biases), *norms
+            self._floats(f"{at}.input_layernorm.weight", hidden),
+            self._blocks(f"{at}.qkv", *parts),
+            np.concatenate(biases),
+            *norms,
         )
+        gate_up = (f"{at}.mlp.gate_proj", inner, hidden), (f"{at}.mlp.up_proj", inner, hidden)
         exits = ExitWeights(
-            self._blocks((f"{at}.self_attn.o_proj", hidden, self.heads[0] * config.head_dim)),
+            self._blocks(f"{at}.output", (f"{at}.self_attn.o_proj", hidden, self.heads[0] * config.head_dim)),
             self._floats(f"{at}.post_attention_layernorm.weight", hidden),
-            self._blocks((f"{at}.mlp.gate_proj", inner, hidden), (f"{at}.mlp.up_proj", inner, hidden)),
-            self._blocks((f"{at}.mlp.down_proj", hidden, inner)),
+            self._blocks(f"{at}.gate_up", *gate_up),
+            self._blocks(f"{at}.down", (f"{at}.mlp.down_proj", hidden, inner)),
         )
         return entry, exits
 
-    def _blocks(self, *parts: tuple[str, int, int], kind: int | None = None) -> Blocks:
-        """Returns the named weights [outputs, inputs], concatenated to one matrix in blocks. ``kind`` is the number
+    def _blocks(self, name: str, *parts: tuple[str, int, int], kind: int | None = None) -> Blocks:
+        """Returns the matrix ``name``: the weights ``parts`` [outputs, inputs], concatenated. ``kind`` is the number
         format for quantized weights of the output layer.
         """
         if self.stored == "full":
-            matrices = [self._matrix(*part) for part in parts]
-            return exact_blocks(torch.cat(matrices) if len(matrices) > 1 else matrices[0])
+            return self._exact(name, *parts)
+        return self._make(name, parts, lambda: self._grouped(parts, kind))
+
+    def _exact(self, name: str, *parts: tuple[str, int, int]) -> Blocks:
+        """Returns the matrix ``name`` in full precision."""
+        return self._make(name, parts, lambda: exact_blocks(_joined([self._matrix(*part) for part in parts])))
+
+    def _make(self, name: str, parts: Sequence[tuple[str, int, int]], make: Callable[[], Blocks]) -> Blocks:
+        """Returns the matrix ``name`` of the sizes in ``parts``: the one made before, if any, else ``make()``."""
+        outputs, inputs = sum(outputs for _, outputs, _ in parts), parts[0][2]
+        made = self.blocks.get(name)
+        if made is None or (made.outputs, made.inputs) != (outputs, inputs):
+            made = self.blocks[name] = make()
+        return made
+
+    def _grouped(self, parts: Sequence[tuple[str, int, int]], kind: int | None) -> Blocks:
         finer = any(name in self._published.finer for name, _, _ in parts)
         first, *others = (self._groups(SIGNED if finer else kind or KINDS[self.stored], *part) for part in parts)
         return grouped_blocks(first.join(*others) if others else first)
@@ -235,6 +256,10 @@ class NativeWeights:
         dim = self._config.head_dim
         bias = torch.from_numpy(entry.bias[self.heads[0] * dim : (self.heads[0] + self.heads[1]) * dim])
         return bias.unflatten(0, (-1, dim)) if bias.any() else None
+
+
+def _joined(matrices: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(matrices)) if len(matrices) > 1 else matrices[0]
 
 
 @contextmanager

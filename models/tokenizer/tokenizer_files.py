@@ -53,6 +53,8 @@ def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> 
     backend = without_padding(Tokenizer.from_file(str(folder / "tokenizer.json")))
     qwen = family == "qwen2" or raw["tokenizer_class"] in _QWEN
     named = _named(raw, qwen)
+    if qwen:
+        _normalize_as_qwen(backend)
     if not _added_already(backend, raw, [*named.values(), *_extras(raw)], qwen) or (qwen and not _is_qwen(backend)):
         return None
     if family == "mistral" and backend.get_vocab_size() > 100_000:  # transformers repairs some of these
@@ -162,6 +164,14 @@ def _listed_flags(token: dict[str, Any]) -> tuple[Any, ...]:
     special = token.get("special", False)
     rest = (token.get(name, False) for name in ("lstrip", "rstrip", "single_word"))
     return token.get("content"), special, token.get("normalized", not special), *rest
+
+
+def _normalize_as_qwen(backend: Any) -> None:
+    """Set the normalizer of transformers' Qwen class, which a tokenizer converted from a GGUF lacks."""
+    from tokenizers import normalizers
+
+    if backend.normalizer is None:
+        backend.normalizer = normalizers.NFC()
 
 
 def _is_qwen(backend: Any) -> bool:

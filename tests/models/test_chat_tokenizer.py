@@ -119,7 +119,7 @@ def change(file, **values):
     file.write_text(json.dumps({k: v for k, v in said.items() if v is not ...}))
 
 
-TALK = [{"role": "user", "content": "Wie heißt <s>dieser</s> Fluss?\n<|im_end|> 12 rivers  "}]
+TALK = [{"role": "user", "content": "Wie heißt <s>dieser</s> Fluss e\u0301?\n<|im_end|> 12 rivers  "}]
 
 
 def same(folder, family="llama"):
@@ -191,9 +191,9 @@ def test_qwens_tokenizer_is_what_transformers_builds_of_it(folder, family):
     change(folder / "tokenizer_config.json", unk_token=None, bos_token=None)
     assert same(folder, family)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["normalizer"] = None
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    assert find_tokenizer(folder, family, None) is None
+    for normalizer, read in ((None, True), ({"type": "Lowercase"}, False)):  # a GGUF tells none
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": normalizer}))
+        assert same(folder, family) is read
 
 
 def test_what_ends_an_answer(folder):
