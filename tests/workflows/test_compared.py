@@ -161,6 +161,20 @@ def test_documents_that_all_say_nothing_leave_the_question_unanswered(open_sessi
     assert report["answer"] == "a.txt does not say it.\nb.txt does not say it."
 
 
+def test_a_plain_question_is_asked_of_each_document_that_is_about_it(open_session, script, leases):
+    script(SAYS | {"c.txt": ""})
+    with open_session() as opened:
+        report = report_of(opened, "What is the rent?", leases(A, B, "A report on salmon.\n"))
+    assert report["answer"] == "a.txt: 950 euros a month.\nb.txt: EUR 880 a month.\nc.txt does not say it."
+
+
+def test_which_of_the_two_is_told_beside_a_third_document_that_does_not_say(open_session, script, leases):
+    script(SAYS | {"c.txt": ""})
+    with open_session() as opened:
+        report = report_of(opened, "Which of the two has the lower rent?", leases(A, B, "A report on salmon.\n"))
+    assert report["answer"].splitlines()[2:] == ["c.txt does not say it.", "Lower: b.txt."]
+
+
 @pytest.mark.parametrize("mode", ["auto", "retrieve"])
 def test_documents_are_asked_whole_or_by_passages_and_their_pages_are_kept(open_session, leases, mode):
     files = leases(A * 40, B * 40)
@@ -177,7 +191,7 @@ def test_documents_are_asked_whole_or_by_passages_and_their_pages_are_kept(open_
     [
         ("Which of the tenants may keep a dog?", 2, {}),
         (WHICH, 1, {}),
-        ("What is the rent?", 2, {}),
+        ("What is the deposit?", 2, {}),  # one document has one
         (WHICH, 2, {"mode": "everywhere"}),
     ],
 )

@@ -23,9 +23,9 @@ from localctx.store.documents import StoredDocument
 from localctx.workflows.answer.abstention import says_nothing
 from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.question_likelihood import question_alone
-from localctx.workflows.comparing.comparing_question import comparing_question
+from localctx.workflows.comparing.comparing_question import FEWEST, comparing_question
 from localctx.workflows.comparing.document_value import DocumentValue, missing, read_value
-from localctx.workflows.comparing.verdict import line_of, verdict_line, winners
+from localctx.workflows.comparing.verdict import compared_values, line_of, verdict_line, winners
 from localctx.workflows.comparing.wording import WORDINGS
 
 MakeAnswer = Callable[[AnswerCase], EngineCoroutine[None]]
@@ -46,7 +46,7 @@ class ComparedWorkflow:
         """
         given = list({document.id: document for document in documents or ()}.values())
         asked = comparing_question(question, len(given))
-        if not asked:
+        if not asked or (asked.implied and sum(asked.subject.is_in(document.text) for document in given) < FEWEST):
             return None
         request = question_alone(self._builder, question)
         request.prompt.documents, request.adapter = given, self._builder.runtime.adapter
@@ -104,8 +104,9 @@ class _Comparison:
             self._report.values.append(value.to_json())
             yield from self._tell(line_of(value, self._wording), value.citation)
             yield self._progress()
-        self._report.best = [value.document for value in winners(self._asked.order, self._values)]
-        yield from self._tell(verdict_line(self._asked.order, self._values, self._wording))
+        compared = compared_values(self._asked, self._values)
+        self._report.best = [value.document for value in winners(self._asked.order, compared)]
+        yield from self._tell(verdict_line(self._asked.order, compared, self._wording))
 
     def tell_stopped(self) -> EngineCoroutine[None]:
         """Emit a line that says how many documents were asked before the stop, if any."""

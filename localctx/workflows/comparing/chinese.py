@@ -55,6 +55,7 @@ CHINESE = Rules(
         rf"{_THEM}的?{_NOUN}(?:相差|差|各是|分别是|各为|分别为)多少",
         rf"(?:请)?(?:比较|对比)(?:一下)?(?:{_THEM}的?)?{_NOUN}",
     ),
+    plain=(rf"{_NOUN}(?:是|有|为)?(?:多少|多长|多久|什么时候)",),
     orders=_ORDERS,
     adjectives=_ADJECTIVES,
     verbs=_VERBS,

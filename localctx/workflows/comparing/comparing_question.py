@@ -19,7 +19,9 @@ _PLAIN = str.maketrans({"’": "'", "？": "?", "，": ","})  # noqa: RUF001
 
 
 def comparing_question(question: str, documents: int) -> ComparingQuestion | None:
-    """Returns ``question`` as a ComparingQuestion for this number of ``documents``, or None if no rule matches it."""
+    """Returns ``question`` as a ComparingQuestion for this number of ``documents``, or None if no rule matches it, or
+    if it names more documents.
+    """
     if not FEWEST <= documents <= MOST or len(question) > _MOST_CHARACTERS:
         return None
     words = " ".join(question.translate(_PLAIN).strip(_AROUND).split())

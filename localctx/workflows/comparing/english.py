@@ -90,6 +90,7 @@ ENGLISH = Rules(
         rf"by how much do(?:es)? (?:the )?{_NOUN}{_IN} differ",
         rf"(?:please )?compare (?:the |their |all )?{_NOUN}{_IN}",
     ),
+    plain=(rf"(?:what|how (?:high|long|much|large|big)) (?:is|are) the {_NOUN}",),
     orders=_ORDERS,
     adjectives=_ADJECTIVES,
     verbs=_VERBS,

@@ -77,6 +77,7 @@ FRENCH = Rules(
         rf"(?:en quoi|comment) {_ARTICLE}{_NOUN}{_IN} diff[èé]rent(?:-(?:ils|elles))?",
         rf"compare[rz]? {_ARTICLE}{_NOUN}{_IN}",
     ),
+    plain=(rf"quel(?:le)?s? (?:est|sont) {_ARTICLE}{_NOUN}",),
     orders=_ORDERS,
     adjectives=_ADJECTIVES,
     verbs=_VERBS,

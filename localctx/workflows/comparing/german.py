@@ -87,6 +87,7 @@ GERMAN = Rules(
         rf"(?:wie|worin|um wie ?viel) unterscheide[nt] sich (?:die|das|der) {_NOUN}{_IN}",
         rf"(?:bitte )?vergleiche?(?:n sie)?(?: bitte)? (?:die|alle) {_NOUN}{_IN}",
     ),
+    plain=(rf"{_WHAT} (?:ist|sind|lautet|lauten) (?:die|der|das) {_NOUN}",),
     orders=_ORDERS,
     adjectives=_ADJECTIVES,
     verbs=_VERBS,

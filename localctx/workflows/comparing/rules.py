@@ -4,7 +4,7 @@ recognize.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from localctx.library.wording.quantities import QuantityKind
@@ -30,13 +30,17 @@ class ComparingQuestion:
     """A question that compares documents. ``plain`` is the question that is asked about each document.
 
     The answers must be about ``subject``. ``order`` says which value wins, such as ``lower``, and ``language`` is the
-    question's language (ISO 639-1).
+    question's language (ISO 639-1). ``named`` is the number of documents that the question names (0: none). A question
+    that is ``implied`` does not compare by its words ("what is the deposit"): it is asked about each document only if
+    several are about its subject.
     """
 
     language: str
     plain: str
     order: Order
     subject: Subject
+    named: int = 0
+    implied: bool = False
 
     def plain_in(self, language: str | None) -> str:
         """Returns the plain question for a document in ``language``: in that language, if the wording is known, else in
@@ -55,7 +59,7 @@ class Rules:
     rent is lower"). ``by_adjective`` has only ``adjective`` ("which is cheaper"), and ``by_verb`` has ``verb`` and
     ``more`` ("which ends later"). ``side_by_side`` has a ``noun`` and no order ("compare the rents"); it must have the
     group ``docs``, or a noun that is a known subject. A group that begins with ``count`` has the number of documents.
-    ``orders`` maps the words of ``more`` to orders.
+    ``plain`` has only a ``noun``, a known subject ("what is the rent"). ``orders`` maps the words of ``more``.
 
     ``ask`` makes the plain question about a noun. ``no_noun`` matches nouns that are no subject, such as the documents
     themselves. ``adjectives`` and ``verbs`` map words to the subject that they compare.
@@ -67,6 +71,7 @@ class Rules:
     by_adjective: Sequence[str]
     by_verb: Sequence[str]
     side_by_side: Sequence[str]
+    plain: Sequence[str]
     orders: Sequence[tuple[str, Order]]
     adjectives: Sequence[tuple[str, Order, str]]
     verbs: Sequence[tuple[str, str]]
@@ -82,20 +87,22 @@ class Rules:
             (self.by_adjective, self._of_adjective),
             (self.by_verb, self._of_verb),
             (self.side_by_side, self._of_several),
+            (self.plain, self._of_plain),
         )
         for patterns, reader in readers:
             for pattern in patterns:
                 match = re.fullmatch(pattern, question, re.IGNORECASE)
                 found = {name: text.strip() for name, text in match.groupdict().items() if text} if match else {}
-                asked = reader(found) if match and self._counts(found, documents) else None
+                named = self._named(found)
+                asked = reader(found) if match and named <= documents else None
                 if asked and (not asked.subject.kind or asked.order in _ORDERS_OF[asked.subject.kind]):
-                    return asked
+                    return replace(asked, named=named)
         return None
 
-    def _counts(self, found: Found, documents: int) -> bool:
-        """Returns False if the question names a number that differs from the number of documents."""
+    def _named(self, found: Found) -> int:
+        """Returns the number of documents that the question names; 0 if it names none."""
         counts = [text.lower() for name, text in found.items() if name.startswith("count")]
-        return all(documents == (int(count) if count.isdecimal() else self.counts[count]) for count in counts)
+        return max((int(count) if count.isdecimal() else self.counts[count] for count in counts), default=0)
 
     def _of_noun(self, found: Found) -> ComparingQuestion | None:
         noun = found["noun"]
@@ -130,6 +137,10 @@ class Rules:
             if "docs" in found
             else None
         )
+
+    def _of_plain(self, found: Found) -> ComparingQuestion | None:
+        known = named_subject(found["noun"])
+        return replace(self._of_subject(known, "none"), implied=True) if known else None
 
     def _of_subject(self, subject: Subject, order: Order) -> ComparingQuestion:
         return ComparingQuestion(self.language, subject.plain[self.language], order, subject)

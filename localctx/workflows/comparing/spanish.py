@@ -78,6 +78,7 @@ SPANISH = Rules(
         rf"en qué se diferencian? {_ARTICLE}{_NOUN}{_IN}",
         rf"(?:compara|compare|comparar) {_ARTICLE}{_NOUN}{_IN}",
     ),
+    plain=(rf"cuál(?:es)? (?:es|son) {_ARTICLE}{_NOUN}",),
     orders=_ORDERS,
     adjectives=_ADJECTIVES,
     verbs=_VERBS,

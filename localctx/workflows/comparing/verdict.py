@@ -7,7 +7,7 @@ from itertools import combinations
 
 from localctx.library.wording.quantities import Quantity, compare
 from localctx.workflows.comparing.document_value import DocumentValue
-from localctx.workflows.comparing.rules import Order
+from localctx.workflows.comparing.rules import ComparingQuestion, Order
 from localctx.workflows.comparing.wording import Wording
 
 _LEAST = ("lower", "shorter", "earlier")
@@ -17,6 +17,14 @@ def line_of(value: DocumentValue, wording: Wording) -> str:
     """Returns the sentence with the answer of one document."""
     form = {"said": wording.said, "missing": wording.missing, "unsure": wording.unsure}[value.state]
     return form.format(name=value.name, value=value.text)
+
+
+def compared_values(asked: ComparingQuestion, values: Sequence[DocumentValue]) -> Sequence[DocumentValue]:
+    """Returns the values that a verdict compares. If the question names fewer documents than were asked ("which of the
+    two"), and so many gave a value, these are compared; else all are.
+    """
+    given = [value for value in values if value.state != "missing"]
+    return given if len(given) == asked.named else values
 
 
 def winners(order: Order, values: Sequence[DocumentValue]) -> list[DocumentValue]:
