@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 PAGES = [f"Page {page} of the log. " + "The keeper of the harbour is Ann Marlow. " * 4 for page in range(1, 4)]
 LONG = b"The river is long, and so is this text about it.\n" * 1500
+SHORT = b"A text of one line, so that the library with the long text is not read in its place.\n"
 COST = {
     "tokens": {"prompt": 900, "reused": 870, "prefilled": 30, "generated": 20, "longest": 150},
     "seconds": {"first_token": 0.2, "decode": 1.0},
@@ -140,6 +141,7 @@ def test_the_sample_question_is_answered_by_the_default_model(chromium, default_
 
 def test_two_tabs_take_turns_and_hold_only_their_own_texts(tabs):
     one, two = tabs(), tabs()
+    two.drop("two.txt", SHORT)
     one.drop("long.txt", LONG)
     one.ask("What is in tab one?")
     one.wait_for("Reading")
@@ -154,6 +156,7 @@ def test_two_tabs_take_turns_and_hold_only_their_own_texts(tabs):
 
 def test_who_stops_a_long_reading_frees_the_engine_within_a_second(tabs):
     one, two = tabs(), tabs()
+    two.drop("next.txt", b"next" + SHORT)
     one.drop("stop.txt", b"stop" + LONG)
     one.ask("What is there?")
     one.wait_for("Reading")
