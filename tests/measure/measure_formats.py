@@ -27,6 +27,7 @@ from known_words.source import Made, load, words
 
 from localctx.errors import DocumentError
 from localctx.library.parsers.old_office import find_office
+from localctx.library.parsers.sandbox import ReadOptions
 from localctx.library.read_document import read_document
 
 WANTED = Score(recall=0.99, precision=0.99, order=0.98)
@@ -46,7 +47,7 @@ def make_files() -> list[Made]:
 
 def ours(path: Path, made: Made) -> tuple[str, tuple[int, int]]:
     """What localctx reads, and how many places are right."""
-    document = read_document(str(path), ocr="off")
+    document = read_document(str(path), ReadOptions(ocr="off"))
     return document.text, right_places(document.text, document.spans, made.known.places)
 
 

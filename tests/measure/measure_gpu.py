@@ -205,9 +205,8 @@ def pages_in_parts(parts: np.ndarray, rows: int, addresses: torch.Tensor, kinds:
     """``TritonPages`` of so many rows, whose ``parts`` [S, 4] are on the processor."""
     from localctx.kernels.triton.attention import TritonPages, bounds_of
 
-    return TritonPages(
-        *(torch.from_numpy(x).to(kinds.device) for x in (parts, bounds_of(parts, rows))), addresses, kinds
-    )
+    at, bounds = (torch.from_numpy(x).to(kinds.device) for x in (parts, bounds_of(parts, rows)))
+    return TritonPages(at, bounds, addresses, kinds)
 
 
 LARGE = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}

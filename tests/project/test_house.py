@@ -426,13 +426,31 @@ def test_the_wheel_adds_no_other_name(installed):
     assert names == {"localctx", "bin"}  # bin/localctx, the command
 
 
+def mypy_options(platform: str) -> list[str | Path]:
+    listing = "\n".join(sorted(map(str, files())))  # mypy misreads a cache of before modules moved
+    kept = ROOT / ".mypy_cache" / f"{sha256(listing.encode()).hexdigest()[:12]}-{platform}"
+    return ["--config-file", ROOT / "pyproject.toml", "--cache-dir", kept, "--platform", platform]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 def test_types(installed, platform):
-    listing = "\n".join(sorted(map(str, files())))  # mypy misreads a cache of before modules moved
-    kept = ROOT / ".mypy_cache" / f"{sha256(listing.encode()).hexdigest()[:12]}-{platform}"
-    how = ("--config-file", ROOT / "pyproject.toml", "--cache-dir", kept, "--platform", platform)
-    run("mypy", *how, "-p", "localctx", cwd=installed, MYPYPATH=str(installed))
+    run("mypy", *mypy_options(platform), "-p", "localctx", cwd=installed, MYPYPATH=str(installed))
+
+
+@pytest.mark.slow
+def test_measurements_call_what_there_is(installed):
+    """They take too long to be run here, so that a changed function would be noticed only by who measures."""
+    folders = [installed, ROOT / "tests" / "helpers", ROOT / "tests" / "measure"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *mypy_options("linux"), *sorted(folders[-1].glob("*.py"))],
+        cwd=installed,
+        env={**os.environ, "MYPYPATH": os.pathsep.join(map(str, folders))},
+        capture_output=True,
+        text=True,
+    )
+    assert "checked" in done.stdout, done.stderr
+    assert [line for line in done.stdout.splitlines() if "[call-arg]" in line or "[name-defined]" in line] == []
 
 
 def test_lint():
