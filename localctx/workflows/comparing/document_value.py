@@ -94,7 +94,7 @@ def read_value(
             return held
     if about and not reader.wanted_in(answer):
         return DocumentValue(document.id, document.name, "said", answer.strip(_AROUND), citation=about[0])
-    known = asked.subject.pattern and reader.language in WORDINGS and not asked.subject.is_in(document.text)
+    known = asked.subject.names and reader.language in WORDINGS and not asked.subject.is_in(document.text)
     return missing(document) if known else DocumentValue(document.id, document.name, "unsure")
 
 

@@ -5,6 +5,7 @@ whether a text is about a subject.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from localctx.library.wording.quantities import QuantityKind
 from localctx.library.wording.word_forms import word_forms
@@ -23,22 +24,22 @@ _AFTER = r"(?:\s(?:mensuel(?:le)?s?|annuel(?:le)?s?|mensual(?:es)?|anual(?:es)?)
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject that documents are compared in. A text is about the subject if it matches ``pattern`` or, if that is
-    None, if it has all of the ``words``.
+    """The subject that documents are compared in. A text is about the subject if it has any of the ``names`` (a pattern
+    of alternatives) or, if that is "", if it has all of the ``words``.
 
     ``kind`` is the kind of the subject's values (None: any kind). ``plain`` is the question that asks one document
     about the subject, by language; {} if the wording in other languages is not known.
     """
 
     kind: QuantityKind | None = None
-    pattern: re.Pattern[str] | None = None
+    names: str = ""
     words: tuple[str, ...] = ()
     plain: Mapping[str, str] = field(default_factory=dict)
 
     def is_in(self, text: str) -> bool:
         """Returns True if ``text`` is about the subject, in any of the languages."""
-        if self.pattern:
-            return bool(self.pattern.search(text))
+        if self.names:
+            return bool(_whole_words(self.names).search(text))
         forms = {word.form for word in word_forms(text)}
         return all(any(_alike(word, form) for form in forms) for word in self.words)
 
@@ -55,7 +56,7 @@ def subject_of(noun: str) -> Subject:
         return named
     kind = next((kind for words, kind in KINDS if re.fullmatch(words, noun, re.IGNORECASE)), None)
     content = [word.form for word in word_forms(noun) if word.is_content]
-    return Subject(kind, None, tuple([form for form in content if form not in _GENERIC] or content))
+    return Subject(kind, "", tuple([form for form in content if form not in _GENERIC] or content))
 
 
 def named_subject(noun: str) -> Subject | None:
@@ -71,8 +72,11 @@ def has_content(noun: str) -> bool:
     return any(word.is_content for word in word_forms(noun))
 
 
-def _any_of(words: str) -> re.Pattern[str]:
-    """Returns a pattern that matches any of ``words`` as a whole word. Chinese words match anywhere."""
+@cache
+def _whole_words(words: str) -> re.Pattern[str]:
+    """Returns a pattern that matches any of ``words`` as a whole word. Chinese words match anywhere. Compiling all of
+    them when the module is imported would take a tenth of a second.
+    """
     return re.compile(rf"(?<![^\W\d_{_CJK}])(?:{words})(?![^\W\d_{_CJK}])", re.IGNORECASE)
 
 
@@ -83,7 +87,7 @@ def _alike(word: str, form: str) -> bool:
 _GENERIC = frozenset(word.form for word in word_forms(GENERIC))
 
 SUBJECTS = {
-    name: Subject(found.kind, _any_of("|".join(filter(None, (found.nouns, found.further)))), (), found.plain)
+    name: Subject(found.kind, "|".join(filter(None, (found.nouns, found.further))), (), found.plain)
     for name, found in SUBJECT_WORDS.items()
 }
 """Subjects that are known by name."""
