@@ -168,6 +168,21 @@ def test_a_plain_question_is_asked_of_each_document_that_is_about_it(open_sessio
     assert report["answer"] == "a.txt: 950 euros a month.\nb.txt: EUR 880 a month.\nc.txt does not say it."
 
 
+def test_documents_are_compared_in_several_subjects(open_session, script, leases):
+    asked = script(SAYS)
+    with open_session() as opened:
+        report = report_of(opened, "Compare the two leases on rent and term", leases(A, B))
+    assert asked == ["What is the rent?"] * 2 + ["How long does it last?"] * 2
+    assert report["answer"].splitlines()[:4] == [
+        "Rent:",
+        "a.txt: 950 euros a month.",
+        "b.txt: EUR 880 a month.",
+        "Term:",
+    ]
+    assert [value["question"] for value in report["compared"]["values"]] == asked
+    assert report["compared"]["best"] == []
+
+
 def test_which_of_the_two_is_told_beside_a_third_document_that_does_not_say(open_session, script, leases):
     script(SAYS | {"c.txt": ""})
     with open_session() as opened:
@@ -230,7 +245,7 @@ def test_a_cancel_keeps_what_was_answered(open_session, script, leases):
                 opened.cancel()
     report = events[-1].report
     assert report.stopped == "cancelled"
-    assert report.answer == "a.txt: 950 euros a month.\nStopped after 1 of 2 documents."
+    assert report.answer == "a.txt: 950 euros a month.\nStopped after 1 of 2 answers."
 
 
 def test_a_chat_compares_its_documents_and_keeps_their_citations(open_session, script, leases):

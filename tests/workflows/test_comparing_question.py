@@ -193,6 +193,27 @@ def test_a_plain_question_about_a_known_subject_is_implied_for_each_document(que
     assert (asked.implied, asked.order, asked.named) == (True, "none", 0)
 
 
+@pytest.mark.parametrize(
+    ("question", "nouns"),
+    [
+        ("Compare the two on notice and deposit", ["notice", "deposit"]),
+        ("Compare both leases by rent, the deposit, and notice period.", ["rent", "deposit", "notice period"]),
+        ("Compare the rent and the deposit of the two leases.", ["rent", "deposit"]),
+        ("Vergleiche die Miete und die Kaution der beiden Verträge.", ["Miete", "Kaution"]),
+        ("Compare le loyer et la caution.", ["loyer", "caution"]),
+        ("Compara la renta y la fianza.", ["renta", "fianza"]),
+        ("比较租金和押金", ["租金", "押金"]),
+    ],
+)
+def test_documents_are_compared_in_a_list_of_subjects(question, nouns):
+    asked = comparing_question(question, 2)
+    assert [each.noun for each in (asked, *asked.others)] == nouns
+
+
+def test_a_list_with_an_unknown_subject_is_left_to_the_model():
+    assert comparing_question("Compare the two on rent and mood", 2) is None
+
+
 @pytest.mark.parametrize("documents", [0, 1, 7])
 def test_two_to_six_documents_are_compared(documents):
     assert comparing_question("Which has the lower rent?", documents) is None

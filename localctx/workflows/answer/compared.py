@@ -25,6 +25,7 @@ from localctx.workflows.answer.answer_case import AnswerCase
 from localctx.workflows.answer.question_likelihood import question_alone
 from localctx.workflows.comparing.comparing_question import FEWEST, comparing_question
 from localctx.workflows.comparing.document_value import DocumentValue, missing, read_value
+from localctx.workflows.comparing.rules import ComparingQuestion
 from localctx.workflows.comparing.verdict import compared_values, line_of, verdict_line, winners
 from localctx.workflows.comparing.wording import WORDINGS
 
@@ -50,13 +51,14 @@ class ComparedWorkflow:
             return None
         request = question_alone(self._builder, question)
         request.prompt.documents, request.adapter = given, self._builder.runtime.adapter
-        request.result.compared = ComparedReport(asked.plain, asked.order, persist)
+        plain = " ".join(question.plain for question in (asked, *asked.others))
+        request.result.compared = ComparedReport(plain, asked.order, persist)
         request.result.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
         texts = [document.text for document in given]
         request.plan = replace(
             request.plan,
             mode="compared",
-            reason=f"each of {len(given)} documents is asked: {asked.plain}",
+            reason=f"each of {len(given)} documents is asked: {plain}",
             tokens=estimate_tokens(self._builder.model.tokenizer, texts, 0, self._builder.runtime.cancelled),
             reused=0,
             seconds=None,
@@ -89,39 +91,46 @@ class _Comparison:
         assert asked, "the request was opened for a comparison"
         assert request.result.compared, "the request has its report"
         assert case.open_documents, "the case can open further requests"
-        self._case, self._make_answer, self._asked, self._report = case, make_answer, asked, request.result.compared
+        self._case, self._make_answer, self._report = case, make_answer, request.result.compared
+        self._questions = (asked, *asked.others)
         self._request, self._documents, self._open = request, request.prompt.documents, case.open_documents
         self._settings = replace(case.settings, n=1, beams=1)
         self._wording = WORDINGS[asked.language]
-        self._values, self._told = list[DocumentValue](), set[str]()
+        self._told, self._total = set[str](), len(self._documents) * len(self._questions)
 
     def run(self) -> EngineCoroutine[None]:
-        """Ask about every document, and emit the verdict. Raises Cancelled."""
+        """Ask each question about every document, and emit its verdict. Raises Cancelled."""
         yield self._progress()
+        for asked in self._questions:
+            if len(self._questions) > 1:
+                yield from self._tell(f"{asked.noun[0].upper()}{asked.noun[1:]}:")
+            yield from self._compare(asked)
+
+    def _compare(self, asked: ComparingQuestion) -> EngineCoroutine[None]:
+        values = list[DocumentValue]()
         for document, label in zip(self._documents, _labels(self._documents), strict=True):
-            value = replace((yield from self._ask(document)), name=label)
-            self._values.append(value)
-            self._report.values.append(value.to_json())
-            yield from self._tell(line_of(value, self._wording), value.citation)
+            values.append(replace((yield from self._ask(asked, document)), name=label))
+            self._report.values.append(values[-1].to_json() | {"question": asked.plain})
+            yield from self._tell(line_of(values[-1], self._wording), values[-1].citation)
             yield self._progress()
-        compared = compared_values(self._asked, self._values)
-        self._report.best = [value.document for value in winners(self._asked.order, compared)]
-        yield from self._tell(verdict_line(self._asked.order, compared, self._wording))
+        compared = compared_values(asked, values)
+        if len(self._questions) == 1:
+            self._report.best = [value.document for value in winners(asked.order, compared)]
+        yield from self._tell(verdict_line(asked.order, compared, self._wording))
 
     def tell_stopped(self) -> EngineCoroutine[None]:
-        """Emit a line that says how many documents were asked before the stop, if any."""
-        if self._values:
-            done, total = len(self._values), len(self._documents)
-            yield from self._tell(self._wording.stopped.format(done=done, total=total))
+        """Emit a line that says how many answers there were before the stop, if any."""
+        if done := len(self._report.values):
+            yield from self._tell(self._wording.stopped.format(done=done, total=self._total))
 
     def _progress(self) -> Progress:
-        return Progress("comparing documents", len(self._values), len(self._documents))
+        return Progress("comparing documents", len(self._report.values), self._total)
 
-    def _ask(self, document: StoredDocument) -> EngineCoroutine[DocumentValue]:
+    def _ask(self, asked: ComparingQuestion, document: StoredDocument) -> EngineCoroutine[DocumentValue]:
         """Ask about one document, in the document's language. Returns the value that the document gives. Raises
         Cancelled.
         """
-        plain = self._asked.plain_in(language_of(document.text))
+        plain = asked.plain_in(language_of(document.text))
         try:
             request = yield from map_events(self._open_one(document, plain), self._note)
         except NothingFound:
@@ -135,7 +144,7 @@ class _Comparison:
             raise Cancelled
         if request.result.stopped == "unanswered" or says_nothing(request):
             return missing(document)
-        return read_value(self._asked, document, request.texts[0], _citations(request))
+        return read_value(asked, document, request.texts[0], _citations(request))
 
     def _open_one(self, document: StoredDocument, plain: str) -> EngineCoroutine[Request]:
         """Open the request for one document. If the store fails, this request and all further ones are opened without

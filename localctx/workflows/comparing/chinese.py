@@ -12,6 +12,7 @@ _THEM = rf"(?P<docs>(?:这|這|那)?{_COUNT}{_PIECE}{_DOC}?|(?:这|那)些{_DOC}
 _AMONG = rf"(?:在?{_THEM}(?:当中|之中|里面|之间|中|里)?的?[，,]? ?)?"
 _WHICH = rf"{_AMONG}哪(?:一)?(?:{_PIECE}{_DOC}|[份张封])"
 _NOUN = r"(?P<noun>[^，。？！,.?!的]{2,12}?)"
+_NOUNS = r"(?P<nouns>[^，。？！,.?!的]{2,30}?)"
 _VERY = r"(?:更|比较|比較|较|較|最|要)?"
 
 _ORDERS: tuple[tuple[str, Order], ...] = (
@@ -53,7 +54,7 @@ CHINESE = Rules(
     side_by_side=(
         rf"{_THEM}的?{_NOUN}(?:之间)?(?:有什么|有何|有哪些)(?:区别|不同|差别|差异)",
         rf"{_THEM}的?{_NOUN}(?:相差|差|各是|分别是|各为|分别为)多少",
-        rf"(?:请)?(?:比较|对比)(?:一下)?(?:{_THEM}的?)?{_NOUN}",
+        rf"(?:请)?(?:比较|对比)(?:一下)?(?:{_THEM}的?)?{_NOUNS}",
     ),
     plain=(rf"{_NOUN}(?:是|有|为)?(?:多少|多长|多久|什么时候)",),
     orders=_ORDERS,

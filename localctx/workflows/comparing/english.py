@@ -28,6 +28,7 @@ _HAS = (
     r"comes with|specifies|contains|includes|shows|mentions|quotes|wants)(?: the| an?)?"
 )
 _NOUN = r"(?P<noun>[^,.;:?!]{2,60}?)"
+_NOUNS = r"(?P<nouns>[^.;:?!]{2,90}?)"
 _IN = rf"(?: (?:of|in|between|for|across|from|under) (?P<docs>{_THEM}))?"
 _OR = r"(?: (?:per|a|each) (?:month|year|week))?(?:[,:] [^?]{1,80} or [^?]{1,80})?"
 
@@ -88,7 +89,8 @@ ENGLISH = Rules(
         rf"how do(?:es)? (?:the )?{_NOUN}{_IN} differ",
         rf"how do(?:es)? (?P<docs>{_THEM}) differ in (?:the |their )?{_NOUN}",
         rf"by how much do(?:es)? (?:the )?{_NOUN}{_IN} differ",
-        rf"(?:please )?compare (?:the |their |all )?{_NOUN}{_IN}",
+        rf"(?:please )?compare (?:the |their |all )?{_NOUNS}{_IN}",
+        rf"(?:please )?compare (?P<docs>{_THEM}) (?:on|by|in|for|regarding|in terms of) (?:the |their )?{_NOUNS}",
     ),
     plain=(rf"(?:what|how (?:high|long|much|large|big)) (?:is|are) the {_NOUN}",),
     orders=_ORDERS,

@@ -17,6 +17,7 @@ _WHO = rf"(?:(?:lequel|laquelle|lesquels)(?: (?:de |d['’]|entre |parmi )?{_THE
 _HAS = r"(?:a|prévoit|demande|fixe|propose|indique|comporte|offre|exige|contient)"
 _ARTICLE = r"(?P<article>le |la |les |l['’]|une? )"  # noqa: RUF001
 _NOUN = r"(?P<noun>[^,.;:?!]{2,60}?)"
+_NOUNS = r"(?P<nouns>[^.;:?!]{2,90}?)"
 _IN = rf"(?: (?:de |dans |entre |d['’])?(?P<docs>{_THEM}))?"  # noqa: RUF001
 _OR = r"(?: ?[,:] [^?]{1,80} ou [^?]{1,80})?"
 
@@ -75,7 +76,7 @@ FRENCH = Rules(
         rf"quelles? (?:est|sont) (?:la|les) différences? (?:entre|de|dans) (?:{_ARTICLE})?{_NOUN}{_IN}",
         rf"quel(?:le)?s? (?:est|sont) {_ARTICLE}{_NOUN} (?:de |dans |d['’])?(?P<docs>{_THEM})",  # noqa: RUF001
         rf"(?:en quoi|comment) {_ARTICLE}{_NOUN}{_IN} diff[èé]rent(?:-(?:ils|elles))?",
-        rf"compare[rz]? {_ARTICLE}{_NOUN}{_IN}",
+        rf"compare[rz]? {_ARTICLE}{_NOUNS}{_IN}",
     ),
     plain=(rf"quel(?:le)?s? (?:est|sont) {_ARTICLE}{_NOUN}",),
     orders=_ORDERS,

@@ -20,6 +20,7 @@ _WHO = rf"welche[rsmn]?(?: (?:von |unter )?{_THEM}| {_DOC})?"
 _HAS = r"(?:hat|haben|verlangt|fordert|nennt|enthält|bietet|setzt|sieht|gewährt|weist)"
 _END = r"(?:e|en|er|es|em)?"
 _NOUN = r"(?P<noun>[^,.;:?!]{2,60}?)"
+_NOUNS = r"(?P<nouns>[^.;:?!]{2,90}?)"
 _IN = rf"(?: (?:(?:in|von|bei|zwischen|aus) )?(?P<docs>{_THEM}))?"
 _OR = r"(?:[,:] [^?]{1,80} oder [^?]{1,80})?"
 
@@ -85,7 +86,7 @@ GERMAN = Rules(
         rf"{_WHAT} (?:sind|ist|lauten) (?:die|der|das) {_NOUN} (?:in|von|bei) (?P<docs>{_THEM})",
         rf"{_WHAT} (?:sind|lauten) die {_NOUN} (?P<docs>{_THEM})",
         rf"(?:wie|worin|um wie ?viel) unterscheide[nt] sich (?:die|das|der) {_NOUN}{_IN}",
-        rf"(?:bitte )?vergleiche?(?:n sie)?(?: bitte)? (?:die|alle) {_NOUN}{_IN}",
+        rf"(?:bitte )?vergleiche?(?:n sie)?(?: bitte)? (?:die|den|das|alle) {_NOUNS}{_IN}",
     ),
     plain=(rf"{_WHAT} (?:ist|sind|lautet|lauten) (?:die|der|das) {_NOUN}",),
     orders=_ORDERS,

@@ -23,6 +23,11 @@ _ORDERS_OF: Mapping[QuantityKind, tuple[Order, ...]] = {
     "date": ("earlier", "later", "none"),
 }
 _MOST_WORDS = 6  # words of a noun phrase
+_MOST_LISTED = 5  # subjects of one question
+_ARTICLES = r"(?:(?:the|their|die|der|das|den|le|la|les|el|los|las) |l['’])?"  # noqa: RUF001
+_AND = re.compile(
+    rf"(?:\s*[,、和与]\s*(?:(?:and|und|sowie|et|y)\s+)?|\s+(?:and|und|sowie|et|y)\s+){_ARTICLES}", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,8 @@ class ComparingQuestion:
     The answers must be about ``subject``. ``order`` says which value wins, such as ``lower``, and ``language`` is the
     question's language (ISO 639-1). ``named`` is the number of documents that the question names (0: none). A question
     that is ``implied`` does not compare by its words ("what is the deposit"): it is asked about each document only if
-    several are about its subject.
+    several are about its subject. ``others`` are further questions, if documents are compared in several subjects, and
+    ``noun`` names the subject as the question does.
     """
 
     language: str
@@ -41,6 +47,8 @@ class ComparingQuestion:
     subject: Subject
     named: int = 0
     implied: bool = False
+    noun: str = ""
+    others: tuple["ComparingQuestion", ...] = ()
 
     def plain_in(self, language: str | None) -> str:
         """Returns the plain question for a document in ``language``: in that language, if the wording is known, else in
@@ -57,9 +65,10 @@ class Rules:
     The patterns differ in their groups. ``by_noun`` has the groups ``noun`` and ``more`` ("which lease has the lower
     rent"). ``by_known_noun`` has the same groups, but names no documents, so the noun must be a known subject ("which
     rent is lower"). ``by_adjective`` has only ``adjective`` ("which is cheaper"), and ``by_verb`` has ``verb`` and
-    ``more`` ("which ends later"). ``side_by_side`` has a ``noun`` and no order ("compare the rents"); it must have the
-    group ``docs``, or a noun that is a known subject. A group that begins with ``count`` has the number of documents.
-    ``plain`` has only a ``noun``, a known subject ("what is the rent"). ``orders`` maps the words of ``more``.
+    ``more`` ("which ends later"). ``side_by_side`` has a ``noun`` and no order ("what are the rents of the two"), or
+    ``nouns``, which may list known subjects ("compare the rents and deposits"); it must have the group ``docs``, or a
+    noun that is a known subject. A group that begins with ``count`` has the number of documents. ``plain`` has only a
+    ``noun``, a known subject ("what is the rent"). ``orders`` maps the words of ``more``.
 
     ``ask`` makes the plain question about a noun. ``no_noun`` matches nouns that are no subject, such as the documents
     themselves. ``adjectives`` and ``verbs`` map words to the subject that they compare.
@@ -126,7 +135,9 @@ class Rules:
         return self._of_subject(SUBJECTS["end" if ends else subject], order)
 
     def _of_several(self, found: Found) -> ComparingQuestion | None:
-        noun = found["noun"]
+        noun = found.get("nouns") or found["noun"]
+        if listed := self._of_list(found.get("nouns", "")):
+            return listed
         if not self._is_noun(noun):
             return None
         if known := named_subject(noun):
@@ -137,6 +148,16 @@ class Rules:
             if "docs" in found
             else None
         )
+
+    def _of_list(self, nouns: str) -> ComparingQuestion | None:
+        """Returns the question about a list of known subjects, such as "rent, deposit and notice"; None for others."""
+        known = {noun: named_subject(noun) for noun in _AND.split(nouns) if noun}
+        questions = [
+            replace(self._of_subject(subject, "none"), noun=noun) for noun, subject in known.items() if subject
+        ]
+        if len(questions) < len(known) or not 1 < len(questions) <= _MOST_LISTED:
+            return None
+        return replace(questions[0], others=tuple(questions[1:]))
 
     def _of_plain(self, found: Found) -> ComparingQuestion | None:
         known = named_subject(found["noun"])

@@ -17,6 +17,7 @@ _WHO = rf"(?:cu[áa]l(?:es)?(?: de {_THEM}| {_DOC})?|qu[ée] {_DOC})"
 _HAS = r"(?:tiene|prevé|fija|exige|establece|ofrece|pide|indica|contiene)"
 _ARTICLE = r"(?P<article>el|la|los|las|una?) "
 _NOUN = r"(?P<noun>[^,.;:?!]{2,60}?)"
+_NOUNS = r"(?P<nouns>[^.;:?!]{2,90}?)"
 _IN = rf"(?: (?:de|en|entre) (?P<docs>{_THEM}))?"
 _OR = r"(?:[,:] [^?]{1,80} o [^?]{1,80})?"
 
@@ -76,7 +77,7 @@ SPANISH = Rules(
         rf"cuál(?:es)? (?:es|son) (?:la|las) diferencias? (?:entre|de|en) {_ARTICLE}{_NOUN}{_IN}",
         rf"cuál(?:es)? (?:es|son) {_ARTICLE}{_NOUN} (?:de|en) (?P<docs>{_THEM})",
         rf"en qué se diferencian? {_ARTICLE}{_NOUN}{_IN}",
-        rf"(?:compara|compare|comparar) {_ARTICLE}{_NOUN}{_IN}",
+        rf"(?:compara|compare|comparar) {_ARTICLE}{_NOUNS}{_IN}",
     ),
     plain=(rf"cuál(?:es)? (?:es|son) {_ARTICLE}{_NOUN}",),
     orders=_ORDERS,
