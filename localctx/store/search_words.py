@@ -24,7 +24,7 @@ COMMON_WORDS = frozenset(
     )
 )
 _ONLY_ENGLISH = COMMON_WORDS - set(_TERM.findall("a an as at be by do for had in it on was will"))
-_OTHER_WORDS = frozenset(
+OTHER_WORDS = frozenset(
     _TERM.findall(
         "der das den dem des ein eine einen einem einer eines und oder ist sind wird werden wurde hat haben mit von zu "
         "zum zur im für nicht auf aus bei nach auch sich wie wer wo wann welche welcher welches welchem darf muss ich "
@@ -36,6 +36,7 @@ _OTHER_WORDS = frozenset(
         "és nem hogy egy ve bir bu için là của và có các được cho không"
     )
 )
+"""Common words of other languages in Latin letters and of a few more."""
 
 SIGNS = r"\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 """The ranges of Chinese characters, kana and Hangul, for a set in a pattern."""
@@ -62,7 +63,7 @@ def is_other_language(document: str) -> bool:
     step = max(_SAMPLE, len(document) // _SAMPLES)
     sample = " ".join(document[at : at + _SAMPLE] for at in range(0, len(document), step))
     words = _TERM.findall(sample.lower())
-    return sum(word in _OTHER_WORDS for word in words) > _OTHER_SHARE * len(words)
+    return sum(word in OTHER_WORDS for word in words) > _OTHER_SHARE * len(words)
 
 
 def usual_form(text: str) -> str:
@@ -125,7 +126,7 @@ def parts_of_query(query: str) -> list[str]:
     """
     query = usual_form(query)
     words = _TERM.findall(query.lower())
-    english = sum(word in _ONLY_ENGLISH for word in words) > sum(word in _OTHER_WORDS for word in words)
+    english = sum(word in _ONLY_ENGLISH for word in words) > sum(word in OTHER_WORDS for word in words)
     return list(dict.fromkeys(_parts(query, latin=not english)))[:_MAX_PARTS]
 
 

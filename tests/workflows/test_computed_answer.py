@@ -46,10 +46,10 @@ def test_a_sum_is_computed_and_shown_with_its_query_and_rows(open_session, rents
 
 def test_the_model_chooses_among_the_queries_that_may_be_meant(open_session, rents):
     with open_session() as opened:
-        _, report = asked(opened, "Who has the largest flat?", rents)
+        _, report = asked(opened, "Which tenant is the largest?", rents)
     best = {
-        'SELECT "square_metres", "tenant" FROM t ORDER BY "square_metres" DESC LIMIT 1',
-        'SELECT "rent_crowns", "tenant" FROM t ORDER BY "rent_crowns" DESC LIMIT 1',
+        'SELECT "tenant", "square_metres" FROM t ORDER BY "square_metres" DESC LIMIT 1',
+        'SELECT "tenant", "rent_crowns" FROM t ORDER BY "rent_crowns" DESC LIMIT 1',
     }
     assert report["query"] in best
     assert report["answer"].endswith(f"Query: `{report['query']}`")

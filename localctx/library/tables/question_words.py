@@ -117,6 +117,25 @@ class Computation:
         return bool(self.kinds - _SAY_LITTLE)
 
 
+def without_operations(question: str) -> str:
+    """Returns ``question`` with spaces in place of the words that say what to compute, at the same positions."""
+    for pattern in _PATTERNS.values():
+        question = pattern.sub(lambda match: " " * len(match.group()), question)
+    return question
+
+
+def ends_of_comparisons(question: str) -> list[int]:
+    """Returns the positions in ``question`` after words that compare, such as "more than" and "under"."""
+    return [match.end() for kind in _COMPARE for match in _PATTERNS[kind].finditer(question)]
+
+
+def next_words_after_extremes(question: str) -> list[str]:
+    """Returns, in lower case, the words of which "the highest", "the top 5" and the like are said."""
+    found = (match for kind in ("max", "min") for match in _PATTERNS[kind].finditer(question))
+    said = (re.match(r"[\s\d]*(\w+)", question[match.end() :]) for match in found)
+    return [word[1].casefold() for word in said if word]
+
+
 def wanted(question: str) -> Computation:
     """Returns the computation that ``question`` asks for.
 

@@ -8,6 +8,7 @@ which names are separated by tabs.
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import PurePath
 
 from localctx.library.parsers.sheets.header import column_label
 from localctx.library.parsers.sheets.values import Column, column_of
@@ -38,7 +39,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table of a document: the name of its sheet, the names of its columns, and its rows.
+    """A table of a document: the names of its ``sheet`` and ``file``, the names of its columns, and its rows.
 
     Rows that add up other rows are left out; ``totals`` are the numbers of these rows.
     """
@@ -47,6 +48,7 @@ class DataTable:
     names: tuple[str, ...]
     rows: tuple[TableRow, ...]
     totals: tuple[str, ...]
+    file: str = ""
 
     @cached_property
     def columns(self) -> dict[str, Column]:
@@ -76,7 +78,8 @@ def tables_of(document: StoredDocument) -> list[DataTable]:
             found[-1].headers.append(list(map(column_label, line.split("\t"))))
         elif found:
             found[-1].add(TableRow(span.label, start, start + len(line), {}), line)
-    return [table for rows in found if (table := rows.table())]
+    file = PurePath(document.name).stem
+    return [replace(table, file=file) for rows in found if (table := rows.table())]
 
 
 class _Rows:

@@ -9,12 +9,13 @@ from localctx.library.parsers.sheets.values import column_of
 from localctx.library.tables.question_words import Computation
 from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_question import TableQuestion, holds_years, mentions, quoted, values_of
+from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
 
 _MAX_DISTINCT = 20_000  # values of a column that are looked for in a question
 _NUMBER = re.compile(r"(?<![\w.,])[-\u2212]?\d[\d.,'\u2019\u00a0]*(?!\w)")
 _YEAR = re.compile(r"(?<![\d.,])(?:19|20)\d\d(?!\d|%|[.,]\d)")
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
@@ -24,9 +25,10 @@ def conditions(asked: TableQuestion) -> list[str]:
     """Returns the SQL ``WHERE`` clauses that may select the rows that the question means; ``""`` selects all rows.
 
     They are all combinations of the values (``named_values``), numbers (``_compared``) and days (``_days``) that are
-    found in the question.
+    found in the question, with the conditions that it sets by names of columns.
     """
-    parts = [*named_values(asked), *_compared(asked), *_days(asked)]
+    named = [[condition.condition] for condition in named_conditions(asked)]
+    parts = [*named_values(asked), *named, *_compared(asked), *_days(asked)]
     chosen = (" AND ".join(filter(None, one)) for one in product(*parts))
     return [f" WHERE {condition}" if condition else "" for condition in dict.fromkeys(chosen)]
 
@@ -35,13 +37,15 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
     """Yields, for each value of a text column that the question names, a list of alternative SQL conditions, of which
     one is meant.
 
-    A value that occurs in several columns gives several alternatives.
+    A value that occurs in several columns gives several alternatives. The values yes and no are left to
+    ``named_conditions``.
     """
     found = dict[str, dict[str, list[str]]]()  # by the value's words: by column, the values
-    for name in (n for n in asked.table.names if asked.table.columns[n].kind == "text"):
+    texts = [name for name in asked.table.names if asked.table.columns[name].kind == "text"]
+    for name in (name for name in texts if not is_yes_no(asked.table, name)):
         distinct = dict.fromkeys(value for value in asked.table.values[name] if isinstance(value, str))
         for value in list(distinct)[:_MAX_DISTINCT]:
-            if _is_named(asked, value):
+            if place_of_value(asked, value):
                 found.setdefault(value.casefold(), {}).setdefault(name, []).append(value)
     longest = [key for key in found if not any(key != other and key in other for other in found)]
     columns = dict[str, list[str]]()
@@ -100,7 +104,7 @@ def _days(asked: TableQuestion) -> Iterator[list[str]]:
     """
     names = asked.columns("day")
     years = _YEAR.findall(asked.question)
-    months = [i for i, month in enumerate(_MONTHS, 1) if re.search(rf"\b{month}\b", asked.question, re.IGNORECASE)]
+    months = [i for i, month in enumerate(MONTHS, 1) if re.search(rf"\b{month}\b", asked.question, re.IGNORECASE)]
     day = _ISO_DAY.search(asked.question)
     if names and day:
         yield [f"{quoted(name)} {_sign(asked.wanted)} '{day.group()}'" for name in names]
@@ -134,19 +138,23 @@ def _is_year(asked: TableQuestion, number: str) -> bool:
     return bool(has_days and _YEAR.fullmatch(number))
 
 
-def _is_named(asked: TableQuestion, value: str) -> bool:
-    """Returns True if the question contains the words of a value.
+def place_of_value(asked: TableQuestion, value: str) -> tuple[int, int] | None:
+    """Returns the characters of the question that name a value, or None if it does not.
 
     Words that say what to compute, such as "total", do not count.
     """
     words = re.findall(r"\w+", value.casefold())
     if len("".join(words)) < 2 or value.casefold() in asked.wanted.words.casefold().split():
-        return False
+        return None
     if not value.isascii() and " " not in value and re.search(r"[\u3040-\u9fff\uac00-\ud7af]", value):
-        return value in asked.question
-    if re.search(r"\b" + r"\W+".join(map(re.escape, words)) + r"(?:e?s)?\b", asked.question.casefold()):
-        return True
-    return value.isalpha() and any(_derives_from(word, value) for word in asked.names_used)
+        found = re.search(re.escape(value), asked.question)
+    else:
+        whole = r"\b" + r"\W+".join(map(re.escape, words)) + r"(?:e?s)?\b"
+        found = re.search(whole, asked.question, re.IGNORECASE)
+    derived = (word for word in asked.names_used if value.isalpha() and _derives_from(word, value))
+    if not found and (word := next(derived, None)):
+        found = re.search(re.escape(word), asked.question)
+    return found.span() if found else None
 
 
 def _derives_from(word: str, value: str) -> bool:

@@ -9,18 +9,22 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
+from localctx.library.tables.harmless_words import is_harmless
+from localctx.library.tables.question_words import next_words_after_extremes
 from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_conditions import conditions, named_values, numbers_in
 from localctx.library.tables.table_question import (
     TableQuestion,
     best_named,
     counts_rows,
+    means_column,
     mentions,
     mentions_all,
     quoted,
     repeats,
     tells_rows_apart,
 )
+from localctx.library.tables.unused_words import unused_words
 
 NAME = "t"
 """The name of the table in queries."""
@@ -33,17 +37,20 @@ _MAX_LISTED = 6  # columns shown of the rows that a condition selects
 def queries(table: DataTable, question: str) -> list[str]:
     """Returns the SQL queries that may answer ``question`` over the table, at most MAX_QUERIES.
 
-    Returns [] if the question asks for no computation, or if names of columns differ only in capitals (SQL ignores
-    them). Queries that do not use every number of the question are left out.
+    Returns [] if the question asks for no computation or for both the highest and the lowest, or if names of columns
+    differ only in capitals (SQL ignores them). Queries that do not use every number and every word of the question are
+    left out.
     """
     asked = TableQuestion(question, table)
-    if not asked.wanted.computes or len({name.lower() for name in table.names}) < len(table.names):
+    if not asked.wanted.computes or {"max", "min"} <= asked.wanted.kinds:
+        return []
+    if len({name.lower() for name in table.names}) < len(table.names):
         return []
     forms = ((where, *form) for where in conditions(asked) for form in _forms(asked, where))
     found = (f"{select} FROM {NAME}{where}{rest}" for where, select, rest in forms)
     numbers = [re.compile(rf"(?<![\d.]){re.escape(number)}(?!\d)") for number in numbers_in(question)]
     using = (query for query in found if all(number.search(query) for number in numbers))
-    return list(dict.fromkeys(islice(using, MAX_QUERIES)))
+    return [query for query in dict.fromkeys(islice(using, MAX_QUERIES)) if not unused_words(asked, query)]
 
 
 def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:
@@ -79,15 +86,15 @@ def _forms(asked: TableQuestion, where: str) -> Iterator[tuple[str, str]]:
 
 def _aggregates(asked: TableQuestion, where: str) -> Iterator[str]:
     """Yields the sums, averages and counts that the question may ask for, as SQL."""
-    kinds, counted = asked.wanted.kinds, asked.wanted.counted
+    kinds = asked.wanted.kinds
     for kind, function in (("sum", "SUM"), ("mean", "AVG")):
         if kind in kinds:
             yield from (f"{function}({quoted(name)})" for name in asked.measures_beside(where))
     if "count" in kinds and not kinds & {"sum", "mean"}:
-        measures = [n for n in asked.columns("number") if mentions_all(counted, n) and not counts_rows(asked.table, n)]
+        measures = [n for n in asked.columns("number") if _is_counted(asked, n) and not counts_rows(asked.table, n)]
         measures = [n for n in measures if quoted(n) not in where]
         yield from (f"SUM({quoted(name)})" for name in measures)
-        different = [n for n in asked.columns("text") if mentions_all(counted, n) and repeats(asked.table, n)]
+        different = [n for n in asked.columns("text") if _is_counted(asked, n) and repeats(asked.table, n)]
         different = [n for n in different if quoted(n) not in where]
         yield from (f"COUNT(DISTINCT {quoted(name)})" for name in different)
         if not measures and not different:
@@ -112,14 +119,21 @@ def _grouped(
     """
     summed = _counted(asked) or ([] if asked.wanted.counted else asked.measures_beside(where))
     whole = values or [f"SUM({quoted(name)})" for name in summed] or ["COUNT(*)"]
-    for group, value in product(asked.groups, whole):
-        order = f" ORDER BY {value} {'DESC' if 'max' in ends else 'ASC'} LIMIT 1" if ends else ""
+    groups = [name for name in asked.groups if quoted(name) not in where] or asked.groups
+    for group, value in product(groups, whole):
+        order = f" ORDER BY {value} {'DESC' if 'max' in ends else 'ASC'} LIMIT {_how_many(asked)}" if ends else ""
         yield f"SELECT {quoted(group)}, {value}", f" GROUP BY {quoted(group)}{order}"
 
 
 def _counted(asked: TableQuestion) -> list[str]:
     """Returns the number columns that the question counts: ``units`` for "the most units"."""
-    return [name for name in asked.measures if mentions_all(asked.wanted.counted, name)]
+    return [name for name in asked.measures if _is_counted(asked, name)]
+
+
+def _is_counted(asked: TableQuestion, name: str) -> bool:
+    """Returns True if the question counts ``name``: its words are after "how many", and no other noun is first."""
+    first = next((word for word in asked.wanted.counted.casefold().split() if not is_harmless(word)), "")
+    return means_column(first, name) and mentions_all(asked.wanted.counted, name)
 
 
 def _extremes(asked: TableQuestion, where: str, order: str) -> Iterator[tuple[str, str]]:
@@ -127,13 +141,33 @@ def _extremes(asked: TableQuestion, where: str, order: str) -> Iterator[tuple[st
 
     One row is selected, or as many rows as the question says, as in "the top 5".
     """
-    compares = asked.wanted.kinds & {"over", "under", "over or equal", "under or equal", "between"}
-    numbers = [] if compares else [n for n in numbers_in(asked.question) if n.isdigit() and 1 < int(n) <= _MAX_BEST]
-    several = next(iter(numbers), "1")
     named = [n for n in asked.table.names if mentions(asked.question, n) and tells_rows_apart(asked.table, n)]
     labels = named or asked.columns("text")[:1]
     by = [*asked.measures_beside(where), *asked.columns("day")]
     free = [n for n in by if quoted(n) not in where or asked.table.columns[n].kind == "day"]
-    for column in best_named(asked.question, free) or by:
+    measured = best_named(asked.question, free)
+    if _ranks_groups(asked) or (not measured and any(mentions(asked.question, name) for name in _repeated(asked))):
+        return
+    for column in measured or by:
         shown = dict.fromkeys([*labels, column] if named else [column, *labels])
-        yield f"SELECT {', '.join(map(quoted, shown))}", f" ORDER BY {quoted(column)} {order} LIMIT {several}"
+        yield f"SELECT {', '.join(map(quoted, shown))}", f" ORDER BY {quoted(column)} {order} LIMIT {_how_many(asked)}"
+
+
+def _ranks_groups(asked: TableQuestion) -> bool:
+    """Returns True if "the top", "the largest" and the like are said of a column with repeated values, as in "the top 5
+    customers". Then no single row is meant.
+    """
+    said = next_words_after_extremes(asked.question)
+    return any(means_column(word, name) for word in said for name in _repeated(asked))
+
+
+def _repeated(asked: TableQuestion) -> list[str]:
+    """Returns the text columns with repeated values."""
+    return [n for n in asked.table.names if asked.table.columns[n].kind == "text" and repeats(asked.table, n)]
+
+
+def _how_many(asked: TableQuestion) -> str:
+    """Returns how many rows or groups the question asks for, as "5" in "the top 5"."""
+    compares = asked.wanted.kinds & {"over", "under", "over or equal", "under or equal", "between"}
+    numbers = [] if compares else [n for n in numbers_in(asked.question) if n.isdigit() and 1 < int(n) <= _MAX_BEST]
+    return next(iter(numbers), "1")

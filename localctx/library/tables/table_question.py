@@ -3,13 +3,26 @@ by.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from localctx.library.tables.question_words import Computation, wanted
 from localctx.library.tables.table import DataTable
+
+_WORD = re.compile(r"[^\W\d_]+n['’]t\b|no\.|[^\W_]+", re.IGNORECASE)  # noqa: RUF001 ("no." is short for number)
+
+
+class Word(NamedTuple):
+    """A word of a question: its ``text`` in lower case, with "not" for words such as "aren't", and its characters
+    ``span``.
+    """
+
+    text: str
+    span: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -25,6 +38,12 @@ class TableQuestion:
     def wanted(self) -> Computation:
         """The computation that the question asks for."""
         return wanted(self.question)
+
+    @cached_property
+    def words(self) -> tuple[Word, ...]:
+        """The words and numbers of the question in order."""
+        found = ((m.group().casefold(), m.span()) for m in _WORD.finditer(self.question))
+        return tuple(Word("not" if re.search("n['’]t$", text) else text, span) for text, span in found)  # noqa: RUF001
 
     def columns(self, *kinds: str) -> list[str]:
         """Returns the columns of these ``kinds`` (``number``, ``text``, ``day``) that the question names. If it names
@@ -72,27 +91,43 @@ class TableQuestion:
         return [name for name in self.columns("text", "day") if repeats(self.table, name)]
 
 
-def _words(name: str) -> list[str]:
+def column_words(name: str) -> list[str]:
     """Returns the words of a column's name in lower case. ``square_metres`` and ``unitPrice`` have two words each."""
     return [w.casefold() for w in re.findall(r"[^\W\d_]+|\d+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)) if len(w) > 1]
 
 
 def _is_named_twice(question: str, name: str) -> bool:
-    return any(len(re.findall(rf"\b{re.escape(word)}", question.casefold())) > 1 for word in _words(name))
+    return any(len(re.findall(rf"\b{re.escape(word)}", question.casefold())) > 1 for word in column_words(name))
 
 
 def _has(question: str, word: str) -> bool:
     stem = word[:-1] if word.endswith("y") else word[: max(4, len(word) - 2)] if len(word) > 4 else word
     if re.search(r"[\u3040-\u9fff\uac00-\ud7af]", word):
         return word in question
-    if len(word) > 5 and word in question.casefold():  # part of a compound
+    question, stem = _without_accents(question), _without_accents(stem)
+    if len(word) > 5 and _without_accents(word) in question:  # part of a compound
         return True
-    return bool(re.search(rf"\b{re.escape(stem)}\w{{0,4}}\b", question.casefold()))
+    return bool(re.search(rf"\b{re.escape(stem)}\w{{0,4}}\b", question))
+
+
+def _without_accents(text: str) -> str:
+    """Returns text in lower case without accents, so that Gehälter is a form of Gehalt."""
+    return "".join(c for c in unicodedata.normalize("NFD", text.casefold()) if not unicodedata.combining(c))
+
+
+def means_column(word: str, name: str) -> bool:
+    """Returns True if a ``word`` in lower case is a word of a column's name, perhaps with another ending or as a part
+    of a compound. Opposites such as "unapproved" are not.
+    """
+    return any(
+        _has(word, part) and not re.match(rf"(?:un|non|nicht|dis){re.escape(part[:4])}", word)
+        for part in column_words(name)
+    )
 
 
 def mentions(question: str, name: str) -> bool:
     """Returns True if the question contains a word of ``name``, the name of a column, perhaps with another ending."""
-    return any(_has(question, word) for word in _words(name))
+    return any(_has(question, word) for word in column_words(name))
 
 
 def best_named(question: str, names: Sequence[str]) -> list[str]:
@@ -102,13 +137,13 @@ def best_named(question: str, names: Sequence[str]) -> list[str]:
     which the question contains a word.
     """
     whole = [name for name in names if mentions_all(question, name)]
-    longest = max((len(_words(name)) for name in whole), default=0)
-    return [name for name in whole if len(_words(name)) == longest] or [n for n in names if mentions(question, n)]
+    longest = max((len(column_words(name)) for name in whole), default=0)
+    return [name for name in whole if len(column_words(name)) == longest] or [n for n in names if mentions(question, n)]
 
 
 def mentions_all(question: str, name: str) -> bool:
     """Returns True if the question contains all words of ``name``, the name of a column, perhaps with other endings."""
-    words = _words(name)
+    words = column_words(name)
     return bool(words) and all(_has(question, word) for word in words)
 
 
@@ -133,6 +168,12 @@ def counts_rows(table: DataTable, name: str) -> bool:
     """Returns True if the column ``name`` only numbers the rows: its numbers rise by one from row to row."""
     values = values_of(table, name)
     return len(values) > 2 and all(b - a == 1 for a, b in pairwise(values))
+
+
+def identifies_rows(table: DataTable, name: str) -> bool:
+    """Returns True if the column ``name`` has a whole number of its own for each row, such as an order's."""
+    values = values_of(table, name)
+    return len(set(values)) == len(table.rows) and all(value == int(value) for value in values)
 
 
 def values_of(table: DataTable, name: str) -> list[float]:

@@ -1,0 +1,155 @@
+"""Finds the words of a question that a query does not use. A query that leaves out a word may leave out a condition, so
+that its result would be wrong: of "How many invoices are overdue?", it would count all invoices.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import chain
+
+from localctx.library.tables.harmless_words import CURRENCIES, DISTINCT, HARMLESS, HOW, LINKING, OR, SIGNS_BETWEEN
+from localctx.library.tables.question_words import ends_of_comparisons, without_operations
+from localctx.library.tables.table_conditions import MONTHS, place_of_value
+from localctx.library.tables.table_question import (
+    TableQuestion,
+    Word,
+    column_words,
+    identifies_rows,
+    means_column,
+    quoted,
+)
+from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
+from localctx.store.search_words import SIGNS
+
+_QUOTED = re.compile(r"""\"(?:[^"]|"")*"|'((?:[^']|'')*)'""")
+_SPACELESS = re.compile(f"[{SIGNS}]")
+_VAGUE = re.compile(r"\b(?:top|best)\b", re.IGNORECASE)
+
+
+def unused_words(asked: TableQuestion, query: str) -> list[str]:
+    """Returns the words of the question that ``query`` does not use, in lower case.
+
+    A word is used if it names a value, a condition, a column of the query or the computation. Words that never select
+    rows, and names for the rows themselves, do not count.
+    """
+    return list(_QueryWords(asked, query).unused())
+
+
+class _QueryWords:
+    """Compares the words of a question with a query."""
+
+    def __init__(self, asked: TableQuestion, query: str) -> None:
+        self._asked, self._query = asked, query
+        self._spans = [*self._named(), *self._values(), *self._months()]
+
+    def unused(self) -> Iterator[str]:
+        """Yields the words of the question that the query does not use."""
+        if not re.search(r"[<>]|BETWEEN", _QUOTED.sub("", self._query)):
+            yield from (self._asked.question[:end].split()[-1] for end in self._comparisons())
+        if (vague := _VAGUE.search(self._asked.question)) and not self._is_measured(vague.group().casefold()):
+            yield vague.group().casefold()
+        yield from self._dated()
+        for at, word in enumerate(self._left):
+            if _SPACELESS.search(word.text):
+                yield from self._signs(word)
+            elif not (self._is_used(word) or self._selects_nothing(at, word)):
+                yield word.text
+
+    @cached_property
+    def _left(self) -> list[Word]:
+        """The words of the question that do not say what to compute."""
+        rest = HOW.sub(lambda how: " " * len(how.group()), without_operations(self._asked.question))
+        return [word for word in self._asked.words if rest[slice(*word.span)].strip()]
+
+    @cached_property
+    def _columns(self) -> list[str]:
+        """The columns of the query."""
+        return [name for name in self._asked.table.names if quoted(name) in self._query]
+
+    @cached_property
+    def _rows(self) -> list[str]:
+        """The columns whose names select no rows, because each row has a text, a day or a number of its own there."""
+        table = self._asked.table
+        filled = [name for name in table.names if None not in table.values[name] and not is_yes_no(table, name)]
+        return [name for name in filled if table.columns[name].kind != "number" or identifies_rows(table, name)]
+
+    def _named(self) -> Iterator[tuple[int, int]]:
+        for named in named_conditions(self._asked):
+            if named.condition in self._query:
+                yield from named.spans
+
+    def _values(self) -> Iterator[tuple[int, int]]:
+        for value in _QUOTED.findall(self._query):
+            if value and (place := place_of_value(self._asked, value.replace("''", "'"))):
+                yield place
+
+    def _months(self) -> Iterator[tuple[int, int]]:
+        for i, month in enumerate(MONTHS, 1):
+            if f"-{i:02}-" in self._query:
+                yield from (m.span() for m in re.finditer(rf"\b{month}\b", self._asked.question, re.IGNORECASE))
+
+    def _dated(self) -> Iterator[str]:
+        """Yields names of columns with yes and no that the question dates, as in "paid in March": no day of the table
+        says when that was.
+        """
+        for named in named_conditions(self._asked):
+            last = max(end for _, end in named.spans)
+            after = (word for word in self._left if word.span[0] >= last and word.text not in HARMLESS)
+            told = next(after, None)
+            if told and (told.text in MONTHS or re.fullmatch(r"(?:19|20)\d\d", told.text)):
+                yield named.column.casefold()
+
+    def _comparisons(self) -> Iterator[int]:
+        """Yields the ends of words that compare with nothing, unlike the word in "under the flag of Malta"."""
+        for end in ends_of_comparisons(self._asked.question):
+            after = (word for word in self._asked.words if word.span[0] >= end and word.text not in HARMLESS)
+            compared = next(after, None)
+            if not compared or compared not in self._left or not self._is_used(compared):
+                yield end
+
+    def _is_used(self, word: Word) -> bool:
+        """Returns True if a word names a value, a condition or a column of the query, or is one of its numbers."""
+        if word.text[0].isdigit() or any(start <= word.span[0] < end for start, end in self._spans):
+            return True
+        return any(means_column(word.text, name) for name in self._columns)
+
+    def _selects_nothing(self, at: int, word: Word) -> bool:
+        if word.text in OR:
+            return " IN (" in self._query
+        if word.text in DISTINCT:
+            return "DISTINCT" in self._query or "GROUP BY" in self._query
+        if len(word.text) == 1 or word.text in HARMLESS or self._means_rows(word):
+            return True
+        if word.text in CURRENCIES:
+            return at > 0 and self._left[at - 1].text[-1].isdigit()
+        return word.text in LINKING and self._is_beside_used(at)
+
+    def _means_rows(self, word: Word) -> bool:
+        table = self._asked.table
+        return any(means_column(word.text, name) for name in [*self._rows, table.sheet, table.file])
+
+    def _is_beside_used(self, at: int) -> bool:
+        """Returns True if the next word before or after the word ``at`` that is not harmless is used by the query."""
+        sides = (self._left[at + 1 :], reversed(self._left[:at]))
+        beside = (next((w for w in side if w.text not in HARMLESS and len(w.text) > 1), None) for side in sides)
+        return any(word is not None and self._is_used(word) for word in beside)
+
+    def _is_measured(self, vague: str) -> bool:
+        """Returns True if the question says by which column rows are "top" or "best"."""
+        order = self._query.partition(" ORDER BY ")[2]
+        named = [name for name in self._columns if quoted(name) in order]
+        measured = any(means_column(word.text, name) for name in named for word in self._left)
+        return measured and (vague == "top" or "group" in self._asked.wanted.kinds)
+
+    def _signs(self, word: Word) -> Iterator[str]:
+        """Yields what is left of a run of signs without the used signs, the names of columns, and grammatical words."""
+        start = word.span[0]
+        names = chain.from_iterable(column_words(name) for name in [*self._columns, *self._rows])
+        used = {i for a, b in self._spans for i in range(a, b)}
+        text = "".join(" " if start + i in used else c for i, c in enumerate(self._rest(word)))
+        for name in sorted(names, key=len, reverse=True):
+            text = text.replace(name, " ").replace(name[:2], " ") if _SPACELESS.search(name) else text
+        yield from SIGNS_BETWEEN.sub(" ", text).split()
+
+    def _rest(self, word: Word) -> str:
+        return without_operations(self._asked.question)[slice(*word.span)]

@@ -1,0 +1,137 @@
+"""Questions with words that no query uses are not computed, and columns of yes and no are conditions."""
+
+import pytest
+from stored_tables import table_of
+
+from localctx.library.tables.table import DataTable
+from localctx.library.tables.table_queries import queries
+
+INVOICES = "Invoice,Date,Customer,City,Net amount,VAT,Paid,Sent on\n" + "".join(
+    f"2025-{i + 1:03},2025-{1 + i * 5 % 12:02}-{1 + i * 7 % 28:02},{('Adler', 'Brandt', 'Cohen')[i % 3]},"
+    f"{('Hamburg', 'Lyon', 'Oslo', 'Berlin')[i * 7 // 3 % 4]},{50 + i * 37 % 700}.50,{i * 11 % 7},"
+    f"{'yes' if i % 2 else 'no'},{'2025-03-01' if i % 3 else ''}\n"
+    for i in range(40)
+)
+MEMBERS = "name,city,active,cancelled\n" + "".join(
+    f"N{i},{'Oslo' if i % 4 else 'Bonn'},{'TRUE' if i % 2 else 'FALSE'},{'' if i % 5 else 'x'}\n" for i in range(20)
+)
+
+
+def written(header: str, yes: str, no: str) -> str:
+    rows = (f"R{i},{'Adler' if i % 3 else 'Brandt'},{100 + i * 37 % 300},{yes if i % 2 else no}" for i in range(20))
+    return "\n".join([header, *rows])
+
+
+RECHNUNGEN = written("Rechnung,Kunde,Betrag,Bezahlt", "ja", "nein")
+FACTURES = written("facture,client,montant,payée", "oui", "non")
+FAPIAO = written("发票号,客户,金额,是否付款", "是", "否")
+
+
+@pytest.fixture
+def invoices(tmp_path) -> DataTable:
+    return table_of(tmp_path / "a.csv", INVOICES)
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "where"),
+    [
+        (INVOICES, "How many invoices are not paid?", "\"Paid\" = 'no'"),
+        (INVOICES, "How many invoices are paid?", "\"Paid\" = 'yes'"),
+        (INVOICES, "How many unpaid invoices are there?", "\"Paid\" = 'no'"),
+        (INVOICES, "How many invoices have not yet been paid?", "\"Paid\" = 'no'"),
+        (INVOICES, "How many invoices aren't paid?", "\"Paid\" = 'no'"),
+        (INVOICES, "How many invoices are not unpaid?", "\"Paid\" = 'yes'"),
+        (INVOICES, "How many invoices have Paid = no?", "\"Paid\" = 'no'"),
+        (INVOICES, "How many invoices from Hamburg are not paid?", "\"City\" = 'Hamburg' AND \"Paid\" = 'no'"),
+        (INVOICES, "How many invoices were sent?", '"Sent on" IS NOT NULL'),
+        (INVOICES, "How many invoices were not sent?", '"Sent on" IS NULL'),
+        (MEMBERS, "How many active names have not cancelled?", '"active" = \'TRUE\' AND "cancelled" IS NULL'),
+        (MEMBERS, "How many names are inactive?", "\"active\" = 'FALSE'"),
+        (RECHNUNGEN, "Wie viele Rechnungen sind noch nicht bezahlt?", "\"Bezahlt\" = 'nein'"),
+        (RECHNUNGEN, "Wie viele unbezahlte Rechnungen gibt es?", "\"Bezahlt\" = 'nein'"),
+        (RECHNUNGEN, "Wie viele Rechnungen sind bezahlt?", "\"Bezahlt\" = 'ja'"),
+        (FACTURES, "Combien de factures ne sont pas payées ?", "\"payée\" = 'non'"),
+        (FACTURES, "Combien de factures sont payées ?", "\"payée\" = 'oui'"),
+        (FAPIAO, "有多少张发票没有付款?", "\"是否付款\" = '否'"),
+        (FAPIAO, "有多少张发票已付款?", "\"是否付款\" = '是'"),
+    ],
+)
+def test_a_column_of_yes_and_no_is_a_condition_by_its_name(tmp_path, text, question, where):
+    assert queries(table_of(tmp_path / "a.csv", text), question) == [f"SELECT COUNT(*) FROM t WHERE {where}"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many invoices are overdue?",
+        "How many overdue invoices are there?",
+        "How many large invoices are there?",
+        "How many errors are there?",
+        "How many invoices are not from Hamburg?",
+        "How many invoices not from Hamburg are paid?",
+        "How many invoices are to be paid?",
+        "How many invoices are only from Hamburg?",
+        "How many invoices are from Hamburg or paid?",
+        "How many invoices are from other cities than Hamburg?",
+        "How many invoices have VAT?",
+        "How many invoices are dated March and April?",
+        "How many invoices have a net amount above the average net amount?",
+        "How many paid and unpaid invoices are there?",
+        "How many of the invoices were paid in March?",
+        "What is the highest and lowest net amount?",
+        "Who is the best customer?",
+        "Who is the top customer?",
+        "Who is our most valuable customer?",
+        "Who is the biggest customer?",
+        "Which customer is the biggest?",
+    ],
+)
+def test_a_question_with_a_word_that_is_not_used_is_not_computed(invoices, question):
+    assert queries(invoices, question) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        (RECHNUNGEN, "Wie viele Rechnungen sind überfällig?"),
+        (FACTURES, "Combien de factures sont en retard ?"),
+        (FAPIAO, "有多少张发票逾期了?"),
+    ],
+)
+def test_unused_words_are_found_in_other_languages(tmp_path, text, question):
+    assert queries(table_of(tmp_path / "a.csv", text), question) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        (
+            "Top 2 customers by net amount",
+            'SELECT "Customer", SUM("Net amount") FROM t GROUP BY "Customer" ORDER BY SUM("Net amount") DESC LIMIT 2',
+        ),
+        (
+            "the top 3 invoices by net amount",
+            'SELECT "Invoice", "Net amount" FROM t ORDER BY "Net amount" DESC LIMIT 3',
+        ),
+        ("What is the total net amount of unpaid invoices?", 'SELECT SUM("Net amount") FROM t WHERE "Paid" = \'no\''),
+        ("How many invoices by paid?", 'SELECT "Paid", COUNT(*) FROM t GROUP BY "Paid"'),
+        ("How many different customers are there?", 'SELECT COUNT(DISTINCT "Customer") FROM t'),
+        (
+            "How many invoices are from Hamburg or Lyon?",
+            "SELECT COUNT(*) FROM t WHERE \"City\" IN ('Hamburg', 'Lyon')",
+        ),
+        (
+            "Which city has the most unpaid invoices?",
+            'SELECT "City", COUNT(*) FROM t WHERE "Paid" = \'no\' GROUP BY "City" ORDER BY COUNT(*) DESC LIMIT 1',
+        ),
+        ("How many invoices have a net amount over 500 euros?", 'SELECT COUNT(*) FROM t WHERE "Net amount" > 500'),
+    ],
+)
+def test_a_question_of_which_each_word_is_used_is_computed(invoices, question, query):
+    assert queries(invoices, question) == [query]
+
+
+def test_yes_and_no_beside_empty_cells_do_not_say_what_is_not_paid(tmp_path):
+    table = table_of(tmp_path / "a.csv", "invoice,amount,paid\nA,1,yes\nB,2,no\nC,3,\n")
+    assert queries(table, "How many invoices are not paid?") == []
+    assert queries(table, "How many invoices are paid?") == ["SELECT COUNT(*) FROM t WHERE \"paid\" = 'yes'"]
