@@ -64,6 +64,26 @@ def test_nothing_that_matches_is_said(open_session, rents):
 
 
 @pytest.mark.parametrize(
+    ("question", "word"),
+    [("How many tenants are behind with their rent?", "behind"), ("Who is the best tenant?", "best")],
+)
+def test_a_question_with_a_word_that_is_not_used_is_said_not_to_be_computed(open_session, rents, question, word):
+    with open_session() as opened:
+        _, report = asked(opened, question, rents)
+    assert report["answer"] == (
+        f"I did not compute this, because I could not relate “{word}” to the table. "
+        "Its columns are: contract, tenant, square_metres, rent_crowns."
+    )
+    assert (report["mode"], report["stopped"], report["citations"]) == ("table", "unanswered", [])
+
+
+def test_a_question_about_one_row_is_answered_from_passages(open_session, rents):
+    with open_session() as opened:
+        _, report = asked(opened, "What is the best thing that Tenant 7 has?", rents)
+    assert report["mode"] != "table"
+
+
+@pytest.mark.parametrize(
     ("question", "settings"),
     [("What is the total rent?", {"mode": "retrieve"}), ("What rent does Tenant 7 pay?", {})],
 )

@@ -44,6 +44,11 @@ _WORDS = {
         r"average|mean|on average|durchschnitt\w*|im schnitt|mittelwert|moyen(?:ne)?s?|promedio|media|"
         r"médi[ao]|gemiddeld\w*|średni\w*|средн\w+|genomsnitt\w*|medel\w*|ortalama|平均\w*|평균\w*"
     ),
+    "vague": (
+        r"top|best|worst|beste[nrsm]?|schlechtest\w*|meilleure?s?|pires?|mejor(?:es)?|peor(?:es)?|miglior[ei]?|"
+        r"peggior[ei]?|melhor(?:es)?|pior(?:es)?|slechtste|bästa?|sämsta?|najleps\w+|najgors\w+|лучш\w+|худш\w+|"
+        r"en iyi|en kötü|最好|最佳|最差|最良|最悪|최고의?|최악의?"
+    ),
     "max": (
         r"highest|most|max(?:imum|imal)?|largest|biggest|greatest|longest|latest|dearest|top|best|höchst\w*|"
         r"größt\w*|meisten?|teuerst\w*|längst\w*|plus (?:élevé|grand|gros|cher|long|haut)\w*|le plus|mayor|"
@@ -71,6 +76,7 @@ _WORDS = {
     ),
 }
 _COMPARE = {"over or equal", "under or equal", "over", "under"}
+_ENDS = ("vague", "max", "min")
 _COUNTED = 3  # words
 _SPACELESS = re.compile(f"[{SIGNS}]")
 _SAY_LITTLE = {"group", "between", "most"}
@@ -129,9 +135,19 @@ def ends_of_comparisons(question: str) -> list[int]:
     return [match.end() for kind in _COMPARE for match in _PATTERNS[kind].finditer(question)]
 
 
+def vague_words(question: str) -> list[str]:
+    """Returns the words such as "best", which do not say by what rows are compared."""
+    return [match.group() for match in _PATTERNS["vague"].finditer(question)]
+
+
+def extremes(question: str) -> list[str]:
+    """Returns the words that ask for the highest or lowest value."""
+    return [match.group() for kind in _ENDS for match in _PATTERNS[kind].finditer(question)]
+
+
 def next_words_after_extremes(question: str) -> list[str]:
     """Returns, in lower case, the words of which "the highest", "the top 5" and the like are said."""
-    found = (match for kind in ("max", "min") for match in _PATTERNS[kind].finditer(question))
+    found = (match for kind in _ENDS for match in _PATTERNS[kind].finditer(question))
     said = (re.match(r"[\s\d]*(\w+)", question[match.end() :]) for match in found)
     return [word[1].casefold() for word in said if word]
 

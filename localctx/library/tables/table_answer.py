@@ -1,4 +1,4 @@
-"""Words the result of a query as an answer: a sentence, or a list of results."""
+"""Words the result of a query as an answer: a sentence, or a list of results. Says why a question is not computed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,6 +33,16 @@ def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult) -> st
         return f"{lines[0]} ({counted}{left_out})." if query.group else f"{lines[0]}."
     told = [f"- {line}" for line in lines] + ([f"- and {more:,} more"] if more > 0 else [])
     return "\n".join([f"{len(result.values):,} results from {counted}{left_out}:", *told])
+
+
+def tell_not_computed(table: DataTable, words: Sequence[str]) -> str:
+    """Returns the reply that a question over ``table`` is not computed because of these ``words``, with the names of
+    the columns.
+    """
+    said = ", ".join(f"“{word}”" for word in dict.fromkeys(words))
+    more = len(table.names) - MAX_SHOWN
+    names = ", ".join(table.names[:MAX_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    return f"I did not compute this, because I could not relate {said} to the table. Its columns are: {names}."
 
 
 def show_value(value: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, product
 
 from localctx.library.tables.harmless_words import is_harmless
-from localctx.library.tables.question_words import next_words_after_extremes
+from localctx.library.tables.question_words import extremes, next_words_after_extremes
 from localctx.library.tables.table import DataTable
 from localctx.library.tables.table_conditions import conditions, named_values, numbers_in
 from localctx.library.tables.table_question import (
@@ -24,13 +24,14 @@ from localctx.library.tables.table_question import (
     repeats,
     tells_rows_apart,
 )
-from localctx.library.tables.unused_words import unused_words
+from localctx.library.tables.unused_words import names_rows, unused_words
 
 NAME = "t"
 """The name of the table in queries."""
 
 MAX_QUERIES = 2000
 _MAX_BEST = 100  # rows asked for, as in "the top 5"
+_WHOLE = {"count", "sum", "mean", "max", "min", "vague"}
 _MAX_LISTED = 6  # columns shown of the rows that a condition selects
 
 
@@ -42,15 +43,40 @@ def queries(table: DataTable, question: str) -> list[str]:
     left out.
     """
     asked = TableQuestion(question, table)
+    return [query for query in _candidates(asked) if not unused_words(asked, query)]
+
+
+def why_not_computed(table: DataTable, question: str) -> list[str]:
+    """Returns the words for which no query answers ``question``: those that the best query does not use, else those
+    that ask for the highest or lowest of something that the question does not name.
+
+    Returns [] if the question does not ask for a count, a sum, an average, or the highest or lowest over the rows of
+    the table: if it names none of its columns, or the value of a single row.
+    """
+    asked = TableQuestion(question, table)
+    if not asked.wanted.kinds & _WHOLE or not names_rows(asked) or _names_one_row(asked):
+        return []
+    unused = (unused_words(asked, query) for query in _candidates(asked))
+    return min(unused, key=len, default=extremes(question))
+
+
+def _candidates(asked: TableQuestion) -> list[str]:
+    """Returns the queries for the question that use every number of it."""
     if not asked.wanted.computes or {"max", "min"} <= asked.wanted.kinds:
         return []
-    if len({name.lower() for name in table.names}) < len(table.names):
+    if len({name.lower() for name in asked.table.names}) < len(asked.table.names):
         return []
     forms = ((where, *form) for where in conditions(asked) for form in _forms(asked, where))
     found = (f"{select} FROM {NAME}{where}{rest}" for where, select, rest in forms)
-    numbers = [re.compile(rf"(?<![\d.]){re.escape(number)}(?!\d)") for number in numbers_in(question)]
+    numbers = [re.compile(rf"(?<![\d.]){re.escape(number)}(?!\d)") for number in numbers_in(asked.question)]
     using = (query for query in found if all(number.search(query) for number in numbers))
-    return [query for query in dict.fromkeys(islice(using, MAX_QUERIES)) if not unused_words(asked, query)]
+    return list(dict.fromkeys(islice(using, MAX_QUERIES)))
+
+
+def _names_one_row(asked: TableQuestion) -> bool:
+    """Returns True if the question names a value that only one row has, so that it may ask what that row says."""
+    quoting = [name for name in asked.table.names if not repeats(asked.table, name)]
+    return any(quoted(name) in condition for found in named_values(asked) for condition in found for name in quoting)
 
 
 def likeliest_table(tables: Sequence[DataTable], question: str) -> DataTable:

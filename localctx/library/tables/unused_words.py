@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
 
-from localctx.library.tables.harmless_words import CURRENCIES, DISTINCT, HARMLESS, HOW, LINKING, OR, SIGNS_BETWEEN
-from localctx.library.tables.question_words import ends_of_comparisons, without_operations
+from localctx.library.tables.harmless_words import (
+    CURRENCIES,
+    DISTINCT,
+    HARMLESS,
+    HOW,
+    LINKING,
+    OR,
+    SIGNS_BETWEEN,
+    is_harmless,
+)
+from localctx.library.tables.question_words import ends_of_comparisons, vague_words, without_operations
 from localctx.library.tables.table_conditions import MONTHS, place_of_value
 from localctx.library.tables.table_question import (
     TableQuestion,
@@ -23,7 +32,6 @@ from localctx.store.search_words import SIGNS
 
 _QUOTED = re.compile(r"""\"(?:[^"]|"")*"|'((?:[^']|'')*)'""")
 _SPACELESS = re.compile(f"[{SIGNS}]")
-_VAGUE = re.compile(r"\b(?:top|best)\b", re.IGNORECASE)
 
 
 def unused_words(asked: TableQuestion, query: str) -> list[str]:
@@ -33,6 +41,15 @@ def unused_words(asked: TableQuestion, query: str) -> list[str]:
     rows, and names for the rows themselves, do not count.
     """
     return list(_QueryWords(asked, query).unused())
+
+
+def names_rows(asked: TableQuestion) -> bool:
+    """Returns True if a word of the question names a column, the sheet or the file of the table."""
+    table = asked.table
+    names = [*table.names, table.sheet, table.file]
+    signs = (part for name in names for part in column_words(name) if _SPACELESS.search(part))
+    told = any(means_column(word.text, name) for word in asked.words if not is_harmless(word.text) for name in names)
+    return told or any(part[:2] in asked.question for part in signs)
 
 
 class _QueryWords:
@@ -46,8 +63,7 @@ class _QueryWords:
         """Yields the words of the question that the query does not use."""
         if not re.search(r"[<>]|BETWEEN", _QUOTED.sub("", self._query)):
             yield from (self._asked.question[:end].split()[-1] for end in self._comparisons())
-        if (vague := _VAGUE.search(self._asked.question)) and not self._is_measured(vague.group().casefold()):
-            yield vague.group().casefold()
+        yield from (vague for vague in vague_words(self._asked.question) if not self._is_measured(vague.casefold()))
         yield from self._dated()
         for at, word in enumerate(self._left):
             if _SPACELESS.search(word.text):

@@ -21,9 +21,9 @@ from localctx.library.citations.cite import cite_characters
 from localctx.library.search.search import Passage
 from localctx.library.tables.question_words import wanted
 from localctx.library.tables.table import DataTable, tables_of
-from localctx.library.tables.table_answer import tell_result
+from localctx.library.tables.table_answer import tell_not_computed, tell_result
 from localctx.library.tables.table_database import parse_query, run_query
-from localctx.library.tables.table_queries import likeliest_table, queries
+from localctx.library.tables.table_queries import likeliest_table, queries, why_not_computed
 from localctx.models.constraint import choice_grammar
 from localctx.models.token_controls import NO_CONTROLS, TokenControls
 from localctx.store.documents import StoredDocument
@@ -58,7 +58,8 @@ class TableWorkflow:
         """Build the request that answers ``question`` by computing over a table of the documents.
 
         Returns None if the question asks for no computation, if not exactly one document has a table, or if there are
-        several possible queries and the model cannot choose among them.
+        several possible queries and the model cannot choose among them. If the question computes over all rows but has
+        words that no query uses, the answer says so.
         """
         if self._runtime.settings.mode != "auto" or not conversation.is_free or not wanted(question).computes:
             return None
@@ -67,7 +68,9 @@ class TableWorkflow:
             return None
         table = likeliest_table(tables, question)
         possible = queries(table, question)
-        if not possible or (len(possible) > 1 and self._builder.model.engine != "torch"):
+        if not possible and not why_not_computed(table, question):
+            return None
+        if len(possible) > 1 and self._builder.model.engine != "torch":
             return None
         try:
             return self._request(found[0], table, question, possible)
@@ -76,7 +79,7 @@ class TableWorkflow:
 
     def _request(self, document: StoredDocument, table: DataTable, question: str, possible: Sequence[str]) -> Request:
         prompt = _PROMPT.format(columns="\n".join(_columns(table)), question=question)
-        asked = question if len(possible) == 1 else prompt  # a single query needs no choice by the model
+        asked = prompt if len(possible) > 1 else question  # a single query needs no choice by the model
         conversation = Conversation(form=AS_IT_IS, max_tokens=_MAX_QUERY)
         request = self._builder.build([], [], asked, persist=False, conversation=conversation)
         request.prompt.documents, request.prompt.possible_queries = [document], possible
@@ -86,14 +89,18 @@ class TableWorkflow:
 
 
 def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
-    """Answer with the result of the likeliest query. The query is shown below the answer, and the rows that it is based
-    on are cited.
+    """Answer with the result of the likeliest query, and cite the rows that it is based on. If there is no query, say
+    why nothing was computed.
 
     Raises Cancelled, OutOfKVMemory, and DocumentError if the query takes too long.
     """
     request, (document,) = case.request, case.request.prompt.documents
-    query = yield from _chosen(case)
     table = likeliest_table(tables_of(document), case.question)
+    if not request.prompt.possible_queries:
+        yield from emit_text(request, tell_not_computed(table, why_not_computed(table, case.question)))
+        request.result.stopped = "unanswered"
+        return
+    query = yield from _chosen(case)
     try:
         result = run_query(table, query)
     except TimeoutError as e:
