@@ -228,6 +228,8 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     from localctx.cli.terminal import format_citation, shortened
     from localctx.engine.request_report import BY_WORDS
 
+    if "query" in report:
+        terminal.tell_query(report["query"])
     if report["stopped"] == "length":
         terminal.say(_length_note(report, max_tokens))
     if report["stopped"] == "repeated":

@@ -96,6 +96,12 @@ class Terminal:
             print_line("")
         self._wrote = False
 
+    def tell_query(self, query: str) -> None:
+        """Print below an answer the query that computed it, unless quiet or as JSON."""
+        self.end_answer()
+        if not (self._quiet or self._json):
+            print_text(f"\nQuery: {query}")
+
     def clear(self) -> None:
         """Remove the progress bar."""
         if self._bar is not None:

@@ -91,6 +91,7 @@ class RequestResult:
     compared: ComparedReport | None = None  # set if documents are compared
     token_totals: dict[str, int] | None = None  # sums over the prompts, if an answer is made from many
     query: str | None = None  # SQL that computed the answer over a table
+    matched_rows: int = 0  # rows of the table that the query counted or selected, of which some are cited
     offered: Mapping[str, float | None] = field(default_factory=dict)  # ways to read documents whole, with seconds
     evicted: list[EvictedRange] = field(default_factory=list)
     kv: KVReport | None = None  # set when the request is closed
@@ -236,7 +237,7 @@ class Request:
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
         offered = {"offered": dict(self.result.offered)} if self.result.offered else {}
         nearest = {"nearest": self.result.nearest.to_json()} if self.result.nearest else {}
-        query = {"query": self.result.query} if self.result.query else {}
+        query = {"query": self.result.query, "rows": self.result.matched_rows} if self.result.query else {}
         told = {"kv": kv, "sentences": self.result.sentences, **nearest}
         return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered, **query}
 

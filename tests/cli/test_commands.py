@@ -317,6 +317,16 @@ def test_the_plain_answer_is_the_one_in_the_json(asks):
     assert asks("-q").stderr == ""
 
 
+def test_a_computed_answer_has_its_query_on_a_line_of_its_own(run, tmp_path, tiny_model):
+    (tmp_path / "a.csv").write_text("tree,height,felled\n" + "".join(f"T{i},{i * 7 % 5},no\n" for i in range(5)))
+    asked = ("ask", tmp_path / "a.csv", "How many trees are not felled?", "--model", tiny_model)
+    told = "SELECT COUNT(*) FROM t WHERE \"felled\" = 'no'"
+    assert run(*asked).stdout.startswith(f"5 of 5 rows.\n\nQuery: {told}\n")
+    assert run(*asked, "--quiet").stdout == "5 of 5 rows.\n"
+    report = json.loads(run(*asked, "--json").stdout)
+    assert (report["answer"], report["query"]) == ("5 of 5 rows.", told)
+
+
 def test_a_seed_makes_sampling_repeatable(asks):
     answer = lambda *more: json.loads(asks("--json", *more).stdout)["answer"]  # noqa: E731
     sampled = [answer("--temperature", 2, "--max-tokens", 12, "--seed", seed) for seed in (1, 1, 2)]

@@ -46,7 +46,7 @@ def answer(table: DataTable, question: str) -> tuple[str, list[str]]:
     """The answer to a question that only one query fits, and the numbers of its rows."""
     (query,) = queries(table, question)
     result = run_query(table, query)
-    return tell_result(table, parse_query(query), result), [row.number for row in result.rows]
+    return tell_result(table, parse_query(query), result, question), [row.number for row in result.rows]
 
 
 # The tables of a document
@@ -95,7 +95,7 @@ def test_groups_of_columns_and_merged_values_are_computed_with(read):
         book.active.merge_cells(place)
     (table,) = read(saved(book), "a.xlsx")
     told, rows = answer(table, "What is the sum of the 2024 units in the North?")
-    assert (told, rows) == ("The total of 2024 / Units is 30 (2 of 3 rows).", ["3", "4"])
+    assert (told, rows) == ("Total 2024 / Units: 30 (2 of 3 rows).", ["3", "4"])
 
 
 def test_values_with_separators_belong_to_their_column(read):
@@ -109,32 +109,41 @@ def test_values_with_separators_belong_to_their_column(read):
 @pytest.mark.parametrize(
     ("question", "told", "rows"),
     [
-        ("How many trees are there?", "6 rows match (6 of 6 rows{total}).", "234567"),
-        ("How many apple trees have a height over 2 m?", "2 rows match (2 of 6 rows{total}).", "24"),
-        ("How many kinds are there?", "3 different values of kind (6 of 6 rows{total}).", "234567"),
-        ("What is the total yield?", "The total of yield_kg is 150 (5 of 6 rows{total}).", "23456"),
-        ("total yield of apples and plums", "The total of yield_kg is 112 (4 of 6 rows{total}).", "2456"),
-        ("Average height of the pear trees?", "The average of height_m is 4.375 (2 of 6 rows{total}).", "37"),
+        ("How many trees are there?", "6 rows ({total}).", "234567"),
+        ("How many apple trees have a height over 2 m?", "2 of 6 rows ({total}).", "24"),
+        ("How many kinds are there?", "3 different values of kind (all 6 rows; {total}).", "234567"),
+        ("What is the total yield?", "Total yield_kg: 150 (5 of 6 rows; {total}).", "23456"),
+        ("total yield of apples and plums", "Total yield_kg: 112 (4 of 6 rows; {total}).", "2456"),
+        ("Average height of the pear trees?", "Average height_m: 4.375 (2 of 6 rows; {total}).", "37"),
         ("Which tree has the highest yield?", "Dana (yield_kg: 55).", "5"),
         ("What is the lowest height?", "1.5 (tree: Ella).", "6"),
         ("Which tree was the latest planted in 2015?", "Fina (planted: 2015-11-30).", "7"),
-        ("Which kind has the most trees?", "apple (rows: 3) (3 of 6 rows{total}).", "246"),
-        ("How many trees were planted in November?", "2 rows match (2 of 6 rows{total}).", "37"),
-        ("How many trees were planted before 2012?", "2 rows match (2 of 6 rows{total}).", "25"),
-        ("How many have a yield between 10 and 40?", "2 rows match (2 of 6 rows{total}).", "34"),
-        ("How many trees yield at least 41 kg?", "2 rows match (2 of 6 rows{total}).", "25"),
+        ("Which kind has the most trees?", "apple (rows: 3) (3 of 6 rows; {total}).", "246"),
+        ("How many trees were planted in November?", "2 of 6 rows ({total}).", "37"),
+        ("How many trees were planted before 2012?", "2 of 6 rows ({total}).", "25"),
+        ("How many have a yield between 10 and 40?", "2 of 6 rows ({total}).", "34"),
+        ("How many trees yield at least 41 kg?", "2 of 6 rows ({total}).", "25"),
         ("How many plum trees have a yield over 55?", "No row of the table matches (0 of 6 rows).", ""),
     ],
 )
 def test_a_question_is_computed_over_all_rows(orchard, question, told, rows):
-    total = "; row 8 is left out as a total"
+    total = "row 8 is left out as a total"
     assert answer(orchard, question) == (told.format(total=total), list(rows))
+
+
+def test_numbers_have_separators_but_numbers_of_rows_and_years_have_none(read):
+    rows = "".join(f"{5001 + 7 * i},{1990 + i},{1200 + i % 2}.50,{3000 + i % 3}\n" for i in range(12))
+    (table,) = read(f"Order,Built,Net amount,Stock\n{rows}")
+    assert answer(table, "What is the total net amount?")[0] == "Total net amount: 14,412.00 (all 12 rows)."
+    assert answer(table, "What is the average Net amount?")[0] == "Average Net amount: 1,201 (all 12 rows)."
+    told, _ = answer(table, "Which orders were built after 2000?")
+    assert told == "5078 (Built: 2001, Net amount: 1,201.50, Stock: 3,002)."
 
 
 def test_groups_and_the_best_few_are_listed(orchard):
     told, _ = answer(orchard, "What is the total yield by kind?")
-    assert told.splitlines()[1:] == ["- apple (total of yield_kg: 57)", "- pear (total of yield_kg: 38)",
-                                     "- plum (total of yield_kg: 55)"]  # fmt: skip
+    assert told.splitlines()[1:] == ["- apple (total yield_kg: 57)", "- pear (total yield_kg: 38)",
+                                     "- plum (total yield_kg: 55)"]  # fmt: skip
     told, rows = answer(orchard, "the top 2 trees by yield")
     assert (told.splitlines()[1:], rows) == (["- Dana (yield_kg: 55)", "- Alma (yield_kg: 41)"], ["5", "2"])
 

@@ -179,7 +179,8 @@ def main() -> None:
                 report = ask(session, Path(folder) / name, question)
                 found = is_right(report, expected(rows))
                 right[name] += found
-                print(f"{'right' if found else 'WRONG'} {name}: {question}\n  {report['answer']!r}", flush=True)
+                print(f"{'right' if found else 'WRONG'} {name}: {question}\n  {report['answer']!r}")
+                print(f"  {report.get('query')}", flush=True)
                 if not found:
                     print(f"  expected {expected(rows)}")
     print("; ".join(f"{name}: {count} of 10" for name, count in right.items()))
@@ -201,10 +202,10 @@ def ask(session: Session, file: Path, question: str) -> dict[str, Any]:
 
 
 def is_right(report: dict[str, Any], expected: Sequence[Any]) -> bool:
-    """Return True if the answer, without its query, has every expected value and cites rows."""
-    told = re.sub(r"[\d,]+ (results from )?[\d,]+ of [\d,]+ rows", "", report["answer"].partition("\n\nQuery:")[0])
-    told = re.sub(r"[\d,]+ of [\d,]+ rows", "", told)
-    numbers = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", told)]
+    """Return True if the answer has every expected value, beside the number of rows it is from, and cites rows."""
+    told = re.sub(r"\((all )?[\d,]+ (of [\d,]+ )?rows?[^)]*\)|^[\d,]+ results from .*:", "", report["answer"])
+    told = re.sub(r" of [\d,]+ rows", "", told)
+    numbers = [float(n.replace(",", "")) for n in re.findall(r"-?\d[\d,]*(?:\.\d+)?", told)]
     known = (v in told if isinstance(v, str) else any(abs(n - v) < 1e-3 for n in numbers) for v in expected)
     return all(known) and any((c["page"] or "").startswith("row ") for c in report["citations"])
 

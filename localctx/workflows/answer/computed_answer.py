@@ -106,10 +106,10 @@ def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
     except TimeoutError as e:
         problem = f"computing this over {document.name} takes too long"
         raise DocumentError(problem, "ask about fewer rows, or give a smaller table") from e
-    request.result.query = query
+    request.result.query, request.result.matched_rows = query, len(result.rows)
     request.result.citations = [_cite(document, row.start, row.end) for row in result.rows[:_MAX_CITED]]
     request.seconds["first_token"] = time.perf_counter() - request.started
-    yield from emit_text(request, f"{tell_result(table, parse_query(query), result)}\n\nQuery: `{query}`")
+    yield from emit_text(request, tell_result(table, parse_query(query), result, case.question))
     request.result.stopped = "eos" if result.rows else "unanswered"
 
 
