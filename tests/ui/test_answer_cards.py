@@ -120,6 +120,32 @@ def test_the_answer_comes_first_and_below_it_what_it_rests_on(opened, window):
     assert (rule, normal(card.locator(".lc-open-source").inner_text())[-7:]) == ("3px", "· p. 2 ↗"[-7:])
 
 
+def test_a_computed_answer_comes_first_and_its_query_opens_below_the_rows(opened, window):
+    text = "\n\n".join(f"Invoice: A{n}; Paid: no" for n in range(2, 12))
+    with closing(Store(window.home)) as store:
+        document, name = add(store, text)[0], text[:20]
+    cited_rows = []
+    for n, line in enumerate(text.split("\n\n"), 2):
+        start = text.index(line)
+        place = {"document": document, "name": name, "page": f"row {n}", "heading": "Invoices", "start": start}
+        cited_rows.append(place | {"end": start + len(line), "quote": line, "source": "passage", "weight": 1.0})
+    query = "SELECT COUNT(*) FROM t WHERE \"Paid\" = 'no'"
+    stats = {"mode": "table", "sentences": [], "query": query, "rows": 37}
+    tab = opened(("How many are not paid?", "37 of 200 rows.", cited_rows, stats, "eos"), text=text)
+    card = tab.page.locator(".lc-answer")
+    assert card.inner_text().startswith("37 of 200 rows.")
+    assert "SELECT" not in card.inner_text()
+    places = card.locator(".lc-places")
+    assert "Invoices: rows 3, 4, 5, 6, 7, 8, 9, 10" in normal(places.inner_text())
+    assert "and 28 more" in places.inner_text()
+    card.locator(".lc-query summary").click()
+    assert card.locator(".lc-query code").inner_text() == query
+    places.get_by_role("button", name="row 4, Invoices").click()
+    marked = tab.page.locator("#viewer mark.lc-cited")
+    marked.wait_for()
+    assert marked.inner_text().strip() == "Invoice: A4; Paid: no"
+
+
 def test_markdown_is_set_and_markup_and_links_are_not(opened):
     said = "## Costs\n\n| What | Euros |\n|---|---|\n| Rent | 920 |\n\n- **one**\n- `two`\n\n<b>x</b> [a](http://a.example)"
     tab = opened(("Costs?", said, [], {}, "eos"))

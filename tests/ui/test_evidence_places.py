@@ -46,6 +46,41 @@ def test_each_page_is_linked_once_and_each_document_named_once():
     assert links(shown) == [f"{name} · p. 1", f"{name} · p. 2", "p. 3", "annex.pdf · p. 1"]
 
 
+def rows_of_a_sheet(count: int, sheet: str | None = "Invoices", **stats) -> str:
+    """The card of a computed answer that cites ``count`` rows of a sheet."""
+    lines = [f"Invoice: {n}; Paid: no" for n in range(2, 2 + count)]
+    text = "\n\n".join(lines)
+    citations = [
+        cited(text, line) | {"name": "a.xlsx", "page": f"row {n}", "heading": sheet} for n, line in enumerate(lines, 2)
+    ]
+    return card(answer("37 of 200 rows.", citations, **stats), CardContext(lambda _: text))
+
+
+def test_rows_of_a_sheet_are_grouped_and_all_that_match_are_counted():
+    shown = rows_of_a_sheet(10, query="SELECT COUNT(*) FROM t", rows=37)
+    assert links(shown) == ["a.xlsx · row 2, Invoices", *map(str, range(3, 11))]
+    list_ = re.search('<ul class="lc-places".*?</ul>', shown)[0]
+    assert "a.xlsx · Invoices: rows 3, 4, 5, 6, 7, 8, 9, 10" in re.sub("<.*?>", "", list_)
+    assert "<li>and 28 more</li>" in list_
+    assert 'aria-label="row 3, Invoices"' in list_
+
+
+def test_rows_of_a_file_without_sheets_are_grouped_and_a_single_row_is_named():
+    assert "a.xlsx · rows 3, 4" in re.sub("<.*?>", "", rows_of_a_sheet(3, None, rows=3))
+    assert " more</li>" not in rows_of_a_sheet(3, None, rows=3)
+    assert links(rows_of_a_sheet(2, rows=2)) == ["a.xlsx · row 2, Invoices", "a.xlsx · row 3, Invoices"]
+
+
+def test_the_query_is_folded_below_the_answer():
+    query = "SELECT COUNT(*) FROM t WHERE \"Paid\" = 'no'"
+    shown = rows_of_a_sheet(2, query=query, rows=2)
+    folded = re.search('<details class="lc-query">.*?</details>', shown)[0]
+    assert "How it was counted" in folded
+    assert "SELECT" not in shown.replace(folded, "")
+    older = answer(f"100 rows match (100 of 200 rows).\n\nQuery: `{query}`", [], query=query)
+    assert card(older, CardContext(lambda _: None)).count("SELECT") == 1
+
+
 def test_quotations_of_one_page_are_above_one_link():
     report = "Herons fish here. Storks do not."
     said, sources = "Herons fish. Storks do not.", [cited(report, s) | {"page": "4"} for s in report.split(". ")]

@@ -30,6 +30,7 @@ SHORT = 140  # characters; answers up to this length are shown in large letters
 MAX_QUOTED = 3  # numbered sources quoted below an answer; the numbers in the answer open the other sources
 NOT_SURE = "I am not sure."
 CLOSEST = "The closest passage:"
+HOW_COUNTED = "How it was counted"
 EXTRACTED = "Key sentences from the document"
 WRITTEN = "Written by the model: check it. Each number opens the passage behind its sentence."
 SHORTENED = "Shortened to its last whole sentence: it reached the length limit (Settings: Longest answer)."
@@ -57,7 +58,8 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
     ``versions`` are the ids of all answers to the question; if there are several, the user can switch between them. The
     ``last`` answer of a chat has more actions.
     """
-    text = trim_to_sentence(m.text.strip()) if m.stopped == "length" else m.text.strip()
+    told = m.text.strip().removesuffix(f"\n\nQuery: `{m.stats.get('query')}`")  # as older answers end
+    text = trim_to_sentence(told) if m.stopped == "length" else told
     checked, (nearest, cited) = [s for s in checked_sentences(m) if s.end <= len(text)], _nearest(m)
     places, rest = _places(checked, cited, context.text_of)
     state = state_of(m, checked, bool(cited), nearest is not None)
@@ -71,7 +73,9 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
         case _ if _is_summary(m):
             body = _summary(text, checked, places)
         case _:
-            body = _title(m) + _found(text or "(empty answer)", checked, places, rest)
+            uncited = max(0, m.stats.get("rows", 0) - len(m.citations))
+            body = _title(m) + _found(text or "(empty answer)", checked, places, rest, uncited)
+    body += _query(m)
     body += f'<p class="lc-quiet">{SHORTENED}</p>' * (m.stopped == "length")
     if changes := context.outdated.get(m.id):
         body += f'<p class="lc-outdated">{OUTDATED}: {escape("; ".join(changes))}. Ask again to get the new answer.</p>'
@@ -182,20 +186,31 @@ def _summary(text: str, checked: Sequence[AnswerSentence], places: dict[int, Evi
     return f'<p class="lc-quiet">{EXTRACTED}</p><div class="lc-said">{"".join(lines)}</div>'
 
 
+def _query(m: Message) -> str:
+    """Returns the folded query of an answer that was computed over a table, or ""."""
+    if not (query := m.stats.get("query")):
+        return ""
+    return f'<details class="lc-query"><summary>{HOW_COUNTED}</summary><code>{escape(query)}</code></details>'
+
+
 def _found(
-    text: str, checked: Sequence[AnswerSentence], places: dict[int, EvidencePlace], rest: Sequence[EvidencePlace]
+    text: str,
+    checked: Sequence[AnswerSentence],
+    places: dict[int, EvidencePlace],
+    rest: Sequence[EvidencePlace],
+    uncited: int = 0,
 ) -> str:
     ranked: list[tuple[int | None, EvidencePlace]] = [*places.items(), *((None, place) for place in rest)]
     if ranked and len(places) < 2 and claims_something(text) and _within(text, ranked[0][1].text):
         alone = evidence.quotation(ranked[0][1], text, css="lc-alone")
-        return alone + evidence.links([place for _, place in ranked[1:]], [ranked[0][1]])
+        return alone + evidence.links([place for _, place in ranked[1:]], [ranked[0][1]], uncited)
     several = len(checked) > 1
     said = _said(text, checked, places if several else {})
     quoted = [
         Quotation(place, _of(text, checked, n), n if several else None)
         for n, place in ranked[: min(len(places), MAX_QUOTED) or 1]
     ]
-    below = evidence.links(rest, [quote.place for quote in quoted])
+    below = evidence.links(rest, [quote.place for quote in quoted], uncited)
     dimmed = any(sentence.support == "unsupported" for sentence in checked)
     return (
         f"{said}{evidence.quotations(quoted)}{below}"

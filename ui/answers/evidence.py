@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from localctx.document_parts import tell_place
@@ -24,7 +24,8 @@ class EvidencePlace:
     """The place of a citation, extended to whole sentences: the characters ``start..end`` of a document, and their
     ``text``.
 
-    ``where`` names the page or heading in a few words; it is "" if there is none.
+    ``where`` names the page or heading in a few words; it is "" if there is none. ``row`` is the number of a row of the
+    sheet ``sheet``; both are "" elsewhere.
     """
 
     document: str
@@ -33,6 +34,8 @@ class EvidencePlace:
     start: int
     end: int
     text: str
+    row: str = ""
+    sheet: str = ""
 
     @property
     def label(self) -> str:
@@ -58,6 +61,11 @@ class EvidencePlace:
         """The HTML of a button that opens the document at this place, labelled without the document's name."""
         return self._button(self.where)
 
+    @property
+    def row_link(self) -> str:
+        """The HTML of a button that opens the document at this row, labelled with the row's number alone."""
+        return f'<button type="button" {self.attributes} aria-label="{escape(self.where)}">{escape(self.row)}</button>'
+
     def _button(self, text: str) -> str:
         return f'<button type="button" {self.attributes}>{escape(text)} <i aria-hidden="true">↗</i></button>'
 
@@ -68,19 +76,24 @@ def place_of(c: dict[str, Any], text_of: TextOf) -> EvidencePlace:
     If the document was deleted or its text has changed, the place is not extended to whole sentences.
     """
     text, start, end = text_of(c["document"]), c["start"], c["end"]
+    row = c["page"].removeprefix("row ") if (c["page"] or "").startswith("row ") else ""
+    place = EvidencePlace(c["document"], c["name"], _where(c, None), start, end, c["quote"], row, row and _heading(c))
     if text is None or text[start:end] != c["quote"]:
-        return EvidencePlace(c["document"], c["name"], _where(c, None), start, end, c["quote"])
+        return place
     before = max(0, start - NEAR)
     near = text[before : end + NEAR]
     _, _, (first, last) = likeliest_sentence(near, [(start - before, end - before)], "")
     first += len(near[first:last]) - len(near[first:last].lstrip())
-    return EvidencePlace(
-        c["document"], c["name"], _where(c, text), before + first, before + last, near[first:last].rstrip()
-    )
+    said = near[first:last].rstrip()
+    return replace(place, where=_where(c, text), start=before + first, end=before + last, text=said)
+
+
+def _heading(c: dict[str, Any]) -> str:
+    return " ".join((c["heading"] or "").split())[:60]
 
 
 def _where(c: dict[str, Any], text: str | None) -> str:
-    told = tell_place(c["page"], c["heading"] and " ".join(c["heading"].split())[:60])
+    told = tell_place(c["page"], _heading(c))
     told = re.sub(r"^pages ", "pp. ", re.sub(r"^page ", "p. ", told))
     if not told and text and len(text) > LONG:
         told = f"{max(1, round(100 * c['start'] / len(text)))} % in"
@@ -147,9 +160,11 @@ def squeezed(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .,;:!?\"'“”‘’*")  # noqa: RUF001
 
 
-def links(places: Sequence[EvidencePlace], above: Sequence[EvidencePlace] = ()) -> str:
+def links(places: Sequence[EvidencePlace], above: Sequence[EvidencePlace] = (), uncited: int = 0) -> str:
     """Returns a list of links, grouped by document. Each page or heading has one link; those of the places ``above``
     are left out.
+
+    ``uncited`` is the number of further places that the answer is based on but does not cite.
     """
     linked = {place.label for place in above}
     by_label = {place.label: place for place in reversed(places) if place.label not in linked}
@@ -157,15 +172,26 @@ def links(places: Sequence[EvidencePlace], above: Sequence[EvidencePlace] = ()) 
     if not found:
         return ""
     shown = "".join(f"<li>{line}</li>" for line in _lines(found[:MAX_PLACES]))
-    more = len(found) - MAX_PLACES
+    more = max(0, len(found) - MAX_PLACES) + uncited
     rest = f"<li>and {more:,} more</li>" if more > 0 else ""
     return f'<ul class="lc-places" aria-label="Further places">{shown}{rest}</ul>'
 
 
 def _lines(places: Sequence[EvidencePlace]) -> Iterator[str]:
-    """Yields a line for each document, with the links to its places. Only the first link of a line names the
+    """Yields a line for each document, with the links to its places. Only the beginning of a line names the
     document.
     """
     for document in dict.fromkeys(place.document for place in places):
-        first, *others = (place for place in places if place.document == document)
-        yield " ".join([first.link, *(place.short_link for place in others if place.where)])
+        of_document = [place for place in places if place.document == document]
+        sheets = dict.fromkeys(place.sheet for place in of_document if place.row)
+        groups = [[p for p in of_document if p.row and p.sheet == sheet] for sheet in sheets]
+        lists = [group for group in groups if len(group) > 1]
+        alone = [place for place in of_document if not any(place in group for group in lists)]
+        first = alone[0].link if alone else f"{escape(of_document[0].name)} ·"
+        yield " ".join([first, *(place.short_link for place in alone[1:] if place.where), *map(_rows, lists)])
+
+
+def _rows(group: Sequence[EvidencePlace]) -> str:
+    """Returns links to rows of one sheet: ``Invoices: rows 3, 4, 7``."""
+    sheet = f"{escape(group[0].sheet)}: " if group[0].sheet else ""
+    return f"<span>{sheet}rows {', '.join(place.row_link for place in group)}</span>"
