@@ -16,7 +16,7 @@ from localctx.library.tables.table import DataTable
 _WORD = re.compile(r"[^\W\d_]+n['’]t\b|no\.|[^\W_]+", re.IGNORECASE)  # noqa: RUF001 ("no." is short for number)
 
 
-class Word(NamedTuple):
+class QuestionWord(NamedTuple):
     """A word of a question: its ``text`` in lower case, with "not" for words such as "aren't", and its characters
     ``span``.
     """
@@ -40,10 +40,10 @@ class TableQuestion:
         return wanted(self.question)
 
     @cached_property
-    def words(self) -> tuple[Word, ...]:
+    def words(self) -> tuple[QuestionWord, ...]:
         """The words and numbers of the question in order."""
         found = ((m.group().casefold(), m.span()) for m in _WORD.finditer(self.question))
-        return tuple(Word("not" if re.search("n['’]t$", text) else text, span) for text, span in found)  # noqa: RUF001
+        return tuple(QuestionWord("not" if re.search("n['’]t$", text) else text, span) for text, span in found)  # noqa: RUF001
 
     def columns(self, *kinds: str) -> list[str]:
         """Returns the columns of these ``kinds`` (``number``, ``text``, ``day``) that the question names. If it names

@@ -20,8 +20,8 @@ from localctx.library.tables.harmless_words import (
 from localctx.library.tables.question_words import ends_of_comparisons, vague_words, without_operations
 from localctx.library.tables.table_conditions import MONTHS, place_of_value
 from localctx.library.tables.table_question import (
+    QuestionWord,
     TableQuestion,
-    Word,
     column_words,
     identifies_rows,
     means_column,
@@ -72,7 +72,7 @@ class _QueryWords:
                 yield word.text
 
     @cached_property
-    def _left(self) -> list[Word]:
+    def _left(self) -> list[QuestionWord]:
         """The words of the question that do not say what to compute."""
         rest = HOW.sub(lambda how: " " * len(how.group()), without_operations(self._asked.question))
         return [word for word in self._asked.words if rest[slice(*word.span)].strip()]
@@ -123,13 +123,13 @@ class _QueryWords:
             if not compared or compared not in self._left or not self._is_used(compared):
                 yield end
 
-    def _is_used(self, word: Word) -> bool:
+    def _is_used(self, word: QuestionWord) -> bool:
         """Returns True if a word names a value, a condition or a column of the query, or is one of its numbers."""
         if word.text[0].isdigit() or any(start <= word.span[0] < end for start, end in self._spans):
             return True
         return any(means_column(word.text, name) for name in self._columns)
 
-    def _selects_nothing(self, at: int, word: Word) -> bool:
+    def _selects_nothing(self, at: int, word: QuestionWord) -> bool:
         if word.text in OR:
             return " IN (" in self._query
         if word.text in DISTINCT:
@@ -140,7 +140,7 @@ class _QueryWords:
             return at > 0 and self._left[at - 1].text[-1].isdigit()
         return word.text in LINKING and self._is_beside_used(at)
 
-    def _means_rows(self, word: Word) -> bool:
+    def _means_rows(self, word: QuestionWord) -> bool:
         table = self._asked.table
         return any(means_column(word.text, name) for name in [*self._rows, table.sheet, table.file])
 
@@ -157,7 +157,7 @@ class _QueryWords:
         measured = any(means_column(word.text, name) for name in named for word in self._left)
         return measured and (vague == "top" or "group" in self._asked.wanted.kinds)
 
-    def _signs(self, word: Word) -> Iterator[str]:
+    def _signs(self, word: QuestionWord) -> Iterator[str]:
         """Yields what is left of a run of signs without the used signs, the names of columns, and grammatical words."""
         start = word.span[0]
         names = chain.from_iterable(column_words(name) for name in [*self._columns, *self._rows])
@@ -167,5 +167,5 @@ class _QueryWords:
             text = text.replace(name, " ").replace(name[:2], " ") if _SPACELESS.search(name) else text
         yield from SIGNS_BETWEEN.sub(" ", text).split()
 
-    def _rest(self, word: Word) -> str:
+    def _rest(self, word: QuestionWord) -> str:
         return without_operations(self._asked.question)[slice(*word.span)]

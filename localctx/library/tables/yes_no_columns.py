@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from localctx.library.tables.harmless_words import HARMLESS, JOINING, NEGATIONS, NO_VALUES, YES_VALUES, YET
 from localctx.library.tables.table import DataTable
-from localctx.library.tables.table_question import TableQuestion, Word, column_words, quoted
+from localctx.library.tables.table_question import QuestionWord, TableQuestion, column_words, quoted
 from localctx.store.search_words import SIGNS
 
 _AROUND_NAMES = frozenset(
@@ -139,9 +139,9 @@ def _is_inflected(word: str, part: str) -> bool:
     return word[:kept] == part[:kept] and abs(len(word) - len(part)) <= 2
 
 
-def _denied_before(words: Sequence[Word], at: int) -> list[Word]:
+def _denied_before(words: Sequence[QuestionWord], at: int) -> list[QuestionWord]:
     """Returns the words that deny the word ``at``, as "not yet" does; [] if there are none."""
-    passed = list[Word]()
+    passed = list[QuestionWord]()
     for word in reversed(words[:at]):
         if word.text in NEGATIONS:
             passed.append(word)
@@ -152,7 +152,7 @@ def _denied_before(words: Sequence[Word], at: int) -> list[Word]:
     return passed if any(word.text in NEGATIONS for word in passed) else []
 
 
-def _told_after(asked: TableQuestion, at: int) -> list[Word]:
+def _told_after(asked: TableQuestion, at: int) -> list[QuestionWord]:
     """Returns the "no" of "paid = no", or the "nicht" at the end of a question; [] if there is none."""
     rest = list(asked.words[at + 1 :])
     while rest and rest[0].text in _LINKS:
