@@ -71,6 +71,17 @@ class SummaryCitation(Citation):
     at: int
 
 
+HEADER = "header"
+"""The kind of a span that marks a row of a sheet as its header, or as a title above it."""
+
+
+def parts_of_kinds(counted: Mapping[str, int]) -> dict[str, int]:
+    """Returns the number of parts of each kind, from the number of spans of each kind. Headers are no rows."""
+    rows = counted.get("row", 0) - counted.get(HEADER, 0)
+    found = {kind: rows if kind == "row" else counted.get(kind, 0) for kind in PARTS}
+    return {kind: count for kind, count in found.items() if count > 0}
+
+
 def name_part(kind: str, label: str) -> str:
     """Returns the name of a part in a citation: only the label for a page, kind and label for other parts."""
     return label if kind == "page" else f"{kind} {label}"

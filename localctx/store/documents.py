@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sqlite_utils import Database
 
-from localctx.document_parts import PARTS, name_part
+from localctx.document_parts import PARTS, name_part, parts_of_kinds
 from localctx.errors import DocumentError
 from localctx.file_names import shown_name, stored_path
 from localctx.store.document_files import FILE_COLUMNS, DocumentFile, DocumentFiles, fill_files, paths_meant
@@ -313,12 +313,10 @@ class Documents:
 
     def count_parts(self, document: str) -> tuple[str, int]:
         """Returns the kind of a document's parts, one of PARTS (such as page or slide), and the number of parts.
-        Returns ``page`` and 0 if it has no parts.
+        Returns ``page`` and 0 if it has no parts. The header of a sheet is no row.
         """
-        marks = ", ".join("?" * len(PARTS))
-        counted = f"SELECT kind, COUNT(*) AS n FROM spans WHERE document = ? AND kind IN ({marks}) GROUP BY kind"
-        row = next(iter(self._db.query(counted, [document, *PARTS])), None)
-        return (row["kind"], row["n"]) if row else ("page", 0)
+        spans = self._db.query("SELECT kind, COUNT(*) AS n FROM spans WHERE document = ? GROUP BY kind", [document])
+        return next(iter(parts_of_kinds({row["kind"]: row["n"] for row in spans}).items()), ("page", 0))
 
     def remove(self, document: str) -> None:
         """Remove a document. The next version of its previous version is then the removed document's next version. The

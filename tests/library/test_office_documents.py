@@ -223,7 +223,23 @@ def test_parts_are_counted_and_told_as_what_they_are(home, tmp_path, read):
             name: store.documents.count_parts(stored(store, read, data, name, tmp_path).id)
             for name, data in (("a.pptx", pptx()), ("a.ods", ods()), ("a.odt", odt()))
         }
-    assert counted == {"a.pptx": ("slide", 4), "a.ods": ("row", 3), "a.odt": ("page", 0)}
+    assert counted == {"a.pptx": ("slide", 4), "a.ods": ("row", 2), "a.odt": ("page", 0)}
+
+
+def test_headers_and_titles_of_sheets_are_not_counted_as_rows(home, tmp_path, read):
+    invoices = [["Invoices of 2025"], ["Number", "City", "Net"], *([f"A{n}", "Oslo", n] for n in range(200))]
+    prices = [["Flat", "Rent", "Due"], ["First", 1200, "May"], ["Second", 950, "June"]]
+    form = [["Name", "Ada"], ["City", "Varna"]]
+    files = {
+        "a.xlsx": (xlsx({"Invoices": invoices}), 200),
+        "b.xlsx": (xlsx({"Invoices": invoices, "Prices": prices}), 202),
+        "c.xlsx": (xlsx({"Form": form}), 2),
+        "d.csv": (b"name,size,kind\n" + b"".join(b"n%d,%d,k\n" % (n, n) for n in range(3000)), 3000),
+    }
+    with closing(Store(home)) as store:
+        for name, (data, rows) in files.items():
+            document = stored(store, read, data, name, tmp_path)
+            assert store.documents.count_parts(document.id) == ("row", rows), name
 
 
 def test_sections_and_words_for_parts(read):

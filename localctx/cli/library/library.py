@@ -206,10 +206,10 @@ def library_rm(documents: tuple[str, ...], now: bool) -> None:
 
 def _parts(spans: list[Any]) -> str:
     """Returns the number of pages or other parts, if any, and the number of headings."""
-    from localctx.document_parts import PARTS, count_parts
+    from localctx.document_parts import count_parts, parts_of_kinds
 
     n = Counter(s.kind for s in spans)
-    counted = [count_parts(kind, n[kind]) for kind in PARTS if n[kind]]
+    counted = [count_parts(kind, count) for kind, count in parts_of_kinds(n).items()]
     return ", ".join([*counted, f"{n['heading']:,} headings"])
 
 

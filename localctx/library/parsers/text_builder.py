@@ -8,8 +8,8 @@ from localctx.library.parsers.word_boxes import WordBox, pack
 Mark = tuple[int, str, str]
 """The start of a part of the text: (position in characters, kind, label), such as (0, "page", "12").
 
-The kind is ``heading``, ``page``, ``slide``, ``row``, ``message``, ``cell`` or ``subtitle``. A part ends where the next
-mark of its kind begins. A mark with the label "" only ends the part before it.
+The kind is ``heading``, ``page``, ``slide``, ``row``, ``header``, ``message``, ``cell`` or ``subtitle``. A part ends
+where the next mark of its kind begins. A mark with the label "" only ends the part before it.
 """
 
 OPTICAL = "pdf, read optically"

@@ -6,6 +6,7 @@ A cell merged over several rows is repeated in each of them.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from localctx.document_parts import HEADER
 from localctx.library.parsers.sheets.cells import Comment, Merged, NumberedRow, SheetRow, column_name
 from localctx.library.parsers.sheets.header import Names, columns_across, find_header
 from localctx.library.parsers.text_builder import TextBuilder
@@ -30,14 +31,17 @@ class Sheet:
 def write_sheet(sheet: Sheet, builder: TextBuilder) -> None:
     """Append the rows of a sheet, each with its comments. The sheet's name becomes a heading before the first row.
 
-    A sheet without rows and comments adds nothing.
+    Rows up to the header are marked as HEADER, too. A sheet without rows and comments adds nothing.
     """
     across, waiting = columns_across(sheet.merged), dict(sheet.comments)
-    begun, header_row, names = False, 0, Names()
+    begun, header_row, names, is_header = False, 0, Names(), False
     for is_new, block in _blocks(_with_merged(sheet.rows, sheet.merged)):
         if is_new and (found := find_header(block, bool(names), across, 3 if sheet.may_be_form else 2)):
             header_row, names = found
         for number, row in block:
+            is_header, was_header = number <= header_row, is_header
+            if is_header or was_header:
+                builder.mark(HEADER, str(number) if is_header else "")
             _begin_row(number, "" if begun else sheet.name, builder)
             begun = True
             _line(row, names if number > header_row else {}, builder)
