@@ -203,7 +203,7 @@ def ask(session: Session, file: Path, question: str) -> dict[str, Any]:
 
 def is_right(report: dict[str, Any], expected: Sequence[Any]) -> bool:
     """Return True if the answer has every expected value, beside the number of rows it is from, and cites rows."""
-    told = re.sub(r"\((all )?[\d,]+ (of [\d,]+ )?rows?[^)]*\)|^[\d,]+ results from .*:", "", report["answer"])
+    told = re.sub(r"\((all )?[\d,]+ (of [\d,]+ )?rows?[^)]*\)|^.*rows?\)?:\n", "", report["answer"])
     told = re.sub(r" of [\d,]+ rows", "", told)
     numbers = [float(n.replace(",", "")) for n in re.findall(r"-?\d[\d,]*(?:\.\d+)?", told)]
     known = (v in told if isinstance(v, str) else any(abs(n - v) < 1e-3 for n in numbers) for v in expected)

@@ -12,6 +12,7 @@ from localctx.library.tables.table_question import holds_years, identifies_rows
 
 MAX_SHOWN = 10  # rows of a result
 _SAMPLE = 1000  # rows whose texts are looked at for their decimals
+_DECIMALS = re.compile(r"\d[.,](\d+)\D*$")
 _NAMES = {"SUM": "total", "AVG": "average"}
 
 
@@ -37,7 +38,8 @@ def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult, quest
     if len(lines) == 1:
         return f"{lines[0]} ({counted})." if query.group else f"{lines[0]}."
     told = [f"- {line}" for line in lines] + ([f"- and {more:,} more"] if more > 0 else [])
-    return "\n".join([f"{len(result.values):,} results from {counted}:", *told])
+    found = counted if len(result.values) == len(result.rows) else f"{len(result.values):,} results from {counted}"
+    return "\n".join([f"{found[:1].upper()}{found[1:]}:", *told])
 
 
 def _counted(table: DataTable, result: QueryResult) -> str:
@@ -95,9 +97,9 @@ class _Result:
         return f"{shown[0]} ({', '.join(others)})" if others else f"{self._label(labels[0])}: {shown[0]}"
 
     def _value(self, label: str, value: Any) -> str:
-        name = label.removeprefix("SUM(").removesuffix(")") if label.startswith("SUM(") else label
         if label not in self._table.columns:
-            return show_value(value, _decimals(self._table, name))
+            summed = label.removeprefix("SUM(").removesuffix(")") if label.startswith("SUM(") else ""
+            return show_value(value, _decimals(self._table, summed, most=True))
         numbers_rows = self._table.columns[label].kind == "number" and (
             identifies_rows(self._table, label) or holds_years(self._table, label)
         )
@@ -115,9 +117,13 @@ class _Result:
         return name.lower() if name.lower() in self._question else name
 
 
-def _decimals(table: DataTable, name: str) -> int | None:
-    """Returns 2 if all numbers of a column are written with two decimals, as amounts of money are, else None."""
+def _decimals(table: DataTable, name: str, most: bool = False) -> int | None:
+    """Returns 2 if all numbers of a column are written with two decimals, as amounts of money are, else None.
+
+    If ``most``, it is enough that one is, and that none has more.
+    """
     if name not in table.columns or table.columns[name].kind != "number":
         return None
-    texts = [text for row in table.rows[:_SAMPLE] if (text := row.texts.get(name, ""))]
-    return 2 if all(re.search(r"\d[.,]\d\d\D*$", text) for text in texts) else None
+    texts = [row.texts.get(name, "") for row in table.rows[:_SAMPLE]]
+    counts = {len(match[1]) if (match := _DECIMALS.search(text)) else 0 for text in texts if text}
+    return 2 if counts and max(counts) == 2 and (most or min(counts) == 2) else None
