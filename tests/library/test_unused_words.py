@@ -39,6 +39,8 @@ def invoices(tmp_path) -> DataTable:
         (INVOICES, "How many invoices are paid?", "\"Paid\" = 'yes'"),
         (INVOICES, "How many unpaid invoices are there?", "\"Paid\" = 'no'"),
         (INVOICES, "How many invoices have not yet been paid?", "\"Paid\" = 'no'"),
+        (INVOICES, "How many invoices have already been paid?", "\"Paid\" = 'yes'"),
+        (INVOICES, "How many invoices were paid by Adler?", "\"Customer\" = 'Adler' AND \"Paid\" = 'yes'"),
         (INVOICES, "How many invoices aren't paid?", "\"Paid\" = 'no'"),
         (INVOICES, "How many invoices are not unpaid?", "\"Paid\" = 'yes'"),
         (INVOICES, "How many invoices have Paid = no?", "\"Paid\" = 'no'"),

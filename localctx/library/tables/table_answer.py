@@ -30,8 +30,8 @@ def tell_result(table: DataTable, query: ParsedQuery, result: QueryResult, quest
     if query.aggregates and not query.group:
         ((aggregate, value),) = zip(query.aggregates, result.values[0], strict=True)
         if aggregate[2] == "*":
-            told = _of_all(table, result) if query.where else count_parts("row", len(table.rows))
-            return f"{told}{f' ({left_out})' * bool(left_out)}."
+            matched = _of_all(table, result) if query.where else count_parts("row", len(table.rows))
+            return f"{matched}{f' ({left_out})' * bool(left_out)}."
         return f"{tell.aggregate(aggregate, value)} ({counted})."
     lines = [tell.line(result.labels, values) for values in result.values[:MAX_SHOWN]]
     more = len(result.values) - MAX_SHOWN

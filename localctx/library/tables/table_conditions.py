@@ -41,8 +41,8 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
     ``named_conditions``.
     """
     found = dict[str, dict[str, list[str]]]()  # by the value's words: by column, the values
-    texts = [name for name in asked.table.names if asked.table.columns[name].kind == "text"]
-    for name in (name for name in texts if not is_yes_no(asked.table, name)):
+    named = [name for name in asked.table.names if asked.table.columns[name].kind == "text"]
+    for name in (name for name in named if not is_yes_no(asked.table, name)):
         distinct = dict.fromkeys(value for value in asked.table.values[name] if isinstance(value, str))
         for value in list(distinct)[:_MAX_DISTINCT]:
             if place_of_value(asked, value):

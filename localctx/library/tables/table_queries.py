@@ -97,7 +97,9 @@ def _forms(asked: TableQuestion, where: str) -> Iterator[tuple[str, str]]:
     """Yields (SELECT clause, GROUP BY and ORDER BY clauses) for each thing that the question may ask for."""
     kinds, ends = asked.wanted.kinds, asked.wanted.kinds & {"max", "min"}
     values = list(_aggregates(asked, where))
-    by_group = "group" in kinds and any(mentions(asked.question, name) for name in asked.groups)
+    by_group = "group" in kinds and any(
+        mentions(asked.question, name) for name in asked.groups if quoted(name) not in where
+    )
     if by_group or (ends and _asks_for_group(asked)):
         yield from _grouped(asked, where, values, ends)
     if ends and not kinds & {"sum", "mean"} and not (_asks_for_group(asked) and not _counted(asked)):

@@ -48,7 +48,7 @@ def named_conditions(asked: TableQuestion) -> Iterator[NamedCondition]:
         if not (is_yes_no(asked.table, name) or _may_be_dated(asked, name)):
             continue
         signs, spans = set[bool](), list[tuple[int, int]]()
-        for sign, *found in _mentions(asked, name):
+        for sign, found in _mentions(asked, name):
             signs.add(sign)
             spans += found
         condition = _condition(asked.table, name, True in signs) if len(signs) == 1 else ""
@@ -96,23 +96,24 @@ def _parts(name: str) -> list[str]:
     return [part for part in parts if part not in _AROUND_NAMES and part]
 
 
-def _mentions(asked: TableQuestion, name: str) -> Iterator[tuple[bool, *tuple[tuple[int, int], ...]]]:
+def _mentions(asked: TableQuestion, name: str) -> Iterator[tuple[bool, list[tuple[int, int]]]]:
     """Yields for each mention of a column whether it is affirmed, and the places of its words. All words of the name
     must be in the question.
     """
     parts = _parts(name)
     if len(parts) == 1 and re.search(f"[{SIGNS}]", parts[0]):
         for found in re.finditer(f"({_SIGNS_DENYING})?[已经]*{re.escape(parts[0])}", asked.question):
-            yield not found[1], found.span()
+            yield not found[1], [found.span()]
         return
     hits = [[(i, sign) for i, word in enumerate(asked.words) if (sign := _sign(word.text, part))] for part in parts]
     if not parts or not all(hits) or _is_grouped_by(asked, hits[0][0][0]):
         return
     others = [asked.words[i].span for part in hits[1:] for i, _ in part]
     for i, sign in hits[0]:
-        before, after = _denied_before(asked.words, i), _told_after(asked, max(i, *(h[-1][0] for h in hits)))
-        denied = (sign < 0) ^ bool(before) ^ bool(after and after[-1].text not in YES_VALUES)
-        yield not denied, asked.words[i].span, *others, *(word.span for word in [*before, *after])
+        before, after = _words_before(asked.words, i), _told_after(asked, max(i, *(h[-1][0] for h in hits)))
+        denies = any(word.text in NEGATIONS for word in before)
+        denied = (sign < 0) ^ denies ^ bool(after and after[-1].text not in YES_VALUES)
+        yield not denied, [asked.words[i].span, *others, *(word.span for word in [*before, *after])]
 
 
 def _sign(word: str, part: str) -> int:
@@ -139,17 +140,15 @@ def _is_inflected(word: str, part: str) -> bool:
     return word[:kept] == part[:kept] and abs(len(word) - len(part)) <= 2
 
 
-def _denied_before(words: Sequence[QuestionWord], at: int) -> list[QuestionWord]:
-    """Returns the words that deny the word ``at``, as "not yet" does; [] if there are none."""
-    passed = list[QuestionWord]()
+def _words_before(words: Sequence[QuestionWord], at: int) -> list[QuestionWord]:
+    """Returns the words that belong to the word ``at``, as "not yet" and "already" do."""
+    found = list[QuestionWord]()
     for word in reversed(words[:at]):
-        if word.text in NEGATIONS:
-            passed.append(word)
-        elif word.text in JOINING or (word.text not in HARMLESS and word.text not in YET):
+        if word.text in NEGATIONS or word.text in YET:
+            found.append(word)
+        elif word.text in JOINING or word.text not in HARMLESS:
             break
-        elif word.text in YET:
-            passed.append(word)
-    return passed if any(word.text in NEGATIONS for word in passed) else []
+    return found
 
 
 def _told_after(asked: TableQuestion, at: int) -> list[QuestionWord]:
