@@ -24,7 +24,7 @@ from localctx.library.tables.table_question import (
     repeats,
     tells_rows_apart,
 )
-from localctx.library.tables.unused_words import names_rows, unused_words
+from localctx.library.tables.unused_words import UnusedWords, names_rows
 
 NAME = "t"
 """The name of the table in queries."""
@@ -43,7 +43,8 @@ def queries(table: DataTable, question: str) -> list[str]:
     left out.
     """
     asked = TableQuestion(question, table)
-    return [query for query in _candidates(asked) if not unused_words(asked, query)]
+    unused = UnusedWords(asked)
+    return [query for query in _candidates(asked) if not unused.of(query)]
 
 
 def why_not_computed(table: DataTable, question: str) -> list[str]:
@@ -56,8 +57,7 @@ def why_not_computed(table: DataTable, question: str) -> list[str]:
     asked = TableQuestion(question, table)
     if not asked.wanted.kinds & _WHOLE or not names_rows(asked) or _names_one_row(asked):
         return []
-    unused = (unused_words(asked, query) for query in _candidates(asked))
-    return min(unused, key=len, default=extremes(question))
+    return min(map(UnusedWords(asked).of, _candidates(asked)), key=len, default=extremes(question))
 
 
 def _candidates(asked: TableQuestion) -> list[str]:

@@ -27,20 +27,11 @@ from localctx.library.tables.table_question import (
     means_column,
     quoted,
 )
-from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
+from localctx.library.tables.yes_no_columns import NamedCondition, is_yes_no, named_conditions
 from localctx.store.search_words import SIGNS
 
 _QUOTED = re.compile(r"""\"(?:[^"]|"")*"|'((?:[^']|'')*)'""")
 _SPACELESS = re.compile(f"[{SIGNS}]")
-
-
-def unused_words(asked: TableQuestion, query: str) -> list[str]:
-    """Returns the words of the question that ``query`` does not use, in lower case.
-
-    A word is used if it names a value, a condition, a column of the query or the computation. Words that never select
-    rows, and names for the rows themselves, do not count.
-    """
-    return list(_QueryWords(asked, query).unused())
 
 
 def names_rows(asked: TableQuestion) -> bool:
@@ -52,11 +43,45 @@ def names_rows(asked: TableQuestion) -> bool:
     return told or any(part[:2] in asked.question for part in signs)
 
 
+class UnusedWords:
+    """Finds the words of the question ``asked`` that a query does not use."""
+
+    def __init__(self, asked: TableQuestion) -> None:
+        self.asked = asked
+
+    def of(self, query: str) -> list[str]:
+        """Returns the words of the question that ``query`` does not use, in lower case.
+
+        A word is used if it names a value, a condition, a column of the query or the computation. Words that never
+        select rows, and names for the rows themselves, do not count.
+        """
+        return list(_QueryWords(self, query).unused())
+
+    @cached_property
+    def named(self) -> list[NamedCondition]:
+        """The conditions that the question sets by the names of columns."""
+        return list(named_conditions(self.asked))
+
+    @cached_property
+    def left(self) -> list[QuestionWord]:
+        """The words of the question that do not say what to compute."""
+        rest = HOW.sub(lambda how: " " * len(how.group()), without_operations(self.asked.question))
+        return [word for word in self.asked.words if rest[slice(*word.span)].strip()]
+
+    @cached_property
+    def rows(self) -> list[str]:
+        """The columns whose names select no rows, because each row has a text, a day or a number of its own there."""
+        table = self.asked.table
+        filled = [name for name in table.names if None not in table.values[name] and not is_yes_no(table, name)]
+        return [name for name in filled if table.columns[name].kind != "number" or identifies_rows(table, name)]
+
+
 class _QueryWords:
     """Compares the words of a question with a query."""
 
-    def __init__(self, asked: TableQuestion, query: str) -> None:
-        self._asked, self._query = asked, query
+    def __init__(self, words: UnusedWords, query: str) -> None:
+        self._words, self._asked, self._query = words, words.asked, query
+        self._left = words.left
         self._spans = [*self._named(), *self._values(), *self._months()]
 
     def unused(self) -> Iterator[str]:
@@ -72,25 +97,12 @@ class _QueryWords:
                 yield word.text
 
     @cached_property
-    def _left(self) -> list[QuestionWord]:
-        """The words of the question that do not say what to compute."""
-        rest = HOW.sub(lambda how: " " * len(how.group()), without_operations(self._asked.question))
-        return [word for word in self._asked.words if rest[slice(*word.span)].strip()]
-
-    @cached_property
     def _columns(self) -> list[str]:
         """The columns of the query."""
         return [name for name in self._asked.table.names if quoted(name) in self._query]
 
-    @cached_property
-    def _rows(self) -> list[str]:
-        """The columns whose names select no rows, because each row has a text, a day or a number of its own there."""
-        table = self._asked.table
-        filled = [name for name in table.names if None not in table.values[name] and not is_yes_no(table, name)]
-        return [name for name in filled if table.columns[name].kind != "number" or identifies_rows(table, name)]
-
     def _named(self) -> Iterator[tuple[int, int]]:
-        for named in named_conditions(self._asked):
+        for named in self._words.named:
             if named.condition in self._query:
                 yield from named.spans
 
@@ -108,7 +120,7 @@ class _QueryWords:
         """Yields names of columns with yes and no that the question dates, as in "paid in March": no day of the table
         says when that was.
         """
-        for named in named_conditions(self._asked):
+        for named in self._words.named:
             last = max(end for _, end in named.spans)
             after = (word for word in self._left if word.span[0] >= last and word.text not in HARMLESS)
             told = next(after, None)
@@ -142,7 +154,7 @@ class _QueryWords:
 
     def _means_rows(self, word: QuestionWord) -> bool:
         table = self._asked.table
-        return any(means_column(word.text, name) for name in [*self._rows, table.sheet, table.file])
+        return any(means_column(word.text, name) for name in [*self._words.rows, table.sheet, table.file])
 
     def _is_beside_used(self, at: int) -> bool:
         """Returns True if the next word before or after the word ``at`` that is not harmless is used by the query."""
@@ -160,7 +172,7 @@ class _QueryWords:
     def _signs(self, word: QuestionWord) -> Iterator[str]:
         """Yields what is left of a run of signs without the used signs, the names of columns, and grammatical words."""
         start = word.span[0]
-        names = chain.from_iterable(column_words(name) for name in [*self._columns, *self._rows])
+        names = chain.from_iterable(column_words(name) for name in [*self._columns, *self._words.rows])
         used = {i for a, b in self._spans for i in range(a, b)}
         text = "".join(" " if start + i in used else c for i, c in enumerate(self._rest(word)))
         for name in sorted(names, key=len, reverse=True):

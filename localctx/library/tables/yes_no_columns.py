@@ -19,6 +19,7 @@ _PARTICIPLE = re.compile(
 )
 _DENIES = ("un", "in", "im", "non", "nicht", "nie", "не", "ikke", "niet", "o")
 _SIGNS_DENYING = r"(?:还?没有?|尚?未|不)"
+_MEANINGS = YES_VALUES | NO_VALUES | {"1.0", "0.0"}
 _LINKS = frozenset(("is", "are", "equals", "says", "ist", "sind", "est", "es", "è"))
 
 
@@ -35,8 +36,8 @@ class NamedCondition:
 
 def is_yes_no(table: DataTable, name: str) -> bool:
     """Returns True if all values of the column ``name`` mean yes or no, or are 1 or 0."""
-    values = {_plain(value) for value in table.values[name] if value is not None}
-    return bool(values) and (values <= YES_VALUES | NO_VALUES or values in ({"0.0", "1.0"}, {"1.0"}, {"0.0"}))
+    filled = [value for value in table.values[name] if value is not None]
+    return bool(filled) and all(_plain(value) in _MEANINGS for value in filled)
 
 
 def named_conditions(asked: TableQuestion) -> Iterator[NamedCondition]:
