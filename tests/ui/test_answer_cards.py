@@ -179,10 +179,10 @@ def test_what_no_passage_says_is_told_apart(opened):
 
 def test_what_is_not_there_is_said_before_the_closest_passage(opened, window):
     near = cited(window, "The landlord keeps the roof in good order, and the tenant keeps the flat clean.")
-    more = {"mode": "retrieve", "sentences": [], "nearest": near}
+    more = {"mode": "retrieve", "sentences": [], "nearest": near, "asked": {"documents": {"": "lease.pdf"}}}
     tab = opened(("Who is the plumber?", NOT_SAID, [], more, "unanswered"))
     card = tab.page.locator(".lc-answer.lc-missing")
-    assert card.inner_text().startswith("I did not find this in ")
+    assert card.inner_text().startswith("I did not find this in lease.pdf.")
     assert NOT_SAID not in card.inner_text()
     assert card.inner_text().index("I did not find this in ") < card.inner_text().index("The closest passage:")
     assert "keeps the roof" in card.locator("blockquote").inner_text()

@@ -162,7 +162,8 @@ def test_sentences_that_were_only_chosen_are_called_key_sentences():
 @pytest.mark.parametrize("said", ["The document does not say.", "No, the document does not say.", "Not stated"])
 def test_what_the_document_does_not_say_has_the_closest_passage_below_and_no_quotation(said):
     citations = [cited(TALE, "In the year 1010 the miller of the weir sold his horse")]
-    shown = card(answer(said, citations), CardContext(lambda _: TALE, "the tale"))
+    asked = {"documents": {"d": "the tale"}}
+    shown = card(answer(said, citations, asked=asked), CardContext(lambda _: TALE))
     assert "lc-missing" in shown
     assert "I did not find this in the tale." in shown
     assert "In the year 1010" not in shown.partition("The closest passage:")[0]

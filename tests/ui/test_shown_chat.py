@@ -8,9 +8,11 @@ import pytest
 from chat_pages import build_chat_page
 from gradio.context import LocalContext
 from newer_versions import answer_in_chat, change
+from stored_documents import add
 
 from localctx.errors import ModelError
 from localctx.library.add import add_document
+from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import Message
 from localctx.ui.chat.shown_chat import ShownChat, first_shown
 
@@ -124,3 +126,15 @@ def test_an_answer_that_cites_what_has_changed_since_says_so(window, tmp_path):
         held_again = shown.html(store.chats.messages(answers[0].chat), store)
     assert "No longer holds, because the file has changed: 1,200 -&gt; 1,300. Ask again" in rent
     assert not any("No longer holds" in html for html in (*before, pets, held_again))
+
+
+def test_a_document_added_later_does_not_change_what_an_answer_says_was_asked(window):
+    with window.store() as store:
+        lease, annex = add(store, "lease.txt", "annex.txt")
+        chat = store.chats.create("", [lease])
+        asked = store.chats.append(chat.id, None, "user", "May I keep pets?").id
+        stats = AskedSources.of(chat).stats()
+        store.chats.append(chat.id, asked, "assistant", "Not stated", stats=stats, stopped="unanswered")
+        store.chats.set_documents(chat.id, [lease, annex])
+        shown = ShownChat(window).html(store.chats.messages(chat.id), store)
+    assert "I did not find this in lease.txt." in shown

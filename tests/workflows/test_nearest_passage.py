@@ -56,7 +56,7 @@ def test_a_chat_keeps_it_and_shows_and_exports_it_below(home, tiny_model, docume
         chat = s.workflows.chats.start([str(document)]).id
         list(s.run(s.workflows.chats.ask(chat, QUESTION)))
         messages, opened = s.store.chats.messages(chat), s.store.chats.get(chat)
-        shown = card(messages[-1], CardContext(s.store.documents.text, "rivers.txt"))
+        shown = card(messages[-1], CardContext(s.store.documents.text))
     nearest = messages[-1].stats["nearest"]
     assert messages[-1].citations == []
     assert shown.index("I did not find this in rivers.txt.") < shown.index("The closest passage:")
@@ -71,5 +71,5 @@ def test_an_older_message_shows_its_citation_as_the_nearest(home, tiny_model, do
         list(s.run(s.workflows.chats.ask(chat, QUESTION)))
         message = s.store.chats.messages(chat)[-1]
         message.citations.append(message.stats.pop("nearest"))
-        shown = card(message, CardContext(s.store.documents.text, "rivers.txt"))
+        shown = card(message, CardContext(s.store.documents.text))
     assert shown.index("I did not find this in rivers.txt.") < shown.index("The closest passage:")

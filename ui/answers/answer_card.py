@@ -19,6 +19,7 @@ from localctx.library.citations.sentence_sources import (
 from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.library.wording.sentences import trim_to_sentence
 from localctx.library.wording.yes_no import without_repeated_clause
+from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers import evidence, message_actions
 from localctx.ui.answers.evidence import EvidencePlace, Quotation, TextOf, place_of
@@ -28,6 +29,7 @@ from localctx.ui.render import escape
 State = Literal["found", "unsure", "missing", "plain"]
 SHORT = 140  # characters; answers up to this length are shown in large letters
 MAX_QUOTED = 3  # numbered sources quoted below an answer; the numbers in the answer open the other sources
+MAX_NAMED = 3  # documents named in "I did not find this in ..."; more are counted
 NOT_SURE = "I am not sure."
 CLOSEST = "The closest passage:"
 HOW_COUNTED = "How it was counted"
@@ -40,15 +42,13 @@ OUTDATED = "No longer holds, because the file has changed"
 
 @dataclass(frozen=True)
 class CardContext:
-    """The facts about a chat that its cards need. ``text_of`` returns the text of a document, and ``about`` names the
-    chat's documents in words.
+    """The facts about a chat that its cards need. ``text_of`` returns the text of a document.
 
     ``outdated`` maps the id of an answer to lines about the cited text that newer versions of the documents have
     changed.
     """
 
     text_of: TextOf
-    about: str = ""
     outdated: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
@@ -67,7 +67,7 @@ def card(m: Message, context: CardContext, versions: Sequence[int] = (), last: b
         text, checked, places, rest = brief, [], {}, [*places.values(), *rest]
     match state:
         case "missing":
-            body = _missing(m, context, place_of(nearest, context.text_of) if nearest else None)
+            body = _missing(m, place_of(nearest, context.text_of) if nearest else None)
         case "unsure":
             body = _unsure(text, checked, [*places.values(), *rest])
         case _ if _is_summary(m):
@@ -150,13 +150,23 @@ def _places(
     return numbered, rest
 
 
-def _missing(m: Message, context: CardContext, near: EvidencePlace | None) -> str:
+def _missing(m: Message, near: EvidencePlace | None) -> str:
     text = m.text.strip()
     own = not _not_said(text, ["en"])
-    where = f" in {context.about}" if context.about else ""
+    where = _where(AskedSources.from_stats(m.stats))
     told = escape(text) if own and text else f"I did not find this{escape(where)}."
     closest = f'<div class="lc-near"><p class="lc-told">{CLOSEST}</p>{evidence.quotation(near)}</div>' if near else ""
     return f'<p class="lc-told">{told}</p>{closest}'
+
+
+def _where(asked: AskedSources | None) -> str:
+    """Returns where an answer was looked for, such as " in lease.pdf or annex.pdf"; "" if that is not known."""
+    if asked and (asked.library or asked.collection):
+        return " in the library" if asked.library else " in the collection"
+    *others, last = asked.documents.values() if asked and asked.documents else [""]
+    if len(others) >= MAX_NAMED:
+        return f" in the {len(others) + 1:,} documents"
+    return f" in {' or '.join(filter(None, [', '.join(others), last]))}" if last else ""
 
 
 def _unsure(text: str, checked: Sequence[AnswerSentence], places: Sequence[EvidencePlace]) -> str:

@@ -1,7 +1,6 @@
 """Renders a stored chat for the chat page: the HTML of its messages, and notices about it."""
 
 from collections.abc import Sequence, Set
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -56,7 +55,7 @@ class ShownChat:
         if not messages:
             return ""
         versions, outdated = store.chats.versions(messages[0].chat), self._outdated(store, messages)
-        context = replace(_context(store, messages[0].chat), outdated=outdated)
+        context = CardContext(cache(partial(_text, store)), outdated)
         parts, question = list[str](), ""
         for m, following in zip(messages, [*messages[1:], None], strict=True):
             question = m.text if m.role == "user" else question
@@ -80,16 +79,6 @@ class ShownChat:
     def was_asked(self, chat: str, question: str, known: Set[int]) -> bool:
         """Returns True if the chat has ``question`` in a message whose id is not in ``known``."""
         return any(m.role == "user" and m.text == question and m.id not in known for m in self.messages(chat))
-
-
-def _context(store: Store, chat: str) -> CardContext:
-    opened, text_of = store.chats.get(chat), cache(partial(_text, store))
-    if opened.settings.get("library"):
-        return CardContext(text_of, "the library")
-    if opened.settings.get("collection"):
-        return CardContext(text_of, "the collection")
-    names = [d.name for d in opened.documents if not d.removed]
-    return CardContext(text_of, names[0] if len(names) == 1 else f"the {len(names):,} documents" if names else "")
 
 
 def _text(store: Store, document: str) -> str | None:

@@ -18,12 +18,13 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled, ChatError, TooLong, UsageError
 from localctx.settings import Settings
+from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import SUMMARY, UNTITLED, Chat, Chats, Message
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.answer.question_kind import is_small_talk
-from localctx.workflows.chat.chat_history import answered, history, last_question, messages_until
+from localctx.workflows.chat.chat_history import answered, history, last_question, messages_about, messages_until
 from localctx.workflows.chat.stored_answer import StoreOutcome, answer_and_store, citations_of
 from localctx.workflows.chat.whole_document import WholeDocumentWorkflow, WholeWay
 from localctx.workflows.read_sources import store_sources
@@ -189,8 +190,8 @@ class ChatWorkflow:
 
     def _summarize(self, chat: str) -> EngineCoroutine[None]:
         self._runtime.load()
-        messages = answered(self._chats.messages(chat))
-        exchanges = history(messages)
+        messages, asked = answered(self._chats.messages(chat)), AskedSources.of(self._chats.get(chat))
+        exchanges = history(messages_about(messages, asked))
         while True:
             try:
                 transcript = "\n\n".join(f"{question}\n{answer}" for question, answer in exchanges)
@@ -207,7 +208,8 @@ class ChatWorkflow:
         if request.result.stopped == "cancelled":
             raise Cancelled
         with store_errors(self._runtime.store.home):
-            self._chats.append(chat, messages[-1].id, SUMMARY, request.text, stopped=request.result.stopped)
+            summary, end = (SUMMARY, request.text), request.result.stopped
+            self._chats.append(chat, messages[-1].id, *summary, stats=asked.stats(), stopped=end)
         yield Note("from here on, a summary takes the place of the earlier messages")
 
     def _answer(
@@ -235,7 +237,9 @@ class ChatWorkflow:
         request.seconds["load"] = loaded
         stored = StoreOutcome()
         answering = self._whole.answer(request, question.text, settings, citations_of(begun))
-        yield from run_request(request, answer_and_store(self._runtime, request, question, answering, stored, begun))
+        asked = AskedSources.of(chat)
+        storing = answer_and_store(self._runtime, request, question, asked, answering, stored, begun)
+        yield from run_request(request, storing)
         yield from map(Note, request.persist_notes)
         report = replace(request.answer_report(), chat=chat.id, message=stored.message)
         yield Done(report, stored.error or request.persist_error)
@@ -250,10 +254,13 @@ class ChatWorkflow:
         begun: Message | None,
     ) -> EngineCoroutine[Request]:
         """Build the request that answers a question after the messages ``before``."""
-        known = messages_until(before, locate_mark(documents, until)) if until else before
         about_documents = documents != []
-        exchanges, all_said = history(known, about_documents), history(before, about_documents)
-        if exchanges != all_said:
+        chosen = messages_about(before, AskedSources.of(chat))
+        known = messages_until(chosen, locate_mark(documents, until)) if until else chosen
+        exchanges, all_chosen = history(known, about_documents), history(chosen, about_documents)
+        if all_chosen != history(before, about_documents):
+            yield Note("earlier answers are left out: documents were read for them that are no longer chosen")
+        if exchanges != all_chosen:
             yield Note("answers from a later place of the document are left out")
         keeper = chat.settings.get("keep", "")
         conversation = Conversation(chat.id, exchanges, keeper, begun=begun.text if begun else "")

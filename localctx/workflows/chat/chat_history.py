@@ -1,10 +1,11 @@
 """Selects the history for the prompt of a chat's next question."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from localctx.engine.prompt import Exchange
 from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.errors import ChatError
+from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import SUMMARY, Chats, Message
 from localctx.workflows.answer.question_kind import is_small_talk
 
@@ -34,19 +35,48 @@ def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
     If more of the document was read for an answer, the answer and its question are left out, and so are later
     summaries. Small talk stays, because no document was read for it.
     """
-    known, question, further = list[Message](), list[Message](), False
+
+    def beyond(question: str, message: Message) -> bool | None:
+        if message.role == SUMMARY:
+            return None
+        until = (message.stats or {}).get("until")
+        return not is_small_talk(question) and (until is None or until["characters"] > end)
+
+    return _without(messages, beyond)
+
+
+def messages_about(messages: Sequence[Message], sources: AskedSources) -> list[Message]:
+    """Returns only the messages of a branch that depend on no other sources than these.
+
+    If an answer was asked about other sources too, the answer and its question are left out, even if it cites none of
+    them: the model had read them. An answer that was stored without its sources counts by its citations. A summary that
+    was stored without its sources is left out if a message before it is.
+    """
+
+    def elsewhere(question: str, message: Message) -> bool | None:
+        if asked := AskedSources.from_stats(message.stats):
+            return not sources.includes(asked)
+        if message.role == SUMMARY:
+            return None
+        cited = {citation["document"] for citation in message.citations}
+        return not (sources.library or sources.collection) and not cited <= sources.documents.keys()
+
+    return _without(messages, elsewhere)
+
+
+def _without(messages: Sequence[Message], is_out: Callable[[str, Message], bool | None]) -> list[Message]:
+    """Returns messages without the answers and summaries, and their questions, for which ``is_out(question, message)``
+    is True. It may return None for a summary, which is then left out if any message before it is.
+    """
+    known, question, any_out = list[Message](), list[Message](), False
     for message in messages:
         if message.role == "user":
             question = [message]
             continue
-        if message.role == SUMMARY:
-            beyond = further
-        else:
-            until = (message.stats or {}).get("until")
-            small_talk = bool(question) and is_small_talk(question[0].text)
-            beyond = not small_talk and (until is None or until["characters"] > end)
-        further = further or beyond
-        known += [] if beyond else [*question, message]
+        told = is_out(question[0].text if question else "", message)
+        out = any_out if told is None else told
+        any_out = any_out or out
+        known += [] if out else [*question, message]
         question = []
     return known
 

@@ -8,6 +8,7 @@ from localctx.engine.request import Request
 from localctx.engine.run_request import persist_answer
 from localctx.engine.runtime import Runtime
 from localctx.errors import ChatError, StoreError
+from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import Message
 from localctx.store.store import store_errors
 
@@ -34,24 +35,27 @@ def answer_and_store(
     runtime: Runtime,
     request: Request,
     question: Message,
+    asked: AskedSources,
     answering: EngineCoroutine[None],
     stored: StoreOutcome,
     begun: Message | None,
 ) -> EngineCoroutine[None]:
-    """Run ``answering``, and store the generated text as the answer to ``question``, or as the continuation of the
-    answer ``begun``. The text is stored even if ``answering`` is cancelled or the coroutine is closed. The id of the
-    message, or the error, is set in ``stored``.
+    """Run ``answering``, and store the generated text as the answer to ``question`` about the sources ``asked``, or as
+    the continuation of the answer ``begun``. The text is stored even if ``answering`` is cancelled or the coroutine is
+    closed. The id of the message, or the error, is set in ``stored``.
     """
     try:
         yield from answering
     finally:
         try:
-            stored.message = _store_answer(runtime, request, question, begun)
+            stored.message = _store_answer(runtime, request, question, asked, begun)
         except (StoreError, ChatError) as e:  # or the chat was deleted meanwhile
             stored.error = str(e)
 
 
-def _store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
+def _store_answer(
+    runtime: Runtime, request: Request, question: Message, asked: AskedSources, begun: Message | None
+) -> int | None:
     """Store the answer to ``question``, or the continuation of the answer ``begun``, and then the answer's pages.
 
     Returns the message's id, or None if nothing was generated. Raises StoreError, ChatError.
@@ -60,7 +64,8 @@ def _store_answer(runtime: Runtime, request: Request, question: Message, begun: 
     if request.result.stopped == "cancelled" and not any(request.result.answers):
         return begun.id if begun else None
     with store_errors(runtime.store.home):
-        result = (request.text, request.cited, request.chat_stats(), request.result.stopped)
+        stats = request.chat_stats() | asked.stats(begun.stats if begun else None)
+        result = (request.text, request.cited, stats, request.result.stopped)
         if begun:
             message = chats.extend(begun.id, *result)
         else:
