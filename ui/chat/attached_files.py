@@ -1,6 +1,6 @@
 """Reads the files attached to a question, and reports the files that cannot be read, with the reason."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,21 +11,28 @@ if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
 
 
-def read_attached(session: "Session", files: Sequence[str]) -> Generator[Note, None, list[str]]:
-    """Read files into the library and return the ids of their documents. Yields a Note for each unreadable file.
+def read_attached(
+    session: "Session", files: Sequence[str], told: Collection[str] = ()
+) -> Generator[Note, None, list[str]]:
+    """Read files into the library and return the ids of their documents.
 
-    If no file can be read, raises the DocumentError of the last file. Errors name files without their folders.
+    Yields a Note with the reason for each unreadable file, except for the files ``told``, whose reasons the user has
+    seen. If no file can be read, raises a DocumentError that names the files: they are back in the question box then,
+    which tells the reasons. Errors name files without their folders.
     """
-    documents, bad = list[str](), list[DocumentError]()
+    documents, bad = list[str](), dict[str, DocumentError]()
     for file in files:
         try:
             documents += session.workflows.store([file])
         except DocumentError as e:
             name = Path(file).name
-            bad.append(DocumentError(e.problem.replace(file, name), e.remedy.replace(file, name)))
-    last = bad.pop() if bad and not documents else None
-    for error in bad:
-        yield Note(f"Left out: {error}")
-    if last:
-        raise last
+            bad[file] = DocumentError(e.problem.replace(file, name), e.remedy.replace(file, name))
+    if bad and not documents:
+        raise DocumentError(f"{_names(bad)} cannot be read", "take out the files, or replace them, to ask this")
+    yield from (Note(f"Left out: {error}") for file, error in bad.items() if file not in told)
     return documents
+
+
+def _names(files: Iterable[str]) -> str:
+    *others, last = (Path(file).name for file in files)
+    return " and ".join(filter(None, [", ".join(others), last]))

@@ -117,6 +117,11 @@ class TabReading:
         self._thread: threading.Thread | None = None
         self.state = ReadingState()
 
+    @property
+    def unreadable(self) -> frozenset[str]:
+        """The files that could not be parsed, for reasons that the tab shows."""
+        return frozenset(document.source for document in self.state.documents if document.error)
+
     def want(self, wanted: Wanted) -> None:
         """Set a new target to read ahead. Documents that were already parsed are not parsed again."""
         wanted = _under(wanted, self._settings())
