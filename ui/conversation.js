@@ -12,7 +12,6 @@ document.addEventListener('click', (event) => {
   if (button.dataset.action) act(button.dataset.action)
   else if (button.dataset.do === 'copy') copy(button)
   else if (button.dataset.do === 'edit') edit(button)
-  else if (button.dataset.do === 'stop') document.querySelector('#question .stop-button')?.click()
   else if (button.dataset.do === 'open') document.querySelector('#question input[type=file]')?.click()
 })
 

@@ -16,6 +16,7 @@ _READS = {
     "summarize": "Summarizing the whole document",
     "extract": "Choosing key sentences of the document",
 }
+_MAIN_PHASES = ("reading", "asking")  # the phases that the words of _READS describe
 _ENDED = {
     "cancelled": "Stopped",
     "repeated": "The answer repeated itself and was ended there: a larger model helps",
@@ -48,26 +49,36 @@ def plan_line(p: Planned) -> str:
     """Returns a plan as HTML: a line that says how much will be read and for how long. Numbers and the reason can be
     expanded below the line.
     """
-    what = _READS.get(p.mode, "Reading the passages that fit the question")
     seconds = f"about {duration(p.seconds)}" if p.seconds and p.seconds >= 1 else ""
     share = f"{_share(p.reused, p.tokens)} already read" if p.reused else ""
     brackets = ", ".join(filter(None, (seconds, share)))
+    line = f"{_what(p)} ({brackets})" if brackets else _what(p)
+    return folded(line, _figures(p), "plan")
+
+
+def _what(p: Planned) -> str:
+    return _READS.get(p.mode, "Reading the passages that fit the question")
+
+
+def _figures(p: Planned) -> str:
     figures = f"{p.tokens:,} tokens, {p.reused:,} of them kept from before; {format_bytes(p.kv_bytes)} of memory"
-    line = f"{what} ({brackets})" if brackets else what
-    return folded(line, f"{figures} at {p.codec} precision. Why: {in_everyday_words(p.reason)}.", "plan")
+    return f"{figures} at {p.codec} precision. Why: {in_everyday_words(p.reason)}."
 
 
-def progress_bar(p: Progress) -> str:
+def progress_bar(p: Progress, plan: Planned | None = None) -> str:
     """Returns a progress bar with the amount done and the time left. If the total is unknown, returns only the name of
-    the phase.
+    the phase. If the progress is that of a ``plan``, its figures can be expanded, and its words name the main phases.
     """
-    name = escape(phase_name(p.phase))
+    is_main = p.phase.partition(" ")[0] in _MAIN_PHASES
+    name = escape(_what(plan) if plan and is_main else phase_name(p.phase))
+    css, details = ("lc-status lc-plan", _details(_figures(plan))) if plan else ("lc-status", "")
     if not p.total:
-        return f'<div class="lc-status" role="status">{name} …</div>'
+        return f'<div class="{css}" role="status">{name} …{details}</div>'
     figures = [_done(p)]
     figures += [f"{_share(p.reused, p.total)} already read"] if p.reused else []
     figures += [f"about {duration(p.eta)} left"] if p.eta is not None else []
-    return f'<div class="lc-status" role="status">{name}: {", ".join(figures)}{bar(p.done, p.total, name)}</div>'
+    shown = f"{name}: {', '.join(figures)}{details}{bar(p.done, p.total, name)}"
+    return f'<div class="{css}" role="status">{shown}</div>'
 
 
 def phase_share(p: Progress) -> str:
@@ -110,10 +121,11 @@ def folded(line: str, details: str, kind: str) -> str:
     """Returns a status line as HTML, with ``details`` that can be expanded below the line. ``kind`` becomes part of the
     CSS class.
     """
-    return (
-        f'<div class="lc-status lc-{kind}" role="status">{escape(line)} '
-        f"<details><summary>Details</summary> <small>{escape(details)}</small></details></div>"
-    )
+    return f'<div class="lc-status lc-{kind}" role="status">{escape(line)}{_details(details)}</div>'
+
+
+def _details(text: str) -> str:
+    return f" <details><summary>Details</summary> <small>{escape(text)}</small></details>"
 
 
 def note(text: str, kind: str = "note") -> str:

@@ -276,14 +276,13 @@ def test_asking_every_passage_shows_its_work_and_its_answer_where_the_question_i
     tab = opened(*many, asked, text=TEXT * 200)  # so many passages that the work is seen however quick the machine is
     tab.conversation.dispatch_event("wheel")  # whoever scrolls by hand is not followed
     tab.page.get_by_role("button", name="Ask every passage").click()
-    stop = tab.page.locator("#conversation [data-do=stop]")
-    stop.wait_for()
+    tab.stop.wait_for()
     assert tab.page.locator("#conversation .lc-status").last.evaluate(_IN_VIEW), "the work is shown in sight"
-    stop.click()
+    tab.stop.click()
     tab.wait_for("Stopped after", "#conversation")
     tab.page.get_by_text("2/2").wait_for()
     assert tab.page.locator(".lc-answer").last.evaluate(_IN_VIEW)
-    assert not stop.is_visible()
+    assert not tab.stop.is_visible()
 
 
 _IN_VIEW = """element => {

@@ -3,7 +3,7 @@
 import re
 from dataclasses import asdict
 
-from localctx.engine.events import NearestPassage, PassageAnswered, Planned, Quoted, Token
+from localctx.engine.events import NearestPassage, PassageAnswered, Planned, Progress, Quoted, Token
 from localctx.library.citations.cite import Citation
 from localctx.ui.answers.conversation import StreamingAnswer
 
@@ -17,8 +17,8 @@ def planned(mode: str) -> Planned:
 def test_passages_answers_are_shown_until_the_report_comes():
     answer = StreamingAnswer("chat", "")
     answer.handle(planned("everywhere"))
-    assert "Asking every passage" in answer.plan.partition("<details>")[0]
-    assert "110,000 tokens" in answer.plan.partition("<details>")[2]
+    assert "Asking every passage" in answer.status.partition("<details>")[0]
+    assert "110,000 tokens" in answer.status.partition("<details>")[2]
     for said in ("heron", "two\nlines"):
         answer.handle(PassageAnswered(said, CITED))
     shown = re.sub("<.*?>", "", answer.html)
@@ -26,6 +26,18 @@ def test_passages_answers_are_shown_until_the_report_comes():
     answer.handle(Token("2 of 9 passages", 0))
     assert "heron" not in answer.html
     assert "2 of 9 passages" in answer.html
+
+
+def test_the_work_on_an_answer_is_one_line():
+    answer = StreamingAnswer("chat", "")
+    answer.handle(planned("full"))
+    answer.handle(Progress("reading", 99, 100, 99))
+    assert re.sub("<details>.*?</details>|<.*?>", "", answer.status_lines) == (
+        "Reading the full document: 99 %, 99 % already read "
+    )
+    assert "110,000 tokens" in answer.status_lines
+    answer.handle(Token("two", 0))
+    assert re.sub("<.*?>", "", answer.status_lines) == "Answering …"
 
 
 def test_no_quotation_stands_below_an_answer_that_nothing_answers():

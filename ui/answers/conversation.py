@@ -41,15 +41,15 @@ class StreamingAnswer:
     quoted: list[EvidencePlace] = field(default_factory=list)
     found: list[tuple[str, EvidencePlace]] = field(default_factory=list)
     status: str = ""
-    plan: str = ""
+    plan: Planned | None = None
     notes: list[str] = field(default_factory=list)
     full: bool = False
 
     @property
     def status_lines(self) -> str:
-        """The HTML of the plan, the current status, the button that stops the answer, and the notes."""
+        """The HTML of the current work, in one line, and of the notes."""
         notes = "".join(render.note(in_everyday_words(note)) for note in self.notes)
-        return self.plan + self.status + message_actions.STOP * bool(self.plan) + notes
+        return self.status + notes
 
     @property
     def html(self) -> str:
@@ -64,10 +64,12 @@ class StreamingAnswer:
     def handle(self, event: Any) -> None:
         """Update the answer with one event of the job that generates it."""
         match event:
-            case Queued() | Progress():
+            case Queued():
                 self.status = progress_line(event) or self.status
+            case Progress():
+                self.status = render.progress_bar(event, self.plan)
             case Planned():
-                self.plan = render.plan_line(event)
+                self.plan, self.status = event, render.plan_line(event)
             case WholeOffered():
                 pass  # buttons below the finished answer offer it
             case Note():
@@ -86,7 +88,7 @@ class StreamingAnswer:
             case Done():
                 report = event.report.to_json()
                 # the card of the stored answer shows time and tokens
-                self.chat, self.plan, self.status = report["chat"], "", ""
+                self.chat, self.status = report["chat"], ""
                 self.notes += [event.failed] if event.failed else []
 
 

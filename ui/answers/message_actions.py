@@ -9,7 +9,6 @@ from localctx.ui.render import escape
 
 PREVIOUS, NEXT = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 RETRY = ' aria-label="Try again" title="Answer again"'
-STOP = '<p class="lc-offers"><button type="button" data-do="stop">Stop</button></p>'
 _KINDS = {"user": "question", "summary": "summary"}
 _WAYS = {"everywhere": "Ask every passage", "summarize": "Summarize the whole document"}
 _COPY = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M9 9h11v11H9zM5 15H4V4h11v1"/></svg>'

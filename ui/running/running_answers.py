@@ -66,7 +66,7 @@ class RunningAnswer:
             shown.full, shown.status = True, render.note(f"{e.problem}. How should the chat continue?", "error")
         except Exception as e:
             shown.status = render.note(error_text(e), "error")
-        shown.plan, self.running = "", False
+        self.running = False
         self.version += 1
 
     def _submit(self, job: SessionJob, worker: EngineWorker) -> EventStream:
