@@ -21,7 +21,7 @@
   matchMedia("(max-width: 767px)").addEventListener("change", (now) => { if (now.matches) closeSidebar() })
   document.addEventListener("click", (event) => {
     if (!event.target.closest?.("#new-chat, .lc-chats [data-chat]")) return
-    window.lcDrafts.leave()
+    window.lcDrafts.leave(event.target.closest("#new-chat"))
     if (narrow()) closeSidebar()
     else askQuestion()
   })
@@ -49,10 +49,12 @@
     history.replaceState(null, "", chat ? `?chat=${encodeURIComponent(chat)}` : location.pathname)
   let typedIn = inAddress()
   let inBox = EMPTY, left = null  // left: what was in the box when another chat was clicked
+  let anew = false  // "New chat" was clicked in a new chat, which is emptied
   window.lcDrafts = {
     toAddress,
-    leave() {
+    leave(forNewChat) {
       const now = left = inBox
+      anew = Boolean(forNewChat) && !inAddress()
       setTimeout(() => { if (left === now) left = null }, 20000)  // the server did not answer
     },
     keep(chat, value) {
@@ -68,6 +70,7 @@
     back: (chat, value) => [isEmpty(value) ? kept(typedIn = chat) ?? EMPTY : value],  // the page was opened
     show(chat) {  // another chat was chosen
       const since = left ? enteredSince(left, inBox) : EMPTY
+      if (anew && !chat) localStorage.removeItem(place(chat))
       left = null
       typedIn = chat
       toAddress(chat)
@@ -110,6 +113,18 @@
       const plan = find("#status .lc-plan details")
       if (plan && details) plan.open = true
     }).observe(status, { childList: true, subtree: true })
+
+  // A killed server: gradio's own message would lie over the page until it is loaded again.
+  const LOST = "localctx has stopped. Start it again, and this page goes on by itself. What you typed is kept."
+  const tellLost = () => {
+    const lost = [...document.querySelectorAll(".toast-body")].some((toast) => toast.innerText.includes("Connection to"))
+    if (!lost || find("#lost")) return
+    const told = document.createElement("p")
+    Object.assign(told, { id: "lost", className: "lc-status lc-error", role: "alert", textContent: LOST })
+    document.body.classList.add("lc-stopped-server")
+    find("#main-tabs").before(told)
+  }
+  new MutationObserver(tellLost).observe(document.body, { childList: true, subtree: true })
 
   // Keys: Ctrl-K looks for a chat, "/" goes to the question, Esc closes what lies over the page, then stops an answer.
   const searchChats = () => {
