@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from chat_pages import build_chat_page
 from clock import wait_until
-from stored_documents import row
+from stored_documents import add, row
 
 from localctx.ui.answers.conversation import StreamingAnswer
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
@@ -67,12 +67,22 @@ def test_a_question_whose_chat_is_deleted_while_it_is_answered_comes_back(page, 
 
 def test_documents_that_another_chat_left_out_are_not_among_the_sources_of_a_new_one(page, window):
     with window.store() as store:
-        for name in ("lease", "annex"):
-            store.documents.add(row(f"{name}.txt", name), name, [])
-    lease, annex = (row(f"{name}.txt", name).id for name in ("lease", "annex"))
+        lease, annex = add(store, "lease", "annex")
+        chat = store.chats.create("", [lease, annex])
     about = page.about
-    _, listed = about._list("first", [lease, annex], [])
-    shown, listed = about._list("first", [annex], listed)
-    assert "lease.txt" in shown, "whoever ticks it off may tick it again"
-    shown, _ = about._list("", [annex], listed)
-    assert "lease.txt" not in shown
+    listed = about.show(chat)[about.listed]
+    shown = about._list([annex], listed)
+    assert shown[about.listed] == ((lease, annex), ()), "whoever ticks it off may tick it again"
+    listed = about.show(None)[about.listed]
+    shown = about._list([annex], listed)
+    assert "lease" not in shown[about.list]
+
+
+def test_files_of_a_running_answer_stay_listed_when_documents_are_ticked(page, window):
+    with window.store() as store:
+        (lease,) = add(store, "lease")
+        chat = store.chats.create("", [lease])
+    about = page.about
+    listed = about.show(chat, ["annex.txt"])[about.listed]
+    assert "annex.txt" in about._list([], listed)[about.list]
+    assert "annex.txt" not in about.show(chat)[about.list]

@@ -210,7 +210,7 @@ class ChatPage:
         with self._window.store() as store:
             documents = [d.id for d in store.chats.get(chat).documents]
             store.remove_chat(chat)
-        return self.stored_chat("") | self.about.choose(documents)
+        return self.stored_chat("") | self.about.choose_only(documents)
 
     def _leave(self, request: gr.Request) -> None:
         self._window.stop(tab_id(request))
@@ -240,7 +240,7 @@ class ChatPage:
 
     def new_chat_about(self, documents: Sequence[str]) -> Updates:
         """Returns updates that show an empty chat with these documents (ids) chosen."""
-        return self._show_chat("") | self.about.choose(documents)
+        return self._show_chat("") | self.about.choose_only(documents)
 
     def _show_earlier(self, chat: str, hidden: int) -> Updates:
         messages = self._shown.messages(chat)
@@ -278,7 +278,7 @@ class ChatPage:
             said = self._shown.html(messages[first:], store, whole=True) or empty_chat.WELCOME
         return {
             **sidebar,
-            **self.about.show(opened),
+            **self.about.show(opened, self._window.answers.files_of(chat)),
             self.chat: opened.id if opened else "",
             **{self.conversation: said, self.growing: ""},
             **{self.hidden: first, self.earlier: shown_chat.earlier_button(first)},

@@ -17,6 +17,7 @@ from localctx.ui.window import QUIET, AppWindow, Updates
 LIBRARY = "library"  # the scope of the whole library; other scopes are "" (the chat's documents) and ids of collections
 
 _TOGGLE = "() => document.querySelector('#add-sources').classList.toggle('lc-open')"
+_CLOSE = "(scope, until) => document.querySelector('#add-sources').classList.toggle('lc-open', !!(scope || until))"
 _THESE, _ALL = ("The ticked documents", ""), ("The whole library", LIBRARY)
 
 
@@ -34,7 +35,7 @@ class ChatDocuments:
     def build(self) -> None:
         """Build the checklist and, hidden at first, the fields for further documents, the scope and the mark."""
         with gr.Accordion("Sources", elem_id="chat-about"):  # can be closed only on narrow screens
-            self.listed = gr.State([])  # the id of the chat, then the documents in its checklist, ticked or not
+            self.listed = gr.State(((), ()))  # documents in the checklist, ticked or not; files of a running answer
             self.list = gr.HTML("", elem_id="sources", js_on_load=source_list.ON_CHANGE)
             self.attached = gr.HTML("", elem_id="attached")  # files in the question box; ReadyCard fills this
             self.more = gr.Button("+ Add", size="sm", elem_id="more-sources")
@@ -60,15 +61,15 @@ class ChatDocuments:
     @property
     def shown(self) -> list[Any]:
         """The components that ``show`` updates."""
-        return [*self.outputs, self.add]
+        return [*self.outputs, self.add, self.list, self.listed]
 
     def wire(self, chat: gr.Textbox) -> None:
         """Connect the components. ``chat`` has the id of the open chat."""
         self.more.click(None, js=_TOGGLE)
         self.documents.focus(self._choices, self.documents, self.documents, **QUIET)
         self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **QUIET)
-        listing = [chat, self.documents, self.listed], [self.list, self.listed]
-        gr.on([self.documents.change, chat.change], self._list, *listing, **QUIET)
+        self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **QUIET)
+        chat.change(None, [self.library, self.until], None, js=_CLOSE)
         ticked = self.list.select(self._tick, self.documents, self.documents, **QUIET)
         ticked.then(self.save, [chat, *self.outputs], None, api_visibility="private")
         gr.on(
@@ -79,8 +80,10 @@ class ChatDocuments:
             api_visibility="private",
         )
 
-    def show(self, opened: Chat | None) -> Updates:
-        """Returns updates that show the sources of the open chat, or no sources for a new chat (None)."""
+    def show(self, opened: Chat | None, asked: Sequence[str] = ()) -> Updates:
+        """Returns updates that show the sources of the open chat, or no sources for a new chat (None). ``asked`` are
+        the names of files that are read for the chat's running answer.
+        """
         settings = opened.settings if opened else {}
         scope, until = self._scope(settings), settings.get("until", "")
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
@@ -89,6 +92,7 @@ class ChatDocuments:
             self.library: gr.update(choices=self._scopes(), value=scope),
             self.until: until,
             self.add: _opened(scope or until),  # opened if a scope or mark is set, so that the user sees it
+            **self._listing(chosen, chosen, asked),
         }
 
     def read_until(self, until: str) -> Updates:
@@ -96,9 +100,13 @@ class ChatDocuments:
         return {self.until: until} | ({self.add: _opened(until)} if until else {})
 
     def choose(self, documents: Sequence[str]) -> Updates:
-        """Returns updates that choose these documents (ids) for a new chat."""
+        """Returns updates that choose these documents (ids), and not the library or a collection."""
         choices = self._window.document_choices(documents)
         return {self.documents: gr.update(choices=choices, value=list(documents)), self.library: ""}
+
+    def choose_only(self, documents: Sequence[str]) -> Updates:
+        """Returns updates that choose these documents (ids) for a new chat, and list no others."""
+        return self.choose(documents) | self._listing(documents, documents)
 
     def choose_collection(self, collection: int) -> Updates:
         """Returns updates that choose the collection with this id for a new chat."""
@@ -107,15 +115,17 @@ class ChatDocuments:
             self.add: _opened(True),
         }
 
-    def _list(self, chat: str, chosen: list[str] | None, listed: Sequence[str]) -> tuple[str, list[str]]:
-        """Returns the checklist as HTML, and the new value of ``listed``. The ``chosen`` documents are ticked;
-        documents that were ``listed`` before stay in the list.
+    def _list(self, chosen: list[str] | None, listed: tuple[Sequence[str], Sequence[str]]) -> Updates:
+        """Returns updates of the checklist. The ``chosen`` documents are ticked; documents that were ``listed`` before
+        stay in the list.
         """
-        before = listed[1:] if [*listed[:1]] == [chat] else ()
-        ids = list(dict.fromkeys([*before, *(chosen or ())]))
+        documents, asked = listed
+        return self._listing(list(dict.fromkeys([*documents, *(chosen or ())])), chosen or (), asked)
+
+    def _listing(self, documents: Sequence[str], ticked: Sequence[str], asked: Sequence[str] = ()) -> Updates:
         with self._window.store() as store:
-            shown = source_list.sources(store, ids, chosen or (), self._window.settings.model)
-        return shown, [chat, *ids]
+            shown = source_list.sources(store, documents, ticked, self._window.settings.model, asked)
+        return {self.list: shown, self.listed: (tuple(documents), tuple(asked))}
 
     def _tick(self, chosen: list[str] | None, clicked: gr.SelectData) -> list[str]:
         """Returns the chosen documents after the user ticked or unticked one."""

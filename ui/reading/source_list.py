@@ -15,13 +15,17 @@ CHARACTERS_OF_A_WORD = 6  # rough average for English text, including the space
 _EMPTY = "<p>Drop a document anywhere on this page, or add one from the library.</p>"
 
 
-def sources(store: Store, documents: Sequence[str], ticked: Collection[str], model: str) -> str:
+def sources(
+    store: Store, documents: Sequence[str], ticked: Collection[str], model: str, asked: Collection[str] = ()
+) -> str:
     """Returns the checklist of ``documents`` (ids); those in ``ticked`` are ticked.
 
-    If ``model`` has read a document, the list says that it starts at once.
+    If ``model`` has read a document, the list says that it starts at once. ``asked`` are the names of files that are
+    read for a running answer, and are not among the chat's documents yet.
     """
     rows, read = list(filter(None, map(store.documents.get, documents))), store.caches.prepared_documents(model)
     items = "".join(_source(row, _facts(store, row, read), row.id in ticked) for row in rows)
+    items += "".join(_item("", name, "", " checked disabled") for name in asked)
     return f'<ul class="lc-source-list">{items}</ul>' if items else _EMPTY
 
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from localctx.errors import Cancelled, ChatFull, UsageError
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
@@ -108,6 +109,11 @@ class RunningAnswers:
         """True if a chat has a running answer."""
         with self._lock:
             return self._is_running(chat)
+
+    def files_of(self, chat: str) -> list[str]:
+        """Returns the names of the files that are read for a chat's running answer."""
+        answer = self.of(chat)
+        return [Path(file).name for file in answer.typed.files] if answer and answer.running and answer.typed else []
 
     def begun(self, chat: str) -> int:
         """Returns the number of answers begun in a chat since the window started."""
