@@ -72,17 +72,20 @@ def test_documents_that_another_chat_left_out_are_not_among_the_sources_of_a_new
     about = page.about
     listed = about.show(chat)[about.listed]
     shown = about._list([annex], listed)
-    assert shown[about.listed] == ((lease, annex), ()), "whoever ticks it off may tick it again"
+    assert shown[about.listed] == (chat.id, (lease, annex)), "whoever ticks it off may tick it again"
     listed = about.show(None)[about.listed]
     shown = about._list([annex], listed)
     assert "lease" not in shown[about.list]
 
 
-def test_files_of_a_running_answer_stay_listed_when_documents_are_ticked(page, window):
+def test_files_of_a_running_answer_are_listed_once_until_it_ends(page, window, monkeypatch):
     with window.store() as store:
-        (lease,) = add(store, "lease")
+        (lease,) = add(store, "lease.txt")
         chat = store.chats.create("", [lease])
     about = page.about
-    listed = about.show(chat, ["annex.txt"])[about.listed]
-    assert "annex.txt" in about._list([], listed)[about.list]
-    assert "annex.txt" not in about.show(chat)[about.list]
+    monkeypatch.setattr(window.answers, "files_of", {chat.id: ["lease.txt", "annex.txt"]}.get)
+    listed = about.show(chat)[about.listed]
+    shown = about._list([], listed)[about.list]
+    assert (shown.count(">annex.txt<"), shown.count(">lease.txt<")) == (1, 1)
+    monkeypatch.setattr(window.answers, "files_of", lambda chat: [])
+    assert "annex.txt" not in about._list([], listed)[about.list]

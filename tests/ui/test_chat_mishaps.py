@@ -200,7 +200,7 @@ def test_a_question_stopped_while_its_document_is_read_can_be_tried_again(tabs, 
     tab = tabs()
     tab.drop("long.txt", LONG.encode())
     tab.ask("What is there?")
-    tab.wait_for("Reading: ")
+    tab.wait_for("Reading the full document: ")
     tab.box.fill("my next question")
     tab.stop.click()
     assert "Stopped." in tab.answer()

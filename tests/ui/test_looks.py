@@ -269,7 +269,7 @@ def test_escape_closes_the_help_and_stops_an_answer(tabs):
     assert keys.get_attribute("open") is None
     tab.drop("long.txt", b"The river is long, and so is this text about it.\n" * 1500)
     tab.ask("What is there?")
-    tab.wait_for("Reading: ")
+    tab.wait_for("Reading the full document: ")
     tab.page.keyboard.press("Escape")
     ended = tab.answer() + tab.page.locator("#status").inner_text()
     assert "Stopped" in ended

@@ -278,7 +278,7 @@ class ChatPage:
             said = self._shown.html(messages[first:], store, whole=True) or empty_chat.WELCOME
         return {
             **sidebar,
-            **self.about.show(opened, self._window.answers.files_of(chat)),
+            **self.about.show(opened),
             self.chat: opened.id if opened else "",
             **{self.conversation: said, self.growing: ""},
             **{self.hidden: first, self.earlier: shown_chat.earlier_button(first)},

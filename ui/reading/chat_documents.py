@@ -35,7 +35,7 @@ class ChatDocuments:
     def build(self) -> None:
         """Build the checklist and, hidden at first, the fields for further documents, the scope and the mark."""
         with gr.Accordion("Sources", elem_id="chat-about"):  # can be closed only on narrow screens
-            self.listed = gr.State(((), ()))  # documents in the checklist, ticked or not; files of a running answer
+            self.listed = gr.State(("", ()))  # the id of the chat, and the documents in its checklist, ticked or not
             self.list = gr.HTML("", elem_id="sources", js_on_load=source_list.ON_CHANGE)
             self.attached = gr.HTML("", elem_id="attached")  # files in the question box; ReadyCard fills this
             self.more = gr.Button("+ Add", size="sm", elem_id="more-sources")
@@ -80,10 +80,8 @@ class ChatDocuments:
             api_visibility="private",
         )
 
-    def show(self, opened: Chat | None, asked: Sequence[str] = ()) -> Updates:
-        """Returns updates that show the sources of the open chat, or no sources for a new chat (None). ``asked`` are
-        the names of files that are read for the chat's running answer.
-        """
+    def show(self, opened: Chat | None) -> Updates:
+        """Returns updates that show the sources of the open chat, or no sources for a new chat (None)."""
         settings = opened.settings if opened else {}
         scope, until = self._scope(settings), settings.get("until", "")
         chosen = [d.id for d in opened.documents if not d.removed] if opened else []
@@ -92,7 +90,7 @@ class ChatDocuments:
             self.library: gr.update(choices=self._scopes(), value=scope),
             self.until: until,
             self.add: _opened(scope or until),  # opened if a scope or mark is set, so that the user sees it
-            **self._listing(chosen, chosen, asked),
+            **self._listing(opened.id if opened else "", chosen, chosen),
         }
 
     def read_until(self, until: str) -> Updates:
@@ -106,7 +104,7 @@ class ChatDocuments:
 
     def choose_only(self, documents: Sequence[str]) -> Updates:
         """Returns updates that choose these documents (ids) for a new chat, and list no others."""
-        return self.choose(documents) | self._listing(documents, documents)
+        return self.choose(documents) | self._listing("", documents, documents)
 
     def choose_collection(self, collection: int) -> Updates:
         """Returns updates that choose the collection with this id for a new chat."""
@@ -115,17 +113,18 @@ class ChatDocuments:
             self.add: _opened(True),
         }
 
-    def _list(self, chosen: list[str] | None, listed: tuple[Sequence[str], Sequence[str]]) -> Updates:
+    def _list(self, chosen: list[str] | None, listed: tuple[str, Sequence[str]]) -> Updates:
         """Returns updates of the checklist. The ``chosen`` documents are ticked; documents that were ``listed`` before
         stay in the list.
         """
-        documents, asked = listed
-        return self._listing(list(dict.fromkeys([*documents, *(chosen or ())])), chosen or (), asked)
+        chat, documents = listed
+        return self._listing(chat, list(dict.fromkeys([*documents, *(chosen or ())])), chosen or ())
 
-    def _listing(self, documents: Sequence[str], ticked: Sequence[str], asked: Sequence[str] = ()) -> Updates:
+    def _listing(self, chat: str, documents: Sequence[str], ticked: Sequence[str]) -> Updates:
+        asked, model = self._window.answers.files_of(chat), self._window.settings.model
         with self._window.store() as store:
-            shown = source_list.sources(store, documents, ticked, self._window.settings.model, asked)
-        return {self.list: shown, self.listed: (tuple(documents), tuple(asked))}
+            shown = source_list.sources(store, documents, ticked, model, asked)
+        return {self.list: shown, self.listed: (chat, tuple(documents))}
 
     def _tick(self, chosen: list[str] | None, clicked: gr.SelectData) -> list[str]:
         """Returns the chosen documents after the user ticked or unticked one."""

@@ -21,11 +21,12 @@ def sources(
     """Returns the checklist of ``documents`` (ids); those in ``ticked`` are ticked.
 
     If ``model`` has read a document, the list says that it starts at once. ``asked`` are the names of files that are
-    read for a running answer, and are not among the chat's documents yet.
+    read for a running answer; those that are no documents of the list yet are listed too.
     """
     rows, read = list(filter(None, map(store.documents.get, documents))), store.caches.prepared_documents(model)
     items = "".join(_source(row, _facts(store, row, read), row.id in ticked) for row in rows)
-    items += "".join(_item("", name, "", " checked disabled") for name in asked)
+    coming = [name for name in asked if name not in {row.name for row in rows}]
+    items += "".join(_item("", name, "", " checked disabled") for name in coming)
     return f'<ul class="lc-source-list">{items}</ul>' if items else _EMPTY
 
 
