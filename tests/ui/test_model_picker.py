@@ -331,6 +331,14 @@ def test_a_licence_that_is_not_open_source_is_shown_above_the_button(picker, win
     assert told < html.index('aria-label="Download Tiny 1B"')
 
 
+def test_the_model_in_use_stands_first_then_what_is_installed(picker, saying, tmp_path):
+    other = Path(shutil.copytree(saying, tmp_path / "other"))
+    picker._choice.find(str(other))
+    html = picker._filled("all")[picker.list]
+    places = [html.index(sign) for sign in ("in use", 'data-do="use"', 'data-do="download"')]
+    assert places == sorted(places)
+
+
 def test_markup_in_names_is_shown_as_text(picker, window, saying, tmp_path):
     folder = Path(shutil.copytree(saying, tmp_path / "<b>bold{x}"))
     found = picker._choice.find(str(folder))

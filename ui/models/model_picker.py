@@ -164,6 +164,7 @@ class ModelPicker:
         current = self._window.settings.model
         active = [d.name for d in self._window.downloads.all if d.active]
         shown = [m for m in models if m.name == best and best != current] if mode == "first" else models
+        shown = model_rows.in_order(shown, current)
         rows = model_rows.rows(shown, advice.machine, current, best, self._choice.free_disk(), active)
         return {self.intro: self._intro(mode, models, best), self.list: rows}
 

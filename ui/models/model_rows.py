@@ -51,6 +51,11 @@ def runs(m: ListedModel, machine: Machine) -> bool:
     return not m.problem and not (m.estimate and m.estimate.needed > machine.total)
 
 
+def in_order(models: Sequence[ListedModel], current: str) -> list[ListedModel]:
+    """Returns the models with the ``current`` one first, then those that are installed, then those to download."""
+    return sorted(models, key=lambda m: (m.name != current, m.state != "installed"))
+
+
 def rows(
     models: Sequence[ListedModel], machine: Machine, current: str, best: str, disk: int, active: Sequence[str]
 ) -> str:
