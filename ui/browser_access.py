@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from localctx.serving.http import App, Receive, Send, host_name
 
@@ -42,6 +42,19 @@ ALLOWED_PATHS = (  # the paths that the page needs; gradio also has proxies, rec
 )
 # refused, because gradio would fetch these files from another server
 REMOTE_FILES = (f"{_API}file=http:", f"{_API}file=https:")
+WITHOUT_KEY = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>localctx</title>
+<meta name="viewport" content="width=device-width">
+<style>
+:root { color-scheme: light dark; font: 1.0625rem/1.6 system-ui, sans-serif }
+main { max-width: 34rem; margin: 18vh auto 0; padding: 0 1.5rem }
+h1 { font-size: 1.375rem }
+code { padding: .1em .3em; border-radius: .3em; background: rgb(128 128 128 / .2) }
+</style>
+<main><h1>This address needs a key</h1>
+<p>Open the whole address that <code>localctx ui</code> printed when it started: it ends in <code>?key=...</code>.
+This browser remembers the key.</p>
+<p>The address is gone? Close localctx and start <code>localctx ui</code> again: it opens this window.</p></main>"""
 _MANIFEST = b'<link rel="manifest"'
 _SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
@@ -71,7 +84,7 @@ class BrowserAccess:
             return
         await self._app(scope, receive, send)
 
-    def _refusal(self, scope: Scope, host: str, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
+    def _refusal(self, scope: Scope, host: str, headers: Headers) -> Response | None:
         if scope["type"] != "http":
             return PlainTextResponse("no", 403)  # the window uses no WebSocket
         if urlsplit(f"//{host}").netloc != host or host_name(host) not in self._hosts:
@@ -83,7 +96,7 @@ class BrowserAccess:
         if given and secrets.compare_digest(given.encode(), self._key.encode()):
             return self._set_cookie(query)
         if not secrets.compare_digest(_cookie(headers, self._cookie).encode(), self._key.encode()):
-            return PlainTextResponse("Open the address that `localctx ui` printed: it has the key.", 403)
+            return HTMLResponse(WITHOUT_KEY, 403)
         if (scope["path"] != "/" and not scope["path"].startswith(ALLOWED_PATHS)) or scope["path"].startswith(
             REMOTE_FILES
         ):

@@ -160,6 +160,13 @@ def test_nobody_without_the_key_gets_anything(app, window, stranger):
     assert disk(window) == before
 
 
+def test_who_has_no_key_reads_what_to_do(stranger):
+    refused = stranger.get("/")
+    assert refused.headers["content-type"].startswith("text/html")
+    assert "Open the whole address that <code>localctx ui</code> printed" in refused.text
+    assert {name: refused.headers[name] for name in HEADERS} == HEADERS
+
+
 def test_the_key_becomes_a_cookie_and_leaves_the_address(window, stranger):
     response = stranger.get("/", params={"key": access_key(window.settings.home), "chat": "a b"})
     assert (response.status_code, response.headers["location"]) == (303, "/?chat=a+b")
