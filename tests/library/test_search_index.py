@@ -523,6 +523,8 @@ def test_matching_words_are_marked(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     print_marked("Animals", "The Zebra, the zebras.", query_pattern("zebra ("))
     assert "The \x1b[33mZebra\x1b[0m, the zebras.\n" in capsys.readouterr().out
+    print_marked("Animals", "Is it the zebra?", query_pattern("How is the zebra?"))
+    assert "Is it the \x1b[33mzebra\x1b[0m?\n" in capsys.readouterr().out, "as 'is' and 'the' are everywhere"
     print_marked("Sums", "a+b", query_pattern("?!"))
     assert capsys.readouterr().out.endswith("\na+b\n")
 

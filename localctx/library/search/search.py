@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from localctx.library.search.indexing import Unsearchable
+from localctx.library.wording.word_forms import FUNCTION_WORDS
 from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentRow, StoredDocument, labels, part_labels, part_starts
 from localctx.store.search_index import ChunkRow
@@ -117,8 +118,12 @@ def all_passages(store: Store, documents: Sequence[str], query: str = "") -> lis
 
 
 def query_pattern(query: str) -> re.Pattern[str] | None:
-    """Returns a pattern that matches the words of ``query``, ignoring case, or None if ``query`` has no words."""
-    terms = "|".join(map(re.escape, re.findall(r"\w+", query)))
+    """Returns a pattern that matches the words of ``query``, ignoring case, or None if ``query`` has no words.
+
+    Function words, such as "the", are left out, unless ``query`` has only such words.
+    """
+    words = re.findall(r"\w+", query)
+    terms = "|".join(map(re.escape, [word for word in words if word.casefold() not in FUNCTION_WORDS] or words))
     return re.compile(rf"\b(?:{terms})\b", re.IGNORECASE) if terms else None
 
 
