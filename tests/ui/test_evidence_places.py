@@ -112,7 +112,7 @@ def test_each_extracted_sentence_is_in_a_line_of_its_own_with_a_number_that_open
     shown = summarized(" ".join(sentences), "extract", len(sentences[0]), len(" ".join(sentences)))
     assert "Key sentences from the document" in shown
     items = re.findall("<li>(.*?)</li>", shown.partition("lc-actions")[0])
-    assert [item.partition("<button")[0] for item in items] == sentences
+    assert [item.partition('<span class="lc-joined">')[0] for item in items] == sentences
     opened = [int(start) for start in re.findall(r'lc-number[^>]*data-start="(\d+)"', shown)]
     assert opened == [TALE.index(sentence) for sentence in sentences]
     assert "<blockquote>" not in shown, "no sentence is shown twice"
@@ -180,4 +180,4 @@ def test_sources_of_the_rows_of_a_table_leave_it_a_table():
     ]
     shown = card(answer(said, [], sentences=sentences), CardContext(lambda _: TALE))
     assert (shown.count("<table>"), shown.count("<tr>"), shown.count("<td>")) == (1, 3, 4)
-    assert re.search(r"<td>80\s?<button[^>]*lc-number", shown)
+    assert re.search(r'<td>80\s?<span class="lc-joined">\u2060<button[^>]*lc-number', shown)

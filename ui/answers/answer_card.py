@@ -270,4 +270,5 @@ def _number(sentence: AnswerSentence, places: dict[int, EvidencePlace]) -> str:
     place = places[sentence.number]
     attributes = place.attributes.replace('class="', 'class="lc-number ', 1)
     heard = f'<span class="lc-unseen">source </span>{sentence.number}'
-    return f'<button type="button" {attributes} title="{escape(place.label)}">{heard}</button>'
+    button = f'<button type="button" {attributes} title="{escape(place.label)}">{heard}</button>'
+    return f'<span class="lc-joined">\u2060{button}</span>'  # a word joiner, or the number could begin a line by itself
