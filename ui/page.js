@@ -11,13 +11,18 @@
   const visible = (element) => element?.offsetParent ? element : null
   const narrow = () => innerWidth < 768
   const toggleSidebar = () => find('button[aria-label="Toggle Sidebar"]')?.click()
+  const foldSources = () => find("#chat-about > button.open")?.click()
   const closeSidebar = () => { if (find(".sidebar.open")) toggleSidebar() }
 
   // On a narrow screen the sidebar lies over everything else: it is closed at first, and once a chat is chosen.
   if (narrow()) {
     closeSidebar()
-    find("#chat-about > button.open")?.click()
+    foldSources()
   }
+  // On a narrow screen the sources lie over the conversation, until something else is touched.
+  document.addEventListener("pointerdown", (event) => {
+    if (narrow() && !event.target.closest?.("#chat-side, #viewer")) foldSources()
+  })
   matchMedia("(max-width: 767px)").addEventListener("change", (now) => { if (now.matches) closeSidebar() })
   document.addEventListener("click", (event) => {
     if (!event.target.closest?.("#new-chat, .lc-chats [data-chat]")) return

@@ -212,7 +212,9 @@ def test_only_whole_words_are_marked_in_what_was_found():
     text = "For the harbour or the forest."
     found = SearchResult([Passage("d", "log.txt", 0, len(text), text, None, None, 1.0, {})], 1)
     html = library_table.hits(found, "or harbour", lambda _: text)
-    assert re.findall(r"<mark>(.*?)</mark>", html.split("<blockquote>")[1]) == ["harbour", "or"]
+    assert re.findall(r"<mark>(.*?)</mark>", html.split("<blockquote>")[1]) == ["harbour"]
+    html = library_table.hits(found, "or", lambda _: text)
+    assert re.findall(r"<mark>(.*?)</mark>", html.split("<blockquote>")[1]) == ["or"], "there is nothing else"
 
 
 def test_failed_files_fill_no_bar():

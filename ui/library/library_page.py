@@ -35,15 +35,18 @@ _WITH_OPTIONS = f"(_, ...options) => [{_TICKED}, ...options]"
 _BOXES = """
 const ticked = new Set()
 const picks = () => [...element.querySelectorAll('.lc-pick')]
+const count = () => { document.querySelector('#selected [role=status]').textContent = `${ticked.size} selected` }
 element.addEventListener('change', event => {
     if (event.target.matches('.lc-all')) picks().forEach(box => { box.checked = event.target.checked })
     picks().forEach(box => box.checked ? ticked.add(box.value) : ticked.delete(box.value))
+    count()
 })
 watch('value', () => {
     const shown = new Set(picks().map(box => box.value))
     ticked.forEach(document => shown.has(document) || ticked.delete(document))
     picks().forEach(box => { box.checked = ticked.has(box.value) })
     element.querySelectorAll('.lc-all').forEach(box => { box.checked = false })
+    count()
 })
 document.addEventListener('click', event => {  // what is deleted fades at once
     if (!event.target.closest('#delete')) return
@@ -91,6 +94,7 @@ class LibraryPage:
         with gr.Column(elem_id="library-actions"):  # style.css shows this row while documents are ticked
             with gr.Row():
                 small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
+                gr.HTML('<span role="status"></span>', elem_id="selected")
                 self.ask = gr.Button("Ask", variant="primary", elem_id="ask-about", **small)
                 self.summarize = gr.Button("Summarize", elem_id="summarize", **small)
                 self.prepare = gr.Button("Read now", elem_id="prepare", **small)

@@ -46,7 +46,7 @@ class SearchPanel:
         )
         self.line = gr.HTML("", elem_id="indexing")
         self.button = gr.Button("Pause", size="sm", visible=False, elem_id="stop-indexing")
-        self.only = gr.Checkbox(label="Only in the ticked documents", elem_id="only")
+        self.only = gr.Checkbox(label="Only in the selected documents", elem_id="only")
         self.hits = gr.HTML("", elem_id="hits")
 
     @property
@@ -81,11 +81,14 @@ class SearchPanel:
 
     def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
         """Search the documents, as far as they are indexed already. Yields the progress, then the passages found."""
+        if not words.strip():
+            yield ""
+            return
         results, notes, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.library() as workflow:
-                result, why = workflow.search(words, ticked.split() if only else None, MAX_PASSAGES, wait=False)
+                result, why = workflow.search(words, (only and ticked.split()) or None, MAX_PASSAGES, wait=False)
             yield result
             if why:
                 yield Note(why)

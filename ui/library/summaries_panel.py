@@ -24,6 +24,12 @@ _COLUMNS = "supplier\nsigned (date)\nrent (money): How much is the rent?"
 _CLICK_DOWNLOAD = "() => document.querySelector('#summaries-file').click()"
 _SHOW_PAGE = "() => document.querySelector('#main-tabs [data-tab-id=library]').click()"
 _IN_VIEW = "() => document.querySelector('#summaries').scrollIntoView({ block: 'start', behavior: 'smooth' })"
+# the columns are folded, because they lie over the result; not if they must be corrected
+_FOLD = f"""() => {{
+    if (document.querySelector('#summaries-progress .lc-error')) return
+    document.querySelector('#table-options > button.open')?.click();
+    ({_IN_VIEW})()
+}}"""
 
 Work = tuple[SummaryTask, Sequence[TableColumn]]
 """The task of a batch, and the columns of its table (none for summaries)."""
@@ -45,7 +51,7 @@ class SummariesPanel:
             with gr.Row(elem_id="summaries-head"):
                 self.progress = gr.HTML("", elem_id="summaries-progress")
                 self.kept = gr.Checkbox(
-                    label="Keep current", elem_id="table-kept", visible=False, min_width=80, scale=0
+                    label="Add new documents", elem_id="table-kept", visible=False, min_width=80, scale=0
                 )
                 small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0, "visible": False}
                 self.pause = gr.Button("Pause", elem_id="summaries-pause", **small)
@@ -71,18 +77,18 @@ class SummariesPanel:
             )
             self.style = gr.Dropdown(list(STYLES), value="prose", label="Style", info="of what is written")
             self.language = gr.Textbox("", label="Language", info="if not the document's own", max_lines=1)
-        with gr.Accordion("Table: the same questions to each document", open=False, elem_id="table-options"):
+        with gr.Accordion("Make a table", open=False, elem_id="table-options"):
             self.columns = gr.Textbox(
                 "",
                 label="Columns",
-                info="one on each line: a name, or a name with its kind and question",
+                info="One column per line, for example “Rent” or “Rent: how much is it?”",
                 placeholder=_COLUMNS,
                 lines=3,
                 elem_id="table-columns",
             )
             self.keep = gr.Checkbox(
-                label="Keep this table current",
-                info="with all documents of the library, or of the collection that is shown",
+                label="Add new documents automatically",
+                info="All documents of the library, or of the collection that is shown",
                 elem_id="table-keep",
             )
             self.make = gr.Button("Fill the table", size="sm", elem_id="table-make")
@@ -103,7 +109,7 @@ class SummariesPanel:
         options = [self.length, self.style, self.language]
         begin.click(self._begin, [ticked, *options], outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
         table = [ticked, self.columns, self.keep, collection]
-        self.make.click(self._fill, table, outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
+        self.make.click(self._fill, table, outputs, js=ticks, **QUIET).then(None, js=_FOLD)
         self.kept.input(self._keep, [self.kept, collection], outputs, **QUIET)
         self.seen.click(self._note_seen, self.changes, outputs, **QUIET)
         chats.apply(self._summarize_chat, None, outputs, **QUIET).then(None, js=_SHOW_PAGE)
