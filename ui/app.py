@@ -26,7 +26,7 @@ from localctx.ui.viewer import document_routes
 from localctx.ui.window import AppWindow
 
 SCRIPTS, STYLES = ("page.js", "viewer.js"), ("style.css",)
-KEYS = """<details class="lc-keys"><summary>Keyboard</summary><dl>
+KEYS = """<details class="lc-keys"><summary>Keyboard shortcuts</summary><dl>
 <dt><kbd>Ctrl</kbd> <kbd>K</kbd></dt><dd>find and open a chat</dd>
 <dt><kbd>/</kbd></dt><dd>write a question</dd>
 <dt><kbd>Enter</kbd></dt><dd>ask; with <kbd>Shift</kbd> a new line</dd>

@@ -57,7 +57,7 @@ def plan_line(p: Planned) -> str:
 
 
 def _what(p: Planned) -> str:
-    return _READS.get(p.mode, "Reading the passages that fit the question")
+    return _READS.get(p.mode, "Looking for the passages")
 
 
 def _figures(p: Planned) -> str:
@@ -146,7 +146,7 @@ def answer_details(stats: dict[str, Any]) -> list[str]:
         seen = _share(tokens["prompt"] - dropped, tokens["prompt"])
         lines.append(f"It saw {seen} of the text: the passages most like the question")
     if stats.get("mode") == "retrieve":
-        lines.append("It saw only the passages that fit the question")
+        lines.append("Based on a few passages, not the whole document")
     lines.append(f"{tokens['reused']:,} of {tokens['prompt']:,} tokens were kept from before")
     if seconds.get("decode") and tokens["generated"] > 1:
         lines.append(f"{(tokens['generated'] - 1) / seconds['decode']:.1f} tokens a second")

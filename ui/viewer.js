@@ -47,7 +47,7 @@
     <div id="viewer-body" tabindex="0" role="region" aria-label="Content"></div>
     <footer>
       <button type="button" data-do="ask" id="viewer-ask" disabled>Ask about this selection</button>
-      <button type="button" data-do="until" id="viewer-until">Read up to here</button>
+      <button type="button" data-do="until" id="viewer-until">Read only up to this page</button>
     </footer>`
   document.body.append(panel)
   const at = (id) => panel.querySelector(`#viewer-${id}`)
@@ -341,8 +341,8 @@
   function choose() {
     const range = selected()
     at("ask").disabled = !range
-    at("until").textContent = range ? "Read up to this selection" : "Read up to here"
-    at("until").title = `Questions of the chat then see nothing after ${range ? "it" : `this ${part?.kind || "page"}`}`
+    at("until").textContent = `Read only up to this ${range ? "selection" : part?.kind || "page"}`
+    at("until").title = "Questions of the chat then see nothing after it"
     at("ask").title = range ? "" : "Select words above first"
   }
 

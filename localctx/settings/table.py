@@ -48,7 +48,7 @@ def _rope_scaling(text: str) -> tuple[str, float] | None:
     return (match[1], float(match[2])) if match and 1 < float(match[2]) <= MAX_ROPE_FACTOR else None
 
 
-_MEASURED = "As measured to be better"
+_MEASURED = "Automatic"
 _CAP = "auto, or a size such as 512MiB or 4GiB"
 
 
@@ -99,7 +99,7 @@ class Settings:
         "Longest answer, in tokens",
         "Options",
         "answer",
-        shown=Shown("General", "Longest answer", "256: about 190 words"),
+        shown=Shown("General", "Longest answer"),
     )
     offline: str = declare(
         "off",
@@ -156,13 +156,13 @@ class Settings:
     )
     answers: str = declare(
         "auto",
-        Choice({"auto": _MEASURED, "quote": "The documents' own", "free": "The model's"}),
+        Choice({"auto": _MEASURED, "quote": "Quote the document", "free": "In the assistant's words"}),
         "Words of answers: auto, quote (documents'), free",
         "Reading",
         "answer",
         more="`quote`: the documents' own words. `free`: the model's. `auto`: as measured to be better for the model.",
         page="asking.md#quoted-answers",
-        shown=Shown("Answers", "Words of answers"),
+        shown=Shown("Answers", "Answers"),
     )
     careful: str = declare(
         "auto",
@@ -247,7 +247,7 @@ class Settings:
         more="Pages that are only spilled may take all free space.",
         page="library.md#disk-space",
         shown=Shown(
-            "General", "Disk space for what was read", "auto, or a size such as 4GiB; the oldest makes room for the new"
+            "General", "Disk space for prepared documents", "auto, or a size such as 4GiB; the oldest are cleared first"
         ),
     )
     prompts: str = declare(

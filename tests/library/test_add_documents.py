@@ -49,7 +49,7 @@ def test_a_folder_is_added_and_what_failed_is_told(run, home, texts):
         "-: added",
     ]
     assert "2 pages, 8 characters" in lines[0]
-    assert "c.txt is a picture; turn" in done.stderr
+    assert "c.txt is a picture; pictures cannot be read yet" in done.stderr
     assert ".hidden is hidden: ignored" in done.stderr
     shown = run("library", "show", "a.pdf").stdout
     assert "2 pages, 1 headings" in shown

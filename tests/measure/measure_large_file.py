@@ -42,7 +42,7 @@ def main() -> None:
             one, two, library = (Tab(browser.new_context().new_page()).open(window.url) for _ in range(3))
             library.page.get_by_role("tab", name="Library").click()
             one.drop("short.txt", SHORT.encode())
-            one.wait_for("Questions start at once", "#ready-card", 400)
+            one.wait_for("Ask anything", "#ready-card", 400)
             timed(lambda: ask(one))
             timed(lambda: search(library, "dawn"))
             print("before", *both(one, library, 3), sep="\n  ", flush=True)

@@ -326,7 +326,7 @@ def test_reading_ends_at_the_page_or_the_selection(open_page):
     open_from_library(page, "lease.pdf")
     page.get_by_role("button", name="Next page").click()
     shows(page, "1,150")
-    page.get_by_role("button", name="Read up to here").click()
+    page.get_by_role("button", name="Read only up to this page").click()
     until = page.locator("#until textarea, #until input")
     sync_api.expect(until).to_have_value("page 2")
     shows(page, "nothing after this place", "#viewer-notice")

@@ -86,7 +86,7 @@ def test_documents_come_in_are_listed_and_found(page, window, tmp_path):
     (folder / "a.pdf").write_bytes(pdf(["Herons fish here.", "Storks do not."], [("Storks", 1)]))
     (folder / f"b {HOSTILE.replace('/', '')}.txt").write_text(f"{HOSTILE} about herons")
     (folder / "c.txt").write_bytes(b"\x89PNG\r\n\x1a\n")
-    assert "is a picture; turn" in add(page, folder, "3 of 3 files, 1 failed")
+    assert "is a picture; pictures cannot be read yet" in add(page, folder, "3 of 3 files, 1 failed")
     page.locator("#documents tbody tr").nth(1).wait_for()
     assert len(names(page)) == 2
     add(page, folder / "a.pdf", "unchanged")
@@ -118,7 +118,7 @@ def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, win
     page.get_by_role("button", name="Pin", exact=True).click()
     row = page.locator("#documents tbody tr", has_text="rivers.txt")
     row.get_by_text("pinned").wait_for()
-    assert "Starts at once" in row.inner_text()
+    assert "Ready" in row.inner_text()
     page.get_by_role("button", name="Export", exact=True).click()
     with page.expect_download() as saved:
         page.locator("a[download='rivers.txt.lctx']").click()

@@ -188,8 +188,8 @@ def test_a_closed_window_reads_nothing_more(window, rivers):
 @pytest.mark.parametrize(
     ("ready", "sentence"),
     [
-        (Readiness(True, 0.6, 34.2, 33.0), "Read. Questions start at once."),
-        (Readiness(False, 13.0), "Ready. Answers come from the passages that fit the question."),
+        (Readiness(True, 0.6, 34.2, 33.0), "Ready. Ask anything."),
+        (Readiness(False, 13.0), "Ready"),
     ],
 )
 def test_the_sentence_is_short_and_promises_no_seconds(ready, sentence):
@@ -200,11 +200,11 @@ def test_a_chat_with_messages_shows_the_state_on_the_chip_alone():
     documents, ready = [ReadDocument("id", "lease.pdf", "id", "page", 5, 900)], Readiness(True, 0.5, 30.0)
     begun = ReadingState(Wanted(documents=("id",), begun=True), documents, "ready", ready=ready)
     shown = ready_text.card(begun)
-    assert 'title="lease.pdf. 5 pages. Read on this computer"' in shown
+    assert 'title="lease.pdf. 5 pages. Ready"' in shown
     assert 'aria-label="read"' in shown
-    assert "Questions start at once" not in shown
+    assert "Ask anything" not in shown
     new = ReadingState(Wanted(documents=("id",)), documents, "ready", ready=ready)
-    assert "Questions start at once" in ready_text.card(new)
+    assert "Ask anything" in ready_text.card(new)
 
 
 def test_what_was_asked_of_a_document_is_not_suggested_again(window):
@@ -285,10 +285,10 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         watch, context = Watch(window.origin), chromium.new_context()
         tab = Tab(watch.over(context.new_page())).open(window.url)
         tab.drop("lease.txt", LEASE)
-        tab.wait_for("Read. Questions start at once.", "#ready-card", PATIENCE)
+        tab.wait_for("Ready. Ask anything.", "#ready-card", PATIENCE)
         source = tab.page.locator("#attached li").inner_text()
         assert "lease.txt" in source
-        assert "Read on this computer" in source
+        assert "Ready" in source
         assert not tab.page.get_by_text("Drop a document anywhere on this page").is_visible()
         suggestions = tab.page.locator("#suggestions button")
         assert "How much is the monthly rent?" in suggestions.all_inner_texts()
@@ -296,7 +296,7 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         tab.read_share()
         assert "How much is the monthly rent?" in tab.conversation.inner_text()
         tab.answer()
-        assert "Questions start" not in tab.page.locator("#ready-card").inner_text()
+        assert "Ask anything" not in tab.page.locator("#ready-card").inner_text()
         assert not suggestions.all_inner_texts() or not suggestions.first.is_visible()
         with closing(Store(window.home)) as store:
             (chat,) = store.chats.all()
@@ -308,7 +308,7 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         tab.ask("List all rivers.")
         everywhere = tab.page.locator("[data-action=everywhere]")
         everywhere.wait_for(timeout=2 * PATIENCE * 1000)
-        assert re.fullmatch(r"Ask every passage( \(about .*\))?", everywhere.inner_text())
+        assert re.fullmatch(r"Search the whole document( \(about .*\))?", everywhere.inner_text())
         everywhere.click()
         tab.wait_for("Asking", "#status", PATIENCE)
         tab.stop.click()

@@ -90,7 +90,7 @@ def tab(browser, window) -> Iterator:
 
 def ready(tab: Tab) -> str:
     """Wait until what was dropped is ready; what the card says."""
-    return tab.wait_for("Questions start at once", "#ready-card", 400)
+    return tab.wait_for("Ask anything", "#ready-card", 400)
 
 
 def drop(tab: Tab, name: str, data: bytes) -> str:

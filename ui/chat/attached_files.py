@@ -29,7 +29,7 @@ def read_attached(
             bad[file] = DocumentError(e.problem.replace(file, name), e.remedy.replace(file, name))
     if bad and not documents:
         raise DocumentError(f"{_names(bad)} cannot be read", "take out the files, or replace them, to ask this")
-    yield from (Note(f"Left out: {error}") for file, error in bad.items() if file not in told)
+    yield from (Note(f"Skipped: {error}") for file, error in bad.items() if file not in told)
     return documents
 
 

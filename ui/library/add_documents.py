@@ -63,7 +63,7 @@ class AddingPanel:
         self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
         self.path = gr.Textbox(
             "",
-            label="Or type the path of a file or folder on this computer",
+            label="Or enter a file or folder",
             placeholder="~/Documents/reports",
             elem_id="path",
             max_lines=1,

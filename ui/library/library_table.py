@@ -61,7 +61,7 @@ def _row(
     store: Store, d: DocumentRow, is_read: bool, copies: Sequence[DocumentFile], collections: Sequence[str]
 ) -> str:
     _, _, nbytes = store.caches.usage(d.id)
-    state = f'<span title="{format_bytes(nbytes)} on disk">Starts at once</span>' if is_read else "Not read yet"
+    state = f'<span title="{format_bytes(nbytes)} on disk">Ready</span>' if is_read else "Not read yet"
     figures = (length(store, d), state, _day(datetime.fromtimestamp(d.used).date()))
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=True))
     signs = "".join(
@@ -196,7 +196,7 @@ def _places(p: Passage, pattern: re.Pattern[str] | None) -> list[tuple[int, int]
 
 
 def _open_text(page: str | None) -> str:
-    return f"Open at {tell_part(page)}" if page else "Open it there"
+    return f"Open at {tell_part(page)}" if page else "Open"
 
 
 def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:

@@ -18,7 +18,7 @@ MAX_CHIPS = 6  # documents that are shown as chips; the others are counted
 MAY_ASK = "You can ask already."
 STOPPED = "Not read ahead. It is read when you ask."
 NO_MODEL = "It is read as soon as there is a model that can: choose one above."
-READ = "Read on this computer"
+READ = "Ready"
 
 
 def card(state: ReadingState) -> str:
@@ -36,8 +36,8 @@ def card(state: ReadingState) -> str:
 def ready_sentence(ready: "Readiness") -> str:
     """Returns a sentence for the user about documents that are ready."""
     if ready.whole:
-        return "Read. Questions start at once."
-    return "Ready. Answers come from the passages that fit the question."
+        return "Ready. Ask anything."
+    return "Ready"
 
 
 def facts(d: ReadDocument, state: ReadingState) -> str:

@@ -13,7 +13,7 @@ from localctx.models.catalog import load_catalog
 from localctx.models.hub.resolve import list_installed, remove
 from localctx.settings import overrides, variable
 from localctx.ui import render
-from localctx.ui.everyday import in_everyday_words
+from localctx.ui.everyday import in_everyday_words, words
 from localctx.ui.job_events import progress_lines
 from localctx.ui.settings_fields import ADVANCED, FIELDS, GENERAL, ON_MEMORY_PAGE, Field, fields_of
 from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
@@ -57,7 +57,7 @@ class SettingsPage:
 
     def _build_general(self) -> None:
         with gr.Column(elem_classes="lc-narrow"):
-            gr.HTML("Choose the model in Chats, in the menu at the top right.", elem_id="settings-model")
+            gr.HTML("Choose the model in Chats: its name stands above the conversation.", elem_id="settings-model")
             for field in fields_of(GENERAL):
                 self.fields[field.name] = field.build()
             gr.Markdown("### Data")
@@ -127,6 +127,8 @@ class SettingsPage:
 
     def _field(self, field: Field, value: Any, over: bool) -> Any:
         info = f"set from outside by {variable(field.name)}, which wins" if over else field.info
+        if field.name == "max_tokens" and not over:
+            info = words(value)
         options: dict[str, Any] = {"value": value if value is not None else "", "interactive": not over, "info": info}
         if field.name == "embedder":
             options["choices"] = _embedders(self._window.settings.models)
@@ -138,7 +140,7 @@ class SettingsPage:
             chats, documents = len(store.chats.all()), len(store.documents.all())
             rows = [
                 (f"Chats ({chats:,}) and documents ({documents:,})", store.file.stat().st_size),
-                ("What was read of documents", store.pages.nbytes()),
+                ("Prepared documents", store.pages.nbytes()),
                 ("Uploaded files", store.originals.nbytes()),
             ]
         local = list_installed(models)

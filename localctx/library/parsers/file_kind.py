@@ -20,7 +20,7 @@ _STREAMS: dict[str, str | tuple[str, str]] = {
 _OTHERS = {
     **dict.fromkeys(
         (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*"),
-        ("is a picture", "turn what is written in it into text with an OCR program first"),
+        ("is a picture", "pictures cannot be read yet; a PDF of it can, where OCR is installed"),
     ),
     b"\x1f\x8b": ("is compressed", "unpack it first"),
 }
