@@ -332,7 +332,7 @@ def test_reading_ends_at_the_page_or_the_selection(open_page):
     shows(page, "nothing after this place", "#viewer-notice")
     sync_api.expect(page.locator("#sources")).to_contain_text("lease.pdf")
     select(page, "The", "month.")
-    page.get_by_role("button", name="No spoilers after this selection").click()
+    page.get_by_role("button", name="Read only up to this selection").click()
     sync_api.expect(until).to_have_value('"agreement between two parties. 2. Rent The rent is 1,150 a month."')
 
 

@@ -15,7 +15,7 @@ MAX_NEWS = 10  # changes that are told; of more, only the number
 MAX_ROWS = 300  # documents that are drawn; a table is drawn anew each second while it grows
 _TABLE = """<div class="lc-answers" tabindex="0" role="region" aria-label="Table"><table class="lc-table">
 <thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>
-<p class="lc-quiet">Click a value to see its sentence. Yellow: check this. Empty: not in the document.</p>"""
+<p class="lc-quiet">Click a value to see its sentence. Yellow: check this. Empty: not found.</p>"""
 
 
 def table_html(columns: Sequence[TableColumn], items: Sequence[BatchItem], rows: Mapping[str, AnswerRow]) -> str:
