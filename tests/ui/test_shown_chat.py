@@ -12,9 +12,9 @@ from stored_documents import add
 
 from localctx.errors import ModelError
 from localctx.library.add import add_document
-from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import Message
 from localctx.ui.chat.shown_chat import ShownChat, first_shown
+from localctx.workflows.chat.asked_sources import AskedSources
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ import pytest
 from ask_in_process import session
 
 from localctx.engine.events import Done, Note
-from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers.answer_card import CardContext, card
+from localctx.workflows.chat.asked_sources import AskedSources
 from localctx.workflows.chat.chat_history import messages_about
 
 A, B = AskedSources({"a": "a.txt"}), AskedSources({"b": "b.txt"})

@@ -19,12 +19,12 @@ from localctx.library.citations.sentence_sources import (
 from localctx.library.wording.no_answer import NO_ANSWER
 from localctx.library.wording.sentences import trim_to_sentence
 from localctx.library.wording.yes_no import without_repeated_clause
-from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers import evidence, message_actions
 from localctx.ui.answers.evidence import EvidencePlace, Quotation, TextOf, place_of
 from localctx.ui.answers.markdown import UNSUPPORTED, answer_html
 from localctx.ui.render import escape
+from localctx.workflows.chat.asked_sources import AskedSources
 
 State = Literal["found", "unsure", "missing", "plain"]
 SHORT = 140  # characters; answers up to this length are shown in large letters

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from localctx.engine.prompt import Exchange
 from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.errors import ChatError
-from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import SUMMARY, Chats, Message
 from localctx.workflows.answer.question_kind import is_small_talk
+from localctx.workflows.chat.asked_sources import AskedSources
 
 
 def answered(messages: Sequence[Message]) -> list[Message]:

@@ -8,9 +8,9 @@ from localctx.engine.request import Request
 from localctx.engine.run_request import persist_answer
 from localctx.engine.runtime import Runtime
 from localctx.errors import ChatError, StoreError
-from localctx.store.asked_sources import AskedSources
 from localctx.store.chats import Message
 from localctx.store.store import store_errors
+from localctx.workflows.chat.asked_sources import AskedSources
 
 
 @dataclass
