@@ -47,14 +47,14 @@ per batch, but each sequence attends over the cells of all, which soon costs mor
 
 
 class LlamaWeights:
-    """The weights of ``gguf``, loaded by llama.cpp. They are freed with the last reference to this object. Raises
-    ModelError.
+    """The weights of ``gguf``, loaded by llama.cpp. If ``rearranges``, llama.cpp may rearrange them for this processor.
+    They are freed with the last reference to this object. Raises ModelError.
     """
 
-    def __init__(self, gguf: GgufFile, gpu_layers: int) -> None:
+    def __init__(self, gguf: GgufFile, gpu_layers: int, rearranges: bool) -> None:
         library = llama_library()
         options = library.llama_model_default_params()
-        options.n_gpu_layers = gpu_layers
+        options.n_gpu_layers, options.use_extra_bufts = gpu_layers, rearranges
         self.pointer = library.llama_model_load_from_file(os.fsencode(gguf.path), options)
         if not self.pointer:
             raise ModelError(f"llama.cpp cannot load {gguf.path}", "fetch the file again, or take another model")
@@ -206,7 +206,7 @@ def load_llama_model(
     place = llama_device(device)
     sizes = try_gguf(gguf, batch, tried)  # before this process loads it
     layers = ALL if place.type == "cpu" else gpu_layers(gguf, sizes, measure_device(str(place)).free)
-    weights = LlamaWeights(gguf, native_layers(place, layers))
+    weights = LlamaWeights(gguf, native_layers(place, layers), sizes.rearranges)
     return LlamaModel(
         gguf,
         sizes,

@@ -32,6 +32,7 @@ from localctx.models.memory_fit import MemoryNeed, largest_context
 CONTEXTS = (8192, 65_536)  # sizes of measured contexts in tokens; others are linear in these
 SECONDS = 60  # time limit of a child, plus one second per READ bytes
 READ = 50_000_000
+_ROWS = 64  # tokens of a batch that is computed with rearranged weights; a few tokens take another way
 _MOST = 1 << 24  # tokens of a context
 Value = TypeVar("Value")
 _SIZE = re.compile(r"(llama_kv_cache\w*|llama_memory_recurrent): +size = +([\d.]+) MiB")
@@ -62,8 +63,9 @@ class LlamaSizes:
     sliding ``window`` (0: none), whether it has ``recurrent`` states, and whether tokens can move to other positions
     (``shifts``).
 
-    ``transformed`` are the codecs whose keys get a Hadamard transform. ``contexts`` has the sizes of two contexts by
-    codec; other sizes are interpolated. Codecs that the heads of the model do not allow are missing.
+    ``transformed`` are the codecs whose keys get a Hadamard transform. ``rearranges`` is False if llama.cpp crashes
+    with weights that it rearranged for this processor. ``contexts`` has the sizes of two contexts by codec; other sizes
+    are interpolated. Codecs that the heads of the model do not allow are missing.
     """
 
     parameters: int
@@ -72,6 +74,7 @@ class LlamaSizes:
     recurrent: bool
     shifts: bool
     transformed: Sequence[str]
+    rearranges: bool
     contexts: Mapping[str, tuple[ContextBytes, ContextBytes]]
 
     def at(self, codec: str, cells: int) -> ContextBytes:
@@ -107,8 +110,23 @@ def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
 
     Raises ModelError if the child fails or times out.
     """
-    trial = lambda: json.loads(run_trial(__name__, [str(gguf.path), str(batch)], gguf))  # noqa: E731
+
+    def trial() -> dict[str, Any]:
+        sizes = json.loads(run_trial(__name__, [str(gguf.path), str(batch)], gguf))
+        return {**sizes, "rearranges": can_rearrange(gguf)}
+
     return record_trial(gguf, [batch, os.environ.get(NO_TRANSFORM, "")], folder, trial, _from_json)
+
+
+def can_rearrange(gguf: GgufFile) -> bool:
+    """Returns True if llama.cpp computes ``gguf`` with weights that it rearranges for this processor. A child process
+    tries it, because llama.cpp (as of 0.3.36) crashes with some files on processors with AMX.
+    """
+    try:
+        run_trial(__name__, [str(gguf.path)], gguf)
+    except ModelError:
+        return False
+    return True
 
 
 def record_trial(
@@ -163,10 +181,7 @@ def main(path: str, batch: int) -> LlamaSizes:
     library = llama_library()
     model = _load(path, no_alloc=False)
     kind, trained = memory_kind(model), library.llama_model_n_ctx_train(model)
-    context = library.llama_init_from_model(model, ContextOptions(256, 2, NATIVE_CODEC, batch=batch).native(trained))
-    tokens = (library.llama_token * 1)(0)
-    if not context or library.llama_decode(context, library.llama_batch_get_one(tokens, 1)):
-        raise ValueError("it computes no token")
+    context = _computed(model, ContextOptions(256, 2, NATIVE_CODEC, batch=batch), 1)
     parameters = library.llama_model_n_params(model)
     shifts = library.llama_memory_can_shift(library.llama_get_memory(context))
     library.llama_free(context)
@@ -180,13 +195,28 @@ def main(path: str, batch: int) -> LlamaSizes:
         if low and high:
             contexts[codec] = low, high
             transformed += [codec] * bool(_TRANSFORMED.search("".join(log)))
-    return LlamaSizes(parameters, trained, kind.window, kind.recurrent, shifts, transformed, contexts)
+    return LlamaSizes(parameters, trained, kind.window, kind.recurrent, shifts, transformed, False, contexts)
 
 
-def _load(path: str, no_alloc: bool) -> Any:
+def compute_rearranged(path: str) -> None:
+    """Load the file at ``path`` with weights rearranged for this processor, and compute a batch. Raises ValueError."""
+    _computed(_load(path, no_alloc=False, rearranged=True), ContextOptions(256, 2, NATIVE_CODEC, batch=_ROWS), _ROWS)
+
+
+def _computed(model: Any, options: ContextOptions, rows: int) -> Any:
+    """Returns a context of ``model`` that has computed a batch of ``rows`` tokens. Raises ValueError."""
+    library = llama_library()
+    context = library.llama_init_from_model(model, options.native(library.llama_model_n_ctx_train(model)))
+    tokens = (library.llama_token * rows)()
+    if not context or library.llama_decode(context, library.llama_batch_get_one(tokens, rows)):
+        raise ValueError("it computes no token")
+    return context
+
+
+def _load(path: str, no_alloc: bool, rearranged: bool = False) -> Any:
     library = llama_library()
     options = library.llama_model_default_params()
-    options.n_gpu_layers, options.use_extra_bufts, options.no_alloc = 0, False, no_alloc
+    options.n_gpu_layers, options.use_extra_bufts, options.no_alloc = 0, rearranged, no_alloc
     if no_alloc:
         options.load_mode = library.LLAMA_LOAD_MODE_NONE  # no_alloc does not skip memory mapping
     with llama_log() as log:
@@ -218,6 +248,9 @@ def context_bytes(cells: int, log: Sequence[str]) -> ContextBytes:
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(asdict(main(sys.argv[1], int(sys.argv[2])))))
+        if len(sys.argv) > 2:
+            print(json.dumps(asdict(main(sys.argv[1], int(sys.argv[2])))))
+        else:
+            compute_rearranged(sys.argv[1])
     except ValueError as e:
         sys.exit(str(e))

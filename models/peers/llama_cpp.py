@@ -2,7 +2,8 @@
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from localctx.errors import Cancelled
+from localctx.models.files.gguf_file import open_gguf
 from localctx.models.fingerprint import hash_file
 from localctx.models.llama_cpp.library import llama_library
+from localctx.models.llama_cpp.trial import can_rearrange
 from localctx.models.peers.llama_gguf import GGUF_WEIGHTS
 
 _CHUNK = 512  # tokens in a batch, llama.cpp's default
@@ -43,6 +46,26 @@ LLAMA_CPP_VARIANTS = (
 """The measured options. A quantized V cache needs flash attention."""
 
 
+@contextmanager
+def _rearranging(library: Any, rearranges: bool) -> Iterator[None]:
+    """Let models that are loaded in the block have their weights rearranged for this processor or not. Llama has no
+    argument for that.
+    """
+    low = library.llama_cpp
+    defaults = low.llama_model_default_params
+
+    def changed() -> Any:
+        options = defaults()
+        options.use_extra_bufts = rearranges
+        return options
+
+    low.llama_model_default_params = changed
+    try:
+        yield
+    finally:
+        low.llama_model_default_params = defaults
+
+
 class LlamaCppPeer:
     """One llama.cpp context of the model in the file ``gguf``, for up to ``max_tokens`` tokens. The caller closes it.
 
@@ -61,22 +84,24 @@ class LlamaCppPeer:
         llama_cpp = llama_library()
         self.name, self.kv, self.prefills = options.name, options.kv, True
         self._lib, self._cancelled = llama_cpp, cancelled
-        self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK]
+        rearranges = can_rearrange(open_gguf(gguf))
+        self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK, rearranges]
         self._gguf = gguf
         kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[options.kv]
-        self._llama: Any = llama_cpp.Llama(
-            str(gguf),
-            n_ctx=max_tokens,
-            n_batch=_CHUNK,
-            n_ubatch=_CHUNK,
-            n_threads=threads,
-            n_threads_batch=threads,
-            n_gpu_layers=-1 if gpu else 0,
-            flash_attn=options.flash,
-            type_k=kind,
-            type_v=kind,
-            verbose=False,
-        )
+        with _rearranging(llama_cpp, rearranges):
+            self._llama: Any = llama_cpp.Llama(
+                str(gguf),
+                n_ctx=max_tokens,
+                n_batch=_CHUNK,
+                n_ubatch=_CHUNK,
+                n_threads=threads,
+                n_threads_batch=threads,
+                n_gpu_layers=-1 if gpu else 0,
+                flash_attn=options.flash,
+                type_k=kind,
+                type_v=kind,
+                verbose=False,
+            )
 
     @property
     def vocabulary(self) -> int:

@@ -16,8 +16,9 @@ from localctx.engine.planning.capacity import plan_memory
 from localctx.errors import ModelError, TooLong, UserError
 from localctx.models.choice import engine_choice
 from localctx.models.choice.engine_choice import choose_engine
+from localctx.models.llama_cpp import trial
 from localctx.models.llama_cpp.context import LlamaContext
-from localctx.models.llama_cpp.library import llama_log
+from localctx.models.llama_cpp.library import llama_library, llama_log
 from localctx.models.llama_cpp.model import load_llama_model
 from localctx.models.llama_cpp.trial import ContextBytes, LlamaSizes, context_bytes
 from localctx.session import Session
@@ -30,7 +31,7 @@ SMALL = 64 << 10  # bytes by which llama.cpp's log rounds the sizes of tiny mode
 
 def test_sizes_between_and_beyond_two_measured_contexts_are_linear():
     contexts = ContextBytes(8192, 8192.0, 5.0, 100.0), ContextBytes(65536, 65536.0, 5.0, 800.0)
-    sizes = LlamaSizes(1, 1, 0, False, True, [], {"f16": contexts})
+    sizes = LlamaSizes(1, 1, 0, False, True, [], True, {"f16": contexts})
     assert (sizes.at("f16", 16384).kv, sizes.at("f16", 16384).states, sizes.bytes_per_token("f16")) == (16384, 5, 1)
     most = sizes.largest("f16", 40_000)
     assert sizes.at("f16", most).need.total <= 40_000 < sizes.at("f16", most + 256).need.total
@@ -53,6 +54,26 @@ def test_the_plan_is_what_is_then_allocated(family, home, tmp_path):
         planned = plan.kv["bytes"] + plan.activation_bytes
         assert planned == pytest.approx(allocated.need.total, rel=0.05, abs=SMALL)
         assert plan.weights_bytes == pytest.approx(model.nbytes, rel=0.01)
+
+
+@needs_llama
+@pytest.mark.parametrize("crashes", [True, False])
+def test_weights_are_not_rearranged_if_llama_cpp_crashes_with_that(tmp_path, monkeypatch, crashes):
+    path, run_trial, loaded = write_tiny_gguf(tmp_path / "model.gguf", "llama"), trial.run_trial, []
+
+    def run(module, arguments, gguf):
+        if len(arguments) == 1 and crashes:
+            raise ModelError("llama.cpp ended by a signal", "take another model")
+        return b"" if len(arguments) == 1 else run_trial(module, arguments, gguf)
+
+    library, load = llama_library(), llama_library().llama_model_load_from_file
+    monkeypatch.setattr(trial, "run_trial", run)
+    monkeypatch.setattr(
+        library, "llama_model_load_from_file", lambda *a: loaded.append(a[1].use_extra_bufts) or load(*a)
+    )
+    for _ in range(2):  # tried, then by the record
+        assert load_llama_model(path, "llama", tmp_path / "tried", threads=1).sizes.rearranges is not crashes
+    assert loaded == [not crashes] * 2
 
 
 @needs_llama

@@ -47,7 +47,7 @@ def gguf(request, tmp_path):
 @pytest.fixture
 def sizes() -> LlamaSizes:
     contexts = ContextBytes(8192, 8192e5, 1e6, 1e8), ContextBytes(65536, 65536e5, 1e6, 8e8)
-    return LlamaSizes(1, CONTEXT, 0, False, True, [], {CODEC: contexts})
+    return LlamaSizes(1, CONTEXT, 0, False, True, [], True, {CODEC: contexts})
 
 
 def test_the_layers_of_a_file_go_to_the_gpu_from_the_last_on(gguf, sizes):
