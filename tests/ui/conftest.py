@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from browser import launched, texts_shown
+from browser import Served, Tab, Watch, launched, save_saying_model, served, texts_shown
 
 
 @pytest.fixture(scope="module")
@@ -12,6 +12,24 @@ def chromium() -> Iterator:
     """A browser for the tests of a file."""
     with launched() as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def brief_window(tmp_path_factory) -> Iterator[Served]:
+    """A window whose answers are four words long."""
+    folder = tmp_path_factory.mktemp("brief")
+    model = save_saying_model(folder / "model", ["one ", "two "])
+    with served(folder / "home", "--model", model, "--max-tokens", 4, "--threads", 1) as window:
+        yield window
+
+
+@pytest.fixture
+def brief_tab(chromium, brief_window) -> Iterator[Tab]:
+    """A tab of ``brief_window``, of a user of its own. Afterwards, nothing was fetched from elsewhere or refused."""
+    watch, context = Watch(brief_window.origin), chromium.new_context()
+    yield Tab(watch.over(context.new_page())).open(brief_window.url)
+    context.close()
+    assert watch.seen == []
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,11 +2,10 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from browser import Served, Tab, Watch, save_saying_model, served
+from browser import Served, Tab, save_saying_model, served
 from stored_documents import add
 
 from localctx.store.store import Store
@@ -17,20 +16,14 @@ BROKEN = {"broken.pdf": b"%PDF-1.7 nothing", "empty.txt": b"", "photo.png": b"\x
 LONG = "The river is long, and so is this text about it.\n" * 1500
 
 
-@pytest.fixture(scope="module")
-def window(tmp_path_factory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("state")
-    model = save_saying_model(folder / "model", ["one ", "two "])
-    with served(folder / "home", "--model", model, "--max-tokens", 4, "--threads", 1) as window:
-        yield window
+@pytest.fixture
+def window(brief_window) -> Served:
+    return brief_window
 
 
 @pytest.fixture
-def tab(chromium, window) -> Iterator[Tab]:
-    watch, context = Watch(window.origin), chromium.new_context()
-    yield Tab(watch.over(context.new_page())).open(window.url)
-    context.close()
-    assert watch.seen == []
+def tab(brief_tab) -> Tab:
+    return brief_tab
 
 
 def chat_about(window: Served, text: str, question: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
-from browser import Served, Tab, Watch, save_saying_model, served
+from browser import Served, Tab
 from stored_documents import add
 
 from localctx.store.store import Store
@@ -18,20 +18,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 DRAFT = "Which of the two is cheaper, and"
 
 
-@pytest.fixture(scope="module")
-def window(tmp_path_factory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("drafts")
-    model = save_saying_model(folder / "model", ["one ", "two "])
-    with served(folder / "home", "--model", model, "--max-tokens", 4, "--threads", 1) as window:
-        yield window
+@pytest.fixture
+def window(brief_window) -> Served:
+    return brief_window
 
 
 @pytest.fixture
-def tab(chromium, window) -> Iterator[Tab]:
-    watch, context = Watch(window.origin), chromium.new_context()
-    yield Tab(watch.over(context.new_page())).open(window.url)
-    context.close()
-    assert watch.seen == []
+def tab(brief_tab) -> Tab:
+    return brief_tab
 
 
 def wait_for_draft(tab: Tab, text: str) -> None:
