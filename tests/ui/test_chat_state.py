@@ -80,7 +80,7 @@ def test_the_reason_why_a_file_cannot_be_read_is_told_once(tab):
     tab.drop("good.txt", b"Herons fish here.")
     tab.page.locator("#ready-card .lc-doc").nth(3).wait_for()
     tab.page.locator("#ready-card .lc-doc-failed").nth(2).wait_for()
-    tab.wait_for("Questions start at once", "#ready-card")
+    tab.wait_for("Ready. Ask anything.", "#ready-card")
     tab.ask("Who fishes?")
     tab.answer()
     assert reason not in tab.page.locator("body").inner_text()

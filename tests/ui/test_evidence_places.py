@@ -181,3 +181,18 @@ def test_sources_of_the_rows_of_a_table_leave_it_a_table():
     shown = card(answer(said, [], sentences=sentences), CardContext(lambda _: TALE))
     assert (shown.count("<table>"), shown.count("<tr>"), shown.count("<td>")) == (1, 3, 4)
     assert re.search(r'<td>80\s?<span class="lc-joined">\u2060<button[^>]*lc-number', shown)
+
+
+def test_every_numbered_source_is_quoted_and_from_the_fourth_on_folded():
+    names = [f"{letter}.md" for letter in "abcde"]
+    text, sentences = "\n".join(f"{name}: £{n}." for n, name in enumerate(names, 1)), []
+    source = "".join(f"The rent is £{n}. " for n in range(1, 6))
+    citations = [cited(source, f"The rent is £{n}.") | {"name": name} for n, name in enumerate(names, 1)]
+    for n, line in enumerate(text.split("\n"), 1):
+        start = text.index(line)
+        sentence = {"start": start, "end": start + len(line), "support": "supported", "number": n}
+        sentences.append({**sentence, "source": citations[n - 1]})
+    shown = card(answer(text, citations, sentences=sentences), CardContext(lambda _: source))
+    before, _, folded = shown.partition('<details class="lc-further">')
+    assert (before.count("<blockquote"), folded.count("<blockquote")) == (3, 2)
+    assert "2 more quotations" in folded

@@ -28,7 +28,7 @@ from localctx.workflows.chat.asked_sources import AskedSources
 
 State = Literal["found", "unsure", "missing", "plain"]
 SHORT = 140  # characters; answers up to this length are shown in large letters
-MAX_QUOTED = 3  # numbered sources quoted below an answer; the numbers in the answer open the other sources
+MAX_QUOTED = 3  # numbered sources quoted below an answer; the others are folded
 MAX_NAMED = 3  # documents named in "I did not find this in ..."; more are counted
 NOT_SURE = "I am not sure."
 CLOSEST = "The closest passage:"
@@ -217,15 +217,12 @@ def _found(
     several = len(checked) > 1
     said = _said(text, checked, places if several else {})
     quoted = [
-        Quotation(place, _of(text, checked, n), n if several else None)
-        for n, place in ranked[: min(len(places), MAX_QUOTED) or 1]
+        Quotation(place, _of(text, checked, n), n if several else None) for n, place in ranked[: len(places) or 1]
     ]
+    shown = evidence.quotations(quoted[:MAX_QUOTED]) + evidence.further_quotations(quoted[MAX_QUOTED:])
     below = evidence.links(rest, [quote.place for quote in quoted], uncited)
     dimmed = any(sentence.support == "unsupported" for sentence in checked)
-    return (
-        f"{said}{evidence.quotations(quoted)}{below}"
-        + f'<p class="lc-quiet">Dimmed: {UNSUPPORTED.lower()}.</p>' * dimmed
-    )
+    return f"{said}{shown}{below}" + f'<p class="lc-quiet">Dimmed: {UNSUPPORTED.lower()}.</p>' * dimmed
 
 
 def _title(m: Message) -> str:

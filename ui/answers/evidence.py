@@ -121,6 +121,14 @@ def quotations(quoted: Sequence[Quotation]) -> str:
     return "".join(_figure([quote for quote in quoted if quote.place.label == label]) for label in labels)
 
 
+def further_quotations(quoted: Sequence[Quotation]) -> str:
+    """Returns quotations in HTML that are shown when the line with their number is clicked; "" if there are none."""
+    if not quoted:
+        return ""
+    line = f"{len(quoted)} more quotation{'s' * (len(quoted) > 1)}"
+    return f'<details class="lc-further"><summary>{line}</summary>{quotations(quoted)}</details>'
+
+
 def _figure(quoted: Sequence[Quotation], css: str = "") -> str:
     shown = "".join(f"<blockquote{_number(quote)}>{_quoted(quote)}</blockquote>" for quote in quoted)
     return f'<figure class="lc-quote {css}">{shown}<figcaption>{quoted[0].place.link}</figcaption></figure>'

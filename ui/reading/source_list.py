@@ -20,7 +20,7 @@ def sources(
 ) -> str:
     """Returns the checklist of ``documents`` (ids); those in ``ticked`` are ticked.
 
-    If ``model`` has read a document, the list says that it starts at once. ``asked`` are the names of files that are
+    If ``model`` has read a document, the list says that it is ready. ``asked`` are the names of files that are
     read for a running answer; those that are no documents of the list yet are listed too.
     """
     rows, read = list(filter(None, map(store.documents.get, documents))), store.caches.prepared_documents(model)
@@ -57,8 +57,8 @@ def not_read(row: DocumentRow) -> str:
 
 
 def _facts(store: Store, row: DocumentRow, read: Collection[str]) -> str:
-    starts = "starts at once" if row.id in read else ""
-    return " · ".join(filter(None, [length(store, row), starts]))
+    ready = "ready" if row.id in read else ""
+    return " · ".join(filter(None, [length(store, row), ready]))
 
 
 def _source(row: DocumentRow, facts: str, ticked: bool) -> str:
