@@ -186,7 +186,7 @@ def test_what_is_not_there_is_said_before_the_closest_passage(opened, window):
     assert NOT_SAID not in card.inner_text()
     assert card.inner_text().index("I did not find this in ") < card.inner_text().index("The closest passage:")
     assert "keeps the roof" in card.locator("blockquote").inner_text()
-    card.get_by_role("button", name="Search the whole document").click()
+    card.get_by_role("button", name="Search the whole text").click()
     tab.page.get_by_role("group", name="Versions of this answer").get_by_text("2/2").wait_for()
 
 
@@ -275,7 +275,7 @@ def test_asking_every_passage_shows_its_work_and_its_answer_where_the_question_i
     asked = ("Who is the plumber?", NOT_SAID, [], {"mode": "retrieve", "sentences": []}, "unanswered")
     tab = opened(*many, asked, text=TEXT * 200)  # so many passages that the work is seen however quick the machine is
     tab.conversation.dispatch_event("wheel")  # whoever scrolls by hand is not followed
-    tab.page.get_by_role("button", name="Search the whole document").click()
+    tab.page.get_by_role("button", name="Search the whole text").click()
     tab.stop.wait_for()
     assert tab.page.locator("#conversation .lc-status").last.evaluate(_IN_VIEW), "the work is shown in sight"
     tab.stop.click()

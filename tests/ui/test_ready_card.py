@@ -308,7 +308,7 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         tab.ask("List all rivers.")
         everywhere = tab.page.locator("[data-action=everywhere]")
         everywhere.wait_for(timeout=2 * PATIENCE * 1000)
-        assert re.fullmatch(r"Search the whole document( \(about .*\))?", everywhere.inner_text())
+        assert re.fullmatch(r"Search the whole text( \(about .*\))?", everywhere.inner_text())
         everywhere.click()
         tab.wait_for("Asking", "#status", PATIENCE)
         tab.stop.click()

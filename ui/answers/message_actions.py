@@ -10,7 +10,7 @@ from localctx.ui.render import escape
 PREVIOUS, NEXT = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 RETRY = ' aria-label="Try again" title="Answer again"'
 _KINDS = {"user": "question", "summary": "summary"}
-_WAYS = {"everywhere": "Search the whole document", "summarize": "Summarize the whole document"}
+_WAYS = {"everywhere": "Search the whole text", "summarize": "Summarize the whole document"}
 _COPY = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M9 9h11v11H9zM5 15H4V4h11v1"/></svg>'
 _EDIT = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 20h4L19 9l-4-4L4 16zM13 7l4 4"/></svg>'
 _DOTS = '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M5 12h.01M12 12h.01M19 12h.01" stroke-width="3"/></svg>'
