@@ -15,7 +15,7 @@ from localctx.models.choice.sizing import decoder_parameters, sizing_of, stored_
 from localctx.models.decoder.local_model import LocalModel
 from localctx.models.decoder.native_decoder import NativeDecoder, NativeWeights
 from localctx.models.decoder.transformers_model import TransformersModel, load_module, load_tokenizer, loading
-from localctx.models.files.block_file import BlockFile, read_blocks, source_files, write_blocks
+from localctx.models.files.block_file import BlockFile, Sources, read_blocks, source_files, write_blocks
 from localctx.models.files.config_limits import check_config
 from localctx.models.files.gguf_blocks import GgufBlocks
 from localctx.models.files.safetensors_files import check_headers, open_weights
@@ -52,7 +52,7 @@ def load_model(
     precision = pick_dtype(dtype, torch_device)
     refuse_weights(weights, torch_device, precision)
     bitsandbytes_options(weights, torch_device)  # raises early if bitsandbytes is not installed
-    packed = is_packed(weights, torch_device)
+    packed, sources = is_packed(weights, torch_device), source_files(folder)
     if threads:
         torch.set_num_threads(threads)
         set_threads(threads)
@@ -62,7 +62,7 @@ def load_model(
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
-                blocked, hashed = _native_weights(folder, config, tensors, weights)
+                blocked, hashed = _native_weights(folder, sources, config, tensors, weights)
             warmed.result()
             return NativeDecoder(
                 config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope
@@ -106,21 +106,21 @@ def _native_parts(
 
 
 def _native_weights(
-    folder: Path, config: DecoderConfig, tensors: Mapping[str, Tensor], stored: str
+    folder: Path, sources: Sources, config: DecoderConfig, tensors: Mapping[str, Tensor], stored: str
 ) -> tuple[NativeWeights, Mapping[str, str]]:
     """Returns the weights, and the content hashes of their files. Quantized weights of an installed model are made once
-    and kept in a file.
+    and kept in a file. ``sources`` is the state of the model's files before ``tensors`` were mapped.
     """
     quantized = stored != "full"
     if made := read_blocks(folder, stored) if quantized else None:
-        return NativeWeights(config, tensors, stored, made=made.blocks), made.hashes
-    sources, published = source_files(folder), GgufBlocks(folder if quantized else None)
+        return NativeWeights(config, tensors, stored, made=made), made.hashes
+    published = GgufBlocks(folder if quantized else None)
     with ThreadPoolExecutor(1) as pool:
         hashes = pool.submit(hash_weights, folder)
         weights = NativeWeights(config, tensors, stored, published)
     hashed = hashes.result() | published.hashes
     if quantized and source_kind(folder):
-        write_blocks(folder, stored, sources, BlockFile(weights.blocks, hashed))
+        write_blocks(folder, stored, sources, BlockFile(weights.blocks, weights.vectors, hashed))
     return weights, hashed
 
 

@@ -119,7 +119,7 @@
       if (plan && details) plan.open = true
     }).observe(status, { childList: true, subtree: true })
 
-  // A killed server: gradio's own message would lie over the page until it is loaded again.
+  // A killed server: gradio's own message would cover the page until the page is loaded again.
   const LOST = "localctx has stopped. Start it again, and this page goes on by itself. What you typed is kept."
   const tellLost = () => {
     const lost = [...document.querySelectorAll(".toast-body")].some((toast) => toast.innerText.includes("Connection to"))

@@ -80,11 +80,11 @@ class EverywhereReport:
 
 @dataclass
 class ComparedReport:
-    """The report on a question that compares documents. ``question`` was put to each of them. ``order`` is the value
-    asked for: lower, higher, earlier, later, shorter, longer or none. ``values`` are the answers, in the order of the
-    documents: ``state`` (said, missing or unsure), ``text``, ``value``, ``unit``, ``period`` and ``question``. ``best``
-    are the ids of the documents with the value asked for, empty without a verdict. ``persist`` is True if pages are
-    kept.
+    """The report on a question that compares documents. ``question`` was put to each of them; it is several questions
+    if several subjects are compared. ``order`` is the value asked for: lower, higher, earlier, later, shorter, longer
+    or none. ``values`` are the answers, in the order of the documents: ``state`` (said, missing or unsure), ``text``,
+    ``value``, ``unit``, ``period`` and ``question``. ``best`` are the ids of the documents with the value asked for,
+    empty without a verdict. ``persist`` is True if pages are kept.
     """
 
     question: str

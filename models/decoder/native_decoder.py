@@ -34,6 +34,7 @@ from localctx.models.decoder.forward_batch import ForwardBatch
 from localctx.models.decoder.local_model import LocalModel
 from localctx.models.decoder.native_adapter import DecoderChanges, layer_changes
 from localctx.models.decoder.rope import Angles, ModelRope, Positions, RopeLayout
+from localctx.models.files.block_file import BlockFile
 from localctx.models.files.gguf_blocks import GgufBlocks
 from localctx.models.files.safetensors_files import get_tensor
 from localctx.models.quantized.weight_formats import KINDS, OUTPUT_KIND
@@ -137,8 +138,8 @@ class NativeWeights:
 
     ``published`` holds the quantized matrices of the GGUF that the model was converted from. Those in the format
     ``stored`` are used unchanged. Matrices that a 4-bit GGUF stores with more bits use 8 bits. The embedding always has
-    full precision, the output layer at least 8 bits. Matrices in ``made`` are used unchanged (see ``block_file``).
-    ``blocks`` are all matrices by name. Raises ValueError for a missing tensor or a wrong shape.
+    full precision, the output layer at least 8 bits. Matrices and vectors in ``made`` are used unchanged. All of them
+    are in ``blocks`` and ``vectors``, by name. Raises ValueError for a missing tensor or a wrong shape.
     """
 
     def __init__(
@@ -147,11 +148,12 @@ class NativeWeights:
         tensors: Mapping[str, Tensor],
         stored: str = "full",
         published: GgufBlocks | None = None,
-        made: Mapping[str, Blocks] | None = None,
+        made: BlockFile | None = None,
     ) -> None:
         self.stored = stored
         self._config, self._tensors, self._published = config, tensors, published or GgufBlocks()
-        self.blocks = dict(made or {})
+        self.blocks = dict(made.blocks if made else {})
+        self.vectors = dict(made.vectors if made else {})
         hidden, vocabulary = config.hidden_size, config.vocab_size
         self.heads = config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads
         with _side_by_side() as pool:
@@ -250,7 +252,10 @@ class NativeWeights:
         return get_tensor(self._tensors, f"{name}.weight", outputs, inputs).detach()
 
     def _floats(self, name: str, size: int) -> np.ndarray:
-        return get_tensor(self._tensors, name, size).detach().float().clone().numpy()
+        made = self.vectors.get(name)
+        if made is None or made.shape != (size,):
+            made = self.vectors[name] = get_tensor(self._tensors, name, size).detach().float().clone().numpy()
+        return made
 
     def _key_bias(self, entry: EntryWeights) -> Tensor | None:
         dim = self._config.head_dim

@@ -30,12 +30,18 @@ Sources = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class BlockFile:
-    """The content of a file: the matrices by name, and the content hash of each file of the model that they were made
-    of, by file name.
+    """The content of a file: the matrices and the vectors (float32) by name, and the content hash of each file of the
+    model that they were made of, by file name.
     """
 
     blocks: Mapping[str, Blocks]
+    vectors: Mapping[str, np.ndarray]
     hashes: Mapping[str, str]
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays in the order of the file."""
+        return {**{name: matrix.codes for name, matrix in self.blocks.items()}, **self.vectors}
 
 
 def read_blocks(folder: Path, stored: str) -> BlockFile | None:
@@ -49,7 +55,7 @@ def read_blocks(folder: Path, stored: str) -> BlockFile | None:
             return None
         if header["blake3"] != _hash(about, [data]):
             return None
-        return BlockFile({name: _block(data, *entry) for name, entry in about["blocks"].items()}, about["hashes"])
+        return _content(about, data)
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
@@ -63,11 +69,15 @@ def write_blocks(folder: Path, stored: str, sources: Sources, content: BlockFile
     path = _path(folder, stored)
     partial = path.with_suffix(".partial")
     with suppress(OSError, Timeout), FileLock(path.with_suffix(".lock"), timeout=0):
-        if shutil.disk_usage(folder).free < _SPARE * sum(matrix.nbytes for matrix in content.blocks.values()):
+        partial.unlink(missing_ok=True)  # of a process that was killed
+        if shutil.disk_usage(folder).free < _SPARE * sum(array.nbytes for array in content.arrays.values()):
             return False
-        _write(partial, _header(sources, content), content.blocks)
-        partial.replace(path)
-        return True
+        try:
+            _write(partial, _header(sources, content), content)
+            partial.replace(path)
+            return True
+        finally:
+            partial.unlink(missing_ok=True)
     return False
 
 
@@ -85,27 +95,27 @@ def _path(folder: Path, stored: str) -> Path:
 def _header(sources: Sources, content: BlockFile) -> bytes:
     """Returns the header: a line of JSON, padded to whole memory pages."""
     entries, at = {}, 0
-    for name, matrix in content.blocks.items():
-        entries[name] = [matrix.kind, matrix.codes.shape, matrix.inputs, matrix.outputs, at]
-        at += _padded(matrix.nbytes)
-    about = {"version": VERSION, "sources": sources, "hashes": dict(content.hashes), "blocks": entries}
-    line = json.dumps({"blake3": _hash(about, _pieces(content.blocks)), "about": about}).encode()
+    for name, array in content.arrays.items():
+        entries[name] = [array.dtype.str, array.shape, at]
+        at += _padded(array.nbytes)
+    matrices = {name: [matrix.kind, matrix.inputs, matrix.outputs] for name, matrix in content.blocks.items()}
+    about = {"version": VERSION, "sources": sources, "hashes": dict(content.hashes), "arrays": entries}
+    about |= {"matrices": matrices}
+    line = json.dumps({"blake3": _hash(about, _pieces(content)), "about": about}).encode()
     return line.ljust(_padded(len(line) + 1) - 1) + b"\n"
 
 
-def _write(path: Path, header: bytes, blocks: Mapping[str, Blocks]) -> None:
+def _write(path: Path, header: bytes, content: BlockFile) -> None:
     with path.open("wb") as file:
         file.write(header)
-        for piece in _pieces(blocks):
+        for piece in _pieces(content):
             file.write(piece)
 
 
-def _pieces(blocks: Mapping[str, Blocks]) -> list[Any]:
-    """Returns the bytes after the header: each matrix, padded to whole memory pages."""
-    parts = (
-        (matrix.codes.reshape(-1).view(np.uint8), bytes(-matrix.nbytes % _ALIGNMENT)) for matrix in blocks.values()
-    )
-    return [piece for part in parts for piece in part]
+def _pieces(content: BlockFile) -> list[Any]:
+    """Returns the bytes after the header: each array, padded to whole memory pages."""
+    arrays = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in content.arrays.values()]
+    return [piece for some in arrays for piece in (some, bytes(-some.nbytes % _ALIGNMENT))]
 
 
 def _opened(path: Path) -> tuple[dict[str, Any], np.ndarray]:
@@ -115,9 +125,15 @@ def _opened(path: Path) -> tuple[dict[str, Any], np.ndarray]:
     return header, np.memmap(path, np.uint8, "c", start)
 
 
-def _block(data: np.ndarray, kind: int, shape: list[int], inputs: int, outputs: int, at: int) -> Blocks:
-    size = int(np.prod(shape))
-    return Blocks(kind, np.asarray(data[at : at + size]).reshape(shape), inputs, outputs)
+def _content(about: Mapping[str, Any], data: np.ndarray) -> BlockFile:
+    arrays = {name: _array(data, *entry) for name, entry in about["arrays"].items()}
+    matrices = {name: Blocks(kind, arrays.pop(name), *sizes) for name, (kind, *sizes) in about["matrices"].items()}
+    return BlockFile(matrices, arrays, about["hashes"])
+
+
+def _array(data: np.ndarray, dtype: str, shape: list[int], at: int) -> np.ndarray:
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.asarray(data[at : at + size]).view(dtype).reshape(shape)
 
 
 def _hash(about: Mapping[str, Any], pieces: list[Any]) -> str:

@@ -110,21 +110,27 @@ def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
 
     Raises ModelError if the child fails or times out.
     """
+    from localctx.kernels.llvm.processor import INSTRUCTIONS  # the child does not need it
 
     def trial() -> dict[str, Any]:
         sizes = json.loads(run_trial(__name__, [str(gguf.path), str(batch)], gguf))
         return {**sizes, "rearranges": can_rearrange(gguf)}
 
-    return record_trial(gguf, [batch, os.environ.get(NO_TRANSFORM, "")], folder, trial, _from_json)
+    how = [batch, os.environ.get(NO_TRANSFORM, ""), INSTRUCTIONS]
+    return record_trial(gguf, how, folder, trial, _from_json)
 
 
 def can_rearrange(gguf: GgufFile) -> bool:
     """Returns True if llama.cpp computes ``gguf`` with weights that it rearranges for this processor. A child process
     tries it, because llama.cpp (as of 0.3.36) crashes with some files on processors with AMX.
+
+    Raises ModelError if the child times out.
     """
     try:
         run_trial(__name__, [str(gguf.path)], gguf)
-    except ModelError:
+    except ModelError as e:
+        if isinstance(e.__cause__, subprocess.TimeoutExpired):
+            raise
         return False
     return True
 

@@ -25,10 +25,10 @@ def folder(tmp_path, tiny_model):
 
 @pytest.fixture
 def content():
-    """Three matrices; one does not fill its last block."""
+    """Three matrices, of which one does not fill its last block, and a vector."""
     weight = torch.randn(70, 64, generator=torch.Generator().manual_seed(0))
     blocks = {"a": int4_blocks(weight), "b": int8_blocks(weight), "c": exact_blocks(weight.bfloat16())}
-    return BlockFile(blocks, {"model.safetensors": "a hash"})
+    return BlockFile(blocks, {"d": np.arange(3, dtype=np.float32)}, {"model.safetensors": "a hash"})
 
 
 def written(folder, content):
@@ -44,6 +44,7 @@ def test_matrices_are_read_as_they_were_written(folder, content):
     for name, matrix in content.blocks.items():
         assert found.blocks[name]._replace(codes=0) == matrix._replace(codes=0)
         np.testing.assert_array_equal(found.blocks[name].codes, matrix.codes)
+    np.testing.assert_array_equal(found.vectors["d"], content.vectors["d"])
     assert {type(matrix.codes) for matrix in found.blocks.values()} == {np.ndarray}  # kernels know no other type
     assert read_blocks(folder, "int8") is None
     assert not list(folder.glob("*.partial"))
@@ -75,6 +76,19 @@ def test_blocks_of_another_version_are_not_read(folder, content, monkeypatch):
     assert read_blocks(folder, "int4") is None
 
 
+def test_what_an_interrupted_process_left_is_removed(folder, content, monkeypatch):
+    (folder / "blocks-int4.partial").write_bytes(b"half")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(block_file, "_pieces", full)
+        assert not write_blocks(folder, "int4", source_files(folder), content)
+    assert not list(folder.glob("*.partial"))
+    written(folder, content)
+
+
 def test_without_room_nothing_is_written(folder, content, monkeypatch):
     monkeypatch.setattr(block_file.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
     assert not write_blocks(folder, "int4", source_files(folder), content)
@@ -84,7 +98,8 @@ def test_without_room_nothing_is_written(folder, content, monkeypatch):
 @pytest.mark.parametrize("stored", ["int8", "int4"])
 def test_a_model_that_is_loaded_again_is_the_same_and_maps_its_weights(folder, monkeypatch, stored):
     first = load_model(folder, "m", "cpu", "f32", weights=stored)
-    monkeypatch.setattr(native_decoder, "grouped_blocks", lambda _: pytest.fail("blocks are made again"))
+    for name in ("grouped_blocks", "get_tensor"):
+        monkeypatch.setattr(native_decoder, name, lambda *_: pytest.fail("the model's own files are read again"))
     second = load_model(folder, "m", "cpu", "f32", weights=stored)
     assert (second.fingerprint("int8"), second.nbytes) == (first.fingerprint("int8"), first.nbytes)
     for name, matrix in first._weights.blocks.items():

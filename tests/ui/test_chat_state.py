@@ -84,7 +84,7 @@ def test_the_reason_why_a_file_cannot_be_read_is_told_once(tab):
     tab.ask("Who fishes?")
     tab.answer()
     assert reason not in tab.page.locator("body").inner_text()
-    assert "Left out" not in tab.page.locator("body").inner_text()
+    assert "Skipped" not in tab.page.locator("body").inner_text()
 
 
 # Sources

@@ -153,10 +153,11 @@ def test_a_verdict_is_given_only_where_it_is_safe(open_session, script, leases, 
         assert report_of(opened, question, leases(*texts))["answer"] == answer
 
 
-def test_documents_that_all_say_nothing_leave_the_question_unanswered(open_session, script, leases):
+@pytest.mark.parametrize("question", [WHICH, "Which lease has the lower rent?", "What is the rent?"])
+def test_documents_that_all_say_nothing_leave_the_question_unanswered(open_session, script, leases, question):
     script({"a.txt": "", "b.txt": ""})
     with open_session() as opened:
-        report = report_of(opened, WHICH, leases(A, B))
+        report = report_of(opened, question, leases(A, B))
     assert (report["stopped"], report["citations"]) == ("unanswered", [])
     assert report["answer"] == "a.txt does not say it.\nb.txt does not say it."
 

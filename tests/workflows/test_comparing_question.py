@@ -193,6 +193,12 @@ def test_a_plain_question_about_a_known_subject_is_implied_for_each_document(que
     assert (asked.implied, asked.order, asked.named) == (True, "none", 0)
 
 
+def test_a_plain_question_is_asked_in_the_words_of_the_user():
+    asked = comparing_question("What is the annual rent? ", 2)
+    assert asked.plain_in("en") == "What is the annual rent?"
+    assert asked.plain_in("de") == "Wie hoch ist die Miete?"
+
+
 @pytest.mark.parametrize(
     ("question", "nouns"),
     [

@@ -2,6 +2,8 @@
 treated as a comparison.
 """
 
+from dataclasses import replace
+
 from localctx.workflows.comparing.chinese import CHINESE
 from localctx.workflows.comparing.english import ENGLISH
 from localctx.workflows.comparing.french import FRENCH
@@ -25,4 +27,5 @@ def comparing_question(question: str, documents: int) -> ComparingQuestion | Non
     if not FEWEST <= documents <= MOST or len(question) > _MOST_CHARACTERS:
         return None
     words = " ".join(question.translate(_PLAIN).strip(_AROUND).split())
-    return next((asked for rules in LANGUAGES if (asked := rules.read(words, documents))), None)
+    asked = next((asked for rules in LANGUAGES if (asked := rules.read(words, documents))), None)
+    return replace(asked, plain=question.strip()) if asked and asked.implied else asked

@@ -36,9 +36,9 @@ class ComparingQuestion:
 
     The answers must be about ``subject``. ``order`` says which value wins, such as ``lower``, and ``language`` is the
     question's language (ISO 639-1). ``named`` is the number of documents that the question names (0: none). A question
-    that is ``implied`` does not compare by its words ("what is the deposit"): it is asked about each document only if
-    several are about its subject. ``others`` are further questions, if documents are compared in several subjects, and
-    ``noun`` names the subject as the question does.
+    that is ``implied`` does not compare by its words ("what is the deposit"): it is asked as it is, about each
+    document, only if several are about its subject. ``others`` are further questions, if documents are compared in
+    several subjects, and ``noun`` names the subject as the question does.
     """
 
     language: str

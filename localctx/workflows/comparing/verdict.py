@@ -24,7 +24,7 @@ def compared_values(asked: ComparingQuestion, values: Sequence[DocumentValue]) -
     two"), and so many gave a value, these are compared; else all are.
     """
     given = [value for value in values if value.state != "missing"]
-    return given if len(given) == asked.named else values
+    return given if asked.named and len(given) == asked.named else values
 
 
 def winners(order: Order, values: Sequence[DocumentValue]) -> list[DocumentValue]:
