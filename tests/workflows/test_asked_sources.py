@@ -6,10 +6,11 @@ import pytest
 from ask_in_process import session
 
 from localctx.engine.events import Done, Note
+from localctx.errors import ChatError
 from localctx.store.chats import SUMMARY, Message
 from localctx.ui.answers.answer_card import CardContext, card
 from localctx.workflows.chat.asked_sources import AskedSources
-from localctx.workflows.chat.chat_history import messages_about
+from localctx.workflows.chat.chat_history import history, messages_about
 
 A, B = AskedSources({"a": "a.txt"}), AskedSources({"b": "b.txt"})
 BOTH = AskedSources({"a": "a.txt", "b": "b.txt"})
@@ -46,6 +47,11 @@ def test_a_summary_counts_by_its_sources_or_by_what_it_stands_for():
     assert left(talk(A, None, B, roles="as"), B) == ["2"]
     assert left(talk(A, B, B, roles="as"), B) == ["1", "2"]
     assert left(talk(B, None, B, roles="as"), B) == ["0", "1", "2"]
+
+
+def test_a_summary_replaces_only_answers_about_its_sources():
+    exchanges = history(messages_about(talk(A, B, BOTH, B, A, roles="aaas"), BOTH))
+    assert [answer for _, answer in exchanges] == ["answer 0", "answer 2", "answer 3", "answer 4"]
 
 
 def test_an_answer_of_an_older_version_counts_by_its_citations():
@@ -110,15 +116,14 @@ def test_what_an_unticked_document_said_is_not_in_the_prompt(s, tmp_path):
     assert [list(one.documents) for one in sources] == [[a], [b], [a, b]]
 
 
-def test_a_summary_of_a_chat_leaves_out_what_unticked_documents_said(s, tmp_path):
+def test_a_summary_of_a_chat_rests_on_its_ticked_documents(s, tmp_path):
     file = tmp_path / "report.txt"
     file.write_text("Herons fish here.\n" * 9)
     chat = s.workflows.chats.start([str(file)]).id
     asked(s, chat, "Who fishes?")
     document = s.store.chats.get(chat).documents[0].id
-    rests_on = []
-    for documents in ([document], []):
-        s.store.chats.set_documents(chat, documents)
+    list(s.run(s.workflows.chats.summarize(chat)))
+    assert AskedSources.from_stats(s.store.chats.messages(chat)[-1].stats).documents == {document: "report.txt"}
+    s.store.chats.set_documents(chat, [])
+    with pytest.raises(ChatError, match="no answer of this chat is about the ticked documents"):
         list(s.run(s.workflows.chats.summarize(chat)))
-        rests_on.append(AskedSources.from_stats(s.store.chats.messages(chat)[-1].stats).documents)
-    assert rests_on == [{document: "report.txt"}, {}]

@@ -192,6 +192,8 @@ class ChatWorkflow:
         self._runtime.load()
         messages, asked = answered(self._chats.messages(chat)), AskedSources.of(self._chats.get(chat))
         exchanges = history(messages_about(messages, asked))
+        if not exchanges:
+            raise ChatError("no answer of this chat is about the ticked documents", "tick the documents first")
         while True:
             try:
                 transcript = "\n\n".join(f"{question}\n{answer}" for question, answer in exchanges)

@@ -84,15 +84,22 @@ def _without(messages: Sequence[Message], is_out: Callable[[str, Message], bool 
 def history(messages: Sequence[Message], about_documents: bool = False) -> list[Exchange]:
     """Returns the earlier questions and answers of a branch that the prompt includes, as pairs.
 
-    A summary replaces everything before it. In a chat ``about_documents``, small talk is left out, because it was
-    answered without the documents.
+    A summary replaces the answers before it, except those about sources that were not ticked when it was made. In a
+    chat ``about_documents``, small talk is left out, because it was answered without the documents.
     """
-    exchanges, question = list[Exchange](), ""
+    exchanges, question = list[tuple[str, Message]](), ""
     for message in messages:
         if message.role == "user":
             question = message.text
         elif message.role == SUMMARY:
-            exchanges = [(SUMMARIZE_CHAT, message.text)]
+            exchanges = [*_not_in(message, exchanges), (SUMMARIZE_CHAT, message)]
         elif not (about_documents and is_small_talk(question)):
-            exchanges.append((question, message.text))
-    return exchanges
+            exchanges.append((question, message))
+    return [(question, message.text) for question, message in exchanges]
+
+
+def _not_in(summary: Message, exchanges: Sequence[tuple[str, Message]]) -> list[tuple[str, Message]]:
+    """Returns the exchanges about sources that the ``summary`` is not about. If that is unknown, returns none."""
+    covered = AskedSources.from_stats(summary.stats)
+    asked = [(AskedSources.from_stats(message.stats), question, message) for question, message in exchanges]
+    return [(question, message) for its, question, message in asked if covered and its and not covered.includes(its)]
