@@ -76,6 +76,15 @@ def test_a_question_with_a_word_that_is_not_used_is_said_not_to_be_computed(open
     assert (report["mode"], report["stopped"], report["citations"]) == ("table", "unanswered", [])
 
 
+def test_a_question_that_is_not_computed_is_put_to_the_other_documents(open_session, rents, tmp_path):
+    lease = tmp_path / "lease.txt"
+    lease.write_text("The tenant must pay for small repairs up to a maximum amount of 120 crowns.")
+    with open_session() as opened:
+        _, report = asked(opened, "What is the maximum amount the tenant must pay for repairs?", rents, lease)
+    assert report["mode"] != "table"
+    assert "I did not compute this" not in report["answer"]
+
+
 def test_a_question_about_one_row_is_answered_from_passages(open_session, rents):
     with open_session() as opened:
         _, report = asked(opened, "What is the best thing that Tenant 7 has?", rents)

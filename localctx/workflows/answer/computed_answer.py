@@ -59,7 +59,7 @@ class TableWorkflow:
 
         Returns None if the question asks for no computation, if not exactly one document has a table, or if there are
         several possible queries and the model cannot choose among them. If the question computes over all rows but has
-        words that no query uses, the answer says so.
+        words that no query uses, the answer says so; if there are other documents, returns None, as they may answer.
         """
         if self._runtime.settings.mode != "auto" or not conversation.is_free or not wanted(question).computes:
             return None
@@ -68,7 +68,7 @@ class TableWorkflow:
             return None
         table = likeliest_table(tables, question)
         possible = queries(table, question)
-        if not possible and not why_not_computed(table, question):
+        if not possible and (len(found) < len(documents or ()) or not why_not_computed(table, question)):
             return None
         if len(possible) > 1 and self._builder.model.engine != "torch":
             return None
