@@ -22,6 +22,11 @@ def written(header: str, yes: str, no: str) -> str:
     return "\n".join([header, *rows])
 
 
+PRODUCTS = "product,class,size,gender,price,delivered\n" + "".join(
+    f"P{i:02},{'ABC'[i % 3]},{('S', 'M', 'L', 'XL')[i % 4]},{'FM'[i * 7 // 2 % 2]},{5 + i * 3 % 17},"
+    f"{2023 + i % 3}-{1 + i % 12:02}-{1 + i % 28:02}\n"
+    for i in range(30)
+)
 RECHNUNGEN = written("Rechnung,Kunde,Betrag,Bezahlt", "ja", "nein")
 FACTURES = written("facture,client,montant,payée", "oui", "non")
 FAPIAO = written("发票号,客户,金额,是否付款", "是", "否")
@@ -79,6 +84,14 @@ def test_a_column_of_yes_and_no_is_a_condition_by_its_name(tmp_path, text, quest
         "How many invoices are dated March and April?",
         "How many invoices have a net amount above the average net amount?",
         "How many paid and unpaid invoices are there?",
+        "How many invoices are unpaid or from Oslo or Lyon?",
+        "How many invoices are from Oslo or Lyon or unpaid?",
+        "How many invoices are from Oslo and paid or from Lyon?",
+        "How many more invoices are from Oslo than Lyon?",
+        "How many more invoices are from Oslo or Lyon?",
+        "How many fewer unpaid invoices are from Oslo?",
+        "Which city has more invoices than Oslo?",
+        "Which city has more invoices?",
         "How many of the invoices were paid in March?",
         "What is the highest and lowest net amount?",
         "Who is the best customer?",
@@ -137,3 +150,95 @@ def test_yes_and_no_beside_empty_cells_do_not_say_what_is_not_paid(tmp_path):
     table = table_of(tmp_path / "a.csv", "invoice,amount,paid\nA,1,yes\nB,2,no\nC,3,\n")
     assert queries(table, "How many invoices are not paid?") == []
     assert queries(table, "How many invoices are paid?") == ["SELECT COUNT(*) FROM t WHERE \"paid\" = 'yes'"]
+
+
+@pytest.mark.parametrize(
+    ("question", "where"),
+    [
+        ("How many products are in class B?", "\"class\" = 'B'"),
+        ("How many products are class b?", "\"class\" = 'B'"),
+        ("How many products are of class A or class C?", "\"class\" IN ('A', 'C')"),
+        ("How many products are in class A, B or C?", "\"class\" IN ('A', 'B', 'C')"),
+        ("How many products are size M?", "\"size\" = 'M'"),
+        ("How many products have size S or XL?", "\"size\" IN ('XL', 'S')"),
+        ("How many products have gender F?", "\"gender\" = 'F'"),
+        ("How many size M products of gender M are there?", "\"size\" = 'M' AND \"gender\" = 'M'"),
+        ("How many B products are there?", "\"class\" = 'B'"),
+        ("How many products have a price over 9?", '"price" > 9'),
+        ("How many products of class B have a price over 9?", '"class" = \'B\' AND "price" > 9'),
+    ],
+)
+def test_a_letter_is_a_value_beside_its_column_or_as_a_capital(tmp_path, question, where):
+    assert queries(table_of(tmp_path / "a.csv", PRODUCTS), question) == [f"SELECT COUNT(*) FROM t WHERE {where}"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many products are M?",  # a size and a gender
+        "How many products are in class D?",
+        "How many products are in class a?",
+        "How many products are b?",
+        "How many products are A or M?",
+        "How many products are size s?",
+    ],
+)
+def test_a_letter_that_may_be_a_value_is_not_left_out(tmp_path, question):
+    assert queries(table_of(tmp_path / "a.csv", PRODUCTS), question) == []
+
+
+def test_a_letter_with_a_sign_is_a_value_of_its_own(tmp_path):
+    table = table_of(
+        tmp_path / "a.csv", "name,grade\n" + "".join(f"N{i},{('A', 'A+', 'B')[i % 3]}\n" for i in range(9))
+    )
+    assert queries(table, "How many names have grade A+?") == ["SELECT COUNT(*) FROM t WHERE \"grade\" = 'A+'"]
+    assert queries(table, "How many names have grade A?") == ["SELECT COUNT(*) FROM t WHERE \"grade\" = 'A'"]
+    assert queries(table, "How many names have grade B-?") == []
+
+
+@pytest.mark.parametrize(
+    ("question", "where"),
+    [
+        ("How many products were delivered before March 2025?", "\"delivered\" < '2025-03-01'"),
+        ("How many products were delivered after March 2025?", "\"delivered\" > '2025-03-31'"),
+        ("How many products were delivered since March 2025?", "\"delivered\" >= '2025-03-01'"),
+        ("How many products were delivered in March 2025?", "\"delivered\" LIKE '2025-03-%'"),
+        ("How many products were delivered since 2024?", "\"delivered\" >= '2024-01-01'"),
+        ("How many products were delivered after 2024?", "\"delivered\" > '2024-12-31'"),
+        ("How many products were delivered earlier than 2024?", "\"delivered\" < '2024-01-01'"),
+        ("How many products with a price over 9 in March 2025?", '"price" > 9 AND "delivered" LIKE \'2025-03-%\''),
+        ("How many products with a price over 9 in 2025?", '"price" > 9 AND "delivered" LIKE \'2025-%\''),
+        ("How many products with a price under 9 since 2025?", '"price" < 9 AND "delivered" >= \'2025-01-01\''),
+        ("How many products with a price over 9 on 2024-05-05?", '"price" > 9 AND "delivered" = \'2024-05-05\''),
+    ],
+)
+def test_a_comparison_belongs_to_the_date_after_it(tmp_path, question, where):
+    assert queries(table_of(tmp_path / "a.csv", PRODUCTS), question) == [f"SELECT COUNT(*) FROM t WHERE {where}"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many products were delivered until March 2025?",
+        "How many products were delivered through March 2025?",
+        "How many products were delivered by March 2025?",
+        "How many products were delivered after May?",
+        "How many products were delivered since March?",
+        "How many products were delivered from March to May 2025?",
+        "How many products were delivered between March and May 2025?",
+        "How many products were delivered after the 1st of March 2025?",
+        "How many products were delivered on 1st March 2025?",
+        "How many products were delivered until 2024?",
+        "How many products were delivered between 2024-01-01 and 2024-06-01?",
+        "How many products were delivered from 2024-01-01 on?",
+        "How many products were delivered in March 2025 or later?",
+    ],
+)
+def test_a_span_of_time_that_no_query_states_exactly_is_not_computed(tmp_path, question):
+    assert queries(table_of(tmp_path / "a.csv", PRODUCTS), question) == []
+
+
+def test_years_in_columns_are_compared_from_the_year_that_is_named(tmp_path):
+    table = table_of(tmp_path / "a.csv", "boat,built\n" + "".join(f"B{i},{1990 + i * 7 % 30}\n" for i in range(20)))
+    assert queries(table, "How many boats were built since 2000?") == ['SELECT COUNT(*) FROM t WHERE "built" >= 2000']
+    assert queries(table, "How many boats were built until 2000?") == []

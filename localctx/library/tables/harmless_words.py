@@ -43,7 +43,8 @@ NO_VALUES |= {"✗", "✘", "☐", "-", "–"}  # noqa: RUF001
 
 _SELECTING = _set(
     "other another same only except but either neither nor still yet again once further first finally without if just "
-    "own alone be will would must should shall can could may might wird werden muss darf"
+    "own alone more fewer less than until till through be will would must should shall can could may might "
+    "wird werden muss darf"
 )
 _OF_ANY_TABLE = _set(
     "please tell show give list find name calculate compute count determine exist exists existing get s t "
@@ -100,5 +101,5 @@ SIGNS_BETWEEN = re.compile(
 
 
 def is_harmless(word: str) -> bool:
-    """Returns True if a word in lower case is never a condition and names no column."""
+    """Returns True if a word in lower case is no condition and names no column. A letter may be a value."""
     return len(word) == 1 or word in HARMLESS or word in DISTINCT

@@ -18,13 +18,14 @@ _WORDS = {
     ),
     "over": (
         r"over(?! the (?:last|past|next|first))|above|exceed\w*|after|since|more than|"
-        r"(?!fewer|lower|short|small|young|cheap)\w+er than|"
+        r"(?!fewer|lower|short|small|young|cheap|earli|light|slow|narrow|near|thinn)\w+er than|"
         r"mehr als|über|(?!klein|kürz|niedrig|günstig|jüng)\w+er als|nach dem|(?<!le )plus de|supérieure?s? à|"
         r"más de|superior(?:es)? a|più di|oltre|mais de|meer dan|więcej niż|powyżej|больше|более|свыше|mer än|"
         r"över|超过|大于|超過|以上|초과|이상"
     ),
     "under": (
-        r"less than|under|below|before|(?:few|low|short|small|young|cheap)er than|weniger als|unter|vor dem|"
+        r"less than|under|below|before|(?:few|low|short|small|young|cheap|earli|light|slow|narrow|near|thinn)er than|"
+        r"weniger als|unter|vor dem|"
         r"(?:klein|kürz|niedrig|günstig|jüng)er als|(?<!le )moins de|inférieure?s? à|menos de|"
         r"inferior(?:es)? a|meno di|minder dan|mniej niż|poniżej|меньше|менее|mindre än|低于|小于|少于|以下|"
         r"未満|미만|이하"
@@ -79,6 +80,11 @@ _COMPARE = {"over or equal", "under or equal", "over", "under"}
 _ENDS = ("vague", "max", "min")
 _COUNTED = 3  # words
 _SPACELESS = re.compile(f"[{SIGNS}]")
+_MORE = re.compile(
+    r"(?<=how many )(?:more|fewer|less)\b(?! than)|(?<=how much )(?:more|less)\b(?! than)|"
+    r"\b(?:plus|moins|más|menos|più|meno|mais)\b(?! de \d)(?=.*\b(?:que|qu|che)\b)",
+    re.IGNORECASE,
+)
 _SAY_LITTLE = {"group", "between", "most"}
 
 
@@ -130,9 +136,15 @@ def without_operations(question: str) -> str:
     return question
 
 
-def ends_of_comparisons(question: str) -> list[int]:
-    """Returns the positions in ``question`` after words that compare, such as "more than" and "under"."""
-    return [match.end() for kind in _COMPARE for match in _PATTERNS[kind].finditer(question)]
+def comparisons(question: str) -> list[tuple[str, tuple[int, int]]]:
+    """Returns the kinds and places of the words in ``question`` that compare, such as "more than" and "under"."""
+    kinds = (kind for kind in _PATTERNS if kind in _COMPARE)
+    return [(kind, match.span()) for kind in kinds for match in _PATTERNS[kind].finditer(question)]
+
+
+def comparatives(question: str) -> list[str]:
+    """Returns the words that ask for the difference of two counts, as in "how many more"."""
+    return [match.group() for match in _MORE.finditer(question)]
 
 
 def vague_words(question: str) -> list[str]:

@@ -6,29 +6,26 @@ from itertools import product, takewhile
 
 from localctx.library.parsers.sheets.cells import plain_number
 from localctx.library.parsers.sheets.values import column_of
-from localctx.library.tables.question_words import Computation
+from localctx.library.tables.question_words import wanted
 from localctx.library.tables.table import DataTable
-from localctx.library.tables.table_question import TableQuestion, holds_years, mentions, quoted, values_of
+from localctx.library.tables.table_dates import SIGNS_OF_KINDS, conditions_by_dates, without_dates
+from localctx.library.tables.table_letters import places_of_letters
+from localctx.library.tables.table_question import TableQuestion, mentions, quoted, values_of
 from localctx.library.tables.yes_no_columns import is_yes_no, named_conditions
 
 _MAX_DISTINCT = 20_000  # values of a column that are looked for in a question
 _NUMBER = re.compile(r"(?<![\w.,])[-\u2212]?\d[\d.,'\u2019\u00a0]*(?!\w)")
-_YEAR = re.compile(r"(?<![\d.,])(?:19|20)\d\d(?!\d|%|[.,]\d)")
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
 
 
 def conditions(asked: TableQuestion) -> list[str]:
     """Returns the SQL ``WHERE`` clauses that may select the rows that the question means; ``""`` selects all rows.
 
-    They are all combinations of the values (``named_values``), numbers (``_compared``) and days (``_days``) that are
+    They are all combinations of the values (``named_values``), numbers (``_compared``) and days that are
     found in the question, with the conditions that it sets by names of columns.
     """
     named = [[condition.condition] for condition in named_conditions(asked)]
-    parts = [*named_values(asked), *named, *_compared(asked), *_days(asked)]
+    parts = [*named_values(asked), *named, *_compared(asked), *conditions_by_dates(asked)]
     chosen = (" AND ".join(filter(None, one)) for one in product(*parts))
     return [f" WHERE {condition}" if condition else "" for condition in dict.fromkeys(chosen)]
 
@@ -55,6 +52,9 @@ def named_values(asked: TableQuestion) -> Iterator[list[str]]:
             columns.setdefault(name, []).extend(values)
         else:
             yield [f"{quoted(name)} IN ({', '.join(map(_text, values))})" for name, values in found[key].items()]
+    for name in named:
+        if letters := places_of_letters(asked, name):
+            columns.setdefault(name, []).extend(letters)
     for name, values in columns.items():
         texts = ", ".join(map(_text, values))
         yield [f"{quoted(name)} = {texts}" if len(values) == 1 else f"{quoted(name)} IN ({texts})"]
@@ -66,20 +66,21 @@ def _compared(asked: TableQuestion) -> Iterator[list[str]]:
     With words such as "more than", columns are compared with the number. Otherwise a named column must have the number
     as a value.
     """
-    kinds, numbers = asked.wanted.kinds, [n for n in numbers_in(asked.question) if not _is_year(asked, n)]
-    if not kinds & {"over", "under", "over or equal", "under or equal", "between"}:
+    rest = without_dates(asked)
+    kinds, numbers = wanted(rest).kinds, numbers_in(rest)
+    if not kinds & {*SIGNS_OF_KINDS, "between"}:
         yield from ([] if kinds & {"max", "min"} else filter(None, (_equal(asked, number) for number in numbers)))
         return
     if not numbers:
         return
-    after = re.split(r"\d[\d.,]*", asked.question)[-1]
+    after = re.split(r"\d[\d.,]*", rest)[-1]
     names = [n for n in asked.measures if after.strip(" ?.") and mentions(after, n)] or asked.measures
     names = [n for n in names if any(_divides(asked.table, n, number) for number in numbers)] or names
     if "between" in kinds and len(numbers) > 1:
         low, high = sorted(numbers[:2], key=float)
         yield [f"{quoted(name)} BETWEEN {low} AND {high}" for name in names]
     else:
-        yield [f"{quoted(name)} {_sign(asked.wanted)} {numbers[0]}" for name in names]
+        yield [f"{quoted(name)} {_sign(kinds)} {numbers[0]}" for name in names]
 
 
 def _equal(asked: TableQuestion, number: str) -> list[str]:
@@ -97,33 +98,9 @@ def _divides(table: DataTable, name: str, number: str) -> bool:
     return bool(values) and min(values) <= float(number) <= max(values)
 
 
-def _days(asked: TableQuestion) -> Iterator[list[str]]:
-    """Yields a list of alternative conditions for the days, months and years of the question, by day column.
-
-    If the table has no day columns, a year is compared with columns of years.
-    """
-    names = asked.columns("day")
-    years = _YEAR.findall(asked.question)
-    months = [i for i, month in enumerate(MONTHS, 1) if re.search(rf"\b{month}\b", asked.question, re.IGNORECASE)]
-    day = _ISO_DAY.search(asked.question)
-    if names and day:
-        yield [f"{quoted(name)} {_sign(asked.wanted)} '{day.group()}'" for name in names]
-    elif names and years and not months and _sign(asked.wanted) != "=":
-        edge = f"'{years[0]}-12-31'" if ">" in _sign(asked.wanted) else f"'{years[0]}-01-01'"
-        yield [f"{quoted(name)} {_sign(asked.wanted)} {edge}" for name in names]
-    elif names and (years or months):
-        like = f"{years[0] if years else '%'}-{f'{months[0]:02}-%' if months else '%'}"
-        yield [f"{quoted(name)} LIKE '{like}'" for name in names]
-    elif years and (numbers := [n for n in asked.table.names if holds_years(asked.table, n)]):
-        yield [f"{quoted(name)} {_sign(asked.wanted)} {years[0]}" for name in numbers]
-
-
-def _sign(asked: Computation) -> str:
-    """Returns the SQL comparison that the question's words mean, or ``=``. "At least" is tested before "more than"."""
-    for kind, sign in (("over or equal", ">="), ("under or equal", "<="), ("over", ">"), ("under", "<")):
-        if kind in asked.kinds:
-            return sign
-    return "="
+def _sign(kinds: frozenset[str]) -> str:
+    """Returns the SQL comparison that the kinds of a computation mean, or ``=``."""
+    return next((sign for kind, sign in SIGNS_OF_KINDS.items() if kind in kinds), "=")
 
 
 def numbers_in(question: str) -> list[str]:
@@ -133,15 +110,10 @@ def numbers_in(question: str) -> list[str]:
     return [plain_number(value) for value in values if isinstance(value, float)]
 
 
-def _is_year(asked: TableQuestion, number: str) -> bool:
-    has_days = any(asked.table.columns[n].kind == "day" or holds_years(asked.table, n) for n in asked.table.names)
-    return bool(has_days and _YEAR.fullmatch(number))
-
-
 def place_of_value(asked: TableQuestion, value: str) -> tuple[int, int] | None:
     """Returns the characters of the question that name a value, or None if it does not.
 
-    Words that say what to compute, such as "total", do not count.
+    Words that say what to compute, such as "total", do not count, nor do values of one letter (``places_of_letters``).
     """
     words = re.findall(r"\w+", value.casefold())
     if len("".join(words)) < 2 or value.casefold() in asked.wanted.words.casefold().split():

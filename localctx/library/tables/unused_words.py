@@ -3,7 +3,7 @@ that its result would be wrong: of "How many invoices are overdue?", it would co
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 
@@ -17,8 +17,10 @@ from localctx.library.tables.harmless_words import (
     SIGNS_BETWEEN,
     is_harmless,
 )
-from localctx.library.tables.question_words import ends_of_comparisons, vague_words, without_operations
-from localctx.library.tables.table_conditions import MONTHS, place_of_value
+from localctx.library.tables.question_words import comparatives, comparisons, vague_words, without_operations
+from localctx.library.tables.table_conditions import place_of_value
+from localctx.library.tables.table_dates import MONTHS
+from localctx.library.tables.table_letters import is_harmless_letter, places_of_letters
 from localctx.library.tables.table_question import (
     QuestionWord,
     TableQuestion,
@@ -31,6 +33,7 @@ from localctx.library.tables.yes_no_columns import NamedCondition, is_yes_no, na
 from localctx.store.search_words import SIGNS
 
 _QUOTED = re.compile(r"""\"(?:[^"]|"")*"|'((?:[^']|'')*)'""")
+_IN = re.compile(r"""\"((?:[^"]|"")*)" IN (\((?:'(?:[^']|'')*'(?:, )?)+\))""")
 _SPACELESS = re.compile(f"[{SIGNS}]")
 
 
@@ -63,6 +66,11 @@ class UnusedWords:
         return list(named_conditions(self.asked))
 
     @cached_property
+    def letters(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """The values of one letter that the question names, by column, with their places in the question."""
+        return {name: places_of_letters(self.asked, name) for name in self.asked.table.names}
+
+    @cached_property
     def left(self) -> list[QuestionWord]:
         """The words of the question that do not say what to compute."""
         rest = HOW.sub(lambda how: " " * len(how.group()), without_operations(self.asked.question))
@@ -82,13 +90,16 @@ class _QueryWords:
     def __init__(self, words: UnusedWords, query: str) -> None:
         self._words, self._asked, self._query = words, words.asked, query
         self._left = words.left
-        self._spans = [*self._named(), *self._values(), *self._months()]
+        self._spans = [*self._named(), *self._values(query), *self._months()]
+        for name in self._columns:
+            self._spans += [place for value, place in words.letters[name].items() if f"'{value}'" in query]
 
     def unused(self) -> Iterator[str]:
         """Yields the words of the question that the query does not use."""
         if not re.search(r"[<>]|BETWEEN", _QUOTED.sub("", self._query)):
             yield from (self._asked.question[:end].split()[-1] for end in self._comparisons())
         yield from (vague for vague in vague_words(self._asked.question) if not self._is_measured(vague.casefold()))
+        yield from comparatives(self._asked.question)
         yield from self._dated()
         for at, word in enumerate(self._left):
             if _SPACELESS.search(word.text):
@@ -106,8 +117,9 @@ class _QueryWords:
             if named.condition in self._query:
                 yield from named.spans
 
-    def _values(self) -> Iterator[tuple[int, int]]:
-        for value in _QUOTED.findall(self._query):
+    def _values(self, sql: str) -> Iterator[tuple[int, int]]:
+        """Yields the places in the question of the values in a part of the query."""
+        for value in _QUOTED.findall(sql):
             if value and (place := place_of_value(self._asked, value.replace("''", "'"))):
                 yield place
 
@@ -129,7 +141,7 @@ class _QueryWords:
 
     def _comparisons(self) -> Iterator[int]:
         """Yields the ends of words that compare with nothing, unlike the word in "under the flag of Malta"."""
-        for end in ends_of_comparisons(self._asked.question):
+        for _, (_, end) in comparisons(self._asked.question):
             after = (word for word in self._asked.words if word.span[0] >= end and word.text not in HARMLESS)
             compared = next(after, None)
             if not compared or compared not in self._left or not self._is_used(compared):
@@ -137,20 +149,41 @@ class _QueryWords:
 
     def _is_used(self, word: QuestionWord) -> bool:
         """Returns True if a word names a value, a condition or a column of the query, or is one of its numbers."""
-        if word.text[0].isdigit() or any(start <= word.span[0] < end for start, end in self._spans):
+        if word.text.isdecimal() or _is_in(word, self._spans):
             return True
         return any(means_column(word.text, name) for name in self._columns)
 
     def _selects_nothing(self, at: int, word: QuestionWord) -> bool:
         if word.text in OR:
-            return " IN (" in self._query
+            return self._joins_values(at)
         if word.text in DISTINCT:
             return "DISTINCT" in self._query or "GROUP BY" in self._query
-        if len(word.text) == 1 or word.text in HARMLESS or self._means_rows(word):
+        if len(word.text) == 1:
+            return is_harmless_letter(self._asked, self._asked.words.index(word))
+        if word.text in HARMLESS or self._means_rows(word):
             return True
         if word.text in CURRENCIES:
             return at > 0 and self._left[at - 1].text[-1].isdigit()
         return word.text in LINKING and self._is_beside_used(at)
+
+    def _joins_values(self, at: int) -> bool:
+        """Returns True if the next words before and after "or" that say something are values of the same column."""
+        for name, texts in _IN.findall(self._query):
+            letters = self._words.letters[name.replace('""', '"')].items()
+            places = [*self._values(texts), *(place for value, place in letters if f"'{value}'" in texts)]
+            sides = (self._left[at + 1 :], reversed(self._left[:at]))
+            beside = (self._next_telling(side, name) for side in sides)
+            if all(word is not None and _is_in(word, places) for word in beside):
+                return True
+        return False
+
+    def _next_telling(self, words: Iterable[QuestionWord], name: str) -> QuestionWord | None:
+        """Returns the first word that is used by the query, or that says something but not the column's name."""
+        for word in words:
+            says = word.text not in HARMLESS | LINKING | OR and not means_column(word.text, name)
+            if says or _is_in(word, self._spans):
+                return word
+        return None
 
     def _means_rows(self, word: QuestionWord) -> bool:
         table = self._asked.table
@@ -159,8 +192,11 @@ class _QueryWords:
     def _is_beside_used(self, at: int) -> bool:
         """Returns True if the next word before or after the word ``at`` that is not harmless is used by the query."""
         sides = (self._left[at + 1 :], reversed(self._left[:at]))
-        beside = (next((w for w in side if w.text not in HARMLESS and len(w.text) > 1), None) for side in sides)
+        beside = (next((w for w in side if not self._is_skipped(w)), None) for side in sides)
         return any(word is not None and self._is_used(word) for word in beside)
+
+    def _is_skipped(self, word: QuestionWord) -> bool:
+        return (word.text in HARMLESS or len(word.text) == 1) and not _is_in(word, self._spans)
 
     def _is_measured(self, vague: str) -> bool:
         """Returns True if the question says by which column rows are "top" or "best"."""
@@ -181,3 +217,7 @@ class _QueryWords:
 
     def _rest(self, word: QuestionWord) -> str:
         return without_operations(self._asked.question)[slice(*word.span)]
+
+
+def _is_in(word: QuestionWord, places: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= word.span[0] < end for start, end in places)
