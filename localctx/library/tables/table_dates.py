@@ -18,6 +18,12 @@ _DATE = re.compile(
     rf"(?P<day>\d{{4}}-\d\d-\d\d)|\b(?P<month>{'|'.join(MONTHS)})\b(?:,?\s+(?:of\s+)?(?P<of>{_YEAR}))?|(?P<year>{_YEAR})",
     re.IGNORECASE,
 )
+_OTHER_DATE = re.compile(  # days written otherwise, such as 1 March, March 1, 1.3.2025 and 3/2025
+    r"(?<![\d.,])\d{1,2}(?:st|nd|rd|th|\.)?\s+(?:of\s+)?MONTH\b|\bMONTH\s+(?:the\s+)?\d{1,2}(?:st|nd|rd|th)?\b|"
+    r"\b\d{1,2}([./-])\d{1,2}\1\d{2,4}\b|\b\d{4}([./])\d{1,2}\2\d{1,2}\b|\b\d{1,2}[/.-](?:19|20)\d\d\b|"
+    r"\b(?:19|20)\d\d-\d\d?\b(?!-\d)".replace("MONTH", f"(?:{'|'.join(MONTHS)})"),
+    re.IGNORECASE,
+)
 _FILLER = r"\s*(?:(?:the|year|month|of|dem|den|jahr|l['’]année|l['’]an|el|año|en|de|à)\s+)*"  # noqa: RUF001
 _UNCLEAR = re.compile(  # words that may or may not include the date itself, or that are no comparison in English
     r"\b(?:until|till?|through|by|prior to|past|as of|older than|nach|vor|bis|seit|ab|depuis|dès|avant|après|"
@@ -31,10 +37,12 @@ def conditions_by_dates(asked: TableQuestion) -> Iterator[list[str]]:
     """Yields a list of alternative conditions for the days, months and years of the question, by day column.
 
     If the table has no day columns, a year is compared with columns of years. The list is empty if the question sets a
-    condition that no query states exactly, such as "until March".
+    condition that no query states exactly, such as "until March", or has a day that is not written as 2025-03-01.
     """
     names, dates = asked.columns("day"), list(_DATE.finditer(asked.question))
-    if names and dates:
+    if _OTHER_DATE.search(asked.question) and any(column.kind == "day" for column in asked.table.columns.values()):
+        yield []
+    elif names and dates:
         yield [f"{quoted(name)} {told}" for name in names if (told := _told(asked.question, dates))]
     elif years := [date for date in dates if not date["day"] and _year(date)]:
         numbers = [name for name in asked.table.names if holds_years(asked.table, name)]
