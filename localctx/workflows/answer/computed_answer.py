@@ -68,14 +68,18 @@ class TableWorkflow:
             return None
         table = likeliest_table(tables, question)
         possible = queries(table, question)
-        if not possible and (len(found) < len(documents or ()) or not why_not_computed(table, question)):
+        has_others = len(documents or ()) > 1
+        unused = [] if possible or has_others else why_not_computed(table, question)
+        if not possible and not unused:
             return None
         if len(possible) > 1 and self._builder.model.engine != "torch":
             return None
         try:
-            return self._request(found[0], table, question, possible)
+            request = self._request(found[0], table, question, possible)
         except TooLong:  # the table has very many columns
             return None
+        request.prompt.unused_words = unused
+        return request
 
     def _request(self, document: StoredDocument, table: DataTable, question: str, possible: Sequence[str]) -> Request:
         prompt = _PROMPT.format(columns="\n".join(_columns(table)), question=question)
@@ -97,7 +101,7 @@ def answer_from_table(case: AnswerCase) -> EngineCoroutine[None]:
     request, (document,) = case.request, case.request.prompt.documents
     table = likeliest_table(tables_of(document), case.question)
     if not request.prompt.possible_queries:
-        yield from emit_text(request, tell_not_computed(table, why_not_computed(table, case.question)))
+        yield from emit_text(request, tell_not_computed(table, request.prompt.unused_words))
         request.result.stopped = "unanswered"
         return
     query = yield from _chosen(case)
