@@ -235,6 +235,7 @@ def test_a_comparison_belongs_to_the_date_after_it(tmp_path, question, where):
         "How many products were delivered before 3/2025?",
         "How many products were delivered before 2025-03?",
         "How many products were delivered until 2024?",
+        "How many products cost over 2000?",
         "How many products were delivered between 2024-01-01 and 2024-06-01?",
         "How many products were delivered from 2024-01-01 on?",
         "How many products were delivered in March 2025 or later?",

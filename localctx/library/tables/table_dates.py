@@ -24,6 +24,8 @@ _OTHER_DATE = re.compile(  # days written otherwise, such as 1 March, March 1, 1
     r"\b(?:19|20)\d\d-\d\d?\b(?!-\d)".replace("MONTH", f"(?:{'|'.join(MONTHS)})"),
     re.IGNORECASE,
 )
+_OF_TIME = re.compile(r"after|since|before|(?:earlier|later|newer|younger) than|(?:nach|vor) dem")
+"""Words that compare a year. After others, such as "over", 2000 may be an amount."""
 _FILLER = r"\s*(?:(?:the|year|month|of|dem|den|jahr|l['’]année|l['’]an|el|año|en|de|à)\s+)*"  # noqa: RUF001
 _UNCLEAR = re.compile(  # words that may or may not include the date itself, or that are no comparison in English
     r"\b(?:until|till?|through|by|prior to|past|as of|older than|nach|vor|bis|seit|ab|depuis|dès|avant|après|"
@@ -88,7 +90,10 @@ def _sign_before(question: str, date: re.Match[str]) -> str:
     if not found:
         return "="
     kind, span = found
-    return ">=" if question[slice(*span)].casefold() == "since" else SIGNS_OF_KINDS[kind]
+    words = question[slice(*span)].casefold()
+    if date["year"] and not _OF_TIME.fullmatch(words):
+        return ""
+    return ">=" if words == "since" else SIGNS_OF_KINDS[kind]
 
 
 def _comparison_before(question: str, date: re.Match[str]) -> tuple[str, tuple[int, int]] | None:
