@@ -161,7 +161,7 @@ def test_errors_are_those_of_the_command(server, run, tmp_path, monkeypatch):
         "localctx: nothing.txt does not exist; check the name and the folder\n",
     )
     (tmp_path / "empty.txt").touch()
-    assert run("ask", "empty.txt", "Why?").stderr == "localctx: empty.txt is empty; there is nothing to read\n"
+    assert run("ask", "empty.txt", "Why?").stderr == "localctx: empty.txt is empty; give a file with text in it\n"
 
 
 def test_standard_input_is_read_by_the_command(server, run):
