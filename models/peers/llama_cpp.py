@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from localctx.errors import Cancelled
+from localctx.errors import Cancelled, ModelError
 from localctx.models.files.gguf_file import open_gguf
 from localctx.models.fingerprint import hash_file
 from localctx.models.llama_cpp.library import llama_library
@@ -44,6 +44,13 @@ LLAMA_CPP_VARIANTS = (
     *(LlamaCppOptions("f16", flash, weights) for weights in LLAMA_CPP_WEIGHTS for flash in (True, False)),
 )
 """The measured options. A quantized V cache needs flash attention."""
+
+
+def _can_rearrange(gguf: Path) -> bool:
+    try:
+        return can_rearrange(open_gguf(gguf))
+    except ModelError as e:
+        raise ValueError(str(e)) from e
 
 
 @contextmanager
@@ -84,7 +91,7 @@ class LlamaCppPeer:
         llama_cpp = llama_library()
         self.name, self.kv, self.prefills = options.name, options.kv, True
         self._lib, self._cancelled = llama_cpp, cancelled
-        rearranges = can_rearrange(open_gguf(gguf))
+        rearranges = _can_rearrange(gguf)
         self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK, rearranges]
         self._gguf = gguf
         kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[options.kv]
