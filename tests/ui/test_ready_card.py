@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_read_is_named_without_its_folder_and_the_others_a
     assert "broken.pdf" in html
     assert str(tmp_path) not in html
     assert 'role="alert"' in html
-    assert "Read. Questions" in html
+    assert "Ready. Ask anything." in html
 
 
 def test_nothing_but_broken_files_is_no_success(reading, tmp_path):
@@ -246,7 +246,7 @@ def test_what_is_ready_shows_no_progress_of_further_reading():
     shown = ready_text.card(state)
     assert "left" not in shown
     assert "%" not in shown
-    assert "Ready." in shown
+    assert ">Ready<" in shown
 
 
 def test_the_share_that_is_read_never_falls():
