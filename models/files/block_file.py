@@ -1,5 +1,5 @@
 """Keeps a model's weights in the blocks of our CPU kernels, in a file beside the model. Making the blocks takes
-seconds in each process; mapping the file takes a tenth of that, and processes share its memory.
+seconds in each process; mapping and verifying the file takes a tenth of that, and processes share its memory.
 """
 
 import json
@@ -22,7 +22,6 @@ VERSION = f"1 {ARITHMETIC_VERSION}"
 _ALIGNMENT = 4096  # bytes of a memory page, at whose start every matrix begins
 _LONGEST_HEADER = 1 << 20
 _SPARE = 2  # the disk must have so many times the file's size free
-
 
 Sources = dict[str, list[int]]
 """The size and the modification time in nanoseconds of each file that blocks are made of, by file name."""
