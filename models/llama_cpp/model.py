@@ -47,14 +47,14 @@ per batch, but each sequence attends over the cells of all, which soon costs mor
 
 
 class LlamaWeights:
-    """The weights of ``gguf``, loaded by llama.cpp. If ``rearranges``, llama.cpp may rearrange them for this processor.
+    """The weights of ``gguf``, loaded by llama.cpp. If ``repacks``, llama.cpp may repack them for this processor.
     They are freed with the last reference to this object. Raises ModelError.
     """
 
-    def __init__(self, gguf: GgufFile, gpu_layers: int, rearranges: bool) -> None:
+    def __init__(self, gguf: GgufFile, gpu_layers: int, repacks: bool) -> None:
         library = llama_library()
         options = library.llama_model_default_params()
-        options.n_gpu_layers, options.use_extra_bufts = gpu_layers, rearranges
+        options.n_gpu_layers, options.use_extra_bufts = gpu_layers, repacks
         self.pointer = library.llama_model_load_from_file(os.fsencode(gguf.path), options)
         if not self.pointer:
             raise ModelError(f"llama.cpp cannot load {gguf.path}", "fetch the file again, or take another model")
@@ -206,7 +206,7 @@ def load_llama_model(
     place = llama_device(device)
     sizes = try_gguf(gguf, batch, tried)  # before this process loads it
     layers = ALL if place.type == "cpu" else gpu_layers(gguf, sizes, measure_device(str(place)).free)
-    weights = LlamaWeights(gguf, native_layers(place, layers), sizes.rearranges)
+    weights = LlamaWeights(gguf, native_layers(place, layers), sizes.repacks)
     return LlamaModel(
         gguf,
         sizes,

@@ -32,7 +32,7 @@ from localctx.models.memory_fit import MemoryNeed, largest_context
 CONTEXTS = (8192, 65_536)  # sizes of measured contexts in tokens; others are linear in these
 SECONDS = 60  # time limit of a child, plus one second per READ bytes
 READ = 50_000_000
-_ROWS = 64  # tokens of a batch that is computed with rearranged weights; a few tokens take another way
+_ROWS = 64  # tokens of a batch that is computed with repacked weights; a few tokens take another way
 _MOST = 1 << 24  # tokens of a context
 Value = TypeVar("Value")
 _SIZE = re.compile(r"(llama_kv_cache\w*|llama_memory_recurrent): +size = +([\d.]+) MiB")
@@ -63,8 +63,8 @@ class LlamaSizes:
     sliding ``window`` (0: none), whether it has ``recurrent`` states, and whether tokens can move to other positions
     (``shifts``).
 
-    ``transformed`` are the codecs whose keys get a Hadamard transform. ``rearranges`` is False if llama.cpp crashes
-    with weights that it rearranged for this processor. ``contexts`` has the sizes of two contexts by codec; other sizes
+    ``transformed`` are the codecs whose keys get a Hadamard transform. ``repacks`` is False if llama.cpp crashes
+    with weights that it repacked for this processor. ``contexts`` has the sizes of two contexts by codec; other sizes
     are interpolated. Codecs that the heads of the model do not allow are missing.
     """
 
@@ -74,7 +74,7 @@ class LlamaSizes:
     recurrent: bool
     shifts: bool
     transformed: Sequence[str]
-    rearranges: bool
+    repacks: bool
     contexts: Mapping[str, tuple[ContextBytes, ContextBytes]]
 
     def at(self, codec: str, cells: int) -> ContextBytes:
@@ -114,14 +114,14 @@ def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
 
     def trial() -> dict[str, Any]:
         sizes = json.loads(run_trial(__name__, [str(gguf.path), str(batch)], gguf))
-        return {**sizes, "rearranges": can_rearrange(gguf)}
+        return {**sizes, "repacks": can_repack(gguf)}
 
     how = [batch, os.environ.get(NO_TRANSFORM, ""), INSTRUCTIONS]
     return record_trial(gguf, how, folder, trial, _from_json)
 
 
-def can_rearrange(gguf: GgufFile) -> bool:
-    """Returns True if llama.cpp computes ``gguf`` with weights that it rearranges for this processor. A child process
+def can_repack(gguf: GgufFile) -> bool:
+    """Returns True if llama.cpp computes ``gguf`` with weights that it repacks for this processor. A child process
     tries it, because llama.cpp (as of 0.3.36) crashes with some files on processors with AMX.
 
     Raises ModelError if the child times out.
@@ -204,9 +204,9 @@ def main(path: str, batch: int) -> LlamaSizes:
     return LlamaSizes(parameters, trained, kind.window, kind.recurrent, shifts, transformed, False, contexts)
 
 
-def compute_rearranged(path: str) -> None:
-    """Load the file at ``path`` with weights rearranged for this processor, and compute a batch. Raises ValueError."""
-    _computed(_load(path, no_alloc=False, rearranged=True), ContextOptions(256, 2, NATIVE_CODEC, batch=_ROWS), _ROWS)
+def compute_repacked(path: str) -> None:
+    """Load the file at ``path`` with weights repacked for this processor, and compute a batch. Raises ValueError."""
+    _computed(_load(path, no_alloc=False, repacked=True), ContextOptions(256, 2, NATIVE_CODEC, batch=_ROWS), _ROWS)
 
 
 def _computed(model: Any, options: ContextOptions, rows: int) -> Any:
@@ -219,10 +219,10 @@ def _computed(model: Any, options: ContextOptions, rows: int) -> Any:
     return context
 
 
-def _load(path: str, no_alloc: bool, rearranged: bool = False) -> Any:
+def _load(path: str, no_alloc: bool, repacked: bool = False) -> Any:
     library = llama_library()
     options = library.llama_model_default_params()
-    options.n_gpu_layers, options.use_extra_bufts, options.no_alloc = 0, rearranged, no_alloc
+    options.n_gpu_layers, options.use_extra_bufts, options.no_alloc = 0, repacked, no_alloc
     if no_alloc:
         options.load_mode = library.LLAMA_LOAD_MODE_NONE  # no_alloc does not skip memory mapping
     with llama_log() as log:
@@ -257,6 +257,6 @@ if __name__ == "__main__":
         if len(sys.argv) > 2:
             print(json.dumps(asdict(main(sys.argv[1], int(sys.argv[2])))))
         else:
-            compute_rearranged(sys.argv[1])
+            compute_repacked(sys.argv[1])
     except ValueError as e:
         sys.exit(str(e))

@@ -14,7 +14,7 @@ from localctx.errors import Cancelled, ModelError
 from localctx.models.files.gguf_file import open_gguf
 from localctx.models.fingerprint import hash_file
 from localctx.models.llama_cpp.library import llama_library
-from localctx.models.llama_cpp.trial import can_rearrange
+from localctx.models.llama_cpp.trial import can_repack
 from localctx.models.peers.llama_gguf import GGUF_WEIGHTS
 
 _CHUNK = 512  # tokens in a batch, llama.cpp's default
@@ -46,16 +46,16 @@ LLAMA_CPP_VARIANTS = (
 """The measured options. A quantized V cache needs flash attention."""
 
 
-def _can_rearrange(gguf: Path) -> bool:
+def _can_repack(gguf: Path) -> bool:
     try:
-        return can_rearrange(open_gguf(gguf))
+        return can_repack(open_gguf(gguf))
     except ModelError as e:
         raise ValueError(str(e)) from e
 
 
 @contextmanager
-def _rearranging(library: Any, rearranges: bool) -> Iterator[None]:
-    """Let models that are loaded in the block have their weights rearranged for this processor or not. Llama has no
+def _repacking(library: Any, repacks: bool) -> Iterator[None]:
+    """Let models that are loaded in the block have their weights repacked for this processor or not. Llama has no
     argument for that.
     """
     low = library.llama_cpp
@@ -63,7 +63,7 @@ def _rearranging(library: Any, rearranges: bool) -> Iterator[None]:
 
     def changed() -> Any:
         options = defaults()
-        options.use_extra_bufts = rearranges
+        options.use_extra_bufts = repacks
         return options
 
     low.llama_model_default_params = changed
@@ -91,11 +91,11 @@ class LlamaCppPeer:
         llama_cpp = llama_library()
         self.name, self.kv, self.prefills = options.name, options.kv, True
         self._lib, self._cancelled = llama_cpp, cancelled
-        rearranges = _can_rearrange(gguf)
-        self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK, rearranges]
+        repacks = _can_repack(gguf)
+        self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK, repacks]
         self._gguf = gguf
         kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[options.kv]
-        with _rearranging(llama_cpp, rearranges):
+        with _repacking(llama_cpp, repacks):
             self._llama: Any = llama_cpp.Llama(
                 str(gguf),
                 n_ctx=max_tokens,

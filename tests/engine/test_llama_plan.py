@@ -58,7 +58,7 @@ def test_the_plan_is_what_is_then_allocated(family, home, tmp_path):
 
 @needs_llama
 @pytest.mark.parametrize("crashes", [True, False])
-def test_weights_are_not_rearranged_if_llama_cpp_crashes_with_that(tmp_path, monkeypatch, crashes):
+def test_weights_are_not_repacked_if_llama_cpp_crashes_with_that(tmp_path, monkeypatch, crashes):
     path, run_trial, loaded = write_tiny_gguf(tmp_path / "model.gguf", "llama"), trial.run_trial, []
 
     def run(module, arguments, gguf):
@@ -72,7 +72,7 @@ def test_weights_are_not_rearranged_if_llama_cpp_crashes_with_that(tmp_path, mon
         library, "llama_model_load_from_file", lambda *a: loaded.append(a[1].use_extra_bufts) or load(*a)
     )
     for _ in range(2):  # tried, then by the record
-        assert load_llama_model(path, "llama", tmp_path / "tried", threads=1).sizes.rearranges is not crashes
+        assert load_llama_model(path, "llama", tmp_path / "tried", threads=1).sizes.repacks is not crashes
     assert loaded == [not crashes] * 2
 
 
