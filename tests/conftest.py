@@ -16,6 +16,7 @@ from hypothesis import settings
 from tiny_models import save_sharp_model, save_tiny_model
 from window_in_process import opened, served_in_process
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
 os.environ.setdefault("LOCALCTX_MODEL", "smollm2-135m-instruct")  # where no test names one: a fifth of the download
@@ -48,12 +49,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class FileByFile(LoadFileScheduling):
-    """Gives each file to one process, and the whole folder of the window's tests to one: two browsers at once starve
-    each other. What has most tests begins.
+    """Gives each file to one process. The first process begins with the window's tests, and the others take those last:
+    two browsers at once slow each other down.
     """
 
-    def _split_scope(self, nodeid: str) -> str:
-        return "tests/ui" if nodeid.startswith("tests/ui/") else super()._split_scope(nodeid)
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        is_first = node.gateway.id == "gw0"
+        preferred = (scope for scope in self.workqueue if scope.startswith("tests/ui/") == is_first)
+        if scope := next(preferred, None):
+            self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)

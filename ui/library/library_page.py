@@ -27,7 +27,7 @@ from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
 from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
 
 TAB = "Library"
-REFRESH_INTERVAL = 1.0  # seconds between two refreshes of the parts that change without a click
+REFRESH_INTERVAL = 2.0  # seconds between two refreshes of the parts that change without a click
 STAYS = "Your own files are not touched."
 _TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box => box.value).join(' ')"
 _TICKS = f"() => [{_TICKED}]"
@@ -118,7 +118,7 @@ class LibraryPage:
         self._search.wire(self.ticked)
         live = [*self._watched.outputs, *self._search.outputs, *self.summaries.outputs]
         self._tabs.select(self._tab_selected, None, self.timer, **QUIET)
-        self.timer.tick(self._show_news, self.summaries.shown, live, **QUIET)
+        self.timer.tick(self._show_news, self.summaries.shown, live, **QUIET, queue=False)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
         collections = self.collections
