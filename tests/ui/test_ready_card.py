@@ -1,7 +1,9 @@
 """The card above the question box: what is read before anything is asked, what is said of it, and what is offered."""
 
+import json
 import re
 import threading
+import time
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import pytest
 from browser import Tab, Watch, launched, save_saying_model, served
 from clock import PATIENCE, wait_until
 from stored_documents import row
+from tiny_adapters import save_adapter
 
 from localctx.engine.events import Done, Progress
 from localctx.library import add
@@ -18,7 +21,8 @@ from localctx.ui.reading import ready_text
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.reading.ready_card import ReadyCard
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
-from localctx.workflows.ahead.readiness import Readiness
+from localctx.workflows.ahead.readiness import Readiness, ReadinessWorkflow
+from localctx.workflows.ahead.suggested_questions import SuggestedQuestions
 
 pytestmark = pytest.mark.slow
 
@@ -239,6 +243,57 @@ def test_what_is_suggested_has_its_answer_in_the_document(reading, lease, window
     assert all(q.rstrip("?").split()[-1].casefold() in text.casefold() for q in about)
 
 
+@pytest.fixture
+def trying(monkeypatch) -> list[int]:
+    """Questions are tried until the first run is cancelled. A number for each run."""
+    runs = []
+
+    def slowly(workflow, documents, ready, until=""):
+        runs.append(len(runs))
+        yield SuggestedQuestions(("How much is the monthly rent?",))
+        while len(runs) == 1:
+            workflow._runtime.check_cancelled()
+            yield Progress("trying", 0, 0)
+            time.sleep(0.01)
+        yield SuggestedQuestions(("How much is the monthly rent?", "What does it say about pets?"))
+
+    monkeypatch.setattr(ReadinessWorkflow, "suggest_untried", lambda workflow, documents, until: [])
+    monkeypatch.setattr(ReadinessWorkflow, "suggest_found", slowly)
+    return runs
+
+
+def test_a_question_comes_before_questions_are_tried_and_trying_goes_on_after_it(reading, window, lease, trying):
+    reading.want(Wanted((lease,)))
+    wait_until(lambda: reading.state.questions, "the first that is found")
+    assert reading.state.ready, "the document is ready before any question is tried"
+    document = reading.state.documents[0].document
+    *_, done = window.answer_worker.submit(lambda s: s.workflows.questions.ask([document], "Are birds allowed?"))
+    assert isinstance(done, Done)
+    assert len(until(reading, "ready").questions) == 2
+    assert len(trying) == 2
+
+
+def test_trying_questions_stops_when_the_tab_is_left(reading, window, lease, trying):
+    reading.want(Wanted((lease,)))
+    wait_until(lambda: reading.state.questions, "the first that is found")
+    reading.stop()
+    wait_until(lambda: not window.answer_worker.busy, "the end of its job")
+    assert len(trying) == 1
+
+
+def test_no_question_is_tried_in_a_chat_that_shows_none(reading, lease, window, trying):
+    ids = []
+
+    def store(session):
+        ids.extend(session.workflows.store([lease]))
+        yield from ()
+
+    list(window.library_worker.submit(store))
+    reading.want(Wanted(documents=tuple(ids), begun=True))
+    until(reading, "ready")
+    assert trying == []
+
+
 def test_what_is_ready_shows_no_progress_of_further_reading():
     documents = [ReadDocument("id", "book.txt", "id", characters=90_000)]
     state = ReadingState(Wanted(documents=("id",)), documents, "reading", ready=Readiness(False))
@@ -315,3 +370,22 @@ def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
         tab.answer()
         assert watch.seen == []
         context.close()
+
+
+def test_what_the_model_does_not_find_is_not_suggested(tmp_path):
+    model = save_saying_model(tmp_path / "model", ["nothing "])
+    reader = save_adapter(tmp_path / "reader", model)
+    rated = {"weights": [0.0] * 6, "bias": 0.0, "threshold": 1.0}
+    told = {"form": "Question: {question}", "not_said": "Not stated.", "confidence": {"free": rated, "quote": rated}}
+    (reader / "reader.json").write_text(json.dumps(told))
+    how = ("--model", model, "--adapter", reader, "--careful", "auto", "--max-tokens", 4, "--threads", 1)
+    with launched() as chromium, served(tmp_path / "home", *how) as window:
+        tab = Tab(chromium.new_context().new_page()).open(window.url)
+        tab.drop("lease.txt", LEASE)
+        tab.wait_for("Ready. Ask anything.", "#ready-card", PATIENCE)
+        with closing(Store(window.home)) as store:
+            (document,) = (row.id for row in store.documents.all())
+            tried = lambda: [r["tried"] for r in store.results.of(document) if "tried" in r]  # noqa: E731
+            wait_until(tried, "the first try")
+            assert not any(tried()[0].values())
+        assert not tab.page.locator("#suggestions button:visible").all()

@@ -102,6 +102,7 @@ def drop(tab: Tab, name: str, data: bytes) -> str:
 def test_the_tenancy_journey(tab, files, window):
     one = tab()
     drop(one, "ferris.pdf", files["ferris.pdf"])
+    one.page.locator("#suggestions button:visible").first.wait_for(timeout=180_000)  # each is tried first
     suggestions = one.page.locator("#suggestions button:visible").all_inner_texts()
     assert 1 <= len(suggestions) <= 3
     one.page.locator("#suggestions button:visible").first.click()

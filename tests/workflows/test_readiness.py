@@ -1,13 +1,18 @@
 """Documents that are made ready before a question: what is read then, what it saves, and what is said of it."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ask_in_process import session
+from tiny_adapters import save_adapter
 
 from localctx.engine.events import Done, Planned, Progress
+from localctx.engine.prompt_wording import NOT_SAID
+from localctx.engine.runtime import Runtime
 from localctx.errors import Cancelled, TooLong
-from localctx.workflows.ahead import model_questions
+from localctx.workflows.ahead import model_questions, readiness
 from localctx.workflows.ahead.model_questions import parse_questions, rule_questions
 from localctx.workflows.ahead.readiness import Readiness
 
@@ -158,6 +163,52 @@ def test_a_model_really_writes_what_questions_are_taken_from(opened, document, m
         rules = rule_questions([s.workflows.read(str(document))])
     assert row.id
     assert list(ready.questions) == rules, "letters of a random model are no questions: rules fill up"
+
+
+def found(s, document: Path, until: str = "") -> list[tuple[str, ...]]:
+    """What is suggested about ``document`` once it is ready."""
+    (stored,) = s.workflows.store([str(document)])
+    _, ready = make_ready(s, document)
+    return [e.questions for e in s.run(s.workflows.readiness.suggest_found([stored], ready, until))]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory, tiny_model) -> Path:
+    return save_adapter(tmp_path_factory.mktemp("adapters") / "reader", tiny_model)
+
+
+@pytest.mark.parametrize(("threshold", "suggests"), [(0.0, True), (1.0, False)])
+def test_with_a_reader_only_what_it_finds_is_suggested(home, tiny_model, document, reader, threshold, suggests):
+    rated = {"weights": [0.0] * 6, "bias": 0.0, "threshold": threshold}
+    told = {"form": "Question: {question}", "not_said": NOT_SAID, "confidence": {"free": rated, "quote": rated}}
+    (reader / "reader.json").write_text(json.dumps(told))
+    how = {"adapter": str(reader), "careful": "auto", "answers": "quote", "max_tokens": 12, "dtype": "f32"}
+    parts = "".join(f"{word} mills were built in {1890 + i}.\n\n" for i, word in enumerate(("Northern", "Southern")))
+    document.write_text(parts * 2)  # whatever a random model quotes, it is a word with a meaning
+    with session(home, tiny_model, **how) as s:
+        (stored,) = s.workflows.store([str(document)])
+        assert s.workflows.readiness.suggest([stored]), "rules alone would suggest something"
+        assert s.workflows.readiness.suggest_untried([stored]) == []
+        assert bool(found(s, document)) == suggests
+
+
+def test_without_a_reader_the_rules_are_believed(opened, tmp_path):
+    mill = tmp_path / "mill.txt"
+    mill.write_text("The mill of Port Marigold was built in 1893. It stands by the river. " * 4)
+    with opened() as s:
+        (stored,) = s.workflows.store([str(mill)])
+        asked = s.workflows.readiness.suggest_untried([stored])
+        assert asked == ["When was the mill of Port Marigold built?"]
+        assert found(s, mill) == [tuple(asked)]
+
+
+def test_nothing_is_tried_where_an_answer_starts_late(opened, document, monkeypatch):
+    monkeypatch.setattr(readiness, "rates_answers", lambda settings: True)
+    monkeypatch.setattr(Runtime, "adapter", SimpleNamespace(fingerprint=b""))
+    with opened() as s:
+        (stored,) = s.workflows.store([str(document)])
+        late = Readiness(True, starts=readiness.MAX_SECONDS + 1)
+        assert list(s.workflows.readiness.suggest_found([stored], late)) == []
 
 
 def test_a_small_model_suggests_nothing(opened, document):

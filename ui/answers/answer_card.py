@@ -14,6 +14,7 @@ from localctx.library.citations.sentence_sources import (
     AnswerSentence,
     check_by_citations,
     checked_summary,
+    is_unsure,
     numbered_sources,
 )
 from localctx.library.wording.no_answer import NO_ANSWER
@@ -92,10 +93,8 @@ def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest
     if nearest or m.stopped == "unanswered" or _not_said(m.text):
         return "missing"
     supports = {sentence.support for sentence in checked}
-    if "supported" not in supports and "unsupported" in supports:
+    if is_unsure(m.text, supports, any(c["source"] == "quote" for c in m.citations)):
         return "unsure"
-    if any(c["source"] == "quote" for c in m.citations) and not claims_something(m.text):
-        return "unsure"  # a single word is quoted, such as the "no" of "no more than"
     return "found" if cited or "supported" in supports else "plain"
 
 

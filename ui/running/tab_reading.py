@@ -18,6 +18,7 @@ from localctx.serving.worker import EngineWorker, SessionJob
 from localctx.settings import Settings
 from localctx.store.process_locks import at_work
 from localctx.ui.job_events import error_text
+from localctx.workflows.ahead.suggested_questions import SuggestedQuestions
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
@@ -204,21 +205,23 @@ class TabReading:
                 for document in (d for d in state.documents if d.document == event.document):
                     document.name, document.characters = document.name or event.name, event.characters
                     document.part, document.parts = event.part, event.parts
-            elif isinstance(event, list):
-                state.questions = event
+            elif isinstance(event, SuggestedQuestions):
+                state.questions = event.questions
         self._enter(state, "reading")
 
     def _make_ready(self, state: ReadingState, ids: Sequence[str]) -> None:
         """Make the documents ready for questions. If they are not read whole and not too long, then read their passages
-        ahead too.
+        ahead too. Then suggest questions, unless the chat has messages and no new file, because then none is shown.
         """
         self._enter(state, "reading")
         more = sum(document.characters for document in state.documents) <= MAX_PASSAGES_READ
-        job = _making_ready(ids, state.wanted.until, more)
+        suggesting = not state.wanted.begun or bool(state.wanted.files)
+        job = _making_ready(ids, state.wanted.until, more, suggesting)
         for event in self._events(job, self._answer_worker, lambda: _is(self, state), yielding=True):
             if isinstance(event, ReadyEvent):
                 state.ready, state.progress = event.ready, None
-                state.questions = list(event.ready.questions) or state.questions
+            elif isinstance(event, SuggestedQuestions):
+                state.questions = event.questions
         self._enter(state, "ready")
         state.progress = None
 
@@ -275,16 +278,18 @@ def _describing(documents: Sequence[str], until: str) -> SessionJob:
             row = stored.find(document)
             part, parts = stored.count_parts(row.id)
             yield ReadDocument(row.id, row.name, row.id, part, parts, row.chars)
-        yield session.workflows.readiness.suggest(documents, until)
+        yield SuggestedQuestions(tuple(session.workflows.readiness.suggest_untried(documents, until)))
 
     return job
 
 
-def _making_ready(documents: Sequence[str], until: str, passages: bool) -> SessionJob:
+def _making_ready(documents: Sequence[str], until: str, passages: bool, suggesting: bool) -> SessionJob:
     def job(session: "Session") -> Generator[Any, Any, None]:
         ready = yield from session.workflows.readiness.make_ready(documents, until)
         yield ReadyEvent(ready)
         for document in documents if passages and not ready.whole and not until else ():
             yield from session.workflows.reading_ahead.read(document)
+        if suggesting:
+            yield from session.workflows.readiness.suggest_found(documents, ready, until)
 
     return job

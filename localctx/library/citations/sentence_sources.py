@@ -5,7 +5,7 @@ passages that contradict the sentence.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -145,6 +145,14 @@ def _longest_part(answer: str, words: Sequence[re.Match[str]], quotes: Sequence[
             break
         best = start, start + len(said), has
     return best
+
+
+def is_unsure(answer: str, supports: Collection[Support], quoted: bool) -> bool:
+    """Returns True if no passage supports the answer, or if it only quotes a single word, such as the "no" of "no more
+    than". ``supports`` are those of its sentences, and ``quoted`` says whether its citations are quotations.
+    """
+    unsupported = "supported" not in supports and "unsupported" in supports
+    return unsupported or (quoted and not claims_something(answer))
 
 
 def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:

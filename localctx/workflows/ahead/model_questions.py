@@ -74,8 +74,10 @@ def _generate(builder: RequestBuilder, ask: AskWorkflow, document: StoredDocumen
     return (yield from generator.generate([document.text[:MAX_READ]], instruction, MAX_TOKENS))
 
 
-def rule_questions(documents: Sequence[StoredDocument]) -> list[str]:
-    """Returns questions made by rules, without a model: about one document, or about several documents in turn."""
-    found = [suggest_questions(document.text, document.spans) for document in documents]
-    in_turn = [questions[i] for i in range(COUNT) for questions in found if i < len(questions)]
-    return list(dict.fromkeys(in_turn))[:COUNT]
+def rule_questions(documents: Sequence[StoredDocument], count: int = COUNT) -> list[str]:
+    """Returns up to ``count`` questions made by rules, without a model: about one document, or about several documents
+    in turn.
+    """
+    found = [suggest_questions(document.text, document.spans, count) for document in documents]
+    in_turn = [questions[i] for i in range(count) for questions in found if i < len(questions)]
+    return list(dict.fromkeys(in_turn))[:count]

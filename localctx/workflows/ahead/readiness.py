@@ -17,6 +17,14 @@ from localctx.errors import TooLong
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ahead.model_questions import able_to_ask, model_questions, rule_questions
+from localctx.workflows.ahead.suggested_questions import COUNT, SuggestedQuestions
+from localctx.workflows.ahead.tried_questions import (
+    CANDIDATES,
+    MAX_SECONDS,
+    Suggesting,
+    rates_answers,
+    try_questions,
+)
 from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.answer.question_kind import with_adapter
 from localctx.workflows.index_documents import make_searchable
@@ -75,9 +83,9 @@ class ReadinessWorkflow:
                 ready = replace(ready, questions=tuple(questions))
             return ready
 
-    def suggest(self, documents: Sequence[str], until: str = "") -> list[str]:
-        """Returns questions that stored documents (ids) answer. The questions are made by rules, without loading a
-        model.
+    def suggest(self, documents: Sequence[str], until: str = "", count: int = COUNT) -> list[str]:
+        """Returns up to ``count`` questions that stored documents (ids) answer, best first. The questions are made by
+        rules, without loading a model, and are not tried.
 
         ``until`` is a mark in the only document, such as ``40%``, ``page 12`` or words of the document. The text after
         the mark is not used.
@@ -85,7 +93,25 @@ class ReadinessWorkflow:
         stored = read_sources(self._runtime, documents)
         if until:
             stored = [stored[0].beginning(locate_mark(stored, until))]
-        return rule_questions(stored)
+        return rule_questions(stored, count)
+
+    def suggest_untried(self, documents: Sequence[str], until: str = "") -> list[str]:
+        """Returns the questions of ``suggest``, or [] if questions are tried before they are suggested."""
+        return [] if rates_answers(self._runtime.settings) else self.suggest(documents, until)
+
+    def suggest_found(self, documents: Sequence[str], ready: Readiness, until: str = "") -> Suggesting:
+        """Suggest up to COUNT questions about stored documents (ids), first those by the model, then those by rules. If
+        answers are rated, only questions are suggested that were tried and found, one after the other.
+
+        Nothing is tried if ``ready`` predicts that an answer starts after more than MAX_SECONDS. Raises UserError,
+        Cancelled.
+        """
+        made = self.suggest(documents, until, CANDIDATES)
+        candidates = list(dict.fromkeys([*ready.questions, *made]))
+        if not rates_answers(self._runtime.settings) or self._runtime.adapter is None:
+            yield SuggestedQuestions(tuple(candidates[:COUNT]))
+        elif (ready.starts or 0.0) <= MAX_SECONDS:
+            yield from try_questions(self._builder, self._ask, documents, candidates, until)
 
     def _make_ready(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[Readiness]:
         if not self._ask.why_passages(documents):

@@ -6,6 +6,7 @@ Every question is about something in the document, in the document's language if
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from localctx.library.wording.identify_language import language_of
 from localctx.library.wording.sentences import sentences
@@ -14,6 +15,7 @@ from localctx.store.search_words import COMMON_WORDS
 from localctx.workflows.ahead.topics import find_topics, in_a_sentence
 
 COUNT = 3  # questions to suggest
+RULES_VERSION = 2  # of the rules in this file; part of the key of stored tries
 MAX_CHARACTERS = 400_000  # of a long document, only the beginning is used
 _ASKING = frozenset(("what", "when", "does", "much", "meant", "about"))  # words that unrelated questions share
 MIN_SAID = 3  # a speaker, name or subject must occur at least this often
@@ -34,7 +36,7 @@ _ABOUT = {
 }
 """Question about the part under a heading, by language; languages that inflect words put the heading in quotes."""
 
-_SUBJECT = r"(?:The|This|Our|Its|Their|Your)\s+(?P<subject>(?:[A-Za-z][a-z]+(?:-[a-z]+)?\s+){0,2}[A-Za-z][a-z]+)"
+_SUBJECT = r"(?:The|This|Our|Your)\s+(?P<subject>(?:[A-Za-z][a-z]+(?:-[a-z]+)?\s+){0,2}[A-Za-z][a-z]+)"
 _BE = r"(?:is|are|was|were|shall\s+be|will\s+be)"
 _AMOUNT = re.compile(
     rf"{_SUBJECT}(?:\s+[^.;]{{0,60}}?)?\s+{_BE}\s+(?:set\s+at\s+|fixed\s+at\s+|up\s+to\s+)?(?:about\s+)?"
@@ -51,13 +53,56 @@ _ALLOWED = re.compile(
 )
 _MEANS = re.compile(r"[“\"](?P<term>[A-Z][\w' -]{2,40})[”\"]\s+(?:means|shall\s+mean|refers\s+to|is\s+defined\s+as)\b")
 _IS_A = re.compile(
-    r"(?:An?\s+|The\s+)?(?P<term>[A-Z][\w-]+(?:\s+[A-Z][\w-]+){0,2})\s+is\s+(?:an?|the)\s+(?:[a-z-]+\s+){0,2}?[a-z]{3,}"
+    r"(?:An?\s+|The\s+)?(?P<term>(?!The\b)[A-Z][\w-]+(?:\s+[\w-]+){0,2}?)\s+(?P<be>is|are)\s+"
+    r"(?:an?|the|(?:[a-z]+\s+)?defined\s+as)\s+(?:[a-z-]+\s+){0,2}?[a-z]{3,}"
 )
 _HAPPENED = re.compile(
     r"(?P<subject>(?:The\s+)?[A-Z][^,.;:()\"“]{2,60}?)\s+(?P<was>was|were)\s+(?:first\s+|originally\s+|officially\s+)?"
     r"(?P<verb>founded|built|established|launched|created|born|opened|completed|introduced|published|discovered|invented|"
     r"elected|signed|adopted|abolished|formed)\s+(?:in|on|by|between)\s[^.;]*?\b(?:1\d{3}|20\d{2})\b"
 )
+_SOMETHING = (
+    r"(?:.{2,80}?[,;] (?:and |but |so |then )?)?"
+    r"(?P<subject>(?:[Tt]he [a-z][a-z-]+|[A-Z][a-z-]+)(?: [A-Za-z][a-z-]+){0,3})"
+)
+_BECAUSE = re.compile(
+    rf"{_SOMETHING} (?P<verb>is|are|was|were|can|could|cannot|did not|does not|would not) "
+    r"(?P<what>[^,.;:()]{3,60}),? because\b"
+)
+_MANY = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty)"
+_DATE = r"(?:[A-Z][a-z]+ |\d{1,2} |early |late )*(?:\d{1,2}, )?(?:1\d{3}|20\d{2})\b"
+_MADE = "founded|built|established|created|designed|discovered|invented|introduced|published|directed|signed|kept|led"
+_BASES = """
+has=does have=do had=did died=die became=become began=begin won=win moved=move arrived=arrive joined=join left=leave
+married=marry ended=end lived=live stayed=stay worked=work studied=study settled=settle wanted=want decided=decide
+promised=promise refused=refuse tried=try agreed=agree planned=plan
+"""
+_BASE = dict(pair.split("=") for pair in _BASES.split())
+_RULES = (
+    (rf"(?:is|are|was|were) (?:first |originally )?(?P<verb>{_MADE}) by\b", "Who {verb} {subject}?"),
+    (
+        r"(?P<verb>is|are|was|were) (?P<what>located|situated|based|held|kept|buried|born) (?:in|at|near)\b",
+        "Where {verb} {subject} {what}?",
+    ),
+    (
+        rf"(?P<verb>has|have|had) (?:about |over |nearly )?{_MANY} (?P<what>(?:[a-z-]{{3,}} )?[a-z]{{3,}}s)\b",
+        "How many {what} {base} {subject} have?",
+    ),
+    (
+        rf"(?P<verb>died|became|began|won|moved|arrived|joined|married|ended|left)\b(?P<what>[^,.;()\d]{{0,40}}?) "
+        rf"(?:in|on|by) {_DATE}",
+        "When did {subject} {base}{what}?",
+    ),
+    (r"(?P<verb>lived|stayed|worked|studied|settled) (?:in|at|near|on)\b", "Where did {subject} {base}?"),
+    (
+        r"(?:had )?(?P<verb>wanted|decided|promised|refused|tried|agreed|planned) to\b",
+        "What did {subject} {base} to do?",
+    ),
+)
+"""Patterns of what follows the subject of a sentence, and the questions that such a sentence answers."""
+
+_STATED = [(re.compile(f"{_SOMETHING} {pattern}"), asked) for pattern, asked in _RULES]
+_CALLED = re.compile(r"\b(?:an?|the) (?P<what>(?:[a-z]+ )?[a-z]{3,}),? (?:was |is )?(?:called|named) [\"“]?[A-Z]")
 _NAME = re.compile(r"(?<=[\w,] )[A-Z][a-z]+(?:\s+[A-Z][a-z]+)+")
 _SPOKEN_OF = re.compile(r"\b[Tt]he (?P<subject>(?:[a-z]{3,} )?[a-z]{5,}) (?:is|are|was|were|has|have|can)\b")
 _WORDS = """
@@ -71,27 +116,48 @@ _SPEAKER = re.compile(
     rf"(?:\b{_VERBS}\s+(?P<after>(?:(?:Mr|Mrs|Miss|Dr|Lady|Lord|Sir)\.?\s+)?[A-Z][a-z]{{2,}})\b)|"
     rf"(?:\b(?P<before>(?:(?:Mr|Mrs|Miss|Dr|Lady|Lord|Sir)\.?\s+)?[A-Z][a-z]{{2,}})\s+{_VERBS}\b)"
 )
+_DANGLING = re.compile(
+    r"\b(?:its?|they|them|their|he|him|his|she|her|this|that|these|those|such)\b|"
+    r"\b(?:the|a|an) (?:latter|former|following|other|next|same|rest|above|ones?|others)\b|"
+    r"\bthe (?:first|second|third|fourth|fifth|last|only|whole|more|most)(?: \w+)?\?",
+    re.IGNORECASE,
+)
+_ASKS_ABOUT = "What does it say about "
 
 
-def suggest_questions(text: str, spans: Sequence[Span]) -> list[str]:
-    """Returns up to COUNT questions that a document with this text answers, from different parts of the text. Returns
-    [] if the rules find nothing to ask about.
+@dataclass(frozen=True)
+class SuggestedQuestions:
+    """The event that suggests ``questions``: all that may be suggested until now, best first."""
+
+    questions: tuple[str, ...]
+
+
+def suggest_questions(text: str, spans: Sequence[Span], count: int = COUNT) -> list[str]:
+    """Returns up to ``count`` questions that a document with this text answers, best first, from different parts of the
+    text. Returns [] if the rules find nothing to ask about.
     """
     text = text[:MAX_CHARACTERS]
     language = language_of(text) or "en"
     topics = find_topics(text, spans)
-    named = [_about(language, name) for name in _names(text)]
+    named = [_about(language, name) for name in _names(text, count)]
     if language != "en":
-        headed = _spread([_about(language, topic) for topic in topics], COUNT)
-        return [*headed, *named][:COUNT]
+        headed = _spread([_about(language, topic) for topic in topics], count)
+        return [*headed, *named][:count]
     headed = [_about(language, topic if topic.endswith("?") else in_a_sentence(topic, text)) for topic in topics]
     stated = [question for start, end in sentences(text, 0, len(text)) for question in _stated(text[start:end], text)]
-    stated = list(dict.fromkeys(stated))
-    people = [f"Who is {name}?" for name in _speakers(text)]
-    if len(people) >= COUNT:
-        return people[:COUNT]
+    headed, stated = ([q for q in dict.fromkeys(made) if not _dangles(q)] for made in (headed, stated))
+    people = [f"Who is {name}?" for name in _speakers(text) if _says_who(name, text)]
     mixed = _spread(stated, COUNT - 1 if headed else COUNT) + people
-    return _without_same_words([*mixed, *_spread(headed, COUNT), *headed, *stated, *named, *_subjects(text)], COUNT)
+    best = _without_same_words([*mixed, *_spread(headed, COUNT), *headed, *stated], count)
+    others = _without_same_words([*best, *named, *_subjects(text)], count + len(stated))
+    return list(dict.fromkeys([*best, *_spread(stated, count), *others]))[:count]
+
+
+def _dangles(question: str) -> bool:
+    """Returns True if an English question has a pronoun, or a subject such as "the second", that means nothing without
+    the text around it.
+    """
+    return bool(_DANGLING.search(question.removeprefix(_ASKS_ABOUT)))
 
 
 def _about(language: str, topic: str) -> str:
@@ -117,15 +183,44 @@ def _stated(sentence: str, text: str) -> Iterator[str]:
         verb = "May" if found["verb"] == "may" or found["limit"] else "Must"
         yield f"{verb} the {found['who'].lower()} {found['what'].strip()}?"
     elif found := _HAPPENED.match(sentence):
-        subject = re.sub(r"^The\b", "the", found["subject"])
         if found["subject"].split()[0] not in _NOT_TERMS - {"The"}:
-            yield f"When {found['was']} {subject} {found['verb']}?"
+            yield f"When {found['was']} {_inside(found['subject'], text)} {found['verb']}?"
+    elif (found := _BECAUSE.match(sentence)) and _is_subject(found["subject"]):
+        verb, _, negated = found["verb"].replace("cannot", "can not").partition(" ")
+        asked = ["Why", verb, _inside(found["subject"], text), negated, found["what"]]
+        yield f"{' '.join(filter(None, asked))}?"
     elif (found := _IS_A.match(sentence)) and _is_term(found["term"], text):
-        yield f"What is {found['term']}?"
+        yield f"What {found['be']} {_inside(found['term'], text)}?"
+    else:
+        yield from _by_pattern(sentence, text)
+
+
+def _by_pattern(sentence: str, text: str) -> Iterator[str]:
+    for pattern, asked in _STATED:
+        if (found := pattern.match(sentence)) and _is_subject(found["subject"]):
+            told = found.groupdict() | {"subject": _inside(found["subject"], text), "base": _BASE.get(found["verb"])}
+            yield asked.format(**told)
+            return
+    if found := _CALLED.search(sentence):
+        yield f"What is the {found['what']} called?"
 
 
 def _is_term(term: str, text: str) -> bool:
-    return term.split()[0] not in _NOT_TERMS and text.count(term) > MIN_DEFINED and term.lower() not in text
+    """Returns True for a term of several words or a name, if the text uses it several times."""
+    used = text.lower().count(term.lower()) > MIN_DEFINED
+    return used and _is_subject(term) and (" " in term or term.lower() not in text)
+
+
+def _is_subject(words: str) -> bool:
+    """Returns True if ``words`` are a name or a noun with "the", and not the beginning of a clause."""
+    named = words.removeprefix("The ").removeprefix("the ").split()
+    return not any(word in _NOT_TERMS or word.lower() in COMMON_WORDS - {"of"} for word in named)
+
+
+def _inside(subject: str, text: str) -> str:
+    """Returns the subject of a sentence as it stands inside a question."""
+    inside = subject[0].lower() + subject[1:]
+    return inside if subject.startswith("The ") or text.count(inside) >= text.count(subject) else subject
 
 
 def _plain(subject: str) -> str:
@@ -141,10 +236,19 @@ def _speakers(text: str) -> list[str]:
     return [name for name, times in said.most_common(2 * COUNT) if times >= MIN_SAID]
 
 
-def _names(text: str) -> list[str]:
-    """Returns the most frequent names inside sentences. Only names of several words count."""
+def _says_who(name: str, text: str) -> bool:
+    """Returns True if a sentence says who ``name`` is: "Ada, the clockmaker", "the clockmaker, Ada," or "Ada was a
+    clockmaker".
+    """
+    called, what = name.replace(" ", r"\s+"), r"(?:an?|the|his|her|their|my)\s+(?:[a-z-]+\s+){0,3}[a-z-]{3,}"
+    after = rf"\b{called},\s+{what}\b\s*(?:[,.;]|\b(?:of|who|whose|from)\b)"
+    return bool(re.search(rf"{after}|\b{what},\s+{called}[,.;]|\b{called}\s+(?:is|was)\s+{what}", text))
+
+
+def _names(text: str, count: int) -> list[str]:
+    """Returns up to ``count`` most frequent names inside sentences. Only names of several words count."""
     found = Counter(" ".join(name.split()) for name in _NAME.findall(text))
-    return [name for name, times in found.most_common(COUNT) if times >= MIN_SAID]
+    return [name for name, times in found.most_common(count) if times >= MIN_SAID]
 
 
 def _subjects(text: str) -> list[str]:

@@ -83,11 +83,18 @@ def in_a_sentence(title: str, text: str) -> str:
     """Returns an English title as it is written inside a sentence: in lower case, except names and terms that ``text``
     writes with a capital letter inside sentences.
     """
-    return " ".join(word if _is_name(word, text) else word.lower() for word in title.split())
+    return " ".join(_inside(word, text, title.isupper()) for word in title.split())
 
 
-def _is_name(word: str, text: str) -> bool:
-    if word.isupper() and len(word) <= MAX_ABBREVIATION and len(word) > 1:
-        return True
-    inside = rf"[a-z,] {re.escape(word.capitalize())}\b"
-    return (any(c.isupper() for c in word[1:]) and not word.isupper()) or bool(re.search(inside, text))
+def _inside(word: str, text: str, in_capitals: bool) -> str:
+    """Returns a word of a title as inside a sentence. ``in_capitals`` says that the whole title is in capitals."""
+    if in_capitals:
+        forms = (word, word.capitalize())
+        return next((form for form in forms if _is_inside(form, text)), word.lower())
+    abbreviation = word.isupper() and 1 < len(word) <= MAX_ABBREVIATION
+    mixed = any(c.isupper() for c in word[1:]) and not word.isupper()
+    return word if abbreviation or mixed or _is_inside(word.capitalize(), text) else word.lower()
+
+
+def _is_inside(word: str, text: str) -> bool:
+    return bool(re.search(rf"[a-z,] {re.escape(word)}\b", text))
