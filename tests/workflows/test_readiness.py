@@ -178,16 +178,18 @@ def reader(tmp_path_factory, tiny_model) -> Path:
 
 
 @pytest.mark.parametrize(("threshold", "suggests"), [(0.0, True), (1.0, False)])
-def test_with_a_reader_only_what_it_finds_is_suggested(home, tiny_model, document, reader, threshold, suggests):
+def test_with_a_reader_only_what_it_finds_is_suggested(
+    home, tiny_model, document, reader, threshold, suggests, monkeypatch
+):
     rated = {"weights": [0.0] * 6, "bias": 0.0, "threshold": threshold}
     told = {"form": "Question: {question}", "not_said": NOT_SAID, "confidence": {"free": rated, "quote": rated}}
     (reader / "reader.json").write_text(json.dumps(told))
     how = {"adapter": str(reader), "careful": "auto", "answers": "quote", "max_tokens": 12, "dtype": "f32"}
-    parts = "".join(f"{word} mills were built in {1890 + i}.\n\n" for i, word in enumerate(("Northern", "Southern")))
-    document.write_text(parts * 2)  # whatever a random model quotes, it is a word with a meaning
+    words = "Millers Bakers Sailors Farmers Weavers"  # whatever a random model quotes has a meaning
+    document.write_text("".join(f"## {word}\n\nWorking {word} {words.lower()}.\n\n" for word in words.split()))
+    monkeypatch.setattr(readiness, "rule_questions", lambda documents, count: ["What does it say about bakers?"])
     with session(home, tiny_model, **how) as s:
         (stored,) = s.workflows.store([str(document)])
-        assert s.workflows.readiness.suggest([stored]), "rules alone would suggest something"
         assert s.workflows.readiness.suggest_untried([stored]) == []
         assert bool(found(s, document)) == suggests
 
