@@ -3,6 +3,7 @@
   const WAIT = 300  // milliseconds between the last letter typed into the search and the search
   const OPENERS = ".lc-open-source[data-document]"
   const GROUPS = ".lc-answer, .lc-result, #hits"  // whose openers are the sources of one answer, or hits
+  const BLOCKS = ".lc-set-markdown, ul, ol, li, blockquote, table, tr"
   const SVG = "http://www.w3.org/2000/svg"
 
   const style = document.createElement("link")  // gradio makes rules of its style sheets apply only inside its page
@@ -183,29 +184,94 @@
     return found
   }
 
+  // The text as a tree of elements, one for each range that the server found (ui/viewer/text_layout.py).
   function textOf() {
     const text = document.createElement("div")
-    text.className = "lc-part-text"
-    const ranges = marked()
-    const edges = new Set([part.start, part.end])
-    for (const { start, end } of ranges) [start, end].forEach((e) => edges.add(Math.max(part.start, Math.min(part.end, e))))
-    const cuts = [...edges].sort((a, b) => a - b)
-    for (let i = 0; i + 1 < cuts.length; i++) {
-      const words = letters.slice(cuts[i] - part.start, cuts[i + 1] - part.start).join("")
-      const around = ranges.filter(({ start, end }) => start <= cuts[i] && cuts[i + 1] <= end)
-      const piece = around.length ? document.createElement("mark") : document.createTextNode(words)
-      if (around.length) {
-        piece.className = around.map((r) => r.kind).sort()[around.length - 1]
-        piece.textContent = words
-      }
-      text.append(piece)
+    text.className = `lc-part-text lc-set-${part.layout}`
+    const ranges = marked(), outer = [], none = []
+    let open = { element: text, end: part.end }, at = part.start
+    const fill = (end) => {
+      const inner = open.element.matches(BLOCKS) ? none : ranges  // between elements of a block is only white space
+      if (end > at) open.element.append(...pieces(at, end, inner))
+      at = end
     }
+    for (const [start, end, tag, value] of part.ranges) {
+      for (; open.end <= start; open = outer.pop()) fill(open.end)
+      fill(start)
+      outer.push(open)
+      open = { element: begin(open.element, tag, value), end }
+    }
+    for (; open; open = outer.pop()) fill(open.end)
+    text.querySelectorAll("table").forEach(square)
     return text
   }
 
+  // The characters from..to as text, and as marks where something in them is marked.
+  function pieces(from, to, ranges) {
+    const edges = new Set([from, to])
+    for (const { start, end } of ranges) [start, end].forEach((e) => edges.add(Math.max(from, Math.min(to, e))))
+    const cuts = [...edges].sort((a, b) => a - b)
+    return cuts.slice(1).map((cut, i) => {
+      const words = document.createTextNode(letters.slice(cuts[i] - part.start, cut - part.start).join(""))
+      const around = ranges.filter(({ start, end }) => start <= cuts[i] && cut <= end)
+      if (!around.length) return words
+      const piece = document.createElement("mark")
+      piece.className = around.map((r) => r.kind).sort()[around.length - 1]
+      piece.append(words)
+      return piece
+    })
+  }
+
+  function begin(parent, tag, value) {
+    const element = document.createElement(tag)
+    if (tag === "span") element.className = value
+    if (tag === "li" && value) element.value = value
+    if (tag === "td" || tag === "th") {
+      const [column, right] = value, first = parent.dataset.row === undefined ? 0 : 1
+      while (column >= 0 && parent.cells.length < first + column) parent.insertCell()
+      element.classList.toggle("lc-right", right)
+      element.classList.toggle("lc-wide", column < 0)
+    }
+    parent.append(element)
+    if (tag === "tr" && part.layout === "grid") number(element, value)
+    if (tag === "table" && value.length) number(element.insertRow(), "", value)
+    if (tag === "table" && part.layout !== "grid") scroller(element)
+    return element
+  }
+
+  // The number of a row, and names of columns, which are not in the text here: style sheets show them.
+  function number(row, label, names = []) {
+    row.dataset.row = label
+    for (const [name, right] of [[label], ...names]) {
+      const cell = row.appendChild(document.createElement("th"))
+      cell.dataset.name = name
+      cell.classList.toggle("lc-right", !!right)
+    }
+  }
+
+  function scroller(table) {
+    const box = document.createElement("div")
+    box.className = "lc-scroll"
+    box.tabIndex = 0
+    table.replaceWith(box)
+    box.append(table)
+  }
+
+  function square(table) {
+    const width = Math.max(...[...table.rows].map((row) => row.cells.length))
+    for (const row of table.rows) {
+      const last = row.cells[row.cells.length - 1]
+      if (last?.matches(".lc-wide")) last.colSpan = width - row.cells.length + 1
+      else while (row.cells.length < width) row.insertCell()
+    }
+    const header = [...table.rows].filter((row) => row.cells[1]?.tagName === "TH")
+    header[header.length - 1]?.classList.add("lc-header")
+  }
+
   function reveal() {
-    const wanted = hit >= 0 ? ".lc-here" : ".lc-cited"
-    body.querySelector(wanted)?.scrollIntoView({ block: "center", inline: "nearest" })
+    const wanted = [...body.querySelectorAll(hit >= 0 ? ".lc-here" : ".lc-cited")]
+    const shown = wanted.find((mark) => mark.getClientRects().length)  // a mark on hidden signs has no place
+    shown?.scrollIntoView({ block: "center", inline: "nearest" })
   }
 
   function tell() {

@@ -1,1 +1,1 @@
-"""The document viewer beside the chat, which shows the pages of a document."""
+"""The document viewer beside the chat, which shows the pages, text or tables of a document."""

@@ -13,13 +13,13 @@ from starlette.responses import FileResponse, JSONResponse, Response
 
 from localctx.errors import DocumentError, StoreError
 from localctx.library import page_source
-from localctx.library.citations.excerpt import reflowed
 from localctx.library.parsers.sandbox import PageDrawing
 from localctx.library.parsers.word_boxes import WordBox
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
 from localctx.ui.viewer import viewer_parts
 from localctx.ui.viewer.drawn_pages import DrawnPages
+from localctx.ui.viewer.text_layout import layout
 from localctx.ui.viewer.viewer_parts import DocumentPart
 from localctx.ui.window import AppWindow
 
@@ -152,7 +152,7 @@ class _ShownPart:
             "heading": part.heading,
             "start": part.start,
             "end": part.end,
-            "text": reflowed(self.document.text[part.start : part.end]),
+            **layout(self.document, part.start, part.end),
             "image": look.width > 0,
             "width": look.width,
             "height": look.height,

@@ -71,7 +71,7 @@ def tables_of(document: StoredDocument) -> list[DataTable]:
     """Returns the tables of a document: one for each group of rows under a header."""
     sheet, found = labels(document.spans, "heading"), list[_Rows]()
     for span in (s for s in document.spans if s.kind == "row"):
-        start, line = _line(document.text, span)
+        start, line = row_line(document.text, span)
         if "\t" in line:
             if not found or found[-1].rows:
                 found.append(_Rows(sheet(start) or ""))
@@ -116,22 +116,27 @@ class _Rows:
         return DataTable(self._sheet, tuple(names), kept, tuple(row.number for row in totals)) if kept else None
 
     def _name(self, piece: str) -> str:
-        """Returns the column name that a piece of a row begins with, or "".
-
-        A column name is a name in the header, possibly with the name of a group before it.
-        """
+        """Returns the column name that a piece of a row begins with, or ""."""
         if known := next((name for name in self._names if piece.startswith(f"{name}: ")), ""):
             return known
         for name in (name for line in reversed(self.headers) for name in line):
-            begins = piece.startswith(f"{name}: ")
-            end = len(name) if begins else piece.find(f" / {name}: ") + len(f" / {name}")
-            if begins or end >= len(f" / {name}"):
-                self._names[piece[:end]] = None
-                return piece[:end]
+            if found := full_name(piece, name):
+                self._names[found] = None
+                return found
         return ""
 
 
-def _line(text: str, span: Span) -> tuple[int, str]:
+def full_name(piece: str, name: str) -> str:
+    """Returns the column name that a piece of a row begins with: ``name``, possibly with the name of a group before it.
+    Returns "" if the piece begins with another name or with none.
+    """
+    if piece.startswith(f"{name}: "):
+        return name
+    at = piece.find(f" / {name}: ")
+    return piece[: at + len(f" / {name}")] if at >= 0 else ""
+
+
+def row_line(text: str, span: Span) -> tuple[int, str]:
     """Returns the start and the text of a row, without the name of the sheet before the row and without comments after
     it.
     """

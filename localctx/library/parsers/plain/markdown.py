@@ -19,9 +19,8 @@ _HIDDEN = re.compile(r" {0,3}<(!--|pre|script|style|textarea)", re.IGNORECASE)
 
 def headings(text: str) -> list[Mark]:
     """Returns the headings of a Markdown text as marks: (start, ``heading``, the heading's text)."""
-    front = _FRONT_MATTER.match(text)
     found, paragraph = list[Mark](), -1  # where the open paragraph begins
-    for start, line in _lines_outside_code(text, front.end() if front else 0):
+    for start, line in _lines_outside_code(text, front_matter_end(text)):
         hashed = _HASHED.fullmatch(line)
         if paragraph >= 0 and _UNDERLINE.fullmatch(line):
             found.append((paragraph, "heading", " ".join(text[paragraph:start].split())))
@@ -32,6 +31,12 @@ def headings(text: str) -> list[Mark]:
             continue
         paragraph = -1
     return found
+
+
+def front_matter_end(text: str) -> int:
+    """Returns where the front matter at the beginning of a Markdown text ends, or 0 if it has none."""
+    front = _FRONT_MATTER.match(text)
+    return front.end() if front else 0
 
 
 def _lines_outside_code(text: str, start: int) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,44 @@
+"""Finds how the text of a document is set: which of its characters are headings, paragraphs, table cells and the like.
+
+viewer.js makes elements of these ranges. The text itself never changes, because quotations are marked by its
+characters.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from localctx.library.citations.excerpt import reflowed
+from localctx.store.documents import StoredDocument
+from localctx.ui.viewer.grid_layout import grid_ranges
+from localctx.ui.viewer.layout_range import LayoutRange, nested
+from localctx.ui.viewer.markdown_layout import markdown_ranges
+
+_MARKDOWN = {".md", ".markdown", ".mdown", ".mkd"}
+_LINE = re.compile(r"[^\n]+\s*")
+
+
+def layout(document: StoredDocument, start: int, end: int) -> dict[str, Any]:
+    """Returns how the characters ``start..end`` are shown: ``text``, its ``layout`` (``grid``, ``markdown`` or
+    ``text``), and ``ranges`` in the order of a tree.
+    """
+    text = document.text[start:end]
+    if any(span.kind == "row" for span in document.spans):
+        name, ranges = "grid", grid_ranges(document, start, end)
+    elif PurePath(document.name).suffix.lower() in _MARKDOWN:
+        name, ranges = "markdown", markdown_ranges(document, start, end)
+    else:
+        name, ranges, text = "text", _headings(document), reflowed(text)
+    return {"text": text, "layout": name, "ranges": nested(ranges, start, end)}
+
+
+def _headings(document: StoredDocument) -> Iterator[LayoutRange]:
+    """Yields the lines that are the heading of their span. A span without such a line, of a page's outline or an
+    attachment, yields nothing.
+    """
+    for span in document.spans:
+        if span.kind == "heading" and span.label:
+            line = _LINE.match(document.text, span.start, span.end)
+            if line and " ".join(line[0].split()).startswith(span.label):
+                yield LayoutRange(span.start, line.end(), "h3")
