@@ -43,10 +43,10 @@ def grid_ranges(document: StoredDocument, start: int, end: int) -> Iterator[Layo
         header = list(takewhile(lambda row: row.start in tops, group))
         sheet = max((at for at in sheets if at <= group[0].start), default=0)
         above = [s for s in heads if sheet <= s.start < group[0].start]
-        yield from _Table(document.text, header, above[-1:]).ranges(group, sheets)
+        yield from _SheetGrid(document.text, header, above[-1:]).ranges(group, sheets)
 
 
-class _Table:
+class _SheetGrid:
     """A table of ``text``. ``header`` are the rows of its header; if there are none, ``above`` has the last row of a
     header that an earlier section shows.
     """
