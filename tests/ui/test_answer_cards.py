@@ -276,7 +276,7 @@ def test_asking_every_passage_shows_its_work_and_its_answer_where_the_question_i
     tab = opened(*many, asked, text=TEXT * 200)  # so many passages that the work is seen however quick the machine is
     tab.conversation.dispatch_event("wheel")  # whoever scrolls by hand is not followed
     tab.page.get_by_role("button", name="Search the whole text").click()
-    tab.stop.wait_for()
+    tab.wait_for("Asking every passage", "#conversation")
     assert tab.page.locator("#conversation .lc-status").last.evaluate(_IN_VIEW), "the work is shown in sight"
     tab.stop.click()
     tab.wait_for("Stopped after", "#conversation")

@@ -210,8 +210,8 @@ class TabReading:
         self._enter(state, "reading")
 
     def _make_ready(self, state: ReadingState, ids: Sequence[str]) -> None:
-        """Make the documents ready for questions. If they are not read whole and not too long, then read their passages
-        ahead too. Then suggest questions, unless the chat has messages and no new file, because then none is shown.
+        """Make the documents ready for questions. Then suggest questions, unless the chat has messages and no new file,
+        because then none is shown. If the documents are not read whole, and are not too long, also read their passages.
         """
         self._enter(state, "reading")
         more = sum(document.characters for document in state.documents) <= MAX_PASSAGES_READ
@@ -287,9 +287,9 @@ def _making_ready(documents: Sequence[str], until: str, passages: bool, suggesti
     def job(session: "Session") -> Generator[Any, Any, None]:
         ready = yield from session.workflows.readiness.make_ready(documents, until)
         yield ReadyEvent(ready)
-        for document in documents if passages and not ready.whole and not until else ():
-            yield from session.workflows.reading_ahead.read(document)
         if suggesting:
             yield from session.workflows.readiness.suggest_found(documents, ready, until)
+        for document in documents if passages and not ready.whole and not until else ():
+            yield from session.workflows.reading_ahead.read(document)
 
     return job
