@@ -1,11 +1,12 @@
-"""Sets the number of threads that the CPU kernels use.
+"""Sets the number of threads that the CPU kernels and torch use.
 
 The threads of a kernel wait for each other at the end of every loop. If another program takes the core of one thread,
-all of them wait until the system gives the core back. So kernels leave cores to other programs. No result depends on
-the number of threads.
+all of them wait until the system gives the core back. torch's threads also use their cores for a while after each of
+its operations. So both leave cores to other programs. No result depends on the number of threads.
 """
 
 import numba
+import torch
 
 _ROUNDING = 0.4  # a core counts as free if other programs use at most this share of it
 _STARTED_WITH = numba.get_num_threads()
@@ -20,9 +21,11 @@ def set_threads(n: int) -> None:
 
 
 def use_free_cores(free: float) -> int:
-    """Let kernels that this thread calls use as many threads as cores are ``free``, but at least half of all threads
-    and at most all. Returns the number.
+    """Let kernels and torch operations that this thread calls use as many threads as cores are ``free``, but at least
+    half of all threads and at most all. Returns the number.
     """
     threads = max((_most + 1) // 2, min(_most, int(free + _ROUNDING)))
     numba.set_num_threads(threads)
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
     return threads
