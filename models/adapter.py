@@ -70,6 +70,11 @@ class Adapter:
     not_said: str = ""
     measured: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def recipe(self) -> tuple[str, ...]:
+        """Everything about the adapter that an answer depends on."""
+        return self.fingerprint.hex(), self.form, self.not_said, str(self.measured)
+
     def measured_count(self, name: str) -> int:
         """Returns the number in ``measured`` under ``name``, 0 if there is none. ``effective`` and ``focused`` are
         context lengths in tokens; ``passages`` is a number of passages.

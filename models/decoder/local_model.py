@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from copy import copy
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from localctx.errors import Cancelled, UsageError
 from localctx.idle import LoadMonitor
-from localctx.kernels.cpu.threads import use_free_cores
+from localctx.kernels.cpu.threads import torch_threads, use_free_cores
 from localctx.kv.backends.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.models.adapter import Adapter
@@ -42,6 +42,7 @@ class LocalModel(ABC):
     dtype: torch.dtype
     precision: torch.dtype  # of matrix products; keys, values and activations have ``dtype``
     batch_invariant = True  # False if many rows are multiplied differently from a few
+    torch_sums = True  # False if our kernels compute all sums, so that no result depends on torch's number of threads
     nbytes: int
     parameters: int
 
@@ -132,8 +133,11 @@ class LocalModel(ABC):
     def forward_each(
         self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
-        if self.device.type == "cpu":
-            use_free_cores(_LOAD.free)
+        threads = use_free_cores(_LOAD.free) if self.device.type == "cpu" else 0
+        with torch_threads(threads) if threads and not self.torch_sums else nullcontext():
+            return self._forward_each(requests, cancelled)
+
+    def _forward_each(self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool]) -> list[Tensor]:
         groups = self._groups(requests)
         batches = [ForwardBatch([requests[i] for i in group], self.layers, cancelled) for group in groups]
         logits: list[Tensor] = [torch.empty(0)] * len(requests)

@@ -1,11 +1,11 @@
-"""The number of threads of kernels and of torch: no more than cores are free, and no result depends on it."""
+"""The number of threads of kernels and of torch: no more than cores are free, and no result of theirs depends on it."""
 
 import numba
 import pytest
 import torch
 
 from localctx.kernels.cpu import threads
-from localctx.kernels.cpu.threads import set_threads, use_free_cores
+from localctx.kernels.cpu.threads import set_threads, torch_threads, use_free_cores
 
 
 @pytest.fixture(autouse=True)
@@ -15,17 +15,20 @@ def started_with(monkeypatch):
     monkeypatch.setattr(threads, "_most", 8)
     asked = list[int]()
     monkeypatch.setattr(numba, "set_num_threads", asked.append)
-    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     return asked
 
 
-def test_torch_leaves_the_same_cores(monkeypatch):
-    asked = list[int]()
-    monkeypatch.setattr(torch, "get_num_threads", lambda: asked[-1] if asked else 8)
-    monkeypatch.setattr(torch, "set_num_threads", asked.append)
-    for free in (8.0, 5.0, 5.0, 8.0):
-        use_free_cores(free)
-    assert asked == [5, 8]
+def test_torch_leaves_cores_too_and_has_its_threads_back_after_a_failure():
+    configured = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch_threads(8):
+            assert torch.get_num_threads() == 2
+        with pytest.raises(ZeroDivisionError), torch_threads(1):
+            1 / (torch.get_num_threads() - 1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(configured)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from stored_documents import row
 from tiny_adapters import save_adapter
 
 from localctx.engine.events import Done, Progress
+from localctx.errors import StoreError
 from localctx.library import add
 from localctx.store.store import Store
 from localctx.ui.reading import ready_text
@@ -22,7 +23,7 @@ from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.reading.ready_card import ReadyCard
 from localctx.ui.running.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
 from localctx.workflows.ahead.readiness import Readiness, ReadinessWorkflow
-from localctx.workflows.ahead.suggested_questions import SuggestedQuestions
+from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
 
 pytestmark = pytest.mark.slow
 
@@ -248,7 +249,7 @@ def trying(monkeypatch) -> list[int]:
     """Questions are tried until the first run is cancelled. A number for each run."""
     runs = []
 
-    def slowly(workflow, documents, ready, until=""):
+    def slowly(workflow, documents, ready, candidates, until=""):
         runs.append(len(runs))
         yield SuggestedQuestions(("How much is the monthly rent?",))
         while len(runs) == 1:
@@ -257,7 +258,7 @@ def trying(monkeypatch) -> list[int]:
             time.sleep(0.01)
         yield SuggestedQuestions(("How much is the monthly rent?", "What does it say about pets?"))
 
-    monkeypatch.setattr(ReadinessWorkflow, "suggest_untried", lambda workflow, documents, until: [])
+    monkeypatch.setattr(ReadinessWorkflow, "candidates", lambda workflow, documents, until: Candidates(tried=True))
     monkeypatch.setattr(ReadinessWorkflow, "suggest_found", slowly)
     return runs
 
@@ -279,6 +280,16 @@ def test_trying_questions_stops_when_the_tab_is_left(reading, window, lease, try
     reading.stop()
     wait_until(lambda: not window.answer_worker.busy, "the end of its job")
     assert len(trying) == 1
+
+
+def test_documents_are_ready_where_no_question_can_be_tried(reading, lease, monkeypatch):
+    def fail(workflow, documents, ready, candidates, until=""):
+        raise StoreError("the disk is full", "free some space")
+        yield
+
+    monkeypatch.setattr(ReadinessWorkflow, "suggest_found", fail)
+    reading.want(Wanted((lease,)))
+    assert until(reading, "ready").error == ""
 
 
 def test_no_question_is_tried_in_a_chat_that_shows_none(reading, lease, window, trying):

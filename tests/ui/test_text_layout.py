@@ -8,7 +8,7 @@ import xlsxwriter
 from made_files import docx, epub
 
 from localctx.library.read_document import read_document
-from localctx.store.documents import StoredDocument
+from localctx.store.documents import Span, StoredDocument
 from localctx.ui.viewer.layout_range import SYNTAX, LayoutRange, nested
 from localctx.ui.viewer.text_layout import layout
 
@@ -202,6 +202,9 @@ def test_headings_of_books_and_letters_are_set(stored):
     assert [(tag, text.strip()) for tag, text, _ in elements(book)] == [("h3", "The heron"), ("h3", "At night")]
     letter = stored("letter.docx", docx())
     assert [(tag, text.strip()) for tag, text, _ in elements(letter)] == [("h3", "Rivers")]
+    run_in = stored("run-in.docx", docx())
+    headed = StoredDocument(run_in.row, run_in.text, [Span(0, len(run_in.text), "heading", run_in.text[:3])])
+    assert elements(headed) == [], "a line that goes on after its label is no heading"
     assert elements(stored("plain.txt", "no *emphasis*\n\n| a | b |")) == []
 
 

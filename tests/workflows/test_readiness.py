@@ -15,6 +15,7 @@ from localctx.errors import Cancelled, TooLong
 from localctx.workflows.ahead import model_questions, readiness
 from localctx.workflows.ahead.model_questions import parse_questions, rule_questions
 from localctx.workflows.ahead.readiness import Readiness
+from localctx.workflows.ahead.suggested_questions import Candidates
 
 pytestmark = pytest.mark.slow
 
@@ -169,7 +170,8 @@ def found(s, document: Path, until: str = "") -> list[tuple[str, ...]]:
     """What is suggested about ``document`` once it is ready."""
     (stored,) = s.workflows.store([str(document)])
     _, ready = make_ready(s, document)
-    return [e.questions for e in s.run(s.workflows.readiness.suggest_found([stored], ready, until))]
+    made = s.workflows.readiness.candidates([stored], until)
+    return [e.questions for e in s.run(s.workflows.readiness.suggest_found([stored], ready, made, until))]
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +192,7 @@ def test_with_a_reader_only_what_it_finds_is_suggested(
     monkeypatch.setattr(readiness, "rule_questions", lambda documents, count: ["What does it say about bakers?"])
     with session(home, tiny_model, **how) as s:
         (stored,) = s.workflows.store([str(document)])
-        assert s.workflows.readiness.suggest_untried([stored]) == []
+        assert s.workflows.readiness.candidates([stored]).tried
         assert bool(found(s, document)) == suggests
 
 
@@ -199,18 +201,20 @@ def test_without_a_reader_the_rules_are_believed(opened, tmp_path):
     mill.write_text("The mill of Port Marigold was built in 1893. It stands by the river. " * 4)
     with opened() as s:
         (stored,) = s.workflows.store([str(mill)])
-        asked = s.workflows.readiness.suggest_untried([stored])
-        assert asked == ["When was the mill of Port Marigold built?"]
-        assert found(s, mill) == [tuple(asked)]
+        made = s.workflows.readiness.candidates([stored])
+        assert made == Candidates(("When was the mill of Port Marigold built?",))
+        assert found(s, mill) == [made.questions]
 
 
 def test_nothing_is_tried_where_an_answer_starts_late(opened, document, monkeypatch):
     monkeypatch.setattr(readiness, "rates_answers", lambda settings: True)
-    monkeypatch.setattr(Runtime, "adapter", SimpleNamespace(fingerprint=b""))
+    monkeypatch.setattr(Runtime, "adapter", SimpleNamespace(recipe=("",)))
     with opened() as s:
         (stored,) = s.workflows.store([str(document)])
         late = Readiness(True, starts=readiness.MAX_SECONDS + 1)
-        assert list(s.workflows.readiness.suggest_found([stored], late)) == []
+        made = Candidates(("What does it say about rivers?",), s.workflows.readiness.candidates([stored]).tried)
+        assert made.tried
+        assert list(s.workflows.readiness.suggest_found([stored], late, made)) == []
 
 
 def test_a_small_model_suggests_nothing(opened, document):

@@ -1,13 +1,16 @@
 """Questions that are tried before they are suggested: what is found is kept, what is not is dropped, each once."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from stored_documents import add
 
 from localctx.engine.events import Done, Progress
 from localctx.engine.request_report import AnswerReport, TokenCounts
-from localctx.errors import Cancelled
+from localctx.errors import Cancelled, NothingFound, TooLong
 from localctx.settings import load_settings
 from localctx.workflows.ahead import tried_questions
 from localctx.workflows.ahead.suggested_questions import SuggestedQuestions
@@ -47,12 +50,21 @@ def document(store) -> str:
 @pytest.fixture
 def suggest(store, document):
     """A function that tries questions and returns what is suggested, one after the other."""
-    settings, adapter = load_settings(home=store.home), SimpleNamespace(fingerprint=b"reader")
 
-    def run(ask: Ask, *candidates: str, model: bytes = b"m", until: str = "") -> list[tuple[str, ...]]:
-        runtime = SimpleNamespace(store=store, settings=settings, adapter=adapter)
+    def run(
+        ask: Ask,
+        *candidates: str,
+        model: bytes = b"m",
+        until: str = "",
+        may_ask: bool = True,
+        threshold: float = 0.5,
+        others: Sequence[str] = (),
+        **settings: Any,
+    ) -> list[tuple[str, ...]]:
+        adapter = SimpleNamespace(recipe=("reader", str(threshold)))
+        runtime = SimpleNamespace(store=store, settings=load_settings(home=store.home, **settings), adapter=adapter)
         builder = SimpleNamespace(runtime=runtime, fingerprint=model)
-        events = list(try_questions(builder, ask, [document], candidates, until))
+        events = list(try_questions(builder, ask, [document, *others], candidates, until, may_ask))
         assert all(isinstance(event, SuggestedQuestions) for event in events), "nothing else is told of a try"
         return [event.questions for event in events]
 
@@ -71,13 +83,54 @@ def test_after_three_are_found_no_other_is_asked(suggest):
 
 
 def test_a_question_is_tried_once_for_each_document_and_model(suggest):
-    first, again, other, part = Ask(), Ask(), Ask(), Ask()
-    suggested = suggest(first, "found 1", "unanswered 1")
+    again = Ask()
+    suggested = suggest(Ask(), "found 1", "unanswered 1")
     assert suggest(again, "found 1", "unanswered 1") == suggested
     assert again.asked == []
-    suggest(other, "found 1", model=b"another")
-    suggest(part, "found 1", until="40%")
-    assert other.asked == part.asked == ["found 1"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": b"another"},
+        {"until": "40%"},
+        {"threshold": 0.9},
+        {"others": ["two"]},
+        {"max_tokens": 7},
+        {"answers": "quote"},
+    ],
+)
+def test_it_is_tried_again_after_a_change_of_anything_that_decides(suggest, other):
+    suggest(Ask(), "found 1")
+    changed = Ask()
+    suggest(changed, "found 1", **other)
+    assert changed.asked == ["found 1"]
+
+
+@pytest.mark.parametrize(
+    "error", [NothingFound("no passage fits", "ask otherwise"), TooLong("it is too long", "ask less")]
+)
+def test_a_question_that_cannot_be_asked_is_dropped(suggest, error):
+    class Refusing(Ask):
+        def ask(self, documents, question, until=""):
+            if question == "found 1":
+                raise error
+            return super().ask(documents, question, until)
+
+    assert suggest(Refusing(), "found 1", "found 2") == [("found 2",)]
+
+
+def test_an_answer_that_says_that_nothing_is_said_is_none(suggest, monkeypatch):
+    nothing = lambda question, made=report: replace(made(question), answer="No, the document does not say.")  # noqa: E731
+    monkeypatch.setattr("test_tried_questions.report", nothing)
+    assert suggest(Ask(), "found 1") == []
+
+
+def test_where_answers_start_late_only_earlier_tries_are_used(suggest):
+    suggest(Ask(), "found 1")
+    late = Ask()
+    assert suggest(late, "found 0", "found 1", may_ask=False) == [("found 1",)]
+    assert late.asked == []
 
 
 def test_a_cancelled_try_says_nothing_and_the_next_run_goes_on_there(suggest, monkeypatch):

@@ -4,8 +4,7 @@ The state of a card is ``found`` (the answer has support), ``unsure`` (no passag
 word was quoted), ``missing`` (nothing answers the question) or ``plain`` (there is nothing to check).
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from localctx.library.citations.sentence_sources import (
     is_unsure,
     numbered_sources,
 )
-from localctx.library.wording.no_answer import NO_ANSWER
+from localctx.library.wording.no_answer import says_no_answer
 from localctx.library.wording.sentences import trim_to_sentence
 from localctx.library.wording.yes_no import without_repeated_clause
 from localctx.store.chats import SUMMARY, Message
@@ -90,20 +89,12 @@ def state_of(m: Message, checked: Sequence[AnswerSentence], cited: bool, nearest
     ``cited`` says whether the answer has citations, and ``nearest`` whether a nearest passage is shown instead of an
     answer.
     """
-    if nearest or m.stopped == "unanswered" or _not_said(m.text):
+    if nearest or m.stopped == "unanswered" or says_no_answer(m.text):
         return "missing"
     supports = {sentence.support for sentence in checked}
     if is_unsure(m.text, supports, any(c["source"] == "quote" for c in m.citations)):
         return "unsure"
     return "found" if cited or "supported" in supports else "plain"
-
-
-def _not_said(text: str, languages: Iterable[str] = NO_ANSWER) -> bool:
-    """Returns True for an answer that only says that the document does not answer the question, even if the model wrote
-    "No," before it.
-    """
-    said = "|".join(re.escape(NO_ANSWER[language].strip(".。")) for language in languages)
-    return bool(re.fullmatch(rf"(?:\w+, )?(?:{said}|not stated)[.。]?", text.strip(), re.IGNORECASE))
 
 
 def checked_sentences(m: Message) -> list[AnswerSentence]:
@@ -130,7 +121,7 @@ def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
 
     Older messages store the nearest passage as a citation.
     """
-    if m.citations and (m.stopped == "unanswered" or _not_said(m.text)):
+    if m.citations and (m.stopped == "unanswered" or says_no_answer(m.text)):
         return m.citations[0], []
     return m.stats.get("nearest"), m.citations
 
@@ -151,7 +142,7 @@ def _places(
 
 def _missing(m: Message, near: EvidencePlace | None) -> str:
     text = m.text.strip()
-    own = not _not_said(text, ["en"])
+    own = not says_no_answer(text, ["en"])
     where = _where(AskedSources.from_stats(m.stats))
     told = escape(text) if own and text else f"I did not find this{escape(where)}."
     closest = f'<div class="lc-near"><p class="lc-told">{CLOSEST}</p>{evidence.quotation(near)}</div>' if near else ""

@@ -6,19 +6,20 @@ is cancelled and its pages are kept; afterwards it continues.
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Progress
-from localctx.errors import Cancelled, ModelError
+from localctx.errors import Cancelled, ModelError, UserError
 from localctx.library.add import Added
 from localctx.models.hub.resolve import check_known
 from localctx.serving.worker import EngineWorker, SessionJob
 from localctx.settings import Settings
 from localctx.store.process_locks import at_work
 from localctx.ui.job_events import error_text
-from localctx.workflows.ahead.suggested_questions import SuggestedQuestions
+from localctx.workflows.ahead.suggested_questions import Candidates, SuggestedQuestions
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
@@ -76,7 +77,7 @@ class ReadingState:
 
     ``phase`` is ``parsing``, ``no model`` (waiting for a model), ``reading``, ``ready``, ``stopped``, ``failed``, or ""
     if there is nothing to read. ``percent`` is how much of the work is done; it never decreases. ``questions`` are
-    suggested questions.
+    suggested questions, from the ``candidates`` or the model.
     """
 
     wanted: Wanted = Wanted()
@@ -86,6 +87,7 @@ class ReadingState:
     ready: "Readiness | None" = None
     error: str = ""
     questions: Sequence[str] = field(default_factory=list)
+    candidates: Candidates = field(default_factory=Candidates)
     percent: int = 0
 
     def advance(self, progress: Progress) -> None:
@@ -205,8 +207,8 @@ class TabReading:
                 for document in (d for d in state.documents if d.document == event.document):
                     document.name, document.characters = document.name or event.name, event.characters
                     document.part, document.parts = event.part, event.parts
-            elif isinstance(event, SuggestedQuestions):
-                state.questions = event.questions
+            elif isinstance(event, Candidates):
+                state.candidates, state.questions = event, () if event.tried else event.questions
         self._enter(state, "reading")
 
     def _make_ready(self, state: ReadingState, ids: Sequence[str]) -> None:
@@ -216,7 +218,7 @@ class TabReading:
         self._enter(state, "reading")
         more = sum(document.characters for document in state.documents) <= MAX_PASSAGES_READ
         suggesting = not state.wanted.begun or bool(state.wanted.files)
-        job = _making_ready(ids, state.wanted.until, more, suggesting)
+        job = _making_ready(ids, state.wanted.until, more, state.candidates if suggesting else None)
         for event in self._events(job, self._answer_worker, lambda: _is(self, state), yielding=True):
             if isinstance(event, ReadyEvent):
                 state.ready, state.progress = event.ready, None
@@ -278,17 +280,18 @@ def _describing(documents: Sequence[str], until: str) -> SessionJob:
             row = stored.find(document)
             part, parts = stored.count_parts(row.id)
             yield ReadDocument(row.id, row.name, row.id, part, parts, row.chars)
-        yield SuggestedQuestions(tuple(session.workflows.readiness.suggest_untried(documents, until)))
+        yield session.workflows.readiness.candidates(documents, until)
 
     return job
 
 
-def _making_ready(documents: Sequence[str], until: str, passages: bool, suggesting: bool) -> SessionJob:
+def _making_ready(documents: Sequence[str], until: str, passages: bool, candidates: Candidates | None) -> SessionJob:
     def job(session: "Session") -> Generator[Any, Any, None]:
         ready = yield from session.workflows.readiness.make_ready(documents, until)
         yield ReadyEvent(ready)
-        if suggesting:
-            yield from session.workflows.readiness.suggest_found(documents, ready, until)
+        if candidates:
+            with suppress(UserError):  # the documents are ready without suggestions too
+                yield from session.workflows.readiness.suggest_found(documents, ready, candidates, until)
         for document in documents if passages and not ready.whole and not until else ():
             yield from session.workflows.reading_ahead.read(document)
 

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from localctx.library.citations.excerpt import reflowed
+from localctx.library.parsers.text_builder import MAX_LABEL
 from localctx.store.documents import StoredDocument
 from localctx.ui.viewer.grid_layout import grid_ranges
 from localctx.ui.viewer.layout_range import LayoutRange, nested
@@ -40,5 +41,6 @@ def _headings(document: StoredDocument) -> Iterator[LayoutRange]:
     for span in document.spans:
         if span.kind == "heading" and span.label:
             line = _LINE.match(document.text, span.start, span.end)
-            if line and " ".join(line[0].split()).startswith(span.label):
+            shown = " ".join(line[0].split()) if line else ""
+            if line and (shown == span.label or (len(span.label) == MAX_LABEL and shown.startswith(span.label))):
                 yield LayoutRange(span.start, line.end(), "h3")

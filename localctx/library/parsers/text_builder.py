@@ -15,7 +15,7 @@ where the next mark of its kind begins. A mark with the label "" only ends the p
 OPTICAL = "pdf, read optically"
 """The format of a PDF whose whole text comes from OCR."""
 
-_MAX_LABEL = 200
+MAX_LABEL = 200
 _BREAKS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _WITHOUT_SPACES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u1aaf\ua980-\ua9ff\uaa60-\uaadf"
 _ZERO_WIDTH = f"[\u2060\ufeff]|(?<![{_WITHOUT_SPACES}])\u200b|\u200b(?![{_WITHOUT_SPACES}])"
@@ -91,7 +91,7 @@ class TextBuilder:
 
         A part ends at the next mark of its ``kind``. A mark with the label "" only ends the part before.
         """
-        label = " ".join(clean(label).split())[:_MAX_LABEL]
+        label = " ".join(clean(label).split())[:MAX_LABEL]
         self._marks.append((self.length if start is None else start, kind, label))
 
     def begin_heading(self) -> None:

@@ -1,6 +1,7 @@
 """Provides the sentence that says that a document does not answer a question, in the question's language."""
 
 import re
+from collections.abc import Iterable
 
 NO_ANSWER = {
     "en": "The document does not say.",
@@ -44,6 +45,14 @@ def is_no_answer(answer: str, own: str = "") -> bool:
     """
     text = answer.strip(_AROUND)
     return bool(text) and (text in _SENTENCES or text == own.strip(_AROUND))
+
+
+def says_no_answer(text: str, languages: Iterable[str] = NO_ANSWER) -> bool:
+    """Returns True for an answer that only says that the document does not answer the question, even if the model wrote
+    "No," before it.
+    """
+    said = "|".join(re.escape(NO_ANSWER[language].strip(".。")) for language in languages)
+    return bool(re.fullmatch(rf"(?:\w+, )?(?:{said}|not stated)[.。]?", text.strip(), re.IGNORECASE))
 
 
 def no_answer(question: str) -> str:

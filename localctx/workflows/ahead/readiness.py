@@ -17,7 +17,7 @@ from localctx.errors import TooLong
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ahead.model_questions import able_to_ask, model_questions, rule_questions
-from localctx.workflows.ahead.suggested_questions import COUNT, SuggestedQuestions
+from localctx.workflows.ahead.suggested_questions import COUNT, Candidates, SuggestedQuestions
 from localctx.workflows.ahead.tried_questions import (
     CANDIDATES,
     MAX_SECONDS,
@@ -95,23 +95,26 @@ class ReadinessWorkflow:
             stored = [stored[0].beginning(locate_mark(stored, until))]
         return rule_questions(stored, count)
 
-    def suggest_untried(self, documents: Sequence[str], until: str = "") -> list[str]:
-        """Returns the questions of ``suggest``, or [] if questions are tried before they are suggested."""
-        return [] if rates_answers(self._runtime.settings) else self.suggest(documents, until)
+    def candidates(self, documents: Sequence[str], until: str = "") -> Candidates:
+        """Returns the questions of ``suggest``: more of them if they are tried before they are suggested."""
+        tried = rates_answers(self._runtime.settings)
+        return Candidates(tuple(self.suggest(documents, until, CANDIDATES if tried else COUNT)), tried)
 
-    def suggest_found(self, documents: Sequence[str], ready: Readiness, until: str = "") -> Suggesting:
-        """Suggest up to COUNT questions about stored documents (ids), first those by the model, then those by rules. If
+    def suggest_found(
+        self, documents: Sequence[str], ready: Readiness, candidates: Candidates, until: str = ""
+    ) -> Suggesting:
+        """Suggest up to COUNT questions about stored documents (ids), first those by the model, then the candidates. If
         answers are rated, only questions are suggested that were tried and found, one after the other.
 
         Nothing is tried if ``ready`` predicts that an answer starts after more than MAX_SECONDS. Raises UserError,
         Cancelled.
         """
-        made = self.suggest(documents, until, CANDIDATES)
-        candidates = list(dict.fromkeys([*ready.questions, *made]))
-        if not rates_answers(self._runtime.settings) or self._runtime.adapter is None:
-            yield SuggestedQuestions(tuple(candidates[:COUNT]))
-        elif (ready.starts or 0.0) <= MAX_SECONDS:
-            yield from try_questions(self._builder, self._ask, documents, candidates, until)
+        questions = list(dict.fromkeys([*ready.questions, *candidates.questions]))
+        if not candidates.tried or self._runtime.adapter is None:
+            yield SuggestedQuestions(tuple(questions[:COUNT]))
+        else:
+            may_ask = (ready.starts or 0.0) <= MAX_SECONDS
+            yield from try_questions(self._builder, self._ask, documents, questions, until, may_ask)
 
     def _make_ready(self, documents: Sequence[StoredDocument]) -> EngineCoroutine[Readiness]:
         if not self._ask.why_passages(documents):

@@ -15,7 +15,6 @@ from localctx.store.search_words import COMMON_WORDS
 from localctx.workflows.ahead.topics import find_topics, in_a_sentence
 
 COUNT = 3  # questions to suggest
-RULES_VERSION = 2  # of the rules in this file; part of the key of stored tries
 MAX_CHARACTERS = 400_000  # of a long document, only the beginning is used
 _ASKING = frozenset(("what", "when", "does", "much", "meant", "about"))  # words that unrelated questions share
 MIN_SAID = 3  # a speaker, name or subject must occur at least this often
@@ -72,6 +71,7 @@ _BECAUSE = re.compile(
 _MANY = r"(?:\d[\d,]*|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty)"
 _DATE = r"(?:[A-Z][a-z]+ |\d{1,2} |early |late )*(?:\d{1,2}, )?(?:1\d{3}|20\d{2})\b"
 _MADE = "founded|built|established|created|designed|discovered|invented|introduced|published|directed|signed|kept|led"
+_NAMED = r"(?=[A-Z]|(?:the|an?|its|his|her|their|our) )"  # before a person or place
 _BASES = """
 has=does have=do had=did died=die became=become began=begin won=win moved=move arrived=arrive joined=join left=leave
 married=marry ended=end lived=live stayed=stay worked=work studied=study settled=settle wanted=want decided=decide
@@ -79,9 +79,9 @@ promised=promise refused=refuse tried=try agreed=agree planned=plan
 """
 _BASE = dict(pair.split("=") for pair in _BASES.split())
 _RULES = (
-    (rf"(?:is|are|was|were) (?:first |originally )?(?P<verb>{_MADE}) by\b", "Who {verb} {subject}?"),
+    (rf"(?:is|are|was|were) (?:first |originally )?(?P<verb>{_MADE}) by {_NAMED}", "Who {verb} {subject}?"),
     (
-        r"(?P<verb>is|are|was|were) (?P<what>located|situated|based|held|kept|buried|born) (?:in|at|near)\b",
+        rf"(?P<verb>is|are|was|were) (?P<what>located|situated|based|held|kept|buried|born) (?:in|at|near) {_NAMED}",
         "Where {verb} {subject} {what}?",
     ),
     (
@@ -108,7 +108,7 @@ _SPOKEN_OF = re.compile(r"\b[Tt]he (?P<subject>(?:[a-z]{3,} )?[a-z]{5,}) (?:is|a
 _WORDS = """
 It This That These Those There He She They We You I Here What Who One Another Each Such Note Chapter Section Figure
 Both Some Many Most Several No Table Nothing Everything Something All Today Now My His Her Our Their Its Your If When
-While As Not The And But Then God
+While As Not The And But Then God Every Any
 """
 _NOT_TERMS = frozenset(_WORDS.split())
 _VERBS = r"(?:said|says|asked|replied|answered|cried|exclaimed|whispered|laughed|smiled|continued)"
@@ -132,6 +132,14 @@ class SuggestedQuestions:
     questions: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """``questions`` that may be suggested, best first. If they are to be ``tried``, only those that are found are."""
+
+    questions: tuple[str, ...] = ()
+    tried: bool = False
+
+
 def suggest_questions(text: str, spans: Sequence[Span], count: int = COUNT) -> list[str]:
     """Returns up to ``count`` questions that a document with this text answers, best first, from different parts of the
     text. Returns [] if the rules find nothing to ask about.
@@ -141,10 +149,11 @@ def suggest_questions(text: str, spans: Sequence[Span], count: int = COUNT) -> l
     topics = find_topics(text, spans)
     named = [_about(language, name) for name in _names(text, count)]
     if language != "en":
-        headed = _spread([_about(language, topic) for topic in topics], count)
-        return [*headed, *named][:count]
+        headed = [_about(language, topic) for topic in topics]
+        return list(dict.fromkeys([*_spread(headed, COUNT), *_spread(headed, count), *named]))[:count]
     headed = [_about(language, topic if topic.endswith("?") else in_a_sentence(topic, text)) for topic in topics]
-    stated = [question for start, end in sentences(text, 0, len(text)) for question in _stated(text[start:end], text)]
+    usage = _Usage(text)
+    stated = [question for start, end in sentences(text, 0, len(text)) for question in _stated(text[start:end], usage)]
     headed, stated = ([q for q in dict.fromkeys(made) if not _dangles(q)] for made in (headed, stated))
     people = [f"Who is {name}?" for name in _speakers(text) if _says_who(name, text)]
     mixed = _spread(stated, COUNT - 1 if headed else COUNT) + people
@@ -167,7 +176,7 @@ def _about(language: str, topic: str) -> str:
     return topic if topic.endswith("?") else _ABOUT.get(language, "{}?").format(topic)
 
 
-def _stated(sentence: str, text: str) -> Iterator[str]:
+def _stated(sentence: str, usage: "_Usage") -> Iterator[str]:
     """Yields a question that this English sentence answers, if a rule matches the sentence."""
     sentence = " ".join(sentence.split())
     if found := _AMOUNT.match(sentence):
@@ -184,43 +193,54 @@ def _stated(sentence: str, text: str) -> Iterator[str]:
         yield f"{verb} the {found['who'].lower()} {found['what'].strip()}?"
     elif found := _HAPPENED.match(sentence):
         if found["subject"].split()[0] not in _NOT_TERMS - {"The"}:
-            yield f"When {found['was']} {_inside(found['subject'], text)} {found['verb']}?"
+            yield f"When {found['was']} {usage.inside(found['subject'])} {found['verb']}?"
     elif (found := _BECAUSE.match(sentence)) and _is_subject(found["subject"]):
         verb, _, negated = found["verb"].replace("cannot", "can not").partition(" ")
-        asked = ["Why", verb, _inside(found["subject"], text), negated, found["what"]]
+        asked = ["Why", verb, usage.inside(found["subject"]), negated, found["what"]]
         yield f"{' '.join(filter(None, asked))}?"
-    elif (found := _IS_A.match(sentence)) and _is_term(found["term"], text):
-        yield f"What {found['be']} {_inside(found['term'], text)}?"
+    elif (found := _IS_A.match(sentence)) and usage.is_term(found["term"]):
+        yield f"What {found['be']} {usage.inside(found['term'])}?"
     else:
-        yield from _by_pattern(sentence, text)
+        yield from _by_pattern(sentence, usage)
 
 
-def _by_pattern(sentence: str, text: str) -> Iterator[str]:
+def _by_pattern(sentence: str, usage: "_Usage") -> Iterator[str]:
     for pattern, asked in _STATED:
         if (found := pattern.match(sentence)) and _is_subject(found["subject"]):
-            told = found.groupdict() | {"subject": _inside(found["subject"], text), "base": _BASE.get(found["verb"])}
+            told = found.groupdict() | {"subject": usage.inside(found["subject"]), "base": _BASE.get(found["verb"])}
             yield asked.format(**told)
             return
     if found := _CALLED.search(sentence):
         yield f"What is the {found['what']} called?"
 
 
-def _is_term(term: str, text: str) -> bool:
-    """Returns True for a term of several words or a name, if the text uses it several times."""
-    used = text.lower().count(term.lower()) > MIN_DEFINED
-    return used and _is_subject(term) and (" " in term or term.lower() not in text)
+class _Usage:
+    """How ``text`` writes words: how often, and whether with a capital letter inside sentences."""
+
+    def __init__(self, text: str) -> None:
+        self._lowered = text.lower()
+        self._words = set(re.findall(r"\w+", text))
+        self._names = set(re.findall(r"(?<=[a-z,] )[A-Z]\w*", text))
+        self._counts = dict[str, int]()  # of terms
+
+    def is_term(self, term: str) -> bool:
+        """Returns True for a term of several words or a name, if the text uses it several times."""
+        if term not in self._counts:
+            self._counts[term] = self._lowered.count(term.lower())
+        is_name = " " in term or term.lower() not in self._words
+        return self._counts[term] > MIN_DEFINED and is_name and _is_subject(term)
+
+    def inside(self, subject: str) -> str:
+        """Returns the subject of a sentence as it stands inside a question: a name keeps its capital letter."""
+        first = re.findall(r"\w+", subject)[0]
+        is_name = first in self._names or first.lower() not in self._words
+        return subject if is_name and first != "The" else subject[0].lower() + subject[1:]
 
 
 def _is_subject(words: str) -> bool:
     """Returns True if ``words`` are a name or a noun with "the", and not the beginning of a clause."""
     named = words.removeprefix("The ").removeprefix("the ").split()
     return not any(word in _NOT_TERMS or word.lower() in COMMON_WORDS - {"of"} for word in named)
-
-
-def _inside(subject: str, text: str) -> str:
-    """Returns the subject of a sentence as it stands inside a question."""
-    inside = subject[0].lower() + subject[1:]
-    return inside if subject.startswith("The ") or text.count(inside) >= text.count(subject) else subject
 
 
 def _plain(subject: str) -> str:

@@ -1,8 +1,8 @@
 """Tries questions about documents before they are suggested, so that a suggested question has an answer.
 
 A question is tried as it would be asked. Only an adapter rates answers, so without one nobody knows whether an answer
-was found, and questions are suggested untried. A document about which a question takes long is not tried further, and
-nothing else is suggested for it, because a missing suggestion is better than one that fails.
+was found, and questions are suggested untried. If a question takes long, no other is tried until the document is opened
+again: a missing suggestion is better than one that fails.
 """
 
 import time
@@ -15,14 +15,16 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import AnswerReport
 from localctx.errors import Cancelled, NothingFound, TooLong
 from localctx.library.citations.sentence_sources import is_unsure
-from localctx.models.adapter_folders import find_adapter
+from localctx.library.wording.no_answer import says_no_answer
+from localctx.models.adapter_folders import READER, find_adapter
 from localctx.settings import Settings
 from localctx.store.store import store_errors
-from localctx.workflows.ahead.suggested_questions import COUNT, RULES_VERSION, SuggestedQuestions
+from localctx.workflows.ahead.suggested_questions import COUNT, SuggestedQuestions
 from localctx.workflows.answer.ask import AskWorkflow
 from localctx.workflows.summary_task import digest
 
-CANDIDATES = 8  # questions made by rules, of which up to COUNT are suggested
+CANDIDATES = 8  # questions made by rules, of which up to COUNT are suggested if they are tried
+VERSION = 2  # of trying; part of the key of stored tries
 MAX_SECONDS = 5.0  # for one question
 MAX_SLOW = 2  # questions that take longer, after which no other is tried; the first may, as it restores the pages
 
@@ -32,20 +34,28 @@ Suggesting = Generator[Event | AwaitedForward | SuggestedQuestions, Any, None]
 
 
 def rates_answers(settings: Settings) -> bool:
-    """Returns True if answers with these settings are rated, and every question reads the text only once. The model is
-    not loaded. Raises ModelError for an unknown adapter.
+    """Returns True if answers with these settings are rated by a reader, and every question reads the text only once.
+    The model is not loaded. Raises ModelError for an unknown adapter.
     """
-    rated = settings.is_greedy and settings.careful != "off" and settings.mode != "everywhere"
-    return rated and find_adapter(settings.adapter, settings.model) is not None
+    if not settings.is_greedy or settings.careful == "off" or settings.mode == "everywhere":
+        return False
+    folder = find_adapter(settings.adapter, settings.model)
+    return folder is not None and (folder / READER).exists()
 
 
 def try_questions(
-    builder: RequestBuilder, ask: AskWorkflow, documents: Sequence[str], candidates: Sequence[str], until: str = ""
+    builder: RequestBuilder,
+    ask: AskWorkflow,
+    documents: Sequence[str],
+    candidates: Sequence[str],
+    until: str = "",
+    may_ask: bool = True,
 ) -> Suggesting:
     """Ask ``candidates`` about stored documents (ids) one by one, until COUNT of them were found. Yields each time all
     that were found. Whether a question was found is stored with the first document, so it is tried once.
 
-    ``until`` is a mark in the only document; the text after the mark is not read. Raises UserError, Cancelled.
+    ``until`` is a mark in the only document; the text after the mark is not read. Unless ``may_ask``, only earlier
+    tries are used. Raises UserError, Cancelled.
     """
     store, recipe = builder.runtime.store, _recipe(builder, documents, until)
     with store_errors(store.home):
@@ -53,8 +63,8 @@ def try_questions(
     found, slow = list[str](), 0
     for question in candidates:
         if question not in tried:
-            if slow == MAX_SLOW:
-                return
+            if not may_ask or slow == MAX_SLOW:
+                continue
             started = time.perf_counter()
             tried[question] = yield from _is_found(ask, documents, question, until)
             slow += time.perf_counter() - started > MAX_SECONDS
@@ -69,10 +79,10 @@ def try_questions(
 
 def _recipe(builder: RequestBuilder, documents: Sequence[str], until: str) -> str:
     """Returns the key of stored tries: a hash of what decides whether a question is found."""
-    settings, adapter = builder.runtime.settings, builder.runtime.adapter
-    model = [builder.fingerprint.hex(), adapter.fingerprint.hex() if adapter else "", *settings.reading_key]
-    asked = [settings.answers, settings.careful, until, *documents]
-    return digest(["tried questions", str(RULES_VERSION), *model, *asked])
+    s, adapter = builder.runtime.settings, builder.runtime.adapter
+    model = [builder.fingerprint.hex(), *(adapter.recipe if adapter else ()), *s.reading_key]
+    answered = [s.answers, s.careful, s.repeats, s.max_tokens, s.passages, s.embedder, s.blend]
+    return digest(["tried questions", str(VERSION), *model, *map(str, answered), until, *documents])
 
 
 def _is_found(ask: AskWorkflow, documents: Sequence[str], question: str, until: str) -> EngineCoroutine[bool]:
@@ -94,4 +104,5 @@ def _has_answer(report: AnswerReport) -> bool:
     supports = {sentence["support"] for sentence in report.sentences}
     quoted = any(citation["source"] == "quote" for citation in report.citations)
     supported = bool(report.citations) or "supported" in supports
-    return report.stopped == "eos" and supported and not is_unsure(report.answer, supports, quoted)
+    given = report.stopped == "eos" and not says_no_answer(report.answer)
+    return given and supported and not is_unsure(report.answer, supports, quoted)

@@ -94,7 +94,7 @@ class PassageQuestion:
     def recipe(self) -> str:
         """A hash of everything that the answer of a passage depends on, except the passage itself."""
         s, adapter = self._settings, self._conversation.adapter
-        reader = (adapter.fingerprint.hex(), adapter.form, adapter.not_said, str(adapter.measured)) if adapter else ()
+        reader = adapter.recipe if adapter else ()
         sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
         model = self._builder.fingerprint.hex(), *reader
         values = (RECIPE, self._question, *model, s.careful, s.answers, s.repeats, s.keep, s.max_tokens, *sampling)
