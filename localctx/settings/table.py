@@ -388,7 +388,7 @@ class Settings:
     threads: int = declare(
         0,
         Number(0, 1024),
-        "Processor threads; 0: torch chooses",
+        "Most processor threads; 0: one for each core",
         "Engine",
         "load",
         shown=Shown("Model", "Processor threads", "0: localctx chooses"),
