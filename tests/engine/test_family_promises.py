@@ -3,6 +3,7 @@ the engine promises of any model holds for them too.
 """
 
 import signal
+import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import promises
 import pytest
 from ask_in_process import said, session, start
+from clock import PATIENCE
 from family_models import FAMILIES, WRAPPED, save_family
 from kept_rows import damage, rows
 from tiny_models import KEPT
@@ -160,13 +162,14 @@ def forget_all(session: Session) -> bool:
 
 
 def read_slowly(say: Callable, home: Path, model: Path, ready: Path, file: Path) -> None:
-    """Keep ``ready``, and say why it could not be; then say each step of reading ``file``."""
+    """Keep ``ready``, and say why it could not be; then say each step of reading ``file``, and wait to be killed."""
     with session(home, model, dtype="f32", max_tokens=4) as s:
         *_, done = s.prepare(str(ready))
         say(done.failed)
         for event in s.prepare(str(file)):
             if isinstance(event, Progress):
                 say(event.done)
+        time.sleep(PATIENCE)
 
 
 @kept

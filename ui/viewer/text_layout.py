@@ -5,7 +5,7 @@ characters.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import Any
 
@@ -25,6 +25,7 @@ def layout(document: StoredDocument, start: int, end: int) -> dict[str, Any]:
     ``text``), and ``ranges`` in the order of a tree.
     """
     text = document.text[start:end]
+    ranges: Iterable[LayoutRange]
     if any(span.kind == "row" for span in document.spans):
         name, ranges = "grid", grid_ranges(document, start, end)
     elif PurePath(document.name).suffix.lower() in _MARKDOWN:
