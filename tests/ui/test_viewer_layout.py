@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 import xlsxwriter
-from browser import launched
 from window_checks import barriers
 from window_in_process import opened, served_with_key
 
@@ -58,20 +57,14 @@ def address(window) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    with launched() as browser:
-        yield browser
-
-
 @pytest.fixture
-def open_page(browser, address) -> Iterator:
+def open_page(chromium, address) -> Iterator:
     """A function that opens the window at a width and in a theme; dialogs and errors of scripts fail the test."""
     faults: list[str] = []
     pages = []
 
     def open_page(width: int = 1280, theme: str = "light"):
-        page = browser.new_page(viewport={"width": width, "height": 844})
+        page = chromium.new_page(viewport={"width": width, "height": 844})
         page.on("dialog", lambda d: faults.append(d.message))
         page.on("pageerror", lambda e: faults.append(str(e)))
         page.goto(f"{address}&__theme={theme}")
