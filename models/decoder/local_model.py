@@ -42,7 +42,7 @@ class LocalModel(ABC):
     dtype: torch.dtype
     precision: torch.dtype  # of matrix products; keys, values and activations have ``dtype``
     batch_invariant = True  # False if many rows are multiplied differently from a few
-    torch_sums = True  # False if our kernels compute all sums, so that no result depends on torch's number of threads
+    torch_products = True  # whether torch multiplies by weights: its products depend on its number of threads
     nbytes: int
     parameters: int
 
@@ -134,7 +134,7 @@ class LocalModel(ABC):
         self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
         threads = use_free_cores(_LOAD.free) if self.device.type == "cpu" else 0
-        with torch_threads(threads) if threads and not self.torch_sums else nullcontext():
+        with torch_threads(threads) if threads and not self.torch_products else nullcontext():
             return self._forward_each(requests, cancelled)
 
     def _forward_each(self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool]) -> list[Tensor]:

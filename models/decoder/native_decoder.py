@@ -68,7 +68,7 @@ class NativeDecoder(LocalModel):
     ) -> None:
         self.precision, by_floats = precision, weights.stored == "full"
         self.batch_invariant = not by_floats or precision == torch.float32
-        self.torch_sums = not self.batch_invariant
+        self.torch_products = not self.batch_invariant
         super().__init__(config, tokenizer, stored=weights.stored, **how)
         self._weights, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
         self._unchanged = DecoderChanges([LayerChanges()] * len(weights.layers))

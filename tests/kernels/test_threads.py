@@ -1,11 +1,14 @@
 """The number of threads of kernels and of torch: no more than cores are free, and no result of theirs depends on it."""
 
+from collections.abc import Iterator
+
 import numba
 import pytest
 import torch
 
 from localctx.kernels.cpu import threads
 from localctx.kernels.cpu.threads import set_threads, torch_threads, use_free_cores
+from localctx.kernels.quant import rotate
 
 
 @pytest.fixture(autouse=True)
@@ -18,17 +21,37 @@ def started_with(monkeypatch):
     return asked
 
 
-def test_torch_leaves_cores_too_and_has_its_threads_back_after_a_failure():
+@pytest.fixture
+def two_of_torch() -> Iterator[None]:
+    """torch has two threads meanwhile."""
     configured = torch.get_num_threads()
     torch.set_num_threads(2)
-    try:
-        with torch_threads(8):
-            assert torch.get_num_threads() == 2
-        with pytest.raises(ZeroDivisionError), torch_threads(1):
-            1 / (torch.get_num_threads() - 1)
+    yield
+    torch.set_num_threads(configured)
+
+
+def test_torch_leaves_cores_too_and_has_its_threads_back_after_a_failure(two_of_torch):
+    with torch_threads(8):
         assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(configured)
+    with pytest.raises(ZeroDivisionError), torch_threads(1):
+        1 / (torch.get_num_threads() - 1)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("dim", [64, 128])
+def test_what_torch_computes_for_pages_is_the_same_with_any_number_of_threads(two_of_torch, dim):
+    """Rotations, and scores of what is evicted: torch computes them for our kernels' models too."""
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(8, 8, 64, dim, generator=random)
+    q, k = torch.randn(2, 224, dim, generator=random), torch.randn(2, 4096, dim, generator=random)
+
+    def computed() -> list[torch.Tensor]:
+        scores = q @ k.transpose(1, 2)
+        return [rotate(x), scores, scores.exp().mean(1), scores.abs().mean(0).sum(0)]
+
+    by_two = computed()
+    with torch_threads(1):
+        assert all(map(torch.equal, computed(), by_two))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 The threads of a kernel wait for each other at the end of every loop. If another program takes the core of one thread,
 all of them wait until the system gives the core back. torch's threads also use their cores for a while after each of
-its operations. So both leave cores to other programs. No result of a kernel depends on the number of threads, but sums
-that torch computes do.
+its operations. So both leave cores to other programs. No result of a kernel depends on the number of threads, but the
+last digits of torch's large products do.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def use_free_cores(free: float) -> int:
 
 @contextmanager
 def torch_threads(most: int) -> Iterator[None]:
-    """Let torch use at most ``most`` threads meanwhile. Sums that torch computes may then have other last digits."""
+    """Let torch use at most ``most`` threads meanwhile. Large products of torch may then have other last digits."""
     configured = torch.get_num_threads()
     if most >= configured:
         yield
