@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import pytest
 from browser import Served, Tab, Watch, launched, save_saying_model, served, texts_shown
+from window_in_process import opened, served_with_key
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,20 @@ def brief_window(tmp_path_factory) -> Iterator[Served]:
     model = save_saying_model(folder / "model", ["one ", "two "])
     with served(folder / "home", "--model", model, "--max-tokens", 4, "--threads", 1) as window:
         yield window
+
+
+@pytest.fixture(scope="module")
+def tiny_window(tmp_path_factory, tiny_model) -> Iterator:
+    """A window on the tiny model, in this process, for the tests of a file."""
+    with opened(tmp_path_factory.mktemp("home"), tiny_model) as window:
+        yield window
+
+
+@pytest.fixture(scope="module")
+def tiny_address(tiny_window) -> Iterator[str]:
+    """Where the pages of ``tiny_window`` are served, with its key."""
+    with served_with_key(tiny_window) as address:
+        yield address
 
 
 @pytest.fixture

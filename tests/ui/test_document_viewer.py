@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from browser import launched
 from made_files import epub, pdf
 from window_checks import barriers
-from window_in_process import opened, served_with_key
 
 from localctx.library.add import add_document
 
@@ -23,28 +21,10 @@ MARKED = "[...document.querySelectorAll('#viewer rect.lc-cited')].map(r => r.get
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory, tiny_model) -> Iterator:
-    with opened(tmp_path_factory.mktemp("home"), tiny_model) as window:
-        yield window
-
-
-@pytest.fixture(scope="module")
-def address(window) -> Iterator[str]:
-    with served_with_key(window) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    with launched() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def contexts(browser) -> dict:
+def contexts(chromium) -> dict:
     """A user with a large screen, and one with a phone."""
     sizes = {"large": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
-    return {name: browser.new_context(viewport=size) for name, size in sizes.items()}
+    return {name: chromium.new_context(viewport=size) for name, size in sizes.items()}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +33,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def documents(window, folder) -> dict[str, str]:
+def documents(tiny_window, folder) -> dict[str, str]:
     """The ids of the documents of the library, by name."""
     files = {
         "lease.pdf": pdf(PAGES),
@@ -62,14 +42,14 @@ def documents(window, folder) -> dict[str, str]:
     }
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    with window.store() as store:
+    with tiny_window.store() as store:
         added = [add_document(store, str(folder / name)) for name in files]
     assert not any(a.why for a in added)
     return {a.path.rpartition("/")[2]: a.id for a in added}
 
 
 @pytest.fixture
-def open_page(contexts, address, documents) -> Iterator:
+def open_page(contexts, tiny_address, documents) -> Iterator:
     """A function that opens the window; dialogs, errors of scripts and the browser's own fail the test."""
     faults: list[str] = []
     pages = []
@@ -80,7 +60,7 @@ def open_page(contexts, address, documents) -> Iterator:
         page.on("pageerror", lambda e: faults.append(str(e)))
         page.on("console", lambda m: faults.append(m.text) if m.type == "error" and not expected(m) else None)
         page.add_init_script("localStorage.clear()")  # no draft of an earlier page
-        page.goto(address + query)
+        page.goto(tiny_address + query)
         page.locator("#question textarea").wait_for()
         page.locator("#viewer").wait_for(state="attached")
         pages.append(page)
@@ -98,17 +78,17 @@ def expected(message) -> bool:
 
 
 @pytest.fixture
-def chat(window, documents) -> str:
+def chat(tiny_window, documents) -> str:
     """A chat about the lease and the book."""
-    with window.store() as store:
+    with tiny_window.store() as store:
         return store.chats.create("Rent?", [documents["lease.pdf"], documents["birds.epub"]]).id
 
 
 @pytest.fixture
-def sources(window, documents) -> list[str]:
+def sources(tiny_window, documents) -> list[str]:
     """Three sources of an answer, two in the lease and one in the book: document, start and end of each."""
     quotes = (("lease.pdf", RENT), ("lease.pdf", "No pets."), ("birds.epub", "End of 2 🐦 here."))
-    with window.store() as store:
+    with tiny_window.store() as store:
         texts = {name: store.documents.text(documents[name]) for name, _ in quotes}
     starts = [texts[name].index(quote) for name, quote in quotes]
     return [f"{documents[n]}/{at}/{at + len(quote)}" for (n, quote), at in zip(quotes, starts, strict=True)]
@@ -205,10 +185,10 @@ def test_a_source_opens_on_its_page_with_its_words_marked_and_arrows_go_to_the_o
     assert opener.evaluate("e => e === document.activeElement"), "the focus does not go back to what opened it"
 
 
-def test_a_link_in_an_answer_opens_too_and_the_keyboard_does_it(open_page, documents, window):
+def test_a_link_in_an_answer_opens_too_and_the_keyboard_does_it(open_page, documents, tiny_window):
     page = open_page()
     lease = documents["lease.pdf"]
-    with window.store() as store:
+    with tiny_window.store() as store:
         start = store.documents.text(lease).index("No pets.")
     page.evaluate(
         """place => { const link = document.createElement('a'); link.className = 'lc-open-source'
@@ -359,9 +339,9 @@ def test_a_hit_of_the_librarys_search_opens_at_its_words(open_page):
 # What is not there any more
 
 
-def test_a_file_that_changed_shows_its_text_and_says_so(open_page, window, folder):
+def test_a_file_that_changed_shows_its_text_and_says_so(open_page, tiny_window, folder):
     (folder / "note.pdf").write_bytes(pdf(["What was there"]))
-    with window.store() as store:
+    with tiny_window.store() as store:
         add_document(store, str(folder / "note.pdf"))
     (folder / "note.pdf").write_bytes(pdf(["Something else entirely"]))
     page = open_page()
@@ -370,15 +350,15 @@ def test_a_file_that_changed_shows_its_text_and_says_so(open_page, window, folde
     assert page.locator("#viewer .lc-part-text").inner_text() == "What was there"
 
 
-def test_a_document_that_was_deleted_meanwhile_is_said(open_page, window, folder):
+def test_a_document_that_was_deleted_meanwhile_is_said(open_page, tiny_window, folder):
     (folder / "gone.txt").write_text("Not for long, this one.")
-    with window.store() as store:
+    with tiny_window.store() as store:
         added = add_document(store, str(folder / "gone.txt"))
     page = open_page()
     page.get_by_role("tab", name="Library").click()
     link = page.locator("#documents").get_by_role("button", name="gone.txt", exact=True)
     link.wait_for()
-    with window.store() as store:
+    with tiny_window.store() as store:
         store.remove_document(added.id)
     link.click()
     shows(page, "not in the library any more", "#viewer-notice")
@@ -413,9 +393,9 @@ def test_nothing_bars_the_way_to_it(open_page, theme):
     assert barriers(page) == {}
 
 
-def test_a_long_document_opens_in_a_second(open_page, window, folder):
+def test_a_long_document_opens_in_a_second(open_page, tiny_window, folder):
     (folder / "novel.pdf").write_bytes(pdf([f"Page {i}\n" + "and so it went on and on\n" * 35 for i in range(1, 501)]))
-    with window.store() as store:
+    with tiny_window.store() as store:
         add_document(store, str(folder / "novel.pdf"))
     page = open_page()
     open_from_library(page, "novel.pdf")

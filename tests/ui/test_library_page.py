@@ -5,10 +5,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from browser import launched
 from clock import seconds_since
 from made_files import pdf
-from window_in_process import opened, served_with_key
 
 from localctx.ui.library import library_table
 
@@ -19,32 +17,19 @@ HOSTILE = "<img src=x onerror=alert(1)>${alert(2)}"
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory, tiny_model) -> Iterator:
-    with opened(tmp_path_factory.mktemp("home"), tiny_model) as window:
-        yield window
-
-
-@pytest.fixture(scope="module")
-def address(window) -> Iterator[str]:
-    with served_with_key(window) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def context() -> Iterator:
+def context(chromium):
     """A user of the browser, who has the window's scripts after the first test: fetching them is half of a visit."""
-    with launched() as browser:
-        yield browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    return chromium.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
 
 
 @pytest.fixture
-def page(context, address) -> Iterator:
+def page(context, tiny_address) -> Iterator:
     """The library page; a dialog or an error of a script fails the test."""
     faults: list[str] = []
     page = context.new_page()
     page.on("dialog", lambda d: faults.append(d.message))
     page.on("pageerror", lambda e: faults.append(str(e)))
-    page.goto(address)
+    page.goto(tiny_address)
     page.get_by_role("tab", name="Library").click()
     page.wait_for_selector("#documents .lc-status, #documents table")
     yield page
@@ -79,7 +64,7 @@ def said(page, words: str) -> str:
     return page.locator("#library-status").inner_text()
 
 
-def test_documents_come_in_are_listed_and_found(page, window, tmp_path):
+def test_documents_come_in_are_listed_and_found(page, tiny_window, tmp_path):
     assert "The library is empty" in page.locator("#documents").inner_text()
     folder = tmp_path / "texts"
     folder.mkdir()
@@ -105,12 +90,12 @@ def test_documents_come_in_are_listed_and_found(page, window, tmp_path):
     assert page.locator("#documents .lc-pick:checked").count() == 0, "a tick stayed at its place"
 
 
-def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, window, tmp_path):
+def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, tiny_window, tmp_path):
     rivers = tmp_path / "rivers.txt"
     rivers.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(26)))
     page.set_input_files("#drop input[type=file]", rivers)
     page.locator("#queue").get_by_text("636 characters, ").wait_for()  # not "0 / 636 characters", which it also says
-    assert str(window.uploads) not in page.locator("#queue").inner_text()
+    assert str(tiny_window.uploads) not in page.locator("#queue").inner_text()
     assert not page.locator("#prepare").is_visible(), "nothing is ticked"
     tick(page, "rivers.txt")
     page.locator("#prepare").click()
@@ -137,7 +122,7 @@ def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, win
     assert page.get_by_role("tab", name="Chat").get_attribute("aria-selected") == "true"
 
 
-def test_what_is_ticked_while_the_table_is_drawn_anew_stays_ticked(page, window, tmp_path, monkeypatch):
+def test_what_is_ticked_while_the_table_is_drawn_anew_stays_ticked(page, tiny_window, tmp_path, monkeypatch):
     (one := tmp_path / "one.txt").write_text("Text one.")
     (two := tmp_path / "two.txt").write_text("Text two.")
     add(page, one, "1 of 1")
@@ -159,7 +144,7 @@ def test_what_is_ticked_while_the_table_is_drawn_anew_stays_ticked(page, window,
     assert not page.get_by_label("two.txt", exact=True).is_checked()
 
 
-def test_cancel_stops_within_a_second_and_keeps_what_was_read(page, window, tmp_path, monkeypatch):
+def test_cancel_stops_within_a_second_and_keeps_what_was_read(page, tiny_window, tmp_path, monkeypatch):
     from localctx.library import add as adding
 
     folder = tmp_path / "slow"

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 import xlsxwriter
 from window_checks import barriers
-from window_in_process import opened, served_with_key
 
 from localctx.library.add import add_document
 
@@ -31,13 +30,7 @@ MARKED_WHOLE = "[...document.querySelectorAll('#viewer mark.lc-cited')].map(m =>
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory, tiny_model) -> Iterator:
-    with opened(tmp_path_factory.mktemp("home"), tiny_model) as window:
-        yield window
-
-
-@pytest.fixture(scope="module")
-def documents(window, tmp_path_factory) -> dict[str, tuple[str, str]]:
+def documents(tiny_window, tmp_path_factory) -> dict[str, tuple[str, str]]:
     """The ids and the texts of the documents, by name."""
     folder = tmp_path_factory.mktemp("files")
     (folder / "lease.md").write_text(LEASE)
@@ -46,19 +39,13 @@ def documents(window, tmp_path_factory) -> dict[str, tuple[str, str]]:
         sheet.write_row(0, 0, ["Flat", "Tenant", "Rent", "Remarks", "City"])
         for i in range(1, 201):
             sheet.write_row(i, 0, [f"A{i}", f"Person {i} {HOSTILE}", 900 + i, "", "Hamburg"])
-    with window.store() as store:
+    with tiny_window.store() as store:
         added = [add_document(store, str(folder / name)) for name in ("lease.md", "rents.xlsx")]
         return {a.path.rpartition("/")[2]: (a.id, store.documents.text(a.id)) for a in added}
 
 
-@pytest.fixture(scope="module")
-def address(window) -> Iterator[str]:
-    with served_with_key(window) as address:
-        yield address
-
-
 @pytest.fixture
-def open_page(chromium, address) -> Iterator:
+def open_page(chromium, tiny_address) -> Iterator:
     """A function that opens the window at a width and in a theme; dialogs and errors of scripts fail the test."""
     faults: list[str] = []
     pages = []
@@ -67,7 +54,7 @@ def open_page(chromium, address) -> Iterator:
         page = chromium.new_page(viewport={"width": width, "height": 844})
         page.on("dialog", lambda d: faults.append(d.message))
         page.on("pageerror", lambda e: faults.append(str(e)))
-        page.goto(f"{address}&__theme={theme}")
+        page.goto(f"{tiny_address}&__theme={theme}")
         page.locator("#question textarea").wait_for()
         page.locator("#viewer").wait_for(state="attached")
         pages.append(page)
