@@ -70,10 +70,10 @@ def bench(
     medians, and how far rounds differ: (max - min) / median. Only localctx has reopen and spill. --engine llama.cpp
     with a GGUF measures localctx over llama.cpp, beside llama.cpp alone with the same file.
 
-    llama.cpp (pip install llama-cpp-python) needs a GGUF of the model; for a plain Llama it is made once. Its state
-    after a prefill of more than 30 s is stored in the data folder for later runs, 8 GiB at most; --forget deletes it.
-    Ctrl-C (or kill) ends the command and prints what was measured. Each run is added to bench-history.jsonl in the data
-    folder.
+    llama.cpp (pip install llama-cpp-python) needs a GGUF of the model; for a plain Llama or Qwen it is made once. Its
+    state after a prefill of more than 30 s is stored in the data folder for later runs, 8 GiB at most; --forget deletes
+    it. Ctrl-C (or kill) ends the command and prints what was measured. Each run is added to bench-history.jsonl in the
+    data folder.
 
     Variants: llama.cpp:published (the GGUF that the model was published as), llama.cpp:weights-q8_0, -q4_1, -q4_k_m
     (made by llama.cpp's quantizer), llama.cpp:f16, :flash-f16, :flash-q8_0 (KV), localctx:weights-int8,

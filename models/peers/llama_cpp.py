@@ -54,7 +54,7 @@ def _can_repack(gguf: Path) -> bool:
 
 
 @contextmanager
-def _repacking(library: Any, repacks: bool) -> Iterator[None]:
+def repacking(library: Any, repacks: bool) -> Iterator[None]:
     """Let models that are loaded in the block have their weights repacked for this processor or not. Llama has no
     argument for that.
     """
@@ -95,7 +95,7 @@ class LlamaCppPeer:
         self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK, repacks]
         self._gguf = gguf
         kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[options.kv]
-        with _repacking(llama_cpp, repacks):
+        with repacking(llama_cpp, repacks):
             self._llama: Any = llama_cpp.Llama(
                 str(gguf),
                 n_ctx=max_tokens,

@@ -1,4 +1,4 @@
-"""Makes GGUF files for the llama.cpp peer: in f16 from a Llama model folder, and quantized from a 16-bit GGUF."""
+"""Makes GGUF files for the llama.cpp peer: in f16 from a model folder, and quantized from a 16-bit GGUF."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -14,6 +14,9 @@ from localctx.models.llama_cpp.library import llama_library
 GGUF_WEIGHTS = {"q8_0": 7, "q4_1": 3, "q4_k_m": 15}
 """Weight formats made by llama.cpp's quantizer for comparisons, with llama.cpp's file type numbers."""
 
+_PAIRS_ADJACENT = {"llama": True, "qwen2": False, "qwen3": False}
+"""The model types whose GGUF can be made, and whether llama.cpp's RoPE pairs adjacent rows of their heads."""
+
 _NAMES = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -23,6 +26,8 @@ _NAMES = {
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
@@ -37,23 +42,23 @@ def no_vocabulary(writer: Any) -> None:
 
 
 def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], None] = no_vocabulary) -> None:
-    """Write the Llama model in ``folder`` to the GGUF file ``path`` in f16. ``describe_vocabulary`` is called with
-    gguf's writer to add a vocabulary.
+    """Write the model in ``folder``, a plain Llama, Qwen 2 or Qwen 3, to the GGUF file ``path`` in f16.
+    ``describe_vocabulary`` is called with gguf's writer to add a vocabulary.
 
-    Raises ModelError for models other than plain Llamas, and OSError.
+    Raises ModelError for other models, and OSError.
     """
     from gguf import GGUFWriter
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    rope = getattr(config, "rope_parameters", None) or {}
-    biased = getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False)
-    if config.model_type != "llama" or rope.get("rope_type") != "default" or biased:
-        raise ModelError(f"{folder.name} is not a plain Llama, so no GGUF was made of it", "name one with --gguf")
+    if not _is_plain(config):
+        raise ModelError(
+            f"{folder.name} is not a plain Llama or Qwen, so no GGUF was made of it", "name one with --gguf"
+        )
     part = path.with_name(f"{path.name}.part")
     part.parent.mkdir(parents=True, exist_ok=True)
-    writer = GGUFWriter(part, "llama")
-    _describe(writer, config, rope["rope_theta"])
+    writer = GGUFWriter(part, config.model_type)
+    _describe(writer, config)
     describe_vocabulary(writer)
     for name, tensor in _tensors(folder, config):
         writer.add_tensor(name, tensor)
@@ -89,7 +94,15 @@ def quantize_gguf(gguf: Path, path: Path, weights: str, threads: int) -> None:
     part.replace(path)
 
 
-def _describe(writer: Any, config: Any, theta: float) -> None:
+def _is_plain(config: Any) -> bool:
+    """Returns True for a model that llama.cpp computes from its matrices, norms and an unscaled RoPE alone."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    extras = ("attention_bias", "mlp_bias", "use_sliding_window")
+    has_extras = any(getattr(config, name, False) for name in extras)
+    return config.model_type in _PAIRS_ADJACENT and rope.get("rope_type") == "default" and not has_extras
+
+
+def _describe(writer: Any, config: Any) -> None:
     writer.add_context_length(config.max_position_embeddings)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_embedding_length(config.hidden_size)
@@ -97,9 +110,9 @@ def _describe(writer: Any, config: Any, theta: float) -> None:
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(theta)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     for add in (writer.add_rope_dimension_count, writer.add_key_length, writer.add_value_length):
-        add(config.head_dim)
+        add(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
     writer.add_vocab_size(config.vocab_size)
 
 
@@ -108,13 +121,14 @@ def _tensors(folder: Path, config: Any) -> Iterator[tuple[str, np.ndarray]]:
     from safetensors.torch import load_file
 
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    interleaved = heads if _PAIRS_ADJACENT[config.model_type] else {}
     for file in sorted(folder.glob("*.safetensors")):
         for name, weight in load_file(file).items():
             for transformers_name, gguf_name in _NAMES.items():
                 name = name.replace(transformers_name, gguf_name)
-            is_norm = weight.dim() == 1  # llama.cpp requires norms in f32
-            array = weight.to(torch.float32 if is_norm else torch.float16).numpy()
-            n = heads.get(name.split(".")[-2])
+            is_vector = weight.dim() == 1  # llama.cpp requires norms and biases in f32
+            array = weight.to(torch.float32 if is_vector else torch.float16).numpy()
+            n = interleaved.get(name.split(".")[-2])
             yield name, _interleaved(array, n) if n else array
 
 

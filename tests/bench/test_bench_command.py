@@ -9,6 +9,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+import torch
 from ask_in_process import PLAIN
 from bench_fakes import TEXT
 from command_checks import assert_one_line
@@ -146,6 +147,35 @@ def test_a_gguf_is_made_once_and_is_whole(tiny_model, tmp_path):
     assert [p.name for p in made.parent.iterdir()] == ["tiny.gguf"]
     with closing(LlamaCppPeer(made, LLAMA_CPP_VARIANTS[0], 64, 1)) as llama:
         assert llama.vocabulary == 260
+
+
+@needs_llama
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
+def test_the_made_gguf_of_a_kind_computes_the_same(kind, tmp_path):
+    module = random_module(kind)
+    module.save_pretrained(tmp_path / kind)
+    write_gguf(tmp_path / kind, tmp_path / "made.gguf")
+    tokens = TEXT[:60]
+    with closing(LlamaCppPeer(tmp_path / "made.gguf", LLAMA_CPP_VARIANTS[0], 64, 1)) as llama:
+        logits = llama.forward(tokens, 60)
+    with torch.no_grad():
+        expected = module(torch.tensor([tokens])).logits[0].numpy()
+    assert np.abs(logits - expected).max() < 0.05 * expected.std()
+
+
+def random_module(kind: str):
+    """A random model with norms and biases that matter, and attention that is sharp."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    size = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 260}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    module = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **size, **heads, rope_parameters=rope))
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.normal_(1.0 if weight.dim() == 1 else 0.0, 0.2)
+    return module.float().eval()
 
 
 def test_no_gguf_is_made_of_what_is_no_plain_llama(tiny_model, tmp_path):

@@ -1,6 +1,10 @@
-"""Random models of published shapes as folders, to measure requests where no weights can be fetched."""
+"""Random models of published shapes as folders, to measure requests where no weights can be fetched.
+
+python tests/helpers/random_models.py FOLDER NAME [TOKENIZER_FOLDER]
+"""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +12,21 @@ import torch
 from tiny_models import make_tokenizer
 
 SIZES: dict[str, dict[str, Any]] = {
+    "llama-3-1b": {
+        **{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16},
+        **{"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131_072},
+        **{"rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0}},
+    },
+    "qwen3-1.7b": {
+        **{"model_type": "qwen3", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28},
+        **{"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40_960},
+        **{"rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0}},
+    },
+    "qwen3-4b": {
+        **{"model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36},
+        **{"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40_960},
+        **{"rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0}},
+    },
     "llama-3-8b": {
         **{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32},
         **{"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131_072},
@@ -95,3 +114,7 @@ def random_weight(name: str, shape: torch.Size, ends: list[int], device: str) ->
     if "lm_head" in name:
         weight[ends] = 0  # a logit of 0: never the largest of many random ones
     return weight
+
+
+if __name__ == "__main__":
+    print(save_random_model(Path(sys.argv[1]), sys.argv[2], "cpu", tokenizer=next(map(Path, sys.argv[3:4]), None)))
