@@ -97,7 +97,7 @@ class AttentionCase:
         does not need the attention mass of pages.
         """
         cache = self.cache
-        if cache.pool.unbiased(self.layer) and (cache.pool.format.rotated or cache.prefill_loss > 0):
+        if cache.pool.unbiased(self.layer) and cache.pool.format.rotated:
             return False
         return cache.pool.backend.prefill_kernel and cache.keeper.observes(cache.phase) is not Observation.PAGE_MASS
 

@@ -121,7 +121,7 @@ class LocalModel(ABC):
             precision=f"{self.precision} {arithmetic_of(self._stored, self.device)}".rstrip(),
             tokenizer=tokenizer,
             template=template,
-            **({"prefill_loss": self.prefill_loss} if self.prefill_loss else {}),  # older names stay valid
+            **({"skipped_attention": self.prefill_loss} if self.prefill_loss else {}),  # other names stay valid
         )
 
     def forward(

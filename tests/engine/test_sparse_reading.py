@@ -1,5 +1,7 @@
 """Sparse reading: what it promises, which pages it may reuse, and where it is refused."""
 
+import json
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import promises
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_models import save_sharp_model
 
 from localctx.engine.planning import plan
@@ -41,7 +44,7 @@ def document(tmp_path) -> Path:
 def open_session(home, model):
     def open_session(**how):
         how = {"embedder": "none", "adapter": "none", "mode": "full", "max_tokens": 12, "draft": 0, "chunk": 256, **how}
-        return closing(Session(load_settings(home=home, model=str(model), **how), lambda event: None))
+        return closing(Session(load_settings(home=home, **{"model": str(model), **how}), lambda event: None))
 
     return open_session
 
@@ -54,12 +57,27 @@ def test_restored_is_as_read_and_alone_is_as_side_by_side(open_session, document
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_it_skips_pages_of_a_long_text(open_session, document, precision):
-    answers = []
+@pytest.mark.parametrize("keys", ["plain", "biased"])
+def test_it_skips_pages_of_a_long_text(open_session, document, precision, keys, model, tmp_path):
+    """Also where the stored keys lack the bias of k_proj."""
+    name, answers = str(save_biased(model, tmp_path / "biased") if keys == "biased" else model), []
     for reading in ("full", "sparse:0.3"):
-        with open_session(dtype=precision, reading=reading) as s:
+        with open_session(dtype=precision, reading=reading, model=name) as s:
             answers.append(promises.ask(s, document, QUESTIONS[0]))
     assert promises.difference(*answers)[1] > 0
+
+
+def save_biased(model: Path, folder: Path) -> Path:
+    """The model as a Qwen 2, with biased queries and keys."""
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    weights, random = load_file(folder / "model.safetensors"), torch.Generator().manual_seed(0)
+    for name in [name for name in weights if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]:
+        weights[name.replace("weight", "bias")] = torch.randn(len(weights[name]), generator=random)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
 
 
 def test_pages_are_reused_by_the_same_way_of_reading_only(open_session):

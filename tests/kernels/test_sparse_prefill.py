@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from localctx.kernels.cpu.key_bias import KeyBias, add_bias
 from localctx.kernels.cpu.prefill import attend_chunk
 from localctx.kernels.cpu.sparse_prefill import SAMPLES, attend_chunk_sparsely
 from localctx.kv.codecs import make_codec
@@ -57,6 +58,29 @@ def test_a_page_without_weight_is_not_read(past):
     out, lse = attend_chunk_sparsely(q.abs(), *own, *where, SCALE, 0.0, 0.01)
     assert out.isfinite().all()
     assert lse.isfinite().all()
+
+
+def test_a_bias_that_keys_lack_is_added_before_pages_are_chosen(past):
+    """The bias of these pages makes half of them matter, which decides what is skipped."""
+    dim, pairs = SHAPE.k_dim, SHAPE.k_dim // 2
+    starts = 2 * rand(SHAPE.kv_heads, PAGES, dim)
+    starts[:, ::2] = 0
+    angles, order = rand(pairs, 1) * torch.arange(PAGE), np.arange(dim)
+    turns = torch.cat((angles.cos(), angles.sin())).numpy()
+    bias = KeyBias(starts.numpy(), turns, order[:pairs].copy(), order[pairs:].copy(), order[:0].copy())
+    added = past[0].clone().unflatten(1, (PAGES, PAGE))
+    for head, page in np.ndindex(SHAPE.kv_heads, PAGES):
+        key = added[head, page].T.contiguous().numpy()
+        add_bias(bias, head, page, key)
+        added[head, page] = torch.from_numpy(key.T)
+    chunk = new(2 * PAGE)
+    _records, lacking = stored(*past)
+    _more, whole = stored(added.flatten(1, 2), past[1])
+    expected = attend_chunk_sparsely(*chunk, *whole, SCALE, 0.0, 0.2)
+    for one, other in zip(attend_chunk_sparsely(*chunk, *lacking, SCALE, 0.0, 0.2, bias), expected, strict=True):
+        torch.testing.assert_close(one, other, atol=5e-5, rtol=1e-4)
+    without = attend_chunk_sparsely(*chunk, *lacking, SCALE, 0.0, 0.2)[0]
+    assert (without - expected[0]).abs().max() > 0.1
 
 
 def test_tokens_that_do_not_fill_a_page_see_everything(past):

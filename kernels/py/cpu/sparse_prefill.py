@@ -7,6 +7,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels.cpu.decode import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
+from localctx.kernels.cpu.key_bias import NO_BIAS, KeyBias, add_bias
 from localctx.kernels.cpu.prefill import attend_page, compute_chunk, divide_rows, visible_keys
 from localctx.kernels.llvm.simd import product
 from localctx.kernels.llvm.vector_math import INNER, LANES, MATH, address_of, aligned_floats, exp_below, greatest
@@ -26,6 +27,7 @@ def attend_chunk_sparsely(
     scale: float,
     softcap: float,
     loss: float,
+    bias: KeyBias = NO_BIAS,
 ) -> tuple[Tensor, Tensor]:
     """Attend with the tokens of a chunk like ``attend_chunk``, with the same shapes, but skip sealed pages that receive
     little attention. The 64 queries of each full page of the chunk skip the same pages, chosen for each query head.
@@ -33,12 +35,13 @@ def attend_chunk_sparsely(
     Some of the 64 queries are sampled to measure attention. No sampled query loses more than the share ``loss`` (0 to
     1) of its attention. Follows SampleAttention (arXiv:2406.15486), with pages instead of columns and a bound for each
     sampled query. Unsealed keys are never skipped. Queries that do not fill a page see everything.
+    ``bias`` is as in ``attend_chunk``.
     """
-    return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, np.float32(loss))
+    return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, np.float32(loss), bias)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals, loss):  # type: ignore[no-untyped-def]
+def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals, loss, bias):  # type: ignore[no-untyped-def]
     """Attend like ``_attend`` of ``cpu.prefill``, but skip pages. A task is one KV head and the tokens of one page."""
     group, start = q.shape[1] // tokens, before % PAGE
     blocks = (start + tokens + PAGE - 1) // PAGE
@@ -49,7 +52,9 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
         scores, last = np.empty((stop - first, PAGE), np.float32), np.empty(stop - first, np.int64)
         sees = np.ones((group, len(addresses)), np.uint8)
         if stop - first == PAGE and len(addresses) >= _LEAST:
-            _choose(q[head], keys[head], addresses, formats, lay, head, tokens, first, before, softcap, loss, k, sees)
+            _choose(
+                q[head], keys[head], addresses, formats, lay, head, tokens, first, before, softcap, loss, bias, k, sees
+            )
         last[:] = PAGE
         for page in range(len(addresses)):
             loaded = False
@@ -57,6 +62,7 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
                 if sees[g, page]:
                     if not loaded:
                         load_k(addresses[page], lay, formats[page], head, k)
+                        add_bias(bias, head, page, k)
                         load_v(addresses[page], lay, formats[page], head, v)
                         loaded = True
                     at = g * tokens + first
@@ -73,7 +79,7 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 
 @njit(fastmath=MATH)
-def _choose(q, keys, addresses, formats, lay, head, tokens, first, before, softcap, loss, k, sees):  # type: ignore[no-untyped-def]
+def _choose(q, keys, addresses, formats, lay, head, tokens, first, before, softcap, loss, bias, k, sees):  # type: ignore[no-untyped-def]
     """Set ``sees`` [group, pages] to 1 for the pages that a head's 64 queries from ``first`` on attend to, else 0. q is
     [group * tokens, D], and the unsealed ``keys`` are [m, D, 64]. ``k`` is scratch memory for a page's keys.
     """
@@ -89,6 +95,7 @@ def _choose(q, keys, addresses, formats, lay, head, tokens, first, before, softc
             samples[i, d] = q[i // SAMPLES * tokens + at, d]
     for page in range(pages):
         load_k(addresses[page], lay, formats[page], head, k)
+        add_bias(bias, head, page, k)
         _sum_weights(samples, k, last, PAGE, softcap, scores, highest, sums, page)
     for page in range(len(keys)):
         _sum_weights(samples, keys[page], last, -page * PAGE, softcap, scores, highest, sums, pages + page)

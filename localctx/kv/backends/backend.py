@@ -133,8 +133,7 @@ class Backend(Protocol):
         ``softcap`` c > 0, a score becomes c * tanh(score / c).
 
         ``loss`` is the share of attention (0 to 1) that a query may lose to skipped pages. ``bias`` is the bias of
-        k_proj that the stored keys of the pages lack. It cannot be combined with ``loss`` or with Hadamard-rotated
-        pages.
+        k_proj that the stored keys of the pages lack. It cannot be combined with Hadamard-rotated pages.
         """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:

@@ -76,12 +76,12 @@ class NumbaBackend(TorchBackend):
         """Compute ``Backend.prefill`` in float32, with its arguments and its result. (For bf16 without skipped pages
         torch is faster, so ``dispatch`` does not call this method.)
         """
-        assert bias is None or not (loss or self._format.rotated), "dispatch does not ask for it"
+        assert bias is None or not self._format.rotated, "dispatch does not ask for it"
         dtype = q.dtype
         q, k, v = (self._rotated(x.float()) for x in (q, k, v))
         bases, kinds, _ = self._records(layer, pages)
-        attend = partial(attend_chunk_sparsely, loss=loss) if loss else partial(attend_chunk, bias=bias or NO_BIAS)
-        out, lse = attend(q, k, v, bases, kinds, self._format.layouts[layer], scale, softcap)
+        attend = partial(attend_chunk_sparsely, loss=loss) if loss else attend_chunk
+        out, lse = attend(q, k, v, bases, kinds, self._format.layouts[layer], scale, softcap, bias=bias or NO_BIAS)
         return self._rotated(out).to(dtype), lse
 
     def _records(self, layer: int, pages: PageAddresses) -> PageAddresses:
