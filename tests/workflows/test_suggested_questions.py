@@ -70,6 +70,21 @@ def test_every_heading_of_a_text_without_marks_is_a_topic_but_none_that_every_do
     assert "Miscellaneous" not in find_topics(more, [])
 
 
+@pytest.mark.parametrize(
+    ("heading", "question"),
+    [
+        ("What happens when a document is read", "What happens when a document is read?"),
+        ("When the tenant leaves", "What happens when the tenant leaves?"),
+        ("How to bleed a radiator", "How do I bleed a radiator?"),
+        ("Who pays for repairs?", "Who pays for repairs?"),
+        ("How soon repairs are done", "What does it say about how soon repairs are done?"),
+    ],
+)
+def test_a_heading_that_is_nearly_a_question_becomes_one(heading, question):
+    text = f"# House rules\n\n# {heading}\n\n" + "Ask at the door first, and ring twice if nobody comes. " * 3
+    assert question in asked(text, ("# House rules", f"# {heading}"))
+
+
 def test_headings_that_run_into_the_sentence_are_topics():
     assert asked(RUN_IN) == [
         "What does it say about rent?",

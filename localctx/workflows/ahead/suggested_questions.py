@@ -35,6 +35,13 @@ _ABOUT = {
 }
 """Question about the part under a heading, by language; languages that inflect words put the heading in quotes."""
 
+_ASKING_HEADINGS = (
+    (re.compile(r"(who .+|what (?:happens|is|are|was|were|can|may|must|changes|changed|remains) .+)", re.I), "{}?"),
+    (re.compile(r"((?:when|if) .+)", re.I), "What happens {}?"),
+    (re.compile(r"how to (.+)", re.I), "How do I {}?"),
+)
+"""English headings that are nearly questions, and the questions."""
+
 _SUBJECT = r"(?:The|This|Our|Your)\s+(?P<subject>(?:[A-Za-z][a-z]+(?:-[a-z]+)?\s+){0,2}[A-Za-z][a-z]+)"
 _BE = r"(?:is|are|was|were|shall\s+be|will\s+be)"
 _AMOUNT = re.compile(
@@ -171,9 +178,13 @@ def _dangles(question: str) -> bool:
 
 def _about(language: str, topic: str) -> str:
     """Returns a question about the topic of a heading. A heading that is a question already is returned unchanged."""
-    if language == "en" and topic.lower().startswith("who "):
-        return f"{topic[0].upper()}{topic[1:].rstrip('?')}?"
-    return topic if topic.endswith("?") else _ABOUT.get(language, "{}?").format(topic)
+    if topic.endswith("?"):
+        return topic[0].upper() + topic[1:]
+    for heading, question in _ASKING_HEADINGS if language == "en" else ():
+        if found := heading.fullmatch(topic):
+            asked = question.format(found[1])
+            return asked[0].upper() + asked[1:]
+    return _ABOUT.get(language, "{}?").format(topic)
 
 
 def _stated(sentence: str, usage: "_Usage") -> Iterator[str]:
