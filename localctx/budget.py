@@ -6,6 +6,7 @@ All other modules get these measurements from here.
 import contextlib
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,9 @@ if sys.platform != "win32":
     import resource
 
 SPARE_DISK = 1 << 30  # bytes of disk left free, or a twentieth of the free space if more
+
+_CGROUPS = Path("/sys/fs/cgroup")  # on Linux, where the control groups are mounted
+_OWN_CGROUPS = Path("/proc/self/cgroup")  # and which of them this process is in
 
 STORE_DIVISOR = 5  # stored pages may take a fifth of stored and free bytes together
 
@@ -76,12 +80,12 @@ def measure_store_budget(home: Path, stored: int, disk: int | None = None) -> in
 
 
 def measure_ram() -> Measured:
-    """Measure the RAM of the machine, or of its container if the container has a lower limit."""
+    """Measure the RAM of the machine, or of the control groups (Linux) of this process that have lower limits, such as
+    its container.
+    """
     m = psutil.virtual_memory()
-    limit, used = _cgroup()
-    if limit is None or limit >= m.total:
-        return Measured(m.available, m.total)
-    return Measured(max(0, min(m.available, limit - used)), limit)
+    free, total = zip((m.available, m.total), *_cgroups(), strict=True)
+    return Measured(max(0, min(free)), min(total))
 
 
 @dataclass(frozen=True)
@@ -145,16 +149,25 @@ def _capped(nbytes: int, cap: int | None) -> int:
     return max(0, nbytes if cap is None else min(nbytes, cap))
 
 
-def _cgroup() -> tuple[int | None, int]:
-    """Returns the container's memory limit (None: no limit) and memory usage in bytes, from cgroup v2 or v1."""
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        with contextlib.suppress(OSError, ValueError):
-            limit_bytes, used_bytes = (int(Path(file).read_text("ascii")) for file in (limit, used))
-            return limit_bytes, used_bytes - _reclaimable(Path(used).parent)
-    return None, 0
+def _cgroups() -> Iterator[tuple[int, int]]:
+    """Yields the free bytes and the limit of each control group (v1 and v2) of this process that limits memory."""
+    for folder in _cgroup_folders():
+        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            with contextlib.suppress(OSError, ValueError):  # v2 has "max" where there is no limit
+                limit_bytes, used_bytes = (int((folder / file).read_text("ascii")) for file in (limit, used))
+                yield limit_bytes - used_bytes + _reclaimable(folder), limit_bytes
+
+
+def _cgroup_folders() -> Iterator[Path]:
+    """Yields the folders of this process's control groups and of all groups around them. Inside a container, the
+    outermost may be the only one that exists.
+    """
+    with contextlib.suppress(OSError):
+        for line in _OWN_CGROUPS.read_text("utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers in ("", "memory"):
+                group = Path(path.lstrip("/"))
+                yield from (_CGROUPS / controllers / part for part in (group, *group.parents))
 
 
 def _reclaimable(cgroup: Path) -> int:

@@ -1,5 +1,7 @@
 """Sizes as people write them, and the limits they put on what is measured."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,3 +86,37 @@ def test_what_torch_keeps_of_a_gpu_for_later_is_free(monkeypatch):
     for name, size in sizes.items():
         monkeypatch.setattr(torch.cuda, name, lambda device, size=size: size)
     assert measure_device("cuda") == Measured(115, 1000)
+
+
+@pytest.mark.parametrize(
+    ("own", "groups", "expected"),
+    [
+        ("0::/", {"": ("max", 0, 0)}, None),
+        ("0::/", {"": (4000, 1500, 500)}, (3000, 4000)),
+        ("0::/user/app", {"user": (3000, 100, 0), "user/app": (4000, 100, 0)}, (2900, 3000)),
+        ("0::/user/app", {"user": (9000, 8000, 0), "user/app": (4000, 100, 0)}, (1000, 4000)),
+        ("0::/docker/elsewhere", {"": (4000, 100, 0)}, (3900, 4000)),
+        ("5:cpu:/app\n4:memory:/app", {"memory/app": (5000, 5100, 0), "app": (10, 10, 0)}, (0, 5000)),
+    ],
+)
+def test_memory_is_limited_by_every_control_group_around_the_process(own, groups, expected, tmp_path, monkeypatch):
+    """Each has a limit, what is used of it, and how much of that is file cache that the system frees on demand."""
+    machine = SimpleNamespace(available=8000, total=10_000)
+    monkeypatch.setattr(budget.psutil, "virtual_memory", lambda: machine)
+    monkeypatch.setattr(budget, "_CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(budget, "_OWN_CGROUPS", tmp_path / "own")
+    (tmp_path / "own").write_text(own)
+    for path, (limit, used, cached) in groups.items():
+        (folder := tmp_path / "groups" / path).mkdir(parents=True, exist_ok=True)
+        names = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes") if "memory" in path else ("memory.max", "memory.current")
+        )
+        for name, value in zip(names, (limit, used), strict=True):
+            (folder / name).write_text(f"{value}\n")
+        (folder / "memory.stat").write_text(f"anon 7\ninactive_file {cached}\n")
+    assert budget.measure_ram() == Measured(*(expected or (8000, 10_000)))
+
+
+def test_a_machine_without_control_groups_has_all_its_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(budget, "_OWN_CGROUPS", tmp_path / "absent")
+    assert budget.measure_ram().total == budget.psutil.virtual_memory().total
