@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from run_times import pytest_report_header, pytest_sessionfinish  # noqa: F401
 from tiny_models import save_sharp_model, save_tiny_model
 from window_in_process import opened, served_in_process
 from xdist.scheduler import LoadFileScheduling
