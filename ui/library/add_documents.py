@@ -12,7 +12,6 @@ from localctx.batch.jobs import IgnoredFile, told
 from localctx.errors import Cancelled
 from localctx.file_names import stored_path
 from localctx.library.folders.find import find_documents
-from localctx.serving.worker import SessionJob
 from localctx.ui import render
 from localctx.ui.job_events import error_text, redraws
 from localctx.ui.library import library_table
@@ -30,26 +29,6 @@ def absolute_path(typed: str) -> str:
     input.
     """
     return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
-
-
-class IgnoredFiles:
-    """Collects the files that were ignored in a folder, with the reasons. An instance is called with each ignored
-    file.
-    """
-
-    def __init__(self) -> None:
-        self._ignored = list[IgnoredFile]()
-
-    def __call__(self, file: str, why: str) -> None:
-        """Add a file and the reason why it is ignored."""
-        self._ignored.append(IgnoredFile(stored_path(file), why))
-
-    @property
-    def lines(self) -> list[str]:
-        """One line for each of the first ignored files, then the number of the others."""
-        lines = list(told(self._ignored))
-        more = len(lines) - MAX_IGNORED_LINES
-        return lines[:MAX_IGNORED_LINES] + ([f"{more:,} more ignored"] if more > 0 else [])
 
 
 class AddingPanel:
@@ -88,10 +67,10 @@ class AddingPanel:
         yield from self._read([IncomingFile(f, Path(f).name) for f in map(str, files or [])], [], request)
 
     def _named(self, path: str, request: gr.Request) -> Iterator[Updates]:
-        ignored = IgnoredFiles()
+        ignored = list[IgnoredFile]()
         sources = [absolute_path(path)] if path.strip() else []
-        files = find_documents(sources, ignored)
-        yield from self._read([IncomingFile(f, f) for f in files], ignored.lines, request)
+        files = find_documents(sources, lambda file, why: ignored.append(IgnoredFile(stored_path(file), why)))
+        yield from self._read([IncomingFile(f, f) for f in files], _ignored_lines(ignored), request)
 
     def _read(self, entries: list[IncomingFile], notes: list[str], request: gr.Request) -> Iterator[Updates]:
         """Read files and show their progress. Each file is a job of its own, so that jobs of other tabs can run in
@@ -130,11 +109,15 @@ class AddingPanel:
             with session.workflows.library() as workflow:
                 yield from workflow.add([entry.path], session.settings.ocr)
 
-        start = time.monotonic()
-        for _ in self._run(job, entry.handle, request):
+        start, window = time.monotonic(), self._window
+        events = window.run_promptly(tab_id(request, "adding"), job, window.library_worker)
+        for _ in redraws(events, entry.handle):
             entry.seconds = entry.seconds if entry.id else time.monotonic() - start
             yield
 
-    def _run(self, job: SessionJob, handle: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
-        window = self._window
-        yield from redraws(window.run_promptly(tab_id(request, "adding"), job, window.library_worker), handle)
+
+def _ignored_lines(ignored: Sequence[IgnoredFile]) -> list[str]:
+    """Returns a line for each of the first ignored files, then the number of the others."""
+    lines = list(told(ignored))
+    more = len(lines) - MAX_IGNORED_LINES
+    return lines[:MAX_IGNORED_LINES] + ([f"{more:,} more ignored"] if more > 0 else [])
