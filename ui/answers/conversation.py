@@ -1,6 +1,5 @@
-"""Renders a chat as HTML: the stored messages, and the answer that is being generated."""
+"""Renders questions of a chat, and the answer that is being generated, as HTML."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +16,7 @@ from localctx.engine.events import (
     WholeOffered,
 )
 from localctx.serving.worker import Queued
-from localctx.store.chats import Message
 from localctx.ui import render
-from localctx.ui.answers import message_actions
-from localctx.ui.answers.answer_card import CardContext, card
 from localctx.ui.answers.evidence import EvidencePlace, links, place_of, quotation
 from localctx.ui.answers.markdown import to_html
 from localctx.ui.everyday import in_everyday_words, words
@@ -94,19 +90,6 @@ class StreamingAnswer:
 
 def _as_cited(citation: dict[str, Any]) -> EvidencePlace:
     return place_of(citation, lambda document: None)
-
-
-def message_html(
-    m: Message, context: CardContext, versions: Sequence[int] = (), last: bool = False, question: str = ""
-) -> str:
-    """Returns the HTML of a message: a question, or the answer to a ``question``.
-
-    If there are several ``versions`` (ids of messages), the user can switch between them. The ``last`` answer of a chat
-    can be continued.
-    """
-    if m.role == "user":
-        return question_html(m.text, message_actions.question_row(m, versions), m.id)
-    return card(m, context, versions, last, question)
 
 
 def question_html(text: str, actions: str = "", message: int | str = "new") -> str:

@@ -33,6 +33,7 @@ FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
     ("Summarize the conversation", "summarize"),
     ("Start a new chat", "new"),
 )
+UNSENT = f"{shown_chat.DELETED} Your question is still below: ask it in a new chat."
 _SCRIPT = (Path(__file__).parents[1] / "conversation.js").read_text("utf-8")
 _CHAT_TO_URL = "(chat) => { window.lcDrafts.toAddress(chat) }"
 
@@ -149,7 +150,8 @@ class ChatPage:
 
     def _act(self, chat: str, until: str, chosen: gr.SelectData, request: gr.Request) -> Updates:
         if chosen.value == empty_chat.SAMPLE:
-            return self._ask(empty_chat.sample_question(), "", [], "", "", request)
+            sample = {"text": empty_chat.SAMPLE_QUESTION, "files": [empty_chat.SAMPLE_FILE]}
+            return self._ask(sample, "", [], "", "", request)
         return self._messages.act(chat, until, chosen)
 
     def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:
@@ -222,7 +224,7 @@ class ChatPage:
         """
         draft = {"text": typed.text, "files": list(typed.files)}
         return self.new_chat_about(documents) | {
-            self.notice: shown_chat.unsent_notice(),
+            self.notice: render.note(UNSENT, "error"),
             self.question: gr.update(value=draft, submit_btn=True, stop_btn=False),
         }
 

@@ -1,7 +1,6 @@
 """Provides the HTML of an empty chat: a place to drop a document, and a link that asks a sample question."""
 
 from pathlib import Path
-from typing import Any
 
 SAMPLE_FILE = str(Path(__file__).parents[1] / "sample.md")
 SAMPLE_QUESTION = "Who lights the lamp of the harbour?"
@@ -16,8 +15,3 @@ WELCOME = f"""<section class="lc-empty">
 <span>PDF, Word, slides, spreadsheet, e-mail, EPUB or text. Or choose a file.</span></button>
 <p>Nothing at hand? <button type="button" class="lc-link" data-action="{SAMPLE}">Try the sample</button></p>
 </section>"""
-
-
-def sample_question() -> dict[str, Any]:
-    """Returns the question and the file of the sample, as a value of gr.MultimodalTextbox."""
-    return {"text": SAMPLE_QUESTION, "files": [SAMPLE_FILE]}

@@ -11,9 +11,9 @@ from localctx.library.compare.outdated import outdated_texts
 from localctx.store.chats import Chat, Message
 from localctx.store.store import Store
 from localctx.ui import render
-from localctx.ui.answers.answer_card import CardContext
-from localctx.ui.answers.conversation import message_html
-from localctx.ui.answers.message_actions import retry_offer
+from localctx.ui.answers.answer_card import CardContext, card
+from localctx.ui.answers.conversation import question_html
+from localctx.ui.answers.message_actions import question_row, retry_offer
 from localctx.ui.window import AppWindow
 
 DELETED = "This chat was deleted, maybe in another tab."
@@ -58,10 +58,13 @@ class ShownChat:
         context = CardContext(cache(partial(_text, store)), outdated)
         parts, question = list[str](), ""
         for m, following in zip(messages, [*messages[1:], None], strict=True):
-            question = m.text if m.role == "user" else question
-            parts.append(message_html(m, context, versions.get(m.parent, ()), whole and following is None, question))
-            if m.role == "user" and (following is None or following.role == "user"):
-                parts.append(retry_offer(m, whole and following is None))
+            others, last = versions.get(m.parent, ()), whole and following is None
+            if m.role == "user":
+                question = m.text
+                parts.append(question_html(question, question_row(m, others), m.id))
+                parts += [retry_offer(m, last)] if following is None or following.role == "user" else []
+            else:
+                parts.append(card(m, context, others, last, question))
         return "".join(parts)
 
     def _outdated(self, store: Store, messages: Sequence[Message]) -> dict[int, list[str]]:
@@ -108,8 +111,3 @@ def chat_notice(chat: str, opened: Chat | None) -> str:
     names = opened.removed_documents if opened else ""
     ways = "Drop it here again, choose another document, or go on without it"
     return render.note(f"Removed from the library: {names}. {ways}.", "error") if names else ""
-
-
-def unsent_notice() -> str:
-    """Returns a notice as HTML, which says that a chat was deleted before the question was asked."""
-    return render.note(f"{DELETED} Your question is still below: ask it in a new chat.", "error")

@@ -4,7 +4,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from localctx.budget import measure_disk
 from localctx.engine.events import Note
 from localctx.errors import ModelError
 from localctx.models.catalog import FALLBACK, title_of
@@ -74,10 +73,6 @@ class ModelChoice:
         self._named[found.name] = found
         return found
 
-    def free_disk(self) -> int:
-        """Returns the number of free bytes on the disk of the models folder."""
-        return measure_disk(self._window.settings.models).free
-
     def consequences(self, after: "ListedModel") -> list[str]:
         """Returns sentences for the user about the cost of switching to a model; [] if it costs nothing."""
         from localctx.ui.models import model_rows
@@ -110,10 +105,6 @@ class ModelChoice:
             yield Note(f"{model.entry.short_title} is ready and answers from now on")
 
         return job
-
-    def keep_demonstration(self) -> None:
-        """Save that the demonstration model was chosen. Raises UsageError."""
-        self._window.save_settings({"model": FALLBACK})
 
     def _changes(self, model: "ListedModel") -> Mapping[str, Any]:
         """Returns the settings to change for a model: the name, the weight precision, and the engine if the current

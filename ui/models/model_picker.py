@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from localctx.budget import measure_disk
 from localctx.engine.events import PREPARING, Note, Progress
 from localctx.errors import Cancelled, UserError
 from localctx.models.catalog import FALLBACK, title_of
@@ -165,7 +166,8 @@ class ModelPicker:
         active = [d.name for d in self._window.downloads.all if d.active]
         shown = [m for m in models if m.name == best and best != current] if mode == "first" else models
         shown = model_rows.in_order(shown, current)
-        rows = model_rows.rows(shown, advice.machine, current, best, self._choice.free_disk(), active)
+        free = measure_disk(self._window.settings.models).free
+        rows = model_rows.rows(shown, advice.machine, current, best, free, active)
         return {self.intro: self._intro(mode, models, best), self.list: rows}
 
     def _intro(self, mode: str, models: "list[ListedModel]", best: str) -> str:
@@ -187,7 +189,7 @@ class ModelPicker:
 
     def _keep(self) -> Updates:
         try:
-            self._choice.keep_demonstration()
+            self._window.save_settings({"model": FALLBACK})
         except UserError as e:
             return {self.said: render.note(error_text(e), "error")}
         return self._show_panel("")
