@@ -25,7 +25,8 @@ from localctx.ui.theme import window_theme
 from localctx.ui.viewer import document_routes
 from localctx.ui.window import AppWindow
 
-SCRIPTS, STYLES = ("page.js", "viewer.js"), ("style.css",)
+SCRIPTS = ("page.js", "viewer.js")
+HEAD_STYLES = ("frame.css", "viewer.css")  # gradio makes rules of css_paths apply only inside its pages
 KEYS = """<details class="lc-keys"><summary>Keyboard shortcuts</summary><dl>
 <dt><kbd>Ctrl</kbd> <kbd>K</kbd></dt><dd>find and open a chat</dd>
 <dt><kbd>/</kbd></dt><dd>write a question</dd>
@@ -34,8 +35,8 @@ KEYS = """<details class="lc-keys"><summary>Keyboard shortcuts</summary><dl>
 </dl></details>"""
 
 
-def script(name: str) -> str:
-    """Returns the text of a script in this folder. It is a JavaScript function that the page runs once."""
+def source(name: str) -> str:
+    """Returns the text of a file in this folder. A script is a JavaScript function that the page runs once."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
@@ -86,9 +87,9 @@ def mount(window: AppWindow, host: str, port: int) -> FastAPI:
         ssr_mode=False,
         enable_monitoring=False,
         theme=window_theme(),
-        css_paths=[Path(__file__).with_name(name) for name in STYLES],
-        head=f"<style>{Path(__file__).with_name('frame.css').read_text('utf-8')}</style>",
-        js=f"() => {{ {''.join(f'({script(name)})();' for name in SCRIPTS)} }}",
+        css_paths=[Path(__file__).with_name("style.css")],
+        head=f"<style>{''.join(map(source, HEAD_STYLES))}</style>",
+        js=f"() => {{ {''.join(f'({source(name)})();' for name in SCRIPTS)} }}",
     )
 
 

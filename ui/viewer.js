@@ -6,11 +6,6 @@
   const BLOCKS = ".lc-set-markdown, ul, ol, li, blockquote, table, tr"
   const SVG = "http://www.w3.org/2000/svg"
 
-  const style = document.createElement("link")  // gradio makes rules of its style sheets apply only inside its page
-  style.rel = "stylesheet"
-  style.href = `${location.origin}/documents/viewer.css`
-  document.head.append(style)
-
   const panel = document.createElement("aside")
   panel.id = "viewer"
   panel.hidden = true

@@ -5,11 +5,10 @@ store them.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from localctx.errors import DocumentError, StoreError
 from localctx.library import page_source
@@ -33,8 +32,6 @@ def add_routes(app: FastAPI, window: AppWindow) -> None:
     pages = ViewerPages(window)
     for path, answer in (("part", pages.part), ("search", pages.search), ("pages/{number}", pages.image)):
         app.get(f"{PREFIX}{{document}}/{path}")(answer)
-    style = Path(__file__).parents[1] / "viewer.css"
-    app.get(f"{PREFIX}{style.name}")(lambda: FileResponse(style, media_type="text/css"))
 
 
 class ViewerPages:
