@@ -10,7 +10,7 @@ from localctx.store.deletions import TRASH_DAYS, Deletion, left_in_trash
 from localctx.store.store import Store
 from localctx.ui import render
 from localctx.ui.job_events import error_text
-from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.ui.window import EVENT_OPTIONS, SMALL, AppWindow, Updates
 
 MAX_NAMES = 3  # deleted items that are listed by name; the others are counted
 HOW_LONG = f"{TRASH_DAYS} days"
@@ -69,18 +69,17 @@ class RecentlyDeleted:
             )
             self.chosen = gr.CheckboxGroup([], label="Deleted", elem_id="deleted")
             with gr.Row():
-                small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
-                self.restore = gr.Button("Restore", elem_id="restore", **small)
-                self.forget = gr.Button("Delete for good", variant="stop", elem_id="forget", **small)
+                self.restore = gr.Button("Restore", elem_id="restore", **SMALL)
+                self.forget = gr.Button("Delete for good", variant="stop", elem_id="forget", **SMALL)
             self.status = gr.HTML("", elem_id="restored")
 
     def wire(self, tab: gr.Tab, refresh: Callable[[Any], Any]) -> None:
         """Connect the components. ``refresh`` is called with each event that changes the documents or chats."""
         both = [self.chosen, self.status]
         for event in (tab.select, self.box.expand):
-            event(self.relisted, self.chosen, self.chosen, **QUIET)
-        refresh(self.restore.click(self._restore, self.chosen, both, **QUIET))
-        self.forget.click(self._forget, self.chosen, both, **QUIET)
+            event(self.relisted, self.chosen, self.chosen, **EVENT_OPTIONS)
+        refresh(self.restore.click(self._restore, self.chosen, both, **EVENT_OPTIONS))
+        self.forget.click(self._forget, self.chosen, both, **EVENT_OPTIONS)
 
     def listed(self) -> Any:
         """Returns an update that lists the stored deletions and chooses none of them."""

@@ -29,8 +29,16 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 8  # questions answered at the same time, if memory allows; each slows the others a little
 
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+EVENT_OPTIONS: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 """Arguments of an event without a spinner over its outputs, which programs cannot call."""
+
+SLOW_EVENT_OPTIONS = EVENT_OPTIONS | {"concurrency_limit": None}
+"""Arguments of an event that may take long. The number of such events at a time has no limit, because the workers have
+their own queues.
+"""
+
+SMALL: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
+"""Arguments of a small button that does not grow with its row."""
 
 Updates = dict[Any, Any]
 """New values of gradio components, by component, as an event handler returns them."""

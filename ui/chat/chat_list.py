@@ -13,7 +13,7 @@ from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui.chat import chat_groups
 from localctx.ui.undo import UndoLine, restored_line
-from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates
 
 EXPORTS = {"Markdown": ".md", "JSON": ".json"}
 STAYS = "Its documents stay in the library, and what was read of them is kept."
@@ -62,7 +62,7 @@ class ChatList:
         """
         self.opened = [self.new.click(lambda: self._open_chat(""), None, **quick)]
         self.opened.append(self.chats.select(self._open_chosen, None, **quick))
-        self.search.change(self._find, [self.search], [self.found], trigger_mode="always_last", **QUIET)
+        self.search.change(self._find, [self.search], [self.found], trigger_mode="always_last", **EVENT_OPTIONS)
         opening = quick | {"outputs": [self.search, self.found, *quick["outputs"]]}
         self.search.submit(self._open_first, [self.search], **opening)
         self.opened.append(self.found.select(self._open_found, None, **opening))
@@ -83,7 +83,7 @@ class ChatList:
 
     def listing(self, chat: gr.Textbox) -> dict[str, Any]:
         """Returns the arguments of an event that redraws the list. ``chat`` has the id of the open chat."""
-        return {"fn": self._list, "inputs": [chat], "outputs": [self.chats], **QUIET}
+        return {"fn": self._list, "inputs": [chat], "outputs": [self.chats], **EVENT_OPTIONS}
 
     def _list(self, opened: str) -> str:
         with self._window.store() as store:

@@ -23,7 +23,7 @@ from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.reading.ready_card import ReadyCard
 from localctx.ui.running.running_answers import RunningAnswer, TypedQuestion
 from localctx.ui.viewer.document_viewer import DocumentViewer
-from localctx.ui.window import AppWindow, Updates, tab_id
+from localctx.ui.window import EVENT_OPTIONS, SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.workflows.chat.chat import FullChatAction
@@ -91,8 +91,7 @@ class ChatPage:
             *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question),
             *self.about.shown,
         ]
-        quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
-        slow = quick | {"concurrency_limit": None}  # no limit here, because the worker has its own queue
+        quick, slow = (options | {"outputs": self.everything} for options in (EVENT_OPTIONS, SLOW_EVENT_OPTIONS))
         question, until = [self.question, self.chat, *self.about.outputs], self.about.until
         self.question.submit(self._ask, question, **slow)
         self.conversation.select(self._act, [self.chat, until], **slow)

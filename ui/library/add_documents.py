@@ -16,7 +16,7 @@ from localctx.ui import render
 from localctx.ui.job_events import error_text, redraws
 from localctx.ui.library import library_table
 from localctx.ui.library.library_table import IncomingFile
-from localctx.ui.window import AppWindow, Updates, tab_id
+from localctx.ui.window import SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -54,9 +54,8 @@ class AddingPanel:
     def wire(self, refresh: Callable[[Any], Any]) -> None:
         """Connect the event handlers. ``refresh`` receives each event that changes the library's documents."""
         outputs = [self.queue, self.cancel, self.drop, self.path]
-        options: dict[str, Any] = {"outputs": outputs, "show_progress": "hidden", "api_visibility": "private"}
-        refresh(self.drop.upload(self._dropped, self.drop, concurrency_limit=None, **options))
-        refresh(self.path.submit(self._named, self.path, concurrency_limit=None, **options))
+        refresh(self.drop.upload(self._dropped, self.drop, outputs, **SLOW_EVENT_OPTIONS))
+        refresh(self.path.submit(self._named, self.path, outputs, **SLOW_EVENT_OPTIONS))
         self.cancel.click(self.stop, None, None, queue=False, api_visibility="private")
 
     def stop(self, request: gr.Request) -> None:

@@ -8,7 +8,7 @@ import gradio as gr
 from localctx.errors import UserError
 from localctx.ui import render
 from localctx.ui.job_events import error_text
-from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.ui.window import EVENT_OPTIONS, SMALL, AppWindow, Updates
 
 EVERYTHING = ""  # the value of the choice "All documents"
 CHOOSE_FIRST = "Choose documents in the table first."
@@ -31,11 +31,10 @@ class CollectionsPanel:
 
     def build_tools(self) -> None:
         """Build the buttons that act on the shown collection, and the line with the result of an action."""
-        small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
         with gr.Row(visible=False) as self.tools:
-            self.ask = gr.Button("Ask this collection", elem_id="collection-ask", **small)
-            self.take_out = gr.Button("Remove from it", elem_id="collection-take-out", **small)
-            self.remove = gr.Button("Delete collection", elem_id="collection-delete", **small)
+            self.ask = gr.Button("Ask this collection", elem_id="collection-ask", **SMALL)
+            self.take_out = gr.Button("Remove from it", elem_id="collection-take-out", **SMALL)
+            self.remove = gr.Button("Delete collection", elem_id="collection-delete", **SMALL)
         self.message = gr.HTML("", elem_id="collection-said")
 
     def build_adding(self) -> None:
@@ -49,7 +48,7 @@ class CollectionsPanel:
                 allow_custom_value=True,
                 elem_id="collection-name",
             )
-            self.put = gr.Button("Add", size="sm", min_width=80, scale=0, elem_id="collection-put")
+            self.put = gr.Button("Add", elem_id="collection-put", **SMALL)
 
     def wire(self, ticked: gr.Textbox, refresh: Callable[[Any], Any], ask: Callable[..., Any]) -> None:
         """Connect the event handlers. ``refresh`` is called with each event after which the table must be redrawn.
@@ -58,10 +57,12 @@ class CollectionsPanel:
         """
         outputs = [*self.choosing, self.message]
         shown_ticked = f"(shown, _) => [shown, {self._ticks}]"
-        refresh(self.shown.input(self.show, [self.shown], outputs, **QUIET))
-        refresh(self.put.click(self._put, [self.shown, self.name, ticked], outputs, **QUIET, js=self._with_name))
-        refresh(self.take_out.click(self._take_out, [self.shown, ticked], outputs, **QUIET, js=shown_ticked))
-        refresh(self.remove.click(self._remove, [self.shown], outputs, **QUIET))
+        refresh(self.shown.input(self.show, [self.shown], outputs, **EVENT_OPTIONS))
+        refresh(
+            self.put.click(self._put, [self.shown, self.name, ticked], outputs, **EVENT_OPTIONS, js=self._with_name)
+        )
+        refresh(self.take_out.click(self._take_out, [self.shown, ticked], outputs, **EVENT_OPTIONS, js=shown_ticked))
+        refresh(self.remove.click(self._remove, [self.shown], outputs, **EVENT_OPTIONS))
         ask(self.ask, self.shown)
 
     @property

@@ -24,7 +24,7 @@ from localctx.ui.library.summaries_panel import SummariesPanel
 from localctx.ui.library.watched_folders import WatchedFoldersPanel
 from localctx.ui.running.library_jobs import import_bundle, prepared_line
 from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
-from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
+from localctx.ui.window import EVENT_OPTIONS, SLOW_EVENT_OPTIONS, SMALL, AppWindow, Updates, tab_id
 
 TAB = "Library"
 REFRESH_INTERVAL = 2.0  # seconds between two refreshes of the parts that change without a click
@@ -93,14 +93,13 @@ class LibraryPage:
         self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
         with gr.Column(elem_id="library-actions"):  # style.css shows this row while documents are ticked
             with gr.Row():
-                small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
                 gr.HTML('<span role="status"></span>', elem_id="selected")
-                self.ask = gr.Button("Ask", variant="primary", elem_id="ask-about", **small)
-                self.summarize = gr.Button("Summarize", elem_id="summarize", **small)
-                self.prepare = gr.Button("Read now", elem_id="prepare", **small)
-                self.pin, self.unpin = gr.Button("Pin", **small), gr.Button("Unpin", **small)
-                self.export = gr.Button("Export", **small)
-                self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **small)
+                self.ask = gr.Button("Ask", variant="primary", elem_id="ask-about", **SMALL)
+                self.summarize = gr.Button("Summarize", elem_id="summarize", **SMALL)
+                self.prepare = gr.Button("Read now", elem_id="prepare", **SMALL)
+                self.pin, self.unpin = gr.Button("Pin", **SMALL), gr.Button("Unpin", **SMALL)
+                self.export = gr.Button("Export", **SMALL)
+                self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **SMALL)
             self.summaries.build_options()
             self.collections.build_adding()
         self.status = gr.HTML("", elem_id="library-status")
@@ -110,31 +109,32 @@ class LibraryPage:
 
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
         """Connect the components with their event handlers. ``tab`` is the tab of this page."""
-        ticked = QUIET | {"js": _TICKS}
-        slow = QUIET | {"concurrency_limit": None}  # no limit here, because the workers have their own queues
+        ticked = EVENT_OPTIONS | {"js": _TICKS}
         outputs = [self.status, *self.undo.outputs, self.cancel]
         self._adding.wire(self._refresh)
         self._watched.wire(self._refresh)
         self._search.wire(self.ticked)
         live = [*self._watched.outputs, *self._search.outputs, *self.summaries.outputs]
-        self._tabs.select(self._tab_selected, None, self.timer, **QUIET)
-        self.timer.tick(self._show_news, self.summaries.shown, live, **QUIET, queue=False)
+        self._tabs.select(self._tab_selected, None, self.timer, **EVENT_OPTIONS)
+        self.timer.tick(self._show_news, self.summaries.shown, live, **EVENT_OPTIONS, queue=False)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
         collections = self.collections
-        tab.select(collections.choices, collections.shown, collections.choosing, **QUIET)
+        tab.select(collections.choices, collections.shown, collections.choosing, **EVENT_OPTIONS)
         collections.wire(self.ticked, self._refresh, self._wire_asking)
         self.summaries.wire(self.summarize, self.ticked, _WITH_OPTIONS, self._chat.sidebar.chats, collections.shown)
-        self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **slow, js=_TICKS))
+        self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **SLOW_EVENT_OPTIONS, js=_TICKS))
         self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))
         self._refresh(self.unpin.click(self._guarded(self._pinner(False)), self.ticked, outputs, **ticked))
         self.export.click(self._guarded(self._export), self.ticked, [*outputs, self.exported], **ticked)
         deleting = self.remove.click(self._guarded(self._delete), self.ticked, outputs, **ticked)
-        deleting.then(self.deleted.listed, None, self.deleted.chosen, **QUIET)
+        deleting.then(self.deleted.listed, None, self.deleted.chosen, **EVENT_OPTIONS)
         self._refresh(deleting)
-        self._refresh(self.undo.button.click(self._guarded(self._restore), self.undo.deletions, outputs, **QUIET))
+        self._refresh(
+            self.undo.button.click(self._guarded(self._restore), self.undo.deletions, outputs, **EVENT_OPTIONS)
+        )
         self.deleted.wire(tab, self._refresh_all)
-        self._refresh(self.bundle.upload(self._import, self.bundle, outputs, **slow))
+        self._refresh(self.bundle.upload(self._import, self.bundle, outputs, **SLOW_EVENT_OPTIONS))
         self.ask.click(self._ask, self.ticked, [self._tabs, self.status, *self._chat.everything], **ticked)
         self.cancel.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._leave)
@@ -149,7 +149,12 @@ class LibraryPage:
     @property
     def _listing(self) -> dict[str, Any]:
         """The arguments for an event that redraws the table of documents."""
-        return {"fn": self._list, "inputs": [self.filter, self.collections.shown], "outputs": self.documents, **QUIET}
+        return {
+            "fn": self._list,
+            "inputs": [self.filter, self.collections.shown],
+            "outputs": self.documents,
+            **EVENT_OPTIONS,
+        }
 
     def _refresh(self, event: Any) -> None:
         event.then(**self._listing)
@@ -165,7 +170,7 @@ class LibraryPage:
 
     def _wire_asking(self, button: gr.Button, collection: gr.Dropdown) -> None:
         outputs = [self._tabs, *self._chat.everything]
-        button.click(self._ask_collection, [collection], outputs, show_progress="hidden", api_visibility="private")
+        button.click(self._ask_collection, [collection], outputs, **EVENT_OPTIONS)
 
     def _ask_collection(self, collection: str) -> Updates:
         chat = self._chat.new_chat_about([]) | self._chat.about.choose_collection(int(collection))

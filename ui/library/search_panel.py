@@ -15,7 +15,7 @@ from localctx.ui import render
 from localctx.ui.everyday import in_everyday_words
 from localctx.ui.job_events import error_text, progress_line, redraws
 from localctx.ui.library import library_table
-from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
+from localctx.ui.window import EVENT_OPTIONS, SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -57,10 +57,8 @@ class SearchPanel:
     def wire(self, ticked: gr.Textbox) -> None:
         """Connect the event handlers."""
         sent = f"(words, only, _) => [words, only, {self._ticks}]"
-        # no limit here, because the worker has its own queue
-        inputs, many = [self.words, self.only, ticked], {"concurrency_limit": None}
-        self.words.submit(self._search, inputs, self.hits, js=sent, **QUIET | many)
-        self.button.click(self._press, None, self.outputs, **QUIET)
+        self.words.submit(self._search, [self.words, self.only, ticked], self.hits, js=sent, **SLOW_EVENT_OPTIONS)
+        self.button.click(self._press, None, self.outputs, **EVENT_OPTIONS)
 
     def show(self) -> Updates:
         """Returns updates that show how much of the library is searchable already."""

@@ -17,7 +17,7 @@ from localctx.ui.job_events import error_text
 from localctx.ui.library import summary_cards
 from localctx.ui.library.answer_table import news_html, table_html
 from localctx.ui.running.batch_item import FINISHED, BatchItem
-from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.ui.window import EVENT_OPTIONS, SMALL, AppWindow, Updates
 from localctx.workflows.summary_task import LENGTHS, STYLES, SummaryTask
 
 _COLUMNS = "supplier\nsigned (date)\nrent (money): How much is the rent?"
@@ -53,14 +53,14 @@ class SummariesPanel:
                 self.kept = gr.Checkbox(
                     label="Add new documents", elem_id="table-kept", visible=False, min_width=80, scale=0
                 )
-                small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0, "visible": False}
-                self.pause = gr.Button("Pause", elem_id="summaries-pause", **small)
-                self.again = gr.Button("Try again", elem_id="summaries-again", **small)
-                self.save = gr.Button("Export all", elem_id="summaries-save", **small)
-                self.close = gr.Button("Close", elem_id="summaries-close", **small)
+                hidden = SMALL | {"visible": False}
+                self.pause = gr.Button("Pause", elem_id="summaries-pause", **hidden)
+                self.again = gr.Button("Try again", elem_id="summaries-again", **hidden)
+                self.save = gr.Button("Export all", elem_id="summaries-save", **hidden)
+                self.close = gr.Button("Close", elem_id="summaries-close", **hidden)
             with gr.Row(elem_id="summaries-news", visible=False) as self.news_row:
                 self.changes, self.news_list = gr.State(()), gr.HTML("")  # the changes that this tab shows
-                self.seen = gr.Button("Seen", elem_id="summaries-seen", size="sm", min_width=80, scale=0)
+                self.seen = gr.Button("Seen", elem_id="summaries-seen", **SMALL)
             self.cards = gr.HTML("", elem_id="summaries-cards")
         self.file = gr.DownloadButton("The file", elem_id="summaries-file", visible="hidden")
 
@@ -107,16 +107,16 @@ class SummariesPanel:
         """
         outputs = self.outputs
         options = [self.length, self.style, self.language]
-        begin.click(self._begin, [ticked, *options], outputs, js=ticks, **QUIET).then(None, js=_IN_VIEW)
+        begin.click(self._begin, [ticked, *options], outputs, js=ticks, **EVENT_OPTIONS).then(None, js=_IN_VIEW)
         table = [ticked, self.columns, self.keep, collection]
-        self.make.click(self._fill, table, outputs, js=ticks, **QUIET).then(None, js=_FOLD)
-        self.kept.input(self._keep, [self.kept, collection], outputs, **QUIET)
-        self.seen.click(self._note_seen, self.changes, outputs, **QUIET)
-        chats.apply(self._summarize_chat, None, outputs, **QUIET).then(None, js=_SHOW_PAGE)
+        self.make.click(self._fill, table, outputs, js=ticks, **EVENT_OPTIONS).then(None, js=_FOLD)
+        self.kept.input(self._keep, [self.kept, collection], outputs, **EVENT_OPTIONS)
+        self.seen.click(self._note_seen, self.changes, outputs, **EVENT_OPTIONS)
+        chats.apply(self._summarize_chat, None, outputs, **EVENT_OPTIONS).then(None, js=_SHOW_PAGE)
         for button, change in ((self.again, self._batches.retry), (self.close, self._close)):
-            button.click(self._changer(change), None, outputs, **QUIET)
-        self.pause.click(self._changer(self._pause_or_resume), None, outputs, **QUIET)
-        self.save.click(self._export, None, self.file, **QUIET).then(None, js=_CLICK_DOWNLOAD)
+            button.click(self._changer(change), None, outputs, **EVENT_OPTIONS)
+        self.pause.click(self._changer(self._pause_or_resume), None, outputs, **EVENT_OPTIONS)
+        self.save.click(self._export, None, self.file, **EVENT_OPTIONS).then(None, js=_CLICK_DOWNLOAD)
 
     def _items(self, documents: Sequence[str]) -> Iterator[BatchItem]:
         with self._window.store() as store:

@@ -13,7 +13,7 @@ from localctx.serving.watch_status import FolderStatus, WatchStatus
 from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.library.add_documents import absolute_path
-from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates
 
 MAX_FAILED = 20  # failed files that are listed by name
 WHEN = (("When this computer is idle", "auto"), ("Always", "always"), ("Never", "off"))
@@ -59,10 +59,10 @@ class WatchedFoldersPanel:
 
     def wire(self, refresh: Callable[[Any], Any]) -> None:
         """Connect the event handlers. ``refresh`` is called with each event that may change the library's documents."""
-        self.path.submit(self._watch, self.path, [self.path, self.message, *self.outputs], **QUIET)
-        self.list.select(self._change, None, [self.message, *self.outputs], **QUIET)
-        self.when.input(self._set_when, self.when, [self.message, *self.outputs], **QUIET)
-        refresh(self.list.change(lambda: None, None, None, **QUIET))
+        self.path.submit(self._watch, self.path, [self.path, self.message, *self.outputs], **EVENT_OPTIONS)
+        self.list.select(self._change, None, [self.message, *self.outputs], **EVENT_OPTIONS)
+        self.when.input(self._set_when, self.when, [self.message, *self.outputs], **EVENT_OPTIONS)
+        refresh(self.list.change(lambda: None, None, None, **EVENT_OPTIONS))
 
     def show(self) -> Updates:
         """Returns updates that show the list of folders."""

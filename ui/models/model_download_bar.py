@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from localctx.ui.running.model_downloads import ModelDownload, ModelDownloads
-from localctx.ui.window import Updates
+from localctx.ui.window import SMALL, Updates
 
 TICK = 1.0  # seconds between two refreshes
 _NEXT = {"failed": "Try again", "cancelled": "Resume download"}
@@ -28,7 +28,7 @@ class ModelDownloadBar:
             self.progress = gr.HTML("", elem_id="model-progress")
             self.cancel = gr.Button("Cancel download", size="sm", elem_id="model-cancel", scale=0, min_width=160)
             self.next = gr.Button("", size="sm", variant="primary", elem_id="model-next", scale=0, min_width=160)
-            self.hide = gr.Button("Close", size="sm", elem_id="model-hide", scale=0, min_width=80)
+            self.hide = gr.Button("Close", elem_id="model-hide", **SMALL)
         self.timer = gr.Timer(TICK, active=False)
 
     @property

@@ -20,12 +20,12 @@ from localctx.ui import render
 from localctx.ui.job_events import error_text, redraws
 from localctx.ui.models.model_choice import ModelChoice
 from localctx.ui.models.model_download_bar import ModelDownloadBar
-from localctx.ui.window import AppWindow, Updates, tab_id
+from localctx.ui.window import SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.models.choice.model_list import ListedModel
 
-QUIET = 20  # most seconds to wait until the model is loaded, before the machine is measured
+MAX_LOADING_WAIT = 20  # most seconds to wait until the model is loaded, before the machine is measured
 _ON_CLICK = """
 element.addEventListener('click', event => {
     const button = event.target.closest('[data-do]')
@@ -92,8 +92,7 @@ class ModelPicker:
 
     def wire(self, page: gr.Blocks, chat: gr.Textbox) -> None:
         """Connect the components with their event handlers. ``chat`` has the id of the open chat."""
-        how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
-        how |= {"outputs": self.outputs}
+        how = SLOW_EVENT_OPTIONS | {"outputs": self.outputs}
         page.load(self._open_page, None, **how).then(self._fill_first, [self.mode], **how)
         chat.change(self._chat_changed, [chat, self.mode], **how)
         self.button.click(self._toggle, [self.mode], **how)
@@ -145,7 +144,7 @@ class ModelPicker:
         slow during loading.
         """
         yield gr.skip()
-        worker, end = self._window.answer_worker, time.monotonic() + QUIET
+        worker, end = self._window.answer_worker, time.monotonic() + MAX_LOADING_WAIT
         while mode and is_complete(self._window.settings.models / FALLBACK) and time.monotonic() < end:
             if worker.in_use.weights and not worker.busy:
                 break

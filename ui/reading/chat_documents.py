@@ -12,7 +12,7 @@ import gradio as gr
 from localctx.errors import ChatError
 from localctx.store.chats import Chat
 from localctx.ui.reading import source_list
-from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates
 
 LIBRARY = "library"  # the scope of the whole library; other scopes are "" (the chat's documents) and ids of collections
 
@@ -66,11 +66,11 @@ class ChatDocuments:
     def wire(self, chat: gr.Textbox) -> None:
         """Connect the components. ``chat`` has the id of the open chat."""
         self.more.click(None, js=_TOGGLE)
-        self.documents.focus(self._choices, self.documents, self.documents, **QUIET)
-        self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **QUIET)
-        self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **QUIET)
+        self.documents.focus(self._choices, self.documents, self.documents, **EVENT_OPTIONS)
+        self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **EVENT_OPTIONS)
+        self.documents.change(self._list, [self.documents, self.listed], [self.list, self.listed], **EVENT_OPTIONS)
         chat.change(None, [self.library, self.until], None, js=_CLOSE)
-        ticked = self.list.select(self._tick, self.documents, self.documents, **QUIET)
+        ticked = self.list.select(self._tick, self.documents, self.documents, **EVENT_OPTIONS)
         ticked.then(self.save, [chat, *self.outputs], None, api_visibility="private")
         gr.on(
             [self.documents.input, self.library.input, self.until.blur],

@@ -11,7 +11,7 @@ import gradio as gr
 from localctx.ui.reading import ready_text, source_list
 from localctx.ui.reading.chat_documents import ChatDocuments
 from localctx.ui.running.tab_reading import ReadingState, TabReading, Wanted
-from localctx.ui.window import AppWindow, Updates, tab_id
+from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 SUGGESTIONS = 3
 FAST, SLOW = 0.4, 3.0  # seconds between two refreshes: while documents are read, and afterwards
@@ -50,7 +50,7 @@ class ReadyCard:
         ask: Callable[[Any], Any],
     ) -> None:
         """Connect the components. ``ask`` is called with each event after which the ``question`` box is submitted."""
-        how: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+        how = EVENT_OPTIONS | {"queue": False}
         about = self._about
         sources = [question, chat, *about.outputs]
         changes = [question.change, chat.change, about.documents.change, about.library.change, about.until.change]

@@ -21,7 +21,7 @@ from localctx.ui.job_events import error_text, progress_lines
 from localctx.ui.settings.bars import BarPart, bar, page_cells
 from localctx.ui.settings.capacity_table import table
 from localctx.ui.settings.memory_choices import KEEPER_INFO, KEEPER_LABELS, codec_choices, engine_of, keeper_choices
-from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
+from localctx.ui.window import EVENT_OPTIONS, SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -90,22 +90,21 @@ class MemoryPage:
         """
         live = [self.bars, self.map, self.map_key]
         choices = [self.codec, self.keeper, self.gate, self.document, self.plan]
-        inner.select(self._note_page, None, [self.page], **QUIET)
+        inner.select(self._note_page, None, [self.page], **EVENT_OPTIONS)
         for event in (tabs.select, inner.select):
-            event(self._set_timer, [self.page], [self.timer], **QUIET)
-            event(self._tab_selected, [chat, self.page], [*live, *choices], **QUIET)
-        self.timer.tick(self._live, [chat, self.map_key], live, **QUIET)
+            event(self._set_timer, [self.page], [self.timer], **EVENT_OPTIONS)
+            event(self._tab_selected, [chat, self.page], [*live, *choices], **EVENT_OPTIONS)
+        self.timer.tick(self._live, [chat, self.map_key], live, **EVENT_OPTIONS)
         changed = [self.message, *choices]
         self.saved = (
-            self.codec.input(partial(self._save, "kv"), [self.codec], changed, **QUIET),
-            self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **QUIET),
+            self.codec.input(partial(self._save, "kv"), [self.codec], changed, **EVENT_OPTIONS),
+            self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **EVENT_OPTIONS),
         )
         self.measure.click(
             self._measure,
             [self.document, self.variants, self.tokens],
             [self.progress, *choices],
-            concurrency_limit=None,
-            **QUIET,
+            **SLOW_EVENT_OPTIONS,
         )
         self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._stop)

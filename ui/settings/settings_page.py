@@ -16,7 +16,7 @@ from localctx.ui import render
 from localctx.ui.everyday import in_everyday_words, words
 from localctx.ui.job_events import progress_lines
 from localctx.ui.settings_fields import ADVANCED, FIELDS, GENERAL, ON_MEMORY_PAGE, Field, fields_of
-from localctx.ui.window import QUIET, AppWindow, Updates, tab_id
+from localctx.ui.window import EVENT_OPTIONS, SLOW_EVENT_OPTIONS, AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -94,19 +94,21 @@ class SettingsPage:
 
         ``saved_elsewhere`` are events of other pages that change settings.
         """
-        slow = QUIET | {"concurrency_limit": None}  # no limit here, because the worker has its own queue
         fields = list(self.fields.values())
         appearance = self.fields["appearance"]
         everything = [*fields, self.data, self.shown]
-        page.load(self._show, None, everything, **QUIET).then(None, appearance, None, js=_SET_APPEARANCE)
-        tabs.select(self._tab_selected, [self.shown], everything, **QUIET)
+        page.load(self._show, None, everything, **EVENT_OPTIONS).then(None, appearance, None, js=_SET_APPEARANCE)
+        tabs.select(self._tab_selected, [self.shown], everything, **EVENT_OPTIONS)
         for event in saved_elsewhere:
-            event.then(self._show, [self.shown], everything, **QUIET)
+            event.then(self._show, [self.shown], everything, **EVENT_OPTIONS)
         appearance.input(None, appearance, None, js=_SET_APPEARANCE)
-        self.save.click(self._save, fields, [self.message, *everything], **QUIET)
-        self.verify.click(self._verify, None, [self.checked], **slow)
+        self.save.click(self._save, fields, [self.message, *everything], **EVENT_OPTIONS)
+        self.verify.click(self._verify, None, [self.checked], **SLOW_EVENT_OPTIONS)
         self.delete.click(
-            self._delete, [self.confirmation, self.models_too], [self.deleted, self.data, self.reload], **slow
+            self._delete,
+            [self.confirmation, self.models_too],
+            [self.deleted, self.data, self.reload],
+            **SLOW_EVENT_OPTIONS,
         )
         self.reload.change(None, None, None, js=_RELOAD)
         page.unload(self._stop)

@@ -13,7 +13,7 @@ import gradio as gr
 from localctx.library.reading_mark import mark_at
 from localctx.ui import render
 from localctx.ui.reading.chat_documents import ChatDocuments
-from localctx.ui.window import QUIET, AppWindow, Updates
+from localctx.ui.window import EVENT_OPTIONS, AppWindow, Updates
 
 MAX_QUOTED = 2_000  # most characters of a selection that are put into the question
 _WITH_REQUEST = "(_, ...others) => [document.querySelector('#viewer').dataset.request, ...others]"
@@ -56,7 +56,7 @@ class DocumentViewer:
             [question, *about.shown, tabs],
             js=_WITH_REQUEST,
             trigger_mode="multiple",  # accept a second request while one is handled
-            **QUIET,
+            **EVENT_OPTIONS,
         )
         asked.then(about.save, [chat, *about.outputs], None, api_visibility="private").then(js=_TO_QUESTION)
 
